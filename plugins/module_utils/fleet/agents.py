@@ -1,0 +1,87 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA's agents that read the device plugin's config on each node, and what ails them (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+PLUGIN = "nvidia-device-plugin-daemonset"
+DISCOVERY = "gpu-feature-discovery"
+# The pods that mount the device plugin's ConfigMap (gpu-operator assets/state-device-plugin, gpu-feature-discovery).
+SELECTOR = f"app in ({PLUGIN},{DISCOVERY})"
+
+Pod = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Ailment:
+    """Why an agent's pod does not do its work; container and previous say whose log tells more."""
+
+    node: str
+    pod: str
+    container: str
+    reason: str
+    restarts: int = 0
+
+    def __str__(self) -> str:
+        again = f", {self.restarts} restarts" if self.restarts else ""
+        return f"pod {self.pod} container {self.container}: {self.reason}{again}"
+
+
+def node_of(pod: Pod) -> str:
+    """The node that a pod is bound to; empty while it is not."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def ailments(pods: t.Iterable[Pod]) -> dict[str, list[Ailment]]:
+    """What is wrong with the agents' pods, by node; running and ready pods are not named."""
+    found: dict[str, list[Ailment]] = {}
+    for pod in pods:
+        for ailment in _of_pod(pod):
+            found.setdefault(ailment.node, []).append(ailment)
+    return found
+
+
+def missing(pods: t.Iterable[Pod], nodes: t.Iterable[str]) -> list[str]:
+    """The nodes on which no device plugin runs at all."""
+    served = {node_of(pod) for pod in pods if _app(pod) == PLUGIN}
+    return [name for name in nodes if name not in served]
+
+
+def _of_pod(pod: Pod) -> t.Iterator[Ailment]:
+    name = pod["metadata"]["name"]
+    status = pod.get("status") or {}
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    for container in containers:
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        ended = _ended(container)
+        restarts = int(container.get("restartCount") or 0)
+        if waiting.get("reason") and waiting["reason"] != "PodInitializing":
+            last = f" ({ended})" if ended else f" ({waiting['message']})" if waiting.get("message") else ""
+            yield Ailment(node_of(pod), name, container["name"], f"{waiting['reason']}{last}", restarts)
+        elif ended and restarts and not container.get("ready"):
+            yield Ailment(node_of(pod), name, container["name"], ended, restarts)
+    if not containers and status.get("phase") != "Running":
+        yield Ailment(node_of(pod), name, "-", f"{status.get('phase') or 'unknown'}{_why(status)}")
+
+
+def _ended(container: t.Mapping[str, t.Any]) -> str:
+    for state in (container.get("state") or {}, container.get("lastState") or {}):
+        terminated = state.get("terminated")
+        if terminated and terminated.get("exitCode"):
+            message = str(terminated.get("message") or terminated.get("reason") or "").strip()
+            return f"exit {terminated['exitCode']}" + (f": {message[-400:]}" if message else "")
+    return ""
+
+
+def _why(status: t.Mapping[str, t.Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "False" and condition.get("message"):
+            return f": {condition['message']}"
+    return ""
+
+
+def _app(pod: Pod) -> str:
+    return str((pod["metadata"].get("labels") or {}).get("app") or "")

@@ -1,0 +1,122 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One node as the fleet sees it: what its labels, taints and status say, parsed once."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import (
+    COUNT_LABEL,
+    GPU_PRESENT_LABEL,
+    MEMORY_LABEL,
+    PCI_PRESENT_LABELS,
+    PRODUCT_LABEL,
+    REPLICAS_LABEL,
+    STRATEGY_LABEL,
+)
+
+DRIVER = "nvidia.com/cuda.driver-version.full"
+DRIVER_PARTS = tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev"))
+# What sharing and MIG hang on GFD's product name (k8s-device-plugin internal/lm).
+_SUFFIX = re.compile(r"(-MIG-[A-Za-z0-9.+]+)?(-SHARED)?$")
+
+
+@dataclass(frozen=True)
+class Node:
+    """What one Node object says; counts are whole GPUs or shares, never None."""
+
+    name: str
+    labels: t.Mapping[str, str] = field(default_factory=dict)
+    annotations: t.Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[t.Mapping[str, t.Any], ...] = ()
+    allocatable: t.Mapping[str, int] = field(default_factory=dict)
+    capacity: t.Mapping[str, int] = field(default_factory=dict)
+    resource_version: str = ""
+    ready: bool = False
+    unschedulable: bool = False
+
+    @property
+    def product(self) -> str:
+        """GFD's product name as it stands, with the suffixes of sharing and MIG; empty before discovery."""
+        return self.labels.get(PRODUCT_LABEL, "")
+
+    @property
+    def model(self) -> str:
+        """GFD's product name without what sharing and MIG hang on it; empty before discovery."""
+        return _SUFFIX.sub("", self.product)
+
+    @property
+    def gpus(self) -> int:
+        """The physical GPUs that GFD counts; 0 before discovery."""
+        return whole(self.labels.get(COUNT_LABEL))
+
+    @property
+    def replicas(self) -> int:
+        """The shares a GPU that GFD says; 0 when it says nothing."""
+        return whole(self.labels.get(REPLICAS_LABEL))
+
+    @property
+    def mode(self) -> str:
+        """GFD's sharing strategy; empty before discovery."""
+        return self.labels.get(STRATEGY_LABEL, "")
+
+    @property
+    def memory_mib(self) -> int:
+        """The memory of one GPU; 0 before discovery."""
+        return whole(self.labels.get(MEMORY_LABEL))
+
+    @property
+    def driver(self) -> str:
+        """The driver's version; empty before discovery."""
+        full = self.labels.get(DRIVER)
+        return full or ".".join(self.labels[key] for key in DRIVER_PARTS if key in self.labels)
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether NFD, the GPU operator or GFD say that there is an NVIDIA GPU."""
+        if self.labels.get(GPU_PRESENT_LABEL) == "false":
+            return False
+        return (
+            self.labels.get(GPU_PRESENT_LABEL) == "true"
+            or PRODUCT_LABEL in self.labels
+            or any(self.labels.get(key) == "true" for key in PCI_PRESENT_LABELS)
+        )
+
+    @property
+    def discovered(self) -> bool:
+        """Whether GFD has said which GPU it is."""
+        return self.has_gpu and PRODUCT_LABEL in self.labels
+
+
+def parse(raw: t.Mapping[str, t.Any]) -> Node:
+    """Read a Node object as the API gives it; what is missing there is empty here."""
+    metadata = raw.get("metadata") or {}
+    spec = raw.get("spec") or {}
+    status = raw.get("status") or {}
+    conditions = {entry.get("type"): entry.get("status") for entry in status.get("conditions") or ()}
+    return Node(
+        name=metadata.get("name", ""),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        taints=tuple(spec.get("taints") or ()),
+        allocatable=_gpu_counts(status.get("allocatable")),
+        capacity=_gpu_counts(status.get("capacity")),
+        resource_version=metadata.get("resourceVersion", ""),
+        ready=conditions.get("Ready") == "True",
+        unschedulable=bool(spec.get("unschedulable")),
+    )
+
+
+def whole(text: t.Any) -> int:
+    """A count out of a label or a quantity; 0 where it is none."""
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return 0
+
+
+def _gpu_counts(resources: t.Mapping[str, t.Any] | None) -> dict[str, int]:
+    return {name: whole(value) for name, value in (resources or {}).items() if name.startswith("nvidia.com/")}

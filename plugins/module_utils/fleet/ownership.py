@@ -1,0 +1,163 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Labels and taints of a node that are ours: what to write, what to take back, what to leave (pure).
+
+A label or taint that was there before we came is not noted as ours, so that it stays when we leave. What we put is
+noted in an annotation, written in the same patch, so that a killed run leaves nothing that is not noted.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass, field
+
+from .node import Node
+
+Taint = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The annotations in which one owner notes what it put on a node."""
+
+    labels: str
+    taints: str
+
+
+# Two owners, so that what a pool declares and what a user sets with the module nodes do not take each other out.
+NODES = Owner("accel.gpu/labels", "accel.gpu/taints")
+POOLS = Owner("accel.gpu/pool-labels", "accel.gpu/pool-taints")
+
+
+@dataclass(frozen=True)
+class NodeEdit:
+    """One merge patch of one node; before and after hold only what differs."""
+
+    name: str
+    patch: dict[str, t.Any]
+    before: dict[str, t.Any] = field(default_factory=dict)
+    after: dict[str, t.Any] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> dict[str, str | None]:
+        """The labels that the patch sets (or takes out: None)."""
+        return dict(self.patch["metadata"].get("labels") or {})
+
+
+def edit(
+    node: Node,
+    owner: Owner,
+    *,
+    labels: t.Mapping[str, str | None] | None = None,
+    taints: t.Sequence[Taint] = (),
+    drop_others: bool = False,
+) -> NodeEdit | None:
+    """The patch that makes a node carry the labels and taints, or None when it does.
+
+    A label of None is taken out if it is ours. With drop_others everything of ours that is not wanted is taken out.
+    """
+    wanted = {key: value for key, value in (labels or {}).items() if value is not None}
+    dropped = [key for key, value in (labels or {}).items() if value is None]
+    label_patch, owned_labels = _labels(node, _noted(node, owner.labels), wanted, dropped, drop_others)
+    merged, owned_taints = _taints(node, _noted(node, owner.taints), taints, drop_others)
+    annotations = {
+        key: value
+        for key, noted in ((owner.labels, owned_labels), (owner.taints, owned_taints))
+        for value in [json.dumps(noted) if noted else None]
+        if value != node.annotations.get(key)
+    }
+    taints_differ = merged is not None
+    if not label_patch and not annotations and not taints_differ:
+        return None
+    metadata: dict[str, t.Any] = {}
+    if label_patch:
+        metadata["labels"] = label_patch
+    if annotations:
+        metadata["annotations"] = annotations
+    patch: dict[str, t.Any] = {"metadata": metadata}
+    if taints_differ:
+        # The list is atomic: it is written whole, and only over the very object that was read.
+        metadata["resourceVersion"] = node.resource_version
+        patch["spec"] = {"taints": merged}
+    before, after = _difference(node, label_patch, annotations, merged)
+    return NodeEdit(node.name, patch, before, after)
+
+
+def spelled(taint: Taint) -> str:
+    """A taint as kubectl writes it: key=value:Effect."""
+    value = taint.get("value")
+    return f"{taint['key']}={value}:{taint['effect']}" if value else f"{taint['key']}:{taint['effect']}"
+
+
+def _noted(node: Node, annotation: str) -> list[str]:
+    try:
+        noted = json.loads(node.annotations.get(annotation) or "[]")
+    except ValueError:
+        return []
+    return [str(entry) for entry in noted] if isinstance(noted, list) else []
+
+
+def _labels(
+    node: Node, noted: list[str], wanted: t.Mapping[str, str], dropped: t.Sequence[str], drop_others: bool
+) -> tuple[dict[str, str | None], list[str]]:
+    patch: dict[str, str | None] = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
+    leaving = [key for key in noted if key not in wanted and (drop_others or key in dropped)]
+    patch.update({key: None for key in leaving if key in node.labels})
+    written = {key for key, value in patch.items() if value is not None}
+    owned = (set(noted) - set(leaving)) | written
+    return patch, sorted(owned)
+
+
+def _taints(
+    node: Node, noted: list[str], wanted: t.Sequence[Taint], drop_others: bool
+) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
+    """The whole list to write (None: as it is), and what in it is ours."""
+    by_place = {(taint["key"], taint["effect"]): taint for taint in wanted}
+    kept: list[dict[str, t.Any]] = []
+    owned: list[str] = []
+    changed = False
+    for live in node.taints:
+        mine = by_place.pop((live.get("key"), live.get("effect")), None)
+        ours = spelled(live) in noted
+        if mine is None:
+            if ours and drop_others:
+                changed = True
+                continue
+            kept.append(dict(live))
+        elif spelled(live) == spelled(mine):
+            kept.append(dict(live))
+        else:
+            kept.append(_clean(mine))
+            ours = changed = True
+            live = mine
+        if ours:
+            owned.append(spelled(live))
+    for missing in by_place.values():
+        kept.append(_clean(missing))
+        owned.append(spelled(missing))
+        changed = True
+    return (kept if changed else None), sorted(owned)
+
+
+def _clean(taint: Taint) -> dict[str, t.Any]:
+    cleaned = {"key": taint["key"], "effect": taint["effect"]}
+    return {**cleaned, "value": taint["value"]} if taint.get("value") else cleaned
+
+
+def _difference(
+    node: Node,
+    label_patch: t.Mapping[str, str | None],
+    annotations: t.Mapping[str, str | None],
+    merged: list[dict[str, t.Any]] | None,
+) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+    for part, live, patch in (("labels", node.labels, label_patch), ("annotations", node.annotations, annotations)):
+        if patch:
+            before[part] = {key: live[key] for key in patch if key in live}
+            after[part] = {key: value for key, value in patch.items() if value is not None}
+    if merged is not None:
+        before["taints"] = sorted(spelled(taint) for taint in node.taints)
+        after["taints"] = sorted(spelled(taint) for taint in merged)
+    return before, after

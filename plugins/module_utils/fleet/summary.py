@@ -1,0 +1,162 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fleet in a small document: nodes, models, pools, totals, and what is not as the pools declare (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter, defaultdict
+
+from ..catalog.names import CONFIG_LABEL, POOL_LABEL
+from .proof import prove, wanted_shares
+
+if t.TYPE_CHECKING:
+    from ..pools.membership import Membership
+    from ..pools.plan import Plan, PoolPlan
+    from ..sharing.profile import Profile
+    from .holders import Holder
+    from .node import Node
+    from .ownership import NodeEdit
+
+DRIFT_LIMIT = 100
+DIFFERS_LIMIT = 5
+
+
+def node_row(node: Node, pool: str | None, of_node: t.Sequence[Holder] | None = None) -> dict[str, t.Any]:
+    """One node as gpu_info returns it."""
+    row: dict[str, t.Any] = {
+        "name": node.name,
+        "pool": pool,
+        "model": node.model or None,
+        "gpus": node.gpus,
+        "memory_mib": node.memory_mib,
+        "driver": node.driver or None,
+        "mode": node.mode or None,
+        "replicas": node.replicas,
+        "config": node.labels.get(CONFIG_LABEL),
+        "allocatable": dict(node.allocatable),
+        "capacity": dict(node.capacity),
+        "ready": node.ready,
+        "schedulable": not node.unschedulable,
+    }
+    if of_node is not None:
+        row["workloads"] = [
+            {"namespace": holder.namespace, "pod": holder.pod, "resource": holder.resource, "count": holder.count}
+            for holder in of_node
+        ]
+    return row
+
+
+def totals(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
+    """Nodes, GPU nodes, GPUs and what they offer, all together."""
+    offered: Counter[str] = Counter()
+    for node in nodes:
+        offered.update(node.allocatable)
+    gpu_nodes = [node for node in nodes if node.has_gpu]
+    return {
+        "nodes": len(nodes),
+        "gpu_nodes": len(gpu_nodes),
+        "gpus": sum(node.gpus for node in gpu_nodes),
+        "allocatable": dict(sorted(offered.items())),
+    }
+
+
+def models(nodes: t.Iterable[Node]) -> dict[str, dict[str, t.Any]]:
+    """Nodes, GPUs and drivers of each model."""
+    found: dict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        if node.discovered:
+            found[node.model].append(node)
+    return {
+        model: {
+            "nodes": len(of_model),
+            "gpus": sum(node.gpus for node in of_model),
+            "drivers": sorted({node.driver for node in of_model if node.driver}),
+        }
+        for model, of_model in sorted(found.items())
+    }
+
+
+def pools(plan: Plan, nodes: t.Sequence[Node], membership: Membership, changes: Profile) -> dict[str, dict[str, t.Any]]:
+    """Each pool: what it declares, what is seen, what would change, and whether it is as declared."""
+    by_name = {node.name: node for node in nodes}
+    edits = {edit.name: edit for edit in changes.edits}
+    return {
+        pool.name: _pool(pool, [by_name[name] for name in membership.by_pool.get(pool.name, ()) if name in by_name], edits)
+        for pool in plan.pools
+    }
+
+
+def declared(pool: PoolPlan) -> dict[str, t.Any]:
+    """What a pool declares, without any cluster."""
+    return {
+        "model": pool.match.model,
+        "match_labels": dict(pool.match.labels),
+        "mode": pool.mode,
+        "replicas": pool.replicas,
+        "resource": pool.resource,
+        "gpus_per_node": pool.gpus_per_node,
+        "shares_per_gpu": pool.shares_per_gpu,
+        "memory_mib_per_share": pool.memory_mib_per_share,
+    }
+
+
+def drift(of_pools: t.Mapping[str, t.Mapping[str, t.Any]], limit: int = DRIFT_LIMIT) -> list[dict[str, t.Any]]:
+    """What is not as declared, as a list of pool and words."""
+    found = [
+        {"pool": name, "what": what}
+        for name, pool in of_pools.items()
+        for what in (*pool.get("differs", ()), *_changes_in_words(pool.get("changes") or {}))
+    ]
+    return found[:limit]
+
+
+def _pool(pool: PoolPlan, nodes: t.Sequence[Node], edits: t.Mapping[str, NodeEdit]) -> dict[str, t.Any]:
+    findings = [finding for node in nodes for finding in [prove(node, pool)] if finding]
+    changing = [edits[node.name] for node in nodes if node.name in edits]
+    memory = {node.memory_mib // pool.shares_per_gpu for node in nodes if node.memory_mib}
+    return {
+        **declared(pool),
+        "memory_mib_per_share": min(memory) if memory else pool.memory_mib_per_share,
+        "models": sorted({node.model for node in nodes if node.model}),
+        "nodes": len(nodes),
+        "gpus": sum(node.gpus for node in nodes),
+        "wanted": sum(wanted_shares(node, pool) for node in nodes),
+        "allocatable": sum(node.allocatable.get(pool.resource, 0) for node in nodes),
+        "changes": _changes(changing, nodes),
+        "differs": [str(finding) for finding in findings[:DIFFERS_LIMIT]],
+        "differing_nodes": len({finding.node for finding in findings} | {edit.name for edit in changing}),
+        "as_declared": bool(nodes) and not findings and not changing,
+    }
+
+
+def _changes(changing: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[str, t.Any]:
+    if not changing:
+        return {}
+    names = {edit.name for edit in changing}
+    switched = {edit.name for edit in changing if CONFIG_LABEL in edit.labels}
+    modes = Counter(_mode(node) for node in nodes if node.name in switched)
+    labels = {key for edit in changing for key in edit.labels} - {CONFIG_LABEL, POOL_LABEL}
+    taints = {
+        taint
+        for edit in changing
+        if "taints" in edit.after
+        for taint in set(edit.after["taints"]) ^ set(edit.before["taints"])
+    }
+    return {
+        "nodes": len(names),
+        "joining": sum(1 for edit in changing if POOL_LABEL in edit.labels),
+        "switched_from": dict(sorted(modes.items())),
+        "labels": sorted(labels),
+        "taints": sorted(taints),
+    }
+
+
+def _mode(node: Node) -> str:
+    if not node.mode:
+        return "undiscovered"
+    return f"{node.mode} x{node.replicas}" if node.replicas > 1 else node.mode
+
+
+def _changes_in_words(changes: t.Mapping[str, t.Any]) -> list[str]:
+    return [f"{changes['nodes']} node(s) carry other labels or taints than declared"] if changes else []

@@ -1,0 +1,83 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The changes that bring a set of nodes to the sharing that their pools declare (pure): diff, check result and plan."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import CONFIG_LABEL
+from ..fleet.node import Node
+from ..fleet.ownership import POOLS, NodeEdit, edit
+from .entries import ConfigMap, Entries, entries
+
+if t.TYPE_CHECKING:
+    from ..pools.membership import Membership
+    from ..pools.plan import Plan
+
+DIFF_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All that differs from what the pools declare; nothing of it is sent when it is empty."""
+
+    edits: tuple[NodeEdit, ...]
+    pool_of: t.Mapping[str, str]
+    refreshed: tuple[str, ...]
+    entries: Entries
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to send."""
+        return bool(self.edits) or self.entries.changed
+
+    @property
+    def released(self) -> list[str]:
+        """The nodes that belong to no pool any more and give back what is ours."""
+        return [node.name for node in self.edits if node.name not in self.pool_of]
+
+    def diff(self) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+        """Before and after, for up to DIFF_LIMIT nodes: of thousands nobody reads more."""
+        before: dict[str, t.Any] = {}
+        after: dict[str, t.Any] = {}
+        if self.entries.changed:
+            before["configmap"], after["configmap"] = dict(self.entries.live), self.entries.after
+        if self.edits:
+            shown = self.edits[:DIFF_LIMIT]
+            before["nodes"] = {node.name: node.before for node in shown}
+            after["nodes"] = {node.name: node.after for node in shown}
+            if len(self.edits) > len(shown):
+                after["nodes_not_shown"] = len(self.edits) - len(shown)
+        return before, after
+
+
+def profile(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configmap: ConfigMap | None) -> Profile:
+    """Compare every node of the cluster with its pool; a node of no pool is touched only where something on it is ours.
+
+    A node that several pools claim is left as it is: the user has to say which of them it belongs to.
+    """
+    pools = {pool.name: pool for pool in plan.pools}
+    pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members}
+    unclear = {*membership.overlaps, *membership.undiscovered}
+    edits: list[NodeEdit] = []
+    named: set[str] = set()
+    for node in nodes:
+        change = None
+        if node.name in pool_of:
+            pool = pools[pool_of[node.name]]
+            change = edit(node, POOLS, labels=pool.node_labels, taints=pool.taints, drop_others=True)
+        elif node.name not in unclear:
+            change = edit(node, POOLS, drop_others=True)
+        if change:
+            edits.append(change)
+        labels = {**node.labels, **(change.labels if change else {})}
+        if labels.get(CONFIG_LABEL):
+            named.add(t.cast("str", labels[CONFIG_LABEL]))
+    return Profile(
+        edits=tuple(sorted(edits, key=lambda change: change.name)),
+        pool_of=pool_of,
+        refreshed=tuple(sorted(change.name for change in edits if change.labels.get(CONFIG_LABEL))),
+        entries=entries(plan.config.data, named, configmap),
+    )

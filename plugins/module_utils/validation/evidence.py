@@ -1,0 +1,66 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a validation proved, as a hash: while it stays the same there is nothing to prove again (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+from ..fleet.node import Node
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import PoolPlan
+
+
+def facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.Any]:
+    """What the proof stands on: the pool's declaration and each kind of node in it, not the nodes' names.
+
+    A pool is a set of nodes that are alike, so that one more of them is no reason to prove it again.
+    """
+    kinds = {
+        (node.model, node.driver, node.gpus, node.allocatable.get(pool.resource, 0), node.mode, node.replicas)
+        for node in nodes
+    }
+    return {
+        "image": image,
+        "mode": pool.mode,
+        "resource": pool.resource,
+        "shares_per_gpu": pool.shares_per_gpu,
+        "tolerations": list(pool.tolerations),
+        "nodes": [
+            {
+                "model": model,
+                "driver": driver,
+                "gpus": gpus,
+                "allocatable": allocatable,
+                "mode": mode,
+                "replicas": replicas,
+            }
+            for model, driver, gpus, allocatable, mode, replicas in sorted(kinds)
+        ],
+    }
+
+
+def fingerprint(of_pool: t.Mapping[str, t.Any]) -> str:
+    """The hash of such facts."""
+    return hashlib.sha256(json.dumps(of_pool, sort_keys=True, default=dict).encode()).hexdigest()[:16]
+
+
+def noted(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str, t.Any]]:
+    """What earlier runs proved, by pool; what cannot be read counts as not proved."""
+    found: dict[str, dict[str, t.Any]] = {}
+    for pool, text in ((configmap or {}).get("data") or {}).items():
+        try:
+            entry = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            found[pool] = entry
+    return found
+
+
+def note(of_pool: t.Mapping[str, t.Any], node: str, uuids: t.Mapping[str, int]) -> dict[str, t.Any]:
+    """One pool's entry: the hash, what it stands on, and what was seen (holders by device UUID)."""
+    return {"evidence": fingerprint(of_pool), "facts": dict(of_pool), "node": node, "devices": dict(uuids)}

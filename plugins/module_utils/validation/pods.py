@@ -1,0 +1,115 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pods that prove a pool, and the node of the pool that they prove it on (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+from dataclasses import dataclass
+
+from ..fleet.holders import Holder, held
+from ..fleet.node import Node
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import PoolPlan
+
+POOL_OF = "accel.gpu/validation"
+RUN_OF = "accel.gpu/run"
+NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the pods of every pool have in common."""
+
+    namespace: str
+    image: str
+    run_id: str
+    hold: int
+    deadline: int
+    pull_secrets: tuple[str, ...] = ()
+    run_as_user: int | None = NOBODY
+
+
+@dataclass(frozen=True)
+class Site:
+    """The node on which a pool is proven, and with how many pods."""
+
+    node: Node
+    pods: int
+
+
+def choose(pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[Holder]], limit: int) -> Site | str:
+    """The node with the most shares free (then by name) and how many pods run there, or why there is none."""
+    open_nodes = [node for node in nodes if node.ready and not node.unschedulable]
+    if not open_nodes:
+        return "no node of the pool is ready and schedulable" if nodes else "no node belongs to the pool"
+    offering = [node for node in open_nodes if node.allocatable.get(pool.resource)]
+    if not offering:
+        return f"no node of the pool offers {pool.resource}"
+    free = {
+        node.name: node.allocatable[pool.resource] - held(used.get(node.name, ()), pool.resource) for node in offering
+    }
+    best = min(offering, key=lambda node: (-free[node.name], node.name))
+    if free[best.name] <= 0:
+        total = sum(node.allocatable[pool.resource] for node in offering)
+        return f"all {total} {pool.resource} of the pool are in use"
+    return Site(best, min(free[best.name], enough(pool, best, limit)))
+
+
+def enough(pool: PoolPlan, node: Node, limit: int) -> int:
+    """How many pods prove the pool's mode: fewer than one more than there are GPUs prove nothing about sharing."""
+    return max(limit, node.gpus + 1) if pool.shares_per_gpu > 1 else limit
+
+
+def manifest(pool: PoolPlan, site: Site, index: int, workload: Workload) -> dict[str, t.Any]:
+    """One pod: it lists the device it was given, holds it for some seconds and ends."""
+    container = {
+        "name": "nvidia-smi",
+        "image": workload.image,
+        "command": ["sh", "-c", f"nvidia-smi -L && sleep {workload.hold}"],
+        "resources": {"limits": {pool.resource: "1"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    security: dict[str, t.Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if workload.run_as_user is not None:
+        security.update(runAsUser=workload.run_as_user, runAsGroup=workload.run_as_user)
+    spec: dict[str, t.Any] = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "securityContext": security,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
+        # A run that was killed leaves no pod that holds a GPU for ever.
+        "activeDeadlineSeconds": workload.deadline,
+        "tolerations": [dict(toleration) for toleration in pool.tolerations],
+        # The scheduler places the pod, so that its refusals are seen; by the field that DaemonSets use.
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [site.node.name]}]}
+                    ]
+                }
+            }
+        },
+    }
+    if workload.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in workload.pull_secrets]
+    run = run_label(workload.run_id)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"accel-gpu-validation-{pool.name}-{run}-{index}",
+            "namespace": workload.namespace,
+            "labels": {POOL_OF: pool.name, RUN_OF: run, "app.kubernetes.io/managed-by": "accel.gpu"},
+        },
+        "spec": spec,
+    }
+
+
+def run_label(run_id: str) -> str:
+    """A run id as a short label value."""
+    return hashlib.sha256(run_id.encode()).hexdigest()[:8]

@@ -1,0 +1,80 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes and pools for the tables of the fleet, sharing and validation tests."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Match, PoolPlan
+
+
+def pool(name: str = "notebooks", replicas: int = 1, rename: bool = False, **changes: t.Any) -> PoolPlan:
+    """A pool of the given sharing; replicas 1 is exclusive."""
+    mode = "time-slicing" if replicas > 1 else "none"
+    key = f"{mode}-{replicas}-{rename}"
+    labels = changes.pop("labels", {})
+    values: dict[str, t.Any] = {
+        "name": name,
+        "match": Match("Tesla-T4", "Tesla-T4", ("Tesla-T4",), {}),
+        "labels": labels,
+        "taints": (),
+        "tolerations": (),
+        "mode": mode,
+        "replicas": replicas,
+        "rename": rename,
+        "fail_requests_greater_than_one": True,
+        "gpus_per_node": None,
+        "resource": "nvidia.com/gpu.shared" if rename else "nvidia.com/gpu",
+        "shares_per_gpu": replicas,
+        "config_key": key,
+        "memory_mib_per_share": 15360 // replicas,
+        "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **labels},
+        "gfd": {"nvidia.com/gpu.replicas": str(replicas), "nvidia.com/gpu.sharing-strategy": mode},
+        "product_suffix": "-SHARED" if replicas > 1 and not rename else "",
+    }
+    return PoolPlan(**{**values, **changes})
+
+
+def node(
+    name: str = "n1",
+    model: str = "Tesla-T4",
+    gpus: int = 1,
+    replicas: int = 1,
+    rename: bool = False,
+    labels: dict[str, str | None] | None = None,
+    **changes: t.Any,
+) -> Node:
+    """A node as NVIDIA's agents leave it under that sharing; a label of None is taken away."""
+    mode = "time-slicing" if replicas > 1 else "none"
+    resource = "nvidia.com/gpu.shared" if rename else "nvidia.com/gpu"
+    all_labels = {
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.product": model + ("-SHARED" if replicas > 1 and not rename else ""),
+        "nvidia.com/gpu.count": str(gpus),
+        "nvidia.com/gpu.replicas": str(replicas),
+        "nvidia.com/gpu.sharing-strategy": mode,
+        "nvidia.com/gpu.memory": "15360",
+        "nvidia.com/cuda.driver-version.full": "580.95.05",
+        **(labels or {}),
+    }
+    values: dict[str, t.Any] = {
+        "labels": {key: value for key, value in all_labels.items() if value is not None},
+        "allocatable": {resource: gpus * replicas},
+        "capacity": {resource: gpus * replicas},
+        "ready": True,
+    }
+    return Node(name, **{**values, **changes})
+
+
+def pod(
+    name: str, on: str = "", phase: str = "Running", limits: dict[str, int] | None = None, **status: t.Any
+) -> dict[str, t.Any]:
+    """A pod as the API gives it."""
+    resources = {"limits": {key: str(value) for key, value in (limits or {}).items()}}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": on, "containers": [{"name": "main", "resources": resources}]},
+        "status": {"phase": phase, **status},
+    }

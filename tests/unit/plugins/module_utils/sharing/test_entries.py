@@ -1,0 +1,47 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Entries are added before they are named, and collected only when no node names them."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.entries import entries
+
+
+def _configmap(**managers: dict[str, str]) -> dict[str, t.Any]:
+    """A ConfigMap whose keys belong to the managers as given."""
+    data: dict[str, str] = {}
+    fields = []
+    for manager, of in managers.items():
+        data.update(of)
+        fields.append({"manager": manager.replace("_", "."), "fieldsV1": {"f:data": {f"f:{key}": {} for key in of}}})
+    return {"data": data, "metadata": {"managedFields": fields}}
+
+
+CASES: list[tuple[str, dict[str, t.Any] | None, set[str], dict[str, str], list[str], list[str]]] = [
+    ("no ConfigMap", None, {"new"}, {"new": "2"}, ["new"], []),
+    ("as wanted", _configmap(accel_gpu={"new": "2"}), {"new"}, {}, ["new"], []),
+    ("old one unnamed", _configmap(accel_gpu={"old": "1"}), {"new"}, {"new": "2"}, ["new"], ["old"]),
+    ("old one named", _configmap(accel_gpu={"old": "1"}), {"new", "old"}, {"new": "2"}, ["new", "old"], []),
+    ("others' stays", _configmap(accel_gpu={"new": "2"}, helm={"x": "1"}), {"new"}, {}, ["new", "x"], []),
+    ("shared key stays", _configmap(accel_gpu={"new": "2", "x": "1"}, kubectl={"x": "1"}), set(), {}, ["new", "x"], []),
+    ("edited by others", _configmap(kubectl={"new": "9"}), {"new"}, {"new": "2"}, ["new"], []),
+]
+
+
+@pytest.mark.parametrize(
+    ("configmap", "named", "added", "after", "collected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_entries(
+    configmap: dict[str, t.Any] | None, named: set[str], added: dict[str, str], after: list[str], collected: list[str]
+) -> None:
+    result = entries({"new": "2"}, named, configmap)
+    assert dict(result.added) == added
+    assert sorted(result.after) == after
+    assert list(result.collected) == collected
+    assert result.changed == bool(added or collected)
+    # Whatever happens, what is applied first contains all that a label may name at that time and is ours.
+    assert set(result.applied) >= set(added) | set(collected)
