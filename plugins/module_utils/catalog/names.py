@@ -1,0 +1,46 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names that this collection, NVIDIA and NFD write into a cluster, each spelt in this one place."""
+
+from __future__ import annotations
+
+VERSION = "0.1.0"
+
+# Ours
+FIELD_MANAGER = "accel.gpu"
+POOL_LABEL = "accel.gpu/pool"
+OWNED_TAINTS_ANNOTATION = "accel.gpu/taints"
+OWNED_LABELS_ANNOTATION = "accel.gpu/labels"
+OWNED_TOLERATIONS_ANNOTATION = "accel.gpu/tolerations"
+REFRESH_ANNOTATION = "accel.gpu/config"
+LEASE_NAMESPACE = "kube-system"
+LEASE_NAME = "accel-gpu"
+DEVICE_PLUGIN_CONFIGMAP = "accel-gpu-device-plugin"
+VALIDATION_CONFIGMAP = "accel-gpu-validation"
+
+# NVIDIA's device plugin (k8s-device-plugin: cmd/config-manager, api/config/v1)
+CONFIG_LABEL = "nvidia.com/device-plugin.config"
+GPU_RESOURCE = "nvidia.com/gpu"
+SHARED_GPU_RESOURCE = "nvidia.com/gpu.shared"
+
+# NVIDIA's gpu-feature-discovery (k8s-device-plugin: internal/lm)
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+COUNT_LABEL = "nvidia.com/gpu.count"
+MEMORY_LABEL = "nvidia.com/gpu.memory"
+REPLICAS_LABEL = "nvidia.com/gpu.replicas"
+STRATEGY_LABEL = "nvidia.com/gpu.sharing-strategy"
+SHARED_SUFFIX = "-SHARED"
+MIG_INFIX = "-MIG-"
+INVALID_SUFFIX = "-INVALID"
+
+# The GPU operator (gpu-operator: controllers/state_manager.go, gpuNodeLabels)
+GPU_PRESENT_LABEL = "nvidia.com/gpu.present"
+PCI_PRESENT_LABELS = (
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+)
+GPU_TAINT_KEY = "nvidia.com/gpu"
+
+# Kubernetes
+POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"

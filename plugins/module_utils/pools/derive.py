@@ -1,0 +1,182 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the documents to the plan: pure, and the only place where a value that two components share is made."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog import models, names, releases
+from ..sharing import device_plugin
+from .documents import load
+from .merge import merge
+from .plan import (
+    ClusterPlan,
+    ConfigPlan,
+    Creates,
+    Match,
+    Plan,
+    PolicyPlan,
+    PoolPlan,
+    ReleasePlan,
+    Taint,
+    Toleration,
+    ValidationPlan,
+)
+
+Document = dict[str, t.Any]
+
+# What every GPU workload tolerates: the taint under which GPU nodes usually stand.
+_GPU_TOLERATION: Toleration = {"key": names.GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
+# As NVIDIA's own chart sets them for the NFD workers (gpu-operator: deployments/gpu-operator/values.yaml).
+_CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
+    {"key": f"node-role.kubernetes.io/{role}", "operator": "Equal", "value": "", "effect": "NoSchedule"}
+    for role in ("master", "control-plane")
+)
+_PCI_CLASSES = ("02", "0200", "0207", "0300", "0302")
+# Drivers and NFD's workers mount host paths, which Pod Security allows in privileged namespaces only.
+_PRIVILEGED = {names.POD_SECURITY_LABEL: "privileged"}
+_SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+
+def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
+    """Everything that the three documents decide; raises InvalidDocuments with every mistake in them."""
+    documents = load(cluster, defaults, pools)
+    planned = tuple(_pool(pool) for pool in documents.pools)
+    settings = documents.cluster
+    operator, nfd = settings["operator"], settings["nfd"]
+    tolerations = _tolerations(taint for pool in planned for taint in pool.taints)
+    config = _config(planned, operator["namespace"])
+    return Plan(
+        cluster=ClusterPlan(
+            name=settings["name"],
+            kube_name=settings.get("kube_name") or settings["name"],
+            kubeconfig=settings.get("kubeconfig"),
+            context=settings.get("context"),
+        ),
+        operator=_release(operator, {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}}),
+        nfd=_release(nfd, _nfd_values(tolerations)),
+        policy=PolicyPlan(spec=_policy_spec(config), tolerations=tolerations),
+        config=config,
+        validation=ValidationPlan(
+            image=settings["validation"]["image"],
+            namespace=settings["validation"].get("namespace") or operator["namespace"],
+            configmap=names.VALIDATION_CONFIGMAP,
+        ),
+        pools=planned,
+        creates=Creates(
+            namespaces=tuple(dict.fromkeys((nfd["namespace"], operator["namespace"]))),
+            kinds=tuple(
+                {"api_version": api_version, "kind": kind}
+                for api_version, kind in (*releases.NFD_KINDS, *releases.operator_kinds(operator["version"]))
+            ),
+        ),
+    )
+
+
+def _pool(pool: Document) -> PoolPlan:
+    match = _match(pool.get("match") or {})
+    sharing = pool["sharing"]
+    mode, rename, fail_requests = sharing["mode"], sharing["rename"], sharing["fail_requests_greater_than_one"]
+    shares = sharing["replicas"] if mode != device_plugin.EXCLUSIVE else 1
+    key = device_plugin.entry_name(device_plugin.config(mode, shares, rename, fail_requests))
+    model = models.find(match.model) if match.model else None
+    labels = pool.get("labels") or {}
+    taints = tuple(_taint(taint) for taint in pool.get("taints") or ())
+    return PoolPlan(
+        name=pool["name"],
+        match=match,
+        labels=labels,
+        taints=taints,
+        tolerations=_tolerations(taints),
+        mode=mode,
+        replicas=shares,
+        rename=rename,
+        fail_requests_greater_than_one=fail_requests,
+        gpus_per_node=pool.get("gpus_per_node"),
+        resource=device_plugin.resource(mode, rename),
+        shares_per_gpu=shares,
+        config_key=key,
+        memory_mib_per_share=model.memory_mib // shares if model else None,
+        node_labels={**labels, names.POOL_LABEL: pool["name"], names.CONFIG_LABEL: key},
+        gfd={names.REPLICAS_LABEL: str(shares), names.STRATEGY_LABEL: mode},
+        product_suffix=device_plugin.product_suffix(mode, rename),
+    )
+
+
+def _match(match: Document) -> Match:
+    model = models.find(match["model"]) if match.get("model") else None
+    return Match(
+        model=model.key if model else None,
+        product=model.product if model else None,
+        products=model.products if model else (),
+        labels=match.get("labels") or {},
+    )
+
+
+def _taint(taint: Document) -> Taint:
+    value = {"value": taint["value"]} if taint.get("value") else {}
+    return {"key": taint["key"], **value, "effect": taint["effect"]}
+
+
+def _toleration(taint: Taint) -> Toleration:
+    if "value" in taint:
+        return {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
+    return {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}
+
+
+def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
+    """Each toleration once, in an order that does not depend on the pools'; none that the GPU taint's own covers."""
+    needed = {tuple(sorted(_toleration(taint).items())) for taint in taints}
+    wanted = [dict(items) for items in needed]
+    others = (item for item in wanted if (item["key"], item["effect"]) != (names.GPU_TAINT_KEY, "NoSchedule"))
+    ordered = sorted(others, key=lambda item: (item["key"], item["effect"], item.get("value", "")))
+    return (dict(_GPU_TOLERATION), *({field: item[field] for field in _FIELDS if field in item} for item in ordered))
+
+
+_FIELDS = ("key", "operator", "value", "effect")
+
+
+def _config(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
+    contents = {
+        pool.config_key: device_plugin.config(
+            pool.mode, pool.replicas, pool.rename, pool.fail_requests_greater_than_one
+        )
+        for pool in pools
+    }
+    data = {key: device_plugin.render(contents[key]) for key in sorted(contents)}
+    return ConfigPlan(name=names.DEVICE_PLUGIN_CONFIGMAP, namespace=namespace, data=data)
+
+
+def _policy_spec(config: ConfigPlan) -> Document:
+    """Without an entry there is no ConfigMap, and a plugin that is told to mount one that is not there never starts.
+
+    The default stays empty: nodes outside every pool keep whole GPUs, and changing it would roll every plugin.
+    """
+    return {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
+
+
+def _nfd_values(tolerations: tuple[Toleration, ...]) -> Document:
+    """What the operator's own NFD sub-chart is given, plus the pools' taints: NFD must find a GPU before anything runs there."""
+    return {
+        "master": {"extraLabelNs": ["nvidia.com"]},
+        "worker": {
+            "config": {
+                "sources": {"pci": {"deviceClassWhitelist": list(_PCI_CLASSES), "deviceLabelFields": ["vendor"]}}
+            },
+            "tolerations": [dict(toleration) for toleration in (*_CONTROL_PLANE_TOLERATIONS, *tolerations)],
+        },
+    }
+
+
+def _release(settings: Document, values: Document) -> ReleasePlan:
+    namespace = settings["namespace"]
+    return ReleasePlan(
+        name=settings["release"],
+        namespace=namespace,
+        namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
+        chart=settings["chart"],
+        chart_repo=settings["chart_repo"],
+        version=settings["version"],
+        values=merge(values, settings["values"]),
+    )

@@ -1,0 +1,82 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The user's three documents: read, checked as a whole, and completed with every default."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .checks import CLUSTER_CHECKS, FLEET_CHECKS, POOL_CHECKS, Document, PoolView
+from .fields import CLUSTER, DEFAULTS, POOL, POOLS
+from .merge import merge, plain
+from .rules import is_bare_chart
+from .words import place
+
+
+class InvalidDocuments(Exception):
+    """The documents have mistakes; `problems` holds one line for each, beginning with its path."""
+
+    def __init__(self, problems: t.Sequence[str]) -> None:
+        self.problems = list(problems)
+        count = f"{len(self.problems)} mistakes" if len(self.problems) != 1 else "1 mistake"
+        super().__init__("\n".join([f"{count} in gpu_cluster, gpu_defaults and gpu_pools:", *self.problems]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents:
+    """Cluster and pools with every default in place; `pools` in the user's order."""
+
+    cluster: Document
+    pools: tuple[Document, ...]
+
+
+def validate(cluster: t.Any, defaults: t.Any, pools: t.Any) -> list[str]:
+    """Every mistake in the three documents, in their order; empty when there is none."""
+    return _read(cluster, defaults, pools)[1]
+
+
+def load(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Documents:
+    """The documents, ready for derivation; raises InvalidDocuments."""
+    (cluster, defaults, pools), problems = _read(cluster, defaults, pools)
+    if problems:
+        raise InvalidDocuments(problems)
+    completed = CLUSTER.complete(cluster)
+    for part in ("operator", "nfd"):
+        if not is_bare_chart(completed[part]["chart"]):
+            completed[part]["chart_repo"] = ""
+    return Documents(completed, tuple(POOL.complete(merge(defaults, pool)) for pool in pools))
+
+
+def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t.Any, t.Any], list[str]]:
+    try:
+        documents = plain(cluster), plain(defaults), plain(pools)
+    except RecursionError:
+        return (None, None, None), ["gpu_cluster, gpu_defaults, gpu_pools: one of them contains itself; write it out"]
+    cluster, defaults, pools = (
+        {} if documents[0] is None else documents[0],
+        {} if documents[1] is None else documents[1],
+        [] if documents[2] is None else documents[2],
+    )
+    problems = [
+        *CLUSTER.problems(cluster, "gpu_cluster"),
+        *(problem for check in CLUSTER_CHECKS for problem in check(CLUSTER.sound(cluster))),
+        *DEFAULTS.problems(defaults, "gpu_defaults"),
+        *POOLS.problems(pools, "gpu_pools"),
+        *_together(defaults, pools),
+    ]
+    return (cluster, defaults, pools), problems
+
+
+def _together(defaults: t.Any, pools: t.Any) -> t.Iterator[str]:
+    under = DEFAULTS.sound(defaults)
+    views = [
+        PoolView(place("gpu_pools", index), pool, merge(under, pool) if isinstance(under, dict) else pool)
+        for index, pool in enumerate(POOLS.sound(pools) if isinstance(pools, list) else ())
+        if isinstance(pool, dict)
+    ]
+    for view in views:
+        for check in POOL_CHECKS:
+            yield from check(view)
+    for fleet_check in FLEET_CHECKS:
+        yield from fleet_check(views)

@@ -1,0 +1,127 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The schema of gpu_cluster, gpu_defaults and gpu_pools: a new field is one entry here, and a line in derive."""
+
+from __future__ import annotations
+
+from ..catalog import releases
+from ..sharing.device_plugin import EXCLUSIVE, TIME_SLICING
+from . import rules
+from .schema import Anything, Boolean, Choice, Integer, ListOf, MapOf, Section, Text
+
+# The kubelet runs 110 pods on a node unless told otherwise, and 250 on OpenShift: more shares could never be used.
+MOST_SHARES = 250
+MOST_GPUS = 64
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def _release(namespace: str, release: str, chart: str, chart_repo: str, version: str) -> Section:
+    return Section(
+        fields={
+            "version": Text((rules.release_version,), default=version),
+            "namespace": Text((rules.dns_label,), default=namespace),
+            "release": Text((rules.release_name,), default=release),
+            "chart": Text((rules.chart,), default=chart),
+            "chart_repo": Text((rules.chart_repo,), default=chart_repo, empty=True),
+            "values": Anything(default={}),
+        }
+    )
+
+
+CLUSTER = Section(
+    fields={
+        "name": Text(
+            required=True,
+            missing="say what the kubeconfig calls this cluster, so that a run cannot reach the wrong one",
+        ),
+        "kube_name": Text(),
+        "kubeconfig": Text((rules.kubeconfig_path,)),
+        "context": Text(),
+        "operator": _release(
+            namespace="gpu-operator",
+            release="gpu-operator",
+            chart=releases.OPERATOR_CHART,
+            chart_repo=releases.OPERATOR_CHART_REPO,
+            version=releases.OPERATOR_VERSION,
+        ),
+        "nfd": _release(
+            namespace="node-feature-discovery",
+            release="nfd",
+            chart=releases.NFD_CHART,
+            chart_repo="",
+            version=releases.NFD_VERSION,
+        ),
+        "validation": Section(
+            fields={
+                "image": Text((rules.image,), default=releases.VALIDATION_IMAGE),
+                "namespace": Text((rules.dns_label,)),
+            }
+        ),
+    }
+)
+
+_TAINT = Section(
+    fields={
+        "key": Text((rules.label_key, rules.free_taint), required=True, missing="a taint has a key and an effect"),
+        "value": Text((rules.label_value,), empty=True),
+        "effect": Choice(known=EFFECTS, required=True, missing=f"choose one of {', '.join(EFFECTS)}"),
+    }
+)
+
+_SHARING = Section(
+    fields={
+        "mode": Choice(known=(EXCLUSIVE, TIME_SLICING), default=EXCLUSIVE),
+        "replicas": Integer(
+            (
+                rules.between(
+                    2,
+                    MOST_SHARES,
+                    "time-slicing needs at least 2 (NVIDIA device plugin); use mode: none for exclusive GPUs",
+                    f"more than {MOST_SHARES} pods do not run on one node (kubelet); share each GPU among fewer",
+                ),
+            )
+        ),
+        "rename": Boolean(default=False),
+        "fail_requests_greater_than_one": Boolean(default=True),
+    }
+)
+
+POOL = Section(
+    fields={
+        "name": Text((rules.dns_label,), required=True, missing="every pool has a name of its own, a DNS label"),
+        "match": Section(
+            fields={
+                "model": Text((rules.known_model,)),
+                "labels": MapOf(
+                    keys=(rules.label_key, rules.not_the_pin), item=Text((rules.label_value,), empty=True)
+                ),
+            }
+        ),
+        "gpus_per_node": Integer(
+            (
+                rules.between(
+                    1,
+                    MOST_GPUS,
+                    "a pool is made of nodes that have GPUs, and without a GPU nothing can be shared; leave the pool out",
+                    f"no node has more than {MOST_GPUS} GPUs; give the number of one node",
+                ),
+            )
+        ),
+        "labels": MapOf(
+            keys=(rules.label_key, rules.free_label), item=Text((rules.label_value,), empty=True), default={}
+        ),
+        "taints": ListOf(item=_TAINT),
+        "sharing": _SHARING,
+    }
+)
+
+
+def _no_name_of_its_own(value: str) -> str:
+    return "has no place in the defaults; every pool has a name of its own"
+
+
+# What all pools have in common may be any part of a pool but its name.
+DEFAULTS = Section(fields={**POOL.fields, "name": Text((_no_name_of_its_own,))})
+POOLS = ListOf(item=POOL)
+

@@ -1,0 +1,134 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The shape of everything that is derived from the pools, and its form for YAML (`gpu_plan`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+Toleration = dict[str, str]
+Taint = dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterPlan:
+    """Which cluster the run is for, and how its kubeconfig calls it."""
+
+    name: str
+    kube_name: str
+    kubeconfig: str | None
+    context: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleasePlan:
+    """One Helm release with its static values; `chart_repo` is empty unless `chart` is a bare name."""
+
+    name: str
+    namespace: str
+    namespace_labels: dict[str, str]
+    chart: str
+    chart_repo: str
+    version: str
+    values: dict[str, t.Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyPlan:
+    """What the pools ask of the ClusterPolicy: maps and scalars in `spec`, our entries of the list daemonsets.tolerations."""
+
+    spec: dict[str, t.Any]
+    tolerations: tuple[Toleration, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfigPlan:
+    """The device plugin's ConfigMap; `data` maps an entry's name (node label value) to its YAML text."""
+
+    name: str
+    namespace: str
+    data: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class ValidationPlan:
+    """Where validation pods run, from which image, and which ConfigMap keeps their evidence."""
+
+    image: str
+    namespace: str
+    configmap: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """Which existing nodes belong to a pool; `model` is a catalog key, `products` what GFD may call it (without suffixes)."""
+
+    model: str | None
+    product: str | None
+    products: tuple[str, ...]
+    labels: dict[str, str]
+
+    @property
+    def pins_only(self) -> bool:
+        """True when only nodes that carry the pool's own label belong to it."""
+        return self.model is None and not self.labels
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolPlan:
+    """One pool with every value that the nodes, the quota, the report or a validation pod needs of it."""
+
+    name: str
+    match: Match
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    tolerations: tuple[Toleration, ...]
+    mode: str
+    replicas: int
+    rename: bool
+    fail_requests_greater_than_one: bool
+    gpus_per_node: int | None
+    resource: str
+    shares_per_gpu: int
+    config_key: str
+    memory_mib_per_share: int | None
+    node_labels: dict[str, str]
+    gfd: dict[str, str]
+    product_suffix: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Creates:
+    """What does not exist on an empty cluster but will once this run's own steps are through."""
+
+    namespaces: tuple[str, ...]
+    kinds: tuple[dict[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Everything derived from one cluster's documents."""
+
+    cluster: ClusterPlan
+    operator: ReleasePlan
+    nfd: ReleasePlan
+    policy: PolicyPlan
+    config: ConfigPlan
+    validation: ValidationPlan
+    pools: tuple[PoolPlan, ...]
+    creates: Creates
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The plan in JSON's types only; a copy, so that no caller can change the plan through it."""
+        return t.cast("dict[str, t.Any]", _json(self))
+
+
+def _json(value: t.Any) -> t.Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: _json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    return value

@@ -1,0 +1,161 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for single values: each says what is wrong and what to do, as the end of the sentence "<path>: <value> ..."."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..catalog import models
+from .schema import Rule
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_VERSION = re.compile(r"v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+_CHART_NAME = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})")
+_PATH_STARTS = ("/", "./", "../", "~")
+
+# Who writes these labels; a pool that wrote them too would fight with it.
+_LABEL_OWNERS = (
+    ("accel.gpu/", "this collection writes it"),
+    ("nvidia.com/", "NVIDIA's agents write it"),
+    ("feature.node.kubernetes.io/", "NFD writes it"),
+    ("kubernetes.io/hostname", "the kubelet writes it"),
+    ("kubernetes.io/os", "the kubelet writes it"),
+    ("kubernetes.io/arch", "the kubelet writes it"),
+)
+_TAINT_OWNERS = (
+    ("accel.gpu/", "this collection writes it"),
+    ("node.kubernetes.io/", "Kubernetes' node controller writes it"),
+    ("node.cloudprovider.kubernetes.io/", "the cloud's controller writes it"),
+)
+
+
+def dns_label(value: str) -> str | None:
+    """RFC 1123: what names a namespace, and a pool (its name becomes a label's value)."""
+    if len(value) > 63:
+        return f"has {len(value)} characters; a DNS label has at most 63"
+    if _DNS_LABEL.fullmatch(value):
+        return None
+    better = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
+    meant = f", for example {better}" if better else ""
+    return f"is not a DNS label (RFC 1123); use a-z, 0-9 and '-', with a letter or digit at both ends{meant}"
+
+
+def release_name(value: str) -> str | None:
+    """Helm's limit: a release's name is the start of its objects' names."""
+    return dns_label(value) or (f"has {len(value)} characters; Helm allows 53" if len(value) > 53 else None)
+
+
+def label_key(value: str) -> str | None:
+    """Kubernetes' qualified name: an optional DNS prefix, a slash, and a name of at most 63 characters."""
+    prefix, slash, name = value.rpartition("/")
+    if slash and not (_DNS_SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253):
+        return "is not a label key; before the one '/' stands a DNS name such as example.com"
+    if not _QUALIFIED.fullmatch(name) or len(name) > 63:
+        return "is not a label key; use at most 63 of a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
+    return None
+
+
+def label_value(value: str) -> str | None:
+    """Kubernetes' label value: may be empty."""
+    if len(value) > 63:
+        return f"has {len(value)} characters; a label's value has at most 63"
+    if value and not _QUALIFIED.fullmatch(value):
+        return "is not a label value; use a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
+    return None
+
+
+def _owned_by(owners: tuple[tuple[str, str], ...], value: str) -> str | None:
+    for start, owner in owners:
+        if value == start or (start.endswith("/") and value.startswith(start)):
+            return owner
+    return None
+
+
+def free_label(value: str) -> str | None:
+    """A label that a pool may put on its nodes."""
+    owner = _owned_by(_LABEL_OWNERS, value)
+    return f"is reserved: {owner}; choose a key of your own, such as example.com/team" if owner else None
+
+
+def free_taint(value: str) -> str | None:
+    """A taint that a pool may put on its nodes."""
+    owner = _owned_by(_TAINT_OWNERS, value)
+    return f"is reserved: {owner}; choose a key of your own, or nvidia.com/gpu" if owner else None
+
+
+def not_the_pin(value: str) -> str | None:
+    """The label of membership is not something to match: who carries it belongs to its pool already."""
+    if value.startswith("accel.gpu/"):
+        return "is not for matching: a node with accel.gpu/pool belongs to that pool anyway; leave it out"
+    return None
+
+
+def known_model(value: str) -> str | None:
+    """A model of the catalog, by any of its names."""
+    if models.find(value):
+        return None
+    alike = models.nearest(value)
+    meant = f"the nearest are {', '.join(alike)}" if alike else f"known: {', '.join(m.key for m in models.MODELS)}"
+    return f"is no GPU model of the catalog; {meant}; or match by labels"
+
+
+def between(low: int, high: int, too_low: str, too_high: str) -> Rule:
+    """A number within bounds, with the reason and the remedy for either side."""
+
+    def rule(value: t.Any) -> str | None:
+        if value < low:
+            return f"is not allowed: {too_low}"
+        return f"is not allowed: {too_high}" if value > high else None
+
+    return rule
+
+
+def release_version(value: str) -> str | None:
+    """One exact version, since a range would upgrade by itself."""
+    if _VERSION.fullmatch(value):
+        return None
+    return "is not one exact version; write all of it, such as v25.10.1 (no range)"
+
+
+def is_bare_chart(value: str) -> bool:
+    """A chart's name alone, to be looked up in a repository."""
+    return bool(_CHART_NAME.fullmatch(value)) and ".tgz" not in value
+
+
+def chart(value: str) -> str | None:
+    """The four forms of a chart: a name, an OCI reference, an address, or a path."""
+    local = value.startswith(_PATH_STARTS) or (".tgz" in value and "://" not in value)
+    remote = re.fullmatch(r"(oci|https?)://[^\s/]+/\S+", value)
+    if local or remote or is_bare_chart(value):
+        return None
+    return "is not a chart; give a name (with chart_repo), oci://registry/chart, an https:// address, or a path that begins with / ./ ../ or ~"
+
+
+def chart_repo(value: str) -> str | None:
+    """The address of a Helm repository; empty means none."""
+    if not value or re.fullmatch(r"https?://[^\s/]+\S*", value):
+        return None
+    if value.startswith("oci://"):
+        return "is a registry, not a repository; put the whole oci:// reference in chart and leave chart_repo out"
+    return "is not the address of a Helm repository; it begins with https://"
+
+
+def image(value: str) -> str | None:
+    """An image with its tag or digest: CUDA's images have no `latest`."""
+    if "://" not in value and _IMAGE.fullmatch(value) and ":" in value.rpartition("/")[2]:
+        return None
+    return "is not an image with a tag or digest; write it as registry/name:tag, without https://"
+
+
+def kubeconfig_path(value: str) -> str | None:
+    """A file on the machine that runs the tasks; never the content, which holds secrets."""
+    if "\n" in value or "apiVersion" in value:
+        return "holds a kubeconfig's content; write that to a file and give its path"
+    if "://" in value:
+        return "is an address; give the path of a kubeconfig file (or the modules' own option host)"
+    return None

@@ -1,0 +1,64 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How messages speak of values, types and places in a document."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import typing as t
+
+_SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST = 60
+
+_KINDS: tuple[tuple[type, str], ...] = (
+    (bool, "a boolean"),
+    (int, "a number"),
+    (float, "a number with a fraction"),
+    (str, "text"),
+    (dict, "a map"),
+    (list, "a list"),
+)
+
+
+def kind(value: t.Any) -> str:
+    """The type of a value in the words of somebody who writes YAML."""
+    return next((words for known, words in _KINDS if isinstance(value, known)), f"of type {type(value).__name__}")
+
+
+def said(value: t.Any) -> str:
+    """A value as its author wrote it, cut short; maps and lists by their type only."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return _short(repr(value))
+    if isinstance(value, str):
+        return _short(json.dumps(value, ensure_ascii=False))
+    return kind(value)
+
+
+def place(path: str, key: t.Any) -> str:
+    """The path of one entry: `a.b` for plain keys, `a['x/y']` for others, `a[2]` for elements."""
+    if isinstance(key, str):
+        return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{_short(key)}']"
+    return f"{path}[{said(key)}]"
+
+
+def listed(things: t.Iterable[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *head, tail = things
+    return f"{', '.join(head)} {last} {tail}" if head else tail
+
+
+def nearest(word: str, known: t.Iterable[str]) -> str | None:
+    """The known word that is most likely meant, whatever case and separators were used."""
+    candidates = list(known)
+    alike = {re.sub(r"[-_\s]", "", name).casefold(): name for name in candidates}
+    folded = re.sub(r"[-_\s]", "", word).casefold()
+    close = difflib.get_close_matches(folded, alike, n=1, cutoff=0.6)
+    return alike[close[0]] if close else None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
