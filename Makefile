@@ -1,0 +1,41 @@
+# Everything needs git, make and Python 3.11 or newer; the rest is installed below build/ by what needs it.
+.PHONY: help demo test soak lint sanity artifact venv clean
+.DEFAULT_GOAL := help
+
+PYTEST = build/venv/bin/python -m pytest
+
+help:
+	@echo "make demo      an empty cluster with simulated GPU nodes becomes shared GPUs; ends with the report"
+	@echo "make test      what CI runs: linters, unit tests, ansible-test sanity, integration on the lab"
+	@echo "make soak      everything, as long as it takes: three releases of ansible-core, kills, faults, 500 nodes"
+	@echo "make lint      the linters alone"
+	@echo "make sanity    ansible-test sanity on ansible-core 2.16, 2.19 and 2.21"
+	@echo "make artifact  the collection's tar.gz in build/artifact"
+	@echo "make venv      the tools in build/venv"
+	@echo "make clean     stops the labs and removes build/"
+
+demo:
+	@tools/demo
+
+test: venv
+	@tools/packages bwrap
+	@$(PYTEST) -m "not soak"
+
+soak: venv
+	@tools/packages bwrap
+	@$(PYTEST)
+
+lint: venv
+	@$(PYTEST) tests/quality/test_lint.py tests/quality/test_house.py
+
+sanity: venv
+	@$(PYTEST) tests/quality/test_sanity.py
+
+artifact: venv
+	@tools/artifact
+
+venv:
+	@tools/venv
+
+clean:
+	@tools/clean

@@ -1,0 +1,62 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every test may use: the seed, the repository, programs that must succeed, and the lab."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import reporter
+from tests.labs import Lab
+from tests.programs import tree_copy
+
+REPO = Path(__file__).resolve().parent.parent
+SEED = int(os.environ.get("ACCEL_GPU_SEED", random.SystemRandom().randrange(2**32)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(SEED)
+    reporter.install(config)
+
+
+def pytest_report_header() -> str:
+    return f"seed: {SEED} (ACCEL_GPU_SEED={SEED} repeats this run)"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "lab" in getattr(item, "fixturenames", ()):
+            item.add_marker("lab")
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Chance that the printed seed repeats, independent of the order of tests."""
+    return random.Random(f"{SEED} {request.node.nodeid}")
+
+
+@pytest.fixture(scope="session")
+def repo() -> Path:
+    return REPO
+
+
+@pytest.fixture(scope="session")
+def tree() -> Path:
+    """A real copy of the collection (`.../ansible_collections/accel/gpu`), as it would be checked out."""
+    return tree_copy()
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """The lab of the tests, up; shared by the run, so that a test which needs it empty calls `lab.reset()` first."""
+    lab = Lab.of_tests()
+    lab.up()
+    yield lab
+    lab.down()

@@ -1,0 +1,69 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab as a test sees it: the command `lab/lab` with a name of its own, and the environment for Ansible against it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .programs import REPO, environment, run
+
+LAB = REPO / "lab" / "lab"
+
+
+@dataclass
+class Lab:
+    """One named lab; `env` is what `lab/lab env` exports, on top of this checkout's own environment."""
+
+    name: str
+    port_base: int
+    env: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_tests(cls) -> Lab:
+        """The lab that a test run owns, beside whatever lab the developer has up."""
+        return cls(
+            name=os.environ.get("ACCEL_GPU_TEST_LAB", "test"),
+            port_base=int(os.environ.get("ACCEL_GPU_TEST_PORTS", "18400")),
+        )
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.env["LAB_DIR"])
+
+    @property
+    def kubeconfig(self) -> Path:
+        return Path(self.env["KUBECONFIG"])
+
+    @property
+    def audit_log(self) -> Path:
+        return self.directory / "log" / "audit.jsonl"
+
+    def command(self, *words: str) -> str:
+        """`lab/lab WORDS` for this lab; fails the test when that fails."""
+        return run(LAB, "--name", self.name, *words)
+
+    def up(self) -> None:
+        """Builds what is missing, starts a clean lab and reads its environment."""
+        self.command("down")
+        self.command("up", "--port-base", str(self.port_base))
+        self.env = self._environment()
+
+    def reset(self) -> None:
+        """An empty cluster with the default fleet."""
+        self.command("reset")
+
+    def down(self) -> None:
+        """Leaves nothing running, unless ACCEL_GPU_TEST_KEEP asks to look at it."""
+        if not os.environ.get("ACCEL_GPU_TEST_KEEP"):
+            self.command("down")
+
+    def _environment(self) -> dict[str, str]:
+        script = f'eval "$("{LAB}" --name {self.name} env)" && env -0'
+        exported = subprocess.run(
+            ["bash", "-c", script], cwd=REPO, env=environment(), stdout=subprocess.PIPE, text=True, check=True
+        )
+        return dict(line.partition("=")[::2] for line in exported.stdout.split("\0") if line)

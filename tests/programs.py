@@ -1,0 +1,55 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs that a test runs and that must succeed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+BUILD = REPO / "build"
+VENV_BIN = Path(sys.executable).parent
+TAIL_LINES = 60
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment in which this checkout's tools and collection come first, with `more` on top."""
+    return {
+        **os.environ,
+        "PATH": f"{VENV_BIN}{os.pathsep}{os.environ['PATH']}",
+        "ANSIBLE_COLLECTIONS_PATH": str(BUILD),
+        "NO_COLOR": "1",
+        "ANSIBLE_HOME": str(BUILD / "ansible-home"),
+        "ANSIBLE_LOCALHOST_WARNING": "False",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
+        **more,
+    }
+
+
+def run(*command: str | Path, cwd: Path = REPO, env: Mapping[str, str] | None = None) -> str:
+    """Runs a program to its good end and returns what it printed; else fails the test with the end of what it said."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=environment() if env is None else dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = "\n".join(done.stdout.splitlines()[-TAIL_LINES:])
+        pytest.fail(f"{' '.join(map(str, command))} ended with {done.returncode}\n{said}", pytrace=False)
+    return done.stdout
+
+
+def tree_copy() -> Path:
+    """A fresh real copy of the collection in `build/tree`."""
+    return Path(run(REPO / "tools" / "tree", BUILD / "tree").strip())

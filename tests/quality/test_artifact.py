@@ -1,0 +1,55 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The artifact holds what users call by its full name and nothing of the lab, and works without the repository."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.programs import BUILD, REPO, environment, run
+
+ROOMS = {"changelogs", "meta", "playbooks", "plugins", "roles"}
+PAPERS = {
+    "CHANGELOG.md",
+    "FILES.json",
+    "LICENSE",
+    "MANIFEST.json",
+    "README.md",
+    "requirements.txt",
+    "requirements.yml",
+}
+
+
+@pytest.fixture(scope="module")
+def artifact(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("artifact")
+    run("ansible-galaxy", "collection", "build", "--output-path", folder, tree)
+    return next(folder.glob("accel-gpu-*.tar.gz"))
+
+
+@pytest.mark.usual(3)
+def test_holds_only_what_users_need(artifact: Path) -> None:
+    with tarfile.open(artifact) as archive:
+        files = [member.name for member in archive.getmembers() if member.isfile()]
+    assert {name.partition("/")[0] for name in files} <= ROOMS | PAPERS
+    assert PAPERS <= set(files)
+    assert not [name for name in files if "__pycache__" in name or name.endswith(".pyc")]
+    assert {"plugins/modules/nodes.py", "roles/pools/tasks/main.yml", "playbooks/plan.yml"} <= set(files)
+
+
+@pytest.mark.usual(15)
+def test_plan_runs_from_an_installation(artifact: Path, tmp_path: Path) -> None:
+    """Installed into an empty folder, the plan playbook runs by its name, far from the repository and any cluster."""
+    run("ansible-galaxy", "collection", "install", "--no-deps", "-p", tmp_path, artifact)
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(
+        "gpu_clusters: {hosts: {nowhere: {gpu_cluster: {name: nowhere}, gpu_pools: "
+        "[{name: notebooks, match: {model: Tesla-T4}, sharing: {mode: time-slicing, replicas: 4}}]}}}\n"
+    )
+    env = environment(ANSIBLE_COLLECTIONS_PATH=str(tmp_path), KUBECONFIG=str(tmp_path / "none"))
+    said = run("ansible-playbook", "-i", inventory, "accel.gpu.plan", cwd=tmp_path, env=env)
+    assert "notebooks" in said
+    assert str(REPO) not in said.replace(str(BUILD), "")

@@ -1,0 +1,87 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rules of the house that a program can see (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.programs import REPO
+
+PLUGINS = REPO / "plugins"
+UTILS = PLUGINS / "module_utils"
+# What a room of module_utils may import from the others; a client or a plan knows nothing of who calls it.
+ROOMS: dict[str, set[str]] = {
+    "catalog": set(),
+    "sharing": {"catalog"},
+    "pools": {"catalog", "sharing"},
+    "fleet": {"catalog", "pools", "sharing"},
+    "validation": {"catalog", "fleet", "pools", "sharing"},
+    "operator": {"catalog", "pools", "sharing"},
+}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The absolute dotted names of what a file imports, with relative imports resolved from the repository's root."""
+    package = path.relative_to(REPO).parent.parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def python_files(*folders: Path) -> list[Path]:
+    return [path for folder in folders for path in sorted(folder.rglob("*.py")) if path.stat().st_size]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_go_one_way(room: str) -> None:
+    for path in python_files(UTILS / room):
+        for name in imported(path):
+            other = name.removeprefix("plugins.module_utils.").partition(".")[0]
+            if name.startswith("plugins.module_utils.") and other in {*ROOMS, "kube"} - {room}:
+                allowed = ROOMS[room]
+                assert other in allowed, f"{path.relative_to(REPO)} imports {name}; {room} may know {sorted(allowed)}"
+
+
+def test_plugins_know_no_lab() -> None:
+    for path in python_files(PLUGINS):
+        assert not [name for name in imported(path) if name.split(".")[0] in {"lab", "tests", "subprocess"}], path
+
+
+def test_every_python_file_says_its_licence() -> None:
+    missing = [
+        str(path.relative_to(REPO))
+        for path in python_files(PLUGINS, REPO / "lab", REPO / "tests")
+        if "SPDX-License-Identifier: GPL-3.0-or-later" not in path.read_text(encoding="utf-8")[:400]
+    ]
+    assert not missing
+
+
+def test_files_are_short_enough_to_read() -> None:
+    long = {
+        str(path.relative_to(REPO)): lines
+        for path in python_files(PLUGINS, REPO / "lab", REPO / "tests")
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 300
+    }
+    assert not long
+
+
+def test_action_group_holds_the_modules_that_talk_to_the_cluster() -> None:
+    runtime = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())
+    modules = {path.stem for path in (PLUGINS / "modules").glob("*.py")}
+    assert set(runtime["action_groups"]["kube"]) == modules - {"show"}
+
+
+def test_dependencies_are_said_once() -> None:
+    galaxy = yaml.safe_load((REPO / "galaxy.yml").read_text())
+    required = yaml.safe_load((REPO / "requirements.yml").read_text())
+    assert galaxy["dependencies"] == {entry["name"]: entry["version"] for entry in required["collections"]}

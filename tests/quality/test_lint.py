@@ -1,0 +1,76 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every linter of the project, each a test; `make lint` runs just these."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.programs import BUILD, REPO, environment, run
+
+COLLECTION = BUILD / "ansible_collections" / "accel" / "gpu"
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """The files of the repository (known to git, or new and not ignored) that match the patterns."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=REPO,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [REPO / name for name in listed.stdout.splitlines() if (REPO / name).exists()]
+
+
+def shell_scripts() -> list[Path]:
+    """Files that a shell runs, by their name or their first line."""
+    plain = [path for path in tracked("tools", "lab/lab", ".ci", "*.sh") if path.is_file()]
+    return sorted({path for path in plain if path.suffix == ".sh" or b"sh" in path.read_bytes().partition(b"\n")[0]})
+
+
+def test_python_rules() -> None:
+    run("ruff", "check", "--quiet", ".")
+
+
+def test_python_format() -> None:
+    run("ruff", "format", "--check", "--quiet", ".")
+
+
+@pytest.mark.usual(20)
+def test_python_types() -> None:
+    run("mypy", COLLECTION / "plugins", "lab", "tests")
+
+
+@pytest.mark.usual(2)
+def test_yaml() -> None:
+    run("yamllint", "--strict", ".")
+
+
+@pytest.mark.usual(2)
+def test_shell() -> None:
+    run("shellcheck", "--external-sources", "--source-path=SCRIPTDIR", *shell_scripts())
+
+
+@pytest.mark.usual(2)
+def test_changelog() -> None:
+    run("antsibull-changelog", "lint")
+
+
+@pytest.mark.usual(40)
+def test_ansible_lint(tree: Path) -> None:
+    run("ansible-lint", "--profile", "production", "--strict", "--offline", cwd=tree)
+
+
+@pytest.mark.usual(20)
+def test_plugin_docs(tree: Path) -> None:
+    run("antsibull-docs", "lint-collection-docs", "--plugin-docs", tree)
+
+
+@pytest.mark.usual(5)
+def test_sim_is_vetted() -> None:
+    """The simulator's Go code: formatted and vetted; its own tests stand beside it."""
+    run("gofmt", "-l", "lab/sim", env=environment())

@@ -1,0 +1,41 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ansible-test sanity` without an ignore file; `make test` asks the development's ansible-core, `make soak` all."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.programs import REPO, environment
+
+NO_PYTHON = 3
+
+
+@pytest.mark.parametrize(
+    "core",
+    [
+        pytest.param("2.19", marks=pytest.mark.usual(60)),
+        pytest.param("2.16", marks=[pytest.mark.usual(120), pytest.mark.soak]),
+        pytest.param("2.21", marks=[pytest.mark.usual(120), pytest.mark.soak]),
+    ],
+)
+def test_sanity(core: str) -> None:
+    done = subprocess.run(
+        [REPO / "tools" / "sanity", core],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode == NO_PYTHON:
+        pytest.skip(done.stdout.strip())
+    found = [line for line in done.stdout.splitlines() if line.startswith(("ERROR", "FATAL"))]
+    assert done.returncode == 0, "\n".join(found or done.stdout.splitlines()[-40:])
+
+
+def test_nothing_is_ignored() -> None:
+    assert not list((REPO / "tests" / "sanity").glob("ignore*"))
