@@ -1,0 +1,276 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Raw JSON from and to a Kubernetes API server: paged lists, server-side apply, watches.
+
+No dynamic client: it is six times slower and takes three times the memory on a list of 5,000 nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+
+from ..catalog.names import FIELD_MANAGER
+from .compare import difference
+from .config import Connection, ConnectionOptions, connect
+from .errors import ApiError
+from .transport import Transport, stream_lines
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+Object = dict[str, t.Any]
+Query = t.Mapping[str, t.Any]
+
+
+class Client:
+    """What modules ask of a cluster; bodies and answers are plain dictionaries."""
+
+    def __init__(
+        self,
+        options: ConnectionOptions,
+        user_agent: str,
+        sleep: t.Callable[[float], None] = time.sleep,
+        clock: t.Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Load the configuration (ConnectionProblem if it cannot be used); nothing is sent yet."""
+        self.connection: Connection = connect(options)
+        self.options = options
+        self._clock = clock
+        self._transport = Transport(
+            self.connection, user_agent, request_timeout=options.request_timeout, sleep=sleep, clock=clock
+        )
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return self.connection.server
+
+    @property
+    def context_name(self) -> str | None:
+        """Context of the kubeconfig; None when the server was named outright."""
+        return self.connection.context_name
+
+    @property
+    def cluster_name(self) -> str | None:
+        """Cluster entry of the kubeconfig; None when the server was named outright."""
+        return self.connection.cluster_name
+
+    @property
+    def origin(self) -> str:
+        """Where the connection comes from, in words."""
+        return self.connection.origin
+
+    @property
+    def expiry(self) -> str:
+        """Since when the client certificate is out of date, else an empty string."""
+        return self.connection.expiry()
+
+    @property
+    def request_count(self) -> int:
+        """Requests sent so far, those that were tried again included."""
+        return self._transport.request_count
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the API server warned of."""
+        return self._transport.warnings
+
+    def get(self, path: str, query: Query | None = None) -> Object | None:
+        """The object, or None when it (or its kind) is not there."""
+        try:
+            return self._transport.send("GET", path, query=query).json()
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
+    def text(self, path: str, query: Query | None = None) -> str:
+        """The body as text: a pod's log, /version."""
+        return self._transport.send("GET", path, query=query, accept="*/*").data.decode(errors="replace")
+
+    def list(
+        self,
+        path: str,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+        limit: int = 500,
+    ) -> Listing:
+        """The objects of a collection, fetched a page at a time as they are taken."""
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit}
+        return Listing(self._transport, path, query, _METADATA_LIST if metadata_only else "application/json")
+
+    def create(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
+        """Create in the collection `path`; raises a conflict when somebody else's object has that name.
+
+        When the connection breaks, nobody knows whether the object was created: it is read, and only then decided.
+        """
+        deadline = self._clock() + 2 * self.options.request_timeout
+        unclear = False
+        while True:
+            try:
+                return self._transport.send(
+                    "POST", path, query=_writing(dry_run), body=body, repeatable=dry_run, budget=budget
+                ).json()
+            except ApiError as error:
+                unclear = unclear or error.ambiguous
+                name = (body.get("metadata") or {}).get("name")
+                if dry_run or not unclear or not name or not (error.ambiguous or error.conflict):
+                    raise
+                live = self.get(f"{path}/{name}")
+                if live is not None:
+                    if _created_by_us(live, body):
+                        return live
+                    raise
+                if self._clock() > deadline:
+                    raise
+
+    def apply(
+        self,
+        path: str,
+        body: Object,
+        *,
+        dry_run: bool = False,
+        force: bool = True,
+        field_validation: str | None = None,
+        manager: str = FIELD_MANAGER,
+    ) -> Object:
+        """Server-side apply of the object at `path`; without force a field of another manager is a conflict."""
+        query = _writing(dry_run, manager, field_validation)
+        query["force"] = "true" if force else "false"
+        return self._transport.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
+
+    def patch(self, path: str, body: t.Any, *, content_type: str = MERGE, dry_run: bool = False) -> Object:
+        """Patch the object (or its subresource) at `path`."""
+        # A JSON patch that was carried out may fail or do something else the second time.
+        return self._transport.send(
+            "PATCH",
+            path,
+            query=_writing(dry_run),
+            body=body,
+            content_type=content_type,
+            repeatable=content_type != JSON or dry_run,
+        ).json()
+
+    def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
+        """Write the whole object; with a resourceVersion in it, only over the very object that was read."""
+        return self._transport.send("PUT", path, query=_writing(dry_run), body=body, budget=budget).json()
+
+    def delete(
+        self, path: str, *, body: t.Mapping[str, t.Any] | None = None, dry_run: bool = False, query: Query | None = None
+    ) -> bool:
+        """Delete, by default in the background; False when there was nothing to delete."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", **(body or {})}
+        asked = {**({"dryRun": "All"} if dry_run else {}), **(query or {})}
+        before = self.request_count
+        try:
+            self._transport.send("DELETE", path, query=asked, body=options)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            # Not there at the second try: the first one, whose answer was lost, has deleted it.
+            return self.request_count > before + 1
+        return True
+
+    def watch(
+        self, path: str, *, resource_version: str, timeout: float, label_selector: str | None = None
+    ) -> t.Iterator[Object]:
+        """Events after a version until the time (seconds) is over; raises `gone` when the version is too old.
+
+        A connection that breaks is taken up again at the last version seen. Bookmarks are not handed on.
+        """
+        deadline = self._clock() + timeout
+        version = resource_version
+        while (left := deadline - self._clock()) > 0:
+            query = {
+                "watch": "1",
+                "resourceVersion": version,
+                "allowWatchBookmarks": "true",
+                "timeoutSeconds": max(1, int(left)),
+                "labelSelector": label_selector,
+            }
+            try:
+                response = self._transport.open("GET", path, query=query, timeout=left + 5)
+                for line in stream_lines(response, "GET", path):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise _watch_error(event["object"], path)
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        yield event
+            except ApiError as error:
+                if not (error.unreachable or error.status in (429, 500, 502, 503, 504)):
+                    raise
+                self._transport.rest(error)
+
+
+class Listing(t.Iterator[Object]):
+    """Iterates over a collection; holds one page. `resource_version` is known once the first page is there."""
+
+    def __init__(self, transport: Transport, path: str, query: Query, accept: str) -> None:
+        """Nothing is asked before the first object is taken."""
+        self._transport = transport
+        self._path = path
+        self._query = dict(query)
+        self._accept = accept
+        self._objects = self._pages()
+        self.resource_version = ""
+
+    def __iter__(self) -> Listing:
+        """Iterate over itself."""
+        return self
+
+    def __next__(self) -> Object:
+        """The next object; asks for the next page when one is used up."""
+        return next(self._objects)
+
+    def _pages(self) -> t.Iterator[Object]:
+        token: str | None = None
+        taken: set[tuple[str, str]] = set()
+        while True:
+            query = {**self._query, "continue": token}
+            try:
+                page = self._transport.send("GET", self._path, query=query, accept=self._accept).json()
+            except ApiError as error:
+                if not error.gone or not taken:
+                    raise
+                # The server has compacted the version this list began at: go on where it says, or from the start.
+                token = error.details.get("continue") or None
+                continue
+            metadata = page.get("metadata") or {}
+            self.resource_version = self.resource_version or metadata.get("resourceVersion", "")
+            token = metadata.get("continue") or None
+            objects = page.get("items") or []
+            del page
+            for found in objects:
+                key = (found["metadata"].get("namespace", ""), found["metadata"]["name"])
+                if key not in taken:
+                    taken.add(key)
+                    yield found
+            if not token:
+                return
+
+
+def _writing(dry_run: bool, manager: str = FIELD_MANAGER, validation: str | None = None) -> dict[str, t.Any]:
+    query: dict[str, t.Any] = {"fieldManager": manager, "fieldValidation": validation}
+    if dry_run:
+        query["dryRun"] = "All"
+    return query
+
+
+def _created_by_us(live: Object, body: Object) -> bool:
+    managers = {entry.get("manager") for entry in live["metadata"].get("managedFields") or []}
+    return FIELD_MANAGER in managers and not difference(live, body, FIELD_MANAGER).changed
+
+
+def _watch_error(status: Object, path: str) -> ApiError:
+    return ApiError(
+        status.get("message", "watch failed"), status=status.get("code", 500), reason=status.get("reason", ""),
+        method="GET", path=path,
+    )

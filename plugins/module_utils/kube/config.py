@@ -1,0 +1,252 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which cluster is meant: options, a kubeconfig, or the pod's own account, through the kubernetes library."""
+
+from __future__ import annotations
+
+import os
+import traceback
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from .errors import ConnectionProblem
+
+KUBERNETES_IMPORT_ERROR: str | None = None
+try:
+    import kubernetes
+    import yaml
+    from kubernetes.config.config_exception import ConfigException
+except ImportError:
+    KUBERNETES_IMPORT_ERROR = traceback.format_exc()
+
+_IN_CLUSTER_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+_DEFAULT_KUBECONFIG = "~/.kube/config"
+
+
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """How to reach a cluster, as the user said it; None is "not said"."""
+
+    kubeconfig: str | dict[str, t.Any] | None = None
+    context: str | None = None
+    host: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    validate_certs: bool | None = None
+    ca_cert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    proxy: str | None = None
+    request_timeout: float = 30.0
+
+    @classmethod
+    def from_params(
+        cls, params: t.Mapping[str, t.Any], cluster: t.Mapping[str, t.Any] | None = None
+    ) -> ConnectionOptions:
+        """Options first, then what gpu_cluster says, then the environment: two clusters of one run never mix."""
+        document = cluster or {}
+        named = cls(
+            host=params.get("host"),
+            api_key=params.get("api_key"),
+            validate_certs=params.get("validate_certs"),
+            ca_cert=_path(params.get("ca_cert")),
+            client_cert=_path(params.get("client_cert")),
+            client_key=_path(params.get("client_key")),
+            proxy=params.get("proxy"),
+            request_timeout=float(params.get("request_timeout") or 30.0),
+        )
+        kubeconfig = params.get("kubeconfig") or document.get("kubeconfig")
+        context = params.get("context") or document.get("context")
+        if not kubeconfig and not named.host:
+            kubeconfig = os.environ.get("K8S_AUTH_KUBECONFIG")
+            context = context or os.environ.get("K8S_AUTH_CONTEXT")
+        return replace(named, kubeconfig=kubeconfig or None, context=context or None)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A loaded configuration of the kubernetes library and what the cluster is called in it."""
+
+    configuration: t.Any
+    origin: str
+    context_name: str | None = None
+    cluster_name: str | None = None
+
+    @property
+    def server(self) -> str:
+        """URL of the API server, without a slash at its end."""
+        return str(self.configuration.host).rstrip("/")
+
+    def authorization(self) -> dict[str, str]:
+        """The header that says who asks; an exec plugin or a token file is asked again when it is due."""
+        headers: dict[str, str] = {}
+        for setting in self.configuration.auth_settings().values():
+            if setting["in"] == "header" and setting["value"]:
+                headers[setting["key"]] = setting["value"]
+        return headers
+
+    def expiry(self) -> str:
+        """When the client certificate ran out, if it has; an empty string otherwise."""
+        return _expired_since(getattr(self.configuration, "cert_file", None))
+
+
+def connect(options: ConnectionOptions) -> Connection:
+    """Load the configuration; raises ConnectionProblem with one clear message."""
+    configuration = kubernetes.client.Configuration()
+    if options.host and not options.kubeconfig:
+        configuration.host = options.host
+        found = Connection(configuration, "option host")
+    else:
+        found = _load(options, configuration)
+    _overlay(options, configuration)
+    _check_files(configuration, found.origin)
+    return found
+
+
+def check_cluster(connection: Connection, name: str, kube_name: str | None = None) -> None:
+    """Refuse another cluster than the one that gpu_cluster names; a server named outright cannot be compared."""
+    known = [found for found in (connection.context_name, connection.cluster_name) if found]
+    wanted = kube_name or name
+    if not known or wanted in known:
+        return
+    said = f"gpu_cluster.kube_name is {kube_name!r}" if kube_name else f"gpu_cluster.name is {name!r}"
+    raise ConnectionProblem(
+        f"This is another cluster: {said}, but {connection.origin} leads to cluster {connection.cluster_name!r} "
+        f"(context {connection.context_name!r}, {connection.server}). Use the kubeconfig or context of {name!r}, "
+        f"or say gpu_cluster.kube_name: {connection.cluster_name} if that is what it calls this cluster."
+    )
+
+
+def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
+    kubeconfig = options.kubeconfig
+    if isinstance(kubeconfig, dict):
+        origin = "kubeconfig given as a dictionary"
+        return _load_document(kubeconfig, origin, options, configuration)
+    path = kubeconfig or os.environ.get("KUBECONFIG")
+    if not path and not os.path.exists(os.path.expanduser(_DEFAULT_KUBECONFIG)):
+        if os.path.exists(_IN_CLUSTER_TOKEN):
+            kubernetes.config.load_incluster_config(client_configuration=configuration)
+            return Connection(configuration, "the pod's service account")
+        raise ConnectionProblem(
+            "No cluster is named: there is no kubeconfig option, no K8S_AUTH_KUBECONFIG or KUBECONFIG in the "
+            f"environment and no {_DEFAULT_KUBECONFIG}. Set gpu_cluster.kubeconfig or the option kubeconfig."
+        )
+    path = os.path.expanduser(path or _DEFAULT_KUBECONFIG)
+    parts = [part for part in path.split(os.pathsep) if part]
+    missing = [part for part in parts if not os.path.exists(os.path.expanduser(part))]
+    if missing == parts:
+        raise ConnectionProblem(f"The kubeconfig {', '.join(missing)} does not exist.")
+    return _load_files(path, f"kubeconfig {path}", options, configuration)
+
+
+def _load_files(path: str, origin: str, options: ConnectionOptions, configuration: t.Any) -> Connection:
+    try:
+        contexts, active = kubernetes.config.list_kube_config_contexts(config_file=path)
+    except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError) as error:
+        raise _unreadable(origin, error) from error
+    entry = _context(list(contexts), active, options.context, origin)
+    with _problems(origin):
+        kubernetes.config.load_kube_config(
+            config_file=path, context=entry["name"], client_configuration=configuration, persist_config=False
+        )
+    return _named(entry, origin, configuration)
+
+
+def _load_document(
+    document: dict[str, t.Any], origin: str, options: ConnectionOptions, configuration: t.Any
+) -> Connection:
+    contexts = [entry for entry in document.get("contexts") or [] if isinstance(entry, dict)]
+    current = document.get("current-context")
+    active = next((entry for entry in contexts if entry.get("name") == current), None)
+    entry = _context(contexts, active, options.context, origin)
+    with _problems(origin):
+        kubernetes.config.load_kube_config_from_dict(
+            document, context=entry["name"], client_configuration=configuration, persist_config=False
+        )
+    return _named(entry, origin, configuration)
+
+
+def _context(
+    contexts: list[t.Any], active: t.Any, wanted: str | None, origin: str
+) -> t.Mapping[str, t.Any]:
+    names = [str(entry["name"]) for entry in contexts]
+    if wanted is None:
+        if active is None:
+            raise ConnectionProblem(
+                f"The {origin} has no current context; set the option context to one of: {', '.join(names) or '(none)'}."
+            )
+        return t.cast("t.Mapping[str, t.Any]", active)
+    for entry in contexts:
+        if entry["name"] == wanted:
+            return t.cast("t.Mapping[str, t.Any]", entry)
+    raise ConnectionProblem(f"The {origin} has no context {wanted!r}; it has: {', '.join(names) or '(none)'}.")
+
+
+def _named(entry: t.Mapping[str, t.Any], origin: str, configuration: t.Any) -> Connection:
+    context = str(entry["name"])
+    return Connection(configuration, f"{origin}, context {context}", context, str(entry["context"]["cluster"]))
+
+
+class _problems:  # noqa: N801 - reads as a word in a with statement
+    """Turn whatever the library raises while it reads a kubeconfig into one message."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception):
+            raise _unreadable(self._origin, error) from error
+
+
+def _unreadable(origin: str, error: Exception) -> ConnectionProblem:
+    said = " ".join(str(error).split())
+    return ConnectionProblem(f"The {origin} cannot be used: {said or type(error).__name__}")
+
+
+def _overlay(options: ConnectionOptions, configuration: t.Any) -> None:
+    """What the user said beside the kubeconfig wins over it."""
+    if options.host:
+        configuration.host = options.host
+    if options.api_key:
+        configuration.api_key = {"authorization": f"Bearer {options.api_key}"}
+        configuration.refresh_api_key_hook = None
+    for name, attribute in (
+        ("ca_cert", "ssl_ca_cert"),
+        ("client_cert", "cert_file"),
+        ("client_key", "key_file"),
+        ("proxy", "proxy"),
+        ("validate_certs", "verify_ssl"),
+    ):
+        value = getattr(options, name)
+        if value is not None:
+            setattr(configuration, attribute, value)
+
+
+def _check_files(configuration: t.Any, origin: str) -> None:
+    for attribute, word in (("ssl_ca_cert", "CA"), ("cert_file", "client certificate"), ("key_file", "client key")):
+        path = getattr(configuration, attribute, None)
+        if path and not os.path.exists(path):
+            raise ConnectionProblem(f"The {word} {path} does not exist ({origin}).")
+
+
+def _expired_since(path: str | None) -> str:
+    if not path:
+        return ""
+    try:
+        import datetime
+
+        from cryptography import x509
+
+        with open(path, "rb") as handle:
+            certificate = x509.load_pem_x509_certificate(handle.read())
+        end = certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
+    except (ImportError, OSError, ValueError):
+        return ""
+    expired = end < datetime.datetime.now(datetime.timezone.utc)
+    return end.strftime("%Y-%m-%d %H:%M UTC") if expired else ""
+
+
+def _path(value: str | None) -> str | None:
+    return os.path.expanduser(value) if value else None

@@ -1,0 +1,156 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a Kubernetes API server refuses or cannot be asked, as one exception, and how it is said to a user."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+CODE_UNREACHABLE = "unreachable"
+
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_FORBIDDEN = re.compile(
+    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]+)")?'
+)
+
+
+class ConnectionProblem(Exception):
+    """The cluster cannot be asked as things are configured: no kubeconfig, no such context, another cluster."""
+
+
+class ApiError(Exception):
+    """An answer of 400 and more, or no answer at all (status is None)."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        reason: str = "",
+        method: str = "",
+        path: str = "",
+        details: t.Mapping[str, t.Any] | None = None,
+        retry_after: float | None = None,
+        sent: bool = True,
+    ) -> None:
+        """Keep what the server said; `sent` is False when the request certainly never reached it."""
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.reason = reason
+        self.method = method
+        self.path = path
+        self.details = dict(details or {})
+        self.retry_after = retry_after
+        self.sent = sent
+
+    @property
+    def not_found(self) -> bool:
+        """The object, or its kind, is not there."""
+        return self.status == 404
+
+    @property
+    def conflict(self) -> bool:
+        """Somebody else was faster, the object exists already, or another manager owns a field."""
+        return self.status == 409
+
+    @property
+    def forbidden(self) -> bool:
+        """The user is known and has no right to do this."""
+        return self.status == 403
+
+    @property
+    def gone(self) -> bool:
+        """The resource version or the continue token is too old."""
+        return self.status == 410
+
+    @property
+    def unreachable(self) -> bool:
+        """No answer came: refused, no name, no TLS, timed out, broken off."""
+        return self.status is None
+
+    @property
+    def ambiguous(self) -> bool:
+        """A mutating request may have been carried out although it failed."""
+        return self.sent and (self.status is None or self.status in (500, 502, 503, 504))
+
+    @property
+    def code(self) -> int | str:
+        """The HTTP status, or the word for no answer."""
+        return CODE_UNREACHABLE if self.status is None else self.status
+
+
+class Asked(t.Protocol):
+    """What explain() says about the client that was used."""
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+
+    @property
+    def origin(self) -> str:
+        """Where the connection comes from, in words: a kubeconfig and a context, or options."""
+
+    @property
+    def expiry(self) -> str:
+        """Since when the client certificate is out of date, else an empty string."""
+
+
+def explain(error: ApiError, client: Asked) -> str:
+    """One message for a user: what was asked, what came back, and what to do about it."""
+    if error.unreachable:
+        return _unreachable(error, client)
+    if error.status == 401:
+        return _unauthorized(error, client)
+    if error.forbidden:
+        return f"{error.message} ({client.origin}). {_missing_right(error)}"
+    if error.status == 429:
+        return f"{client.server} refuses more requests for now: {error.message}. Run again when it is less busy."
+    return f"{error.method} {error.path} on {client.server} failed with {error.status} {error.reason}: {error.message}"
+
+
+def _unreachable(error: ApiError, client: Asked) -> str:
+    advice = {
+        "Refused": "Nothing listens there: is the cluster up, and is this the right kubeconfig?",
+        "DNS": "The name of the server does not resolve from this machine.",
+        "Timeout": "It did not answer in time: check the network, a firewall or a proxy between, or raise request_timeout.",
+        "TLS": "Give its CA as ca_cert (or certificate-authority in the kubeconfig); "
+        "validate_certs=false switches the check off.",
+        "Proxy": "Check the option proxy and the kubeconfig's proxy-url.",
+    }.get(error.reason, "The connection broke off; run again.")
+    return f"Cannot reach the Kubernetes API at {client.server} ({client.origin}): {error.message}. {advice}"
+
+
+def _unauthorized(error: ApiError, client: Asked) -> str:
+    if client.expiry:
+        return (
+            f"{client.server} does not accept the client certificate ({client.origin}): it expired at {client.expiry}. "
+            "Renew the kubeconfig."
+        )
+    return (
+        f"{client.server} does not know this user (401 {error.message}; {client.origin}). "
+        "Log in again or renew the token or certificate."
+    )
+
+
+def _missing_right(error: ApiError) -> str:
+    found = _FORBIDDEN.search(error.message)
+    if found:
+        group, resource, verb = found["group"], found["resource"], found["verb"]
+        scope = f"a Role in namespace {found['namespace']} or a ClusterRole" if found["namespace"] else "a ClusterRole"
+    else:
+        group, resource = _resource_of(error.path)
+        verb, scope = _VERBS.get(error.method, error.method.lower()), "a ClusterRole"
+    return (
+        f'The user needs {scope} with the rule apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"].'
+    )
+
+
+def _resource_of(path: str) -> tuple[str, str]:
+    parts = path.split("?")[0].strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    return group, rest[0] if rest else "*"

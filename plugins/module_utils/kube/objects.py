@@ -1,0 +1,314 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Objects as a list: read, compare, and send only what differs; in check mode as a dry run on the server."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import FIELD_MANAGER
+from .bulk import Outcome, run_bounded
+from .client import Client
+from .compare import Difference, Object, difference, same_object, shown
+from .errors import ApiError
+from .paths import NAMESPACES, Discovery, Kind, UnknownKind
+
+NOT_CHECKED = "not checked by the server: no right to a dry run"
+# What others in the same list may need comes first.
+_ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
+
+Action = t.Literal["created", "updated", "unchanged", "deleted"]
+
+
+class InvalidObjects(Exception):
+    """Objects that cannot be on this cluster, all of them at once; nothing was sent."""
+
+    def __init__(self, problems: t.Sequence[str]) -> None:
+        """Join the problems to one message."""
+        super().__init__(problems[0] if len(problems) == 1 else "\n".join(["These objects cannot be applied:", *problems]))
+        self.problems = list(problems)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What this very run will have created before the objects are applied: namespaces and (apiVersion, kind)."""
+
+    namespaces: frozenset[str] = frozenset()
+    kinds: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def from_dict(cls, said: t.Mapping[str, t.Any] | None) -> Expected:
+        """From `{namespaces: [..], kinds: [{api_version, kind}]}`."""
+        given = said or {}
+        return cls(
+            frozenset(given.get("namespaces") or ()),
+            frozenset((kind["api_version"], kind["kind"]) for kind in given.get("kinds") or ()),
+        )
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """What became, or in check mode would become, of one object."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str | None
+    action: Action
+    before: Object = field(default_factory=dict)
+    after: Object = field(default_factory=dict)
+    note: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Anything but unchanged."""
+        return self.action != "unchanged"
+
+    @property
+    def label(self) -> str:
+        """kind namespace/name, for people."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def summary(self) -> dict[str, t.Any]:
+        """The change without its objects, for a result."""
+        told = {
+            "api_version": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "action": self.action,
+        }
+        return {**told, "note": self.note} if self.note else told
+
+
+@dataclass(frozen=True)
+class _Target:
+    wanted: Object
+    kind: Kind | None
+    namespace: str | None
+
+    @property
+    def api_version(self) -> str:
+        return str(self.wanted["apiVersion"])
+
+    @property
+    def kind_name(self) -> str:
+        return str(self.wanted["kind"])
+
+    @property
+    def name(self) -> str:
+        return str(self.wanted["metadata"]["name"])
+
+    @property
+    def path(self) -> str:
+        assert self.kind is not None
+        return self.kind.path(self.name, self.namespace)
+
+    def change(self, action: Action, before: Object, after: Object, note: str | None = None) -> ObjectChange:
+        return ObjectChange(self.api_version, self.kind_name, self.name, self.namespace, action, before, after, note)
+
+
+def apply_objects(
+    client: Client,
+    wanted: t.Sequence[Object],
+    *,
+    check: bool,
+    expected: Expected | None = None,
+    state: t.Literal["present", "absent"] = "present",
+    force: bool = True,
+    manager: str = FIELD_MANAGER,
+    discovery: Discovery | None = None,
+    before_write: t.Callable[[], None] | None = None,
+) -> list[ObjectChange]:
+    """Bring objects to their wanted content; what is equal costs its read and nothing else.
+
+    `before_write` is called once before the first change is sent (to take the lease); afterwards all is read again.
+    Raises InvalidObjects before anything is sent when a kind or namespace is not there and is not expected either.
+    """
+    work = _Work(client, expected or Expected(), check, force, manager, discovery or Discovery(client))
+    targets = work.targets(wanted)
+    if state == "absent":
+        return work.delete(targets, before_write)
+    return work.apply(targets, before_write)
+
+
+class _Work:
+    def __init__(
+        self, client: Client, expected: Expected, check: bool, force: bool, manager: str, discovery: Discovery
+    ) -> None:
+        self._client = client
+        self._expected = expected
+        self._check = check
+        self._force = force
+        self._manager = manager
+        self._discovery = discovery
+
+    def targets(self, wanted: t.Sequence[Object]) -> list[_Target]:
+        """Find each object's place; all that is wrong with them is raised together."""
+        own = _own(wanted)
+        problems: list[str] = []
+        found: list[_Target] = []
+        for index, body in enumerate(wanted):
+            problem = _malformed(body)
+            if problem:
+                problems.append(f"definitions[{index}]: {problem}")
+                continue
+            api_version, kind_name = str(body["apiVersion"]), str(body["kind"])
+            namespace = body["metadata"].get("namespace")
+            kind: Kind | None = None
+            try:
+                kind = self._discovery.get(api_version, kind_name)
+            except UnknownKind as error:
+                if (api_version, kind_name) not in (self._expected.kinds | own.kinds):
+                    problems.append(f"definitions[{index}] ({kind_name} {body['metadata']['name']}): {error}")
+                    continue
+            if kind is not None and kind.namespaced and not namespace:
+                problems.append(f"definitions[{index}] ({kind_name} {body['metadata']['name']}): metadata.namespace is missing")
+                continue
+            found.append(_Target(body, kind, namespace if kind is None or kind.namespaced else None))
+        if problems:
+            raise InvalidObjects(problems)
+        return sorted(found, key=lambda target: _ORDER.get(target.kind_name, 2))
+
+    def apply(self, targets: list[_Target], before_write: t.Callable[[], None] | None) -> list[ObjectChange]:
+        live = self._read(targets)
+        self._check_namespaces(targets, live)
+        planned = [difference(found, target.wanted, self._manager) for target, found in zip(targets, live, strict=True)]
+        if before_write is not None and not self._check and any(plan.changed for plan in planned):
+            before_write()
+            live = self._read(targets)
+            planned = [difference(found, target.wanted, self._manager) for target, found in zip(targets, live, strict=True)]
+        return [
+            self._applied(target, found, plan) for target, found, plan in zip(targets, live, planned, strict=True)
+        ]
+
+    def delete(self, targets: list[_Target], before_write: t.Callable[[], None] | None) -> list[ObjectChange]:
+        live = self._read(targets)
+        if before_write is not None and not self._check and any(found is not None for found in live):
+            before_write()
+        changes: list[ObjectChange] = []
+        # In the opposite order: a namespace or CRD goes after what is in it.
+        for target, found in reversed(list(zip(targets, live, strict=True))):
+            if found is None or found["metadata"].get("deletionTimestamp"):
+                changes.append(target.change("unchanged", {}, {}))
+                continue
+            note = self._deleted(target)
+            changes.append(target.change("deleted", shown(found), {}, note))
+        return list(reversed(changes))
+
+    def _deleted(self, target: _Target) -> str | None:
+        try:
+            self._client.delete(target.path, dry_run=self._check)
+        except ApiError as error:
+            if not (self._check and error.forbidden):
+                raise
+            return NOT_CHECKED
+        return None
+
+    def _read(self, targets: list[_Target]) -> list[Object | None]:
+        known = [target for target in targets if target.kind is not None]
+        outcomes: list[Outcome[Object | None]] = run_bounded(
+            ((target.path, _reader(self._client, target.path)) for target in known),
+            fatal=lambda error: True,
+        )
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+        values = iter(outcomes)
+        return [next(values).value if target.kind is not None else None for target in targets]
+
+    def _check_namespaces(self, targets: list[_Target], live: list[Object | None]) -> None:
+        """A namespace matters only where an object is not there yet."""
+        own = _own([target.wanted for target in targets])
+        needed = {
+            target.namespace
+            for target, found in zip(targets, live, strict=True)
+            if found is None and target.namespace and target.namespace not in (self._expected.namespaces | own.namespaces)
+        }
+        problems = [
+            f"Namespace {name!r} does not exist, and no step of this run creates it (option expected)."
+            for name in sorted(needed)
+            if not self._has_namespace(name)
+        ]
+        if problems:
+            raise InvalidObjects(problems)
+
+    def _has_namespace(self, name: str) -> bool:
+        try:
+            return self._client.get(f"{NAMESPACES}/{name}") is not None
+        except ApiError as error:
+            if error.forbidden:
+                # Who may write there need not be allowed to see namespaces; the server will say.
+                return True
+            raise
+
+    def _applied(self, target: _Target, live: Object | None, plan: Difference) -> ObjectChange:
+        if not plan.changed:
+            return target.change("unchanged", plan.before, plan.after)
+        action: Action = "created" if live is None else "updated"
+        if self._check and not self._can_dry_run(target, live):
+            return target.change(action, plan.before, plan.after)
+        located = target if target.kind is not None else self._located(target)
+        try:
+            result = self._client.apply(
+                located.path, plan.patch_body, dry_run=self._check, force=self._force,
+                field_validation="Strict", manager=self._manager,
+            )
+        except ApiError as error:
+            if not (self._check and error.forbidden):
+                raise
+            return target.change(action, plan.before, plan.after, NOT_CHECKED)
+        if live is not None and same_object(live, result):
+            # The server's own forms and defaults were all that differed.
+            return target.change("unchanged", plan.before, plan.before)
+        if self._check is False and target.kind_name == "CustomResourceDefinition":
+            self._discovery.forget()
+        return target.change(action, plan.before, shown(result))
+
+    def _can_dry_run(self, target: _Target, live: Object | None) -> bool:
+        """The server can only try what has its kind and its namespace already."""
+        if target.kind is None:
+            return False
+        return live is not None or not target.namespace or self._has_namespace(target.namespace)
+
+    def _located(self, target: _Target) -> _Target:
+        """In a real run the kind must be there by now: a CRD of the same list, or an earlier step, has brought it."""
+        self._discovery.forget()
+        try:
+            kind = self._discovery.get(target.api_version, target.kind_name)
+        except UnknownKind as error:
+            raise InvalidObjects([f"{target.kind_name} {target.name}: {error}"]) from error
+        return _Target(target.wanted, kind, target.namespace if kind.namespaced else None)
+
+
+def _own(wanted: t.Sequence[Object]) -> Expected:
+    """Namespaces and kinds that the list itself brings."""
+    namespaces: set[str] = set()
+    kinds: set[tuple[str, str]] = set()
+    for body in wanted:
+        if _malformed(body):
+            continue
+        if body["kind"] == "Namespace":
+            namespaces.add(body["metadata"]["name"])
+        elif body["kind"] == "CustomResourceDefinition":
+            spec = body.get("spec") or {}
+            kind = (spec.get("names") or {}).get("kind")
+            kinds.update((f"{spec.get('group')}/{version.get('name')}", kind) for version in spec.get("versions") or [])
+    return Expected(frozenset(namespaces), frozenset(kinds))
+
+
+def _malformed(body: t.Any) -> str | None:
+    if not isinstance(body, dict):
+        return "is no object"
+    for name in ("apiVersion", "kind"):
+        if not isinstance(body.get(name), str) or not body[name]:
+            return f"{name} is missing"
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        return "metadata.name is missing"
+    return None
+
+
+def _reader(client: Client, path: str) -> t.Callable[[], Object | None]:
+    return lambda: client.get(path)

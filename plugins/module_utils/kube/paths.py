@@ -1,0 +1,142 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where objects live in the API: fixed paths of the kinds that this collection knows, discovery for all others."""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+from dataclasses import dataclass
+
+from .errors import ApiError
+
+NODES = "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
+PODS = "/api/v1/pods"
+DAEMONSETS = "/apis/apps/v1/daemonsets"
+CUSTOM_RESOURCE_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CLUSTER_POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
+
+# (api version, kind) -> (plural, namespaced)
+_KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
+    ("v1", "ConfigMap"): ("configmaps", True),
+    ("v1", "Event"): ("events", True),
+    ("v1", "Namespace"): ("namespaces", False),
+    ("v1", "Node"): ("nodes", False),
+    ("v1", "Pod"): ("pods", True),
+    ("v1", "ResourceQuota"): ("resourcequotas", True),
+    ("v1", "Secret"): ("secrets", True),
+    ("v1", "Service"): ("services", True),
+    ("v1", "ServiceAccount"): ("serviceaccounts", True),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): ("customresourcedefinitions", False),
+    ("apps/v1", "DaemonSet"): ("daemonsets", True),
+    ("apps/v1", "Deployment"): ("deployments", True),
+    ("batch/v1", "Job"): ("jobs", True),
+    ("coordination.k8s.io/v1", "Lease"): ("leases", True),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"): ("clusterroles", False),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): ("clusterrolebindings", False),
+    ("rbac.authorization.k8s.io/v1", "Role"): ("roles", True),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"): ("rolebindings", True),
+}
+
+
+class Reader(t.Protocol):
+    """The part of a client that discovery needs."""
+
+    def get(self, path: str, query: t.Mapping[str, t.Any] | None = None) -> dict[str, t.Any] | None:
+        """The object at a path, or None."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind that the server knows and where its objects are."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+    def collection(self, namespace: str | None = None) -> str:
+        """Path of the collection; of all namespaces when none is given."""
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return f"{root}{within}/{self.plural}"
+
+    def path(self, name: str, namespace: str | None = None) -> str:
+        """Path of one object."""
+        return f"{self.collection(namespace)}/{name}"
+
+
+class UnknownKind(Exception):
+    """The server has no such kind; the message says which ones that group has."""
+
+
+class Discovery:
+    """Knows the fixed kinds; asks the server once for each group and version of any other."""
+
+    def __init__(self, client: Reader) -> None:
+        """Ask nothing yet."""
+        self._client = client
+        self._groups: dict[str, dict[str, Kind] | None] = {}
+
+    def find(self, api_version: str, kind: str) -> Kind | None:
+        """The kind, or None when the server does not have it."""
+        known = _KNOWN.get((api_version, kind))
+        if known:
+            return Kind(api_version, kind, *known)
+        return (self._kinds(api_version) or {}).get(kind)
+
+    def get(self, api_version: str, kind: str) -> Kind:
+        """The kind; raises UnknownKind with the nearest names."""
+        found = self.find(api_version, kind)
+        if found is None:
+            raise UnknownKind(self._why_unknown(api_version, kind))
+        return found
+
+    def forget(self) -> None:
+        """Ask again next time: a CRD was applied meanwhile."""
+        self._groups.clear()
+
+    def _kinds(self, api_version: str) -> dict[str, Kind] | None:
+        if api_version not in self._groups:
+            root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+            found = self._client.get(root)
+            self._groups[api_version] = None if found is None else _kinds_of(api_version, found)
+        return self._groups[api_version]
+
+    def _why_unknown(self, api_version: str, kind: str) -> str:
+        kinds = self._kinds(api_version)
+        if kinds:
+            near = difflib.get_close_matches(kind, kinds, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            return f"{api_version} has no kind {kind!r}; it has: {', '.join(sorted(kinds))}.{hint}"
+        return f"The cluster has no API {api_version!r} (asked for its kind {kind!r}).{self._near_versions(api_version)}"
+
+    def _near_versions(self, api_version: str) -> str:
+        try:
+            groups = (self._client.get("/apis") or {}).get("groups") or []
+        except ApiError:
+            return ""
+        versions = [version["groupVersion"] for group in groups for version in group.get("versions") or []]
+        group = api_version.rpartition("/")[0]
+        same = [version for version in versions if version.rpartition("/")[0] == group]
+        near = same or difflib.get_close_matches(api_version, [*versions, "v1"], n=2)
+        return f" The nearest that it has: {', '.join(near)}." if near else ""
+
+
+def path_of(client: Reader, api_version: str, kind: str, namespace: str | None, name: str) -> str:
+    """Path of an object; raises UnknownKind when the server does not have its kind."""
+    return Discovery(client).get(api_version, kind).path(name, namespace)
+
+
+def object_path(api_version: str, kind: str, name: str, namespace: str | None = None) -> str:
+    """Path of an object of a kind with a fixed path; no request."""
+    return Kind(api_version, kind, *_KNOWN[(api_version, kind)]).path(name, namespace)
+
+
+def _kinds_of(api_version: str, found: t.Mapping[str, t.Any]) -> dict[str, Kind]:
+    return {
+        resource["kind"]: Kind(api_version, resource["kind"], resource["name"], bool(resource["namespaced"]))
+        for resource in found.get("resources") or []
+        if "/" not in resource["name"]
+    }

@@ -1,0 +1,245 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One request to an API server: sent over the kubernetes library's connection pool, and tried again where that is safe."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+import typing as t
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from .config import KUBERNETES_IMPORT_ERROR, Connection
+from .errors import ApiError
+
+if KUBERNETES_IMPORT_ERROR is None:
+    import urllib3
+    from kubernetes.client.rest import RESTClientObject
+    from urllib3 import exceptions as http
+
+CONNECT_TIMEOUT = 5.0
+POOL_SIZE = 32
+_FIRST_CONTACT_ATTEMPTS = 3
+_BACKOFF, _BACKOFF_MAX, _RETRY_AFTER_MAX = 0.25, 8.0, 30.0
+# What an API server, its etcd or a load balancer before it say while they restart.
+_PASSING = (429, 500, 502, 503, 504)
+_CHUNK = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, headers and the whole body of an answer that is not an error."""
+
+    status: int
+    data: bytes
+
+    def json(self) -> dict[str, t.Any]:
+        """The body as the object it holds."""
+        return t.cast("dict[str, t.Any]", json.loads(self.data))
+
+
+class Transport:
+    """Sends requests to one API server; safe to be used by many threads."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        user_agent: str,
+        *,
+        request_timeout: float,
+        sleep: t.Callable[[float], None] = time.sleep,
+        clock: t.Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Open no connection yet; request_timeout is in seconds and counts for one attempt."""
+        connection.configuration.connection_pool_maxsize = POOL_SIZE
+        self._connection = connection
+        self._pool = RESTClientObject(connection.configuration).pool_manager
+        self._user_agent = user_agent
+        self._timeout = request_timeout
+        self._sleep = sleep
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._met = False
+        self.request_count = 0
+        self.warnings: list[str] = []
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: t.Mapping[str, t.Any] | None = None,
+        body: t.Any = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        repeatable: bool = True,
+        budget: float | None = None,
+    ) -> Answer:
+        """The answer, after as many tries as fit into the budget (seconds; twice the request timeout if not said).
+
+        Only what certainly was not carried out is sent again when the request is not repeatable.
+        """
+        deadline = self._clock() + (budget if budget is not None else 2 * self._timeout)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                response = self.open(method, path, query=query, body=body, content_type=content_type, accept=accept,
+                                     timeout=min(self._timeout, max(1.0, deadline - self._clock())))
+                return Answer(response.status, _read(response, method, path))
+            except ApiError as error:
+                pause = _pause(error, attempt)
+                if not self._worth_trying_again(error, attempt, repeatable) or self._clock() + pause > deadline:
+                    raise
+            self._sleep(pause)
+
+    def open(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: t.Mapping[str, t.Any] | None = None,
+        body: t.Any = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = None,
+    ) -> t.Any:
+        """One attempt; the unread response of urllib3, which the caller reads or streams."""
+        with self._lock:
+            self.request_count += 1
+        headers = {"User-Agent": self._user_agent, "Accept": accept, **self._connection.authorization()}
+        data = None
+        if body is not None:
+            headers["Content-Type"] = content_type
+            data = json.dumps(body, separators=(",", ":")).encode()
+        read_timeout = timeout if timeout is not None else self._timeout
+        try:
+            response = self._pool.request(
+                method,
+                self._url(path, query),
+                body=data,
+                headers=headers,
+                timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, read_timeout), read=read_timeout),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        except (http.HTTPError, OSError) as error:
+            raise _no_answer(error, method, path) from error
+        self._met = True
+        self._note_warnings(response)
+        if response.status >= 300:
+            raise _refusal(response, method, path)
+        return response
+
+    def rest(self, error: ApiError) -> None:
+        """Pause before a stream that broke is taken up again."""
+        self._sleep(_pause(error, 1))
+
+    def _url(self, path: str, query: t.Mapping[str, t.Any] | None) -> str:
+        asked = {key: value for key, value in (query or {}).items() if value is not None}
+        encoded = f"?{urlencode(asked, quote_via=quote)}" if asked else ""
+        return f"{self._connection.server}{path}{encoded}"
+
+    def _worth_trying_again(self, error: ApiError, attempt: int, repeatable: bool) -> bool:
+        if error.unreachable:
+            if error.reason in ("TLS", "Proxy"):
+                return False
+            if not self._met and attempt >= _FIRST_CONTACT_ATTEMPTS:
+                # Never seen alive: most likely the wrong address, which nobody wants to wait for.
+                return False
+            return repeatable or not error.sent
+        if error.status == 429:
+            return True
+        return repeatable and error.status in _PASSING
+
+    def _note_warnings(self, response: t.Any) -> None:
+        """Keep what the API server warns of (RFC 7234 warn-text), each once."""
+        for value in response.headers.getlist("Warning"):
+            text = value.split('"')[1] if value.count('"') >= 2 else value
+            with self._lock:
+                if text not in self.warnings:
+                    self.warnings.append(text)
+
+
+def stream_lines(response: t.Any, method: str, path: str) -> t.Iterator[bytes]:
+    """The lines of a streamed answer as they come."""
+    rest = b""
+    try:
+        for chunk in response.stream(_CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line for line in lines if line)
+    except (http.HTTPError, OSError) as error:
+        raise _no_answer(error, method, path) from error
+    finally:
+        response.close()
+
+
+def _read(response: t.Any, method: str, path: str) -> bytes:
+    try:
+        data = response.read()
+    except (http.HTTPError, OSError) as error:
+        raise _no_answer(error, method, path) from error
+    response.release_conn()
+    return t.cast(bytes, data)
+
+
+def _pause(error: ApiError, attempt: int) -> float:
+    if error.retry_after is not None:
+        return min(error.retry_after, _RETRY_AFTER_MAX)
+    return min(_BACKOFF_MAX, _BACKOFF * 2**attempt) * random.uniform(0.5, 1.0)
+
+
+def _refusal(response: t.Any, method: str, path: str) -> ApiError:
+    try:
+        data = _read(response, method, path)
+        status = json.loads(data)
+        if not isinstance(status, dict):
+            status = {}
+    except (ValueError, ApiError):
+        data, status = b"", {}
+    text = status.get("message") or data.decode(errors="replace").strip()[:300] or str(response.reason)
+    return ApiError(
+        text,
+        status=response.status,
+        reason=status.get("reason") or str(response.reason),
+        method=method,
+        path=path,
+        # A 410 on a list carries the token to go on with.
+        details={**(status.get("details") or {}), "continue": (status.get("metadata") or {}).get("continue")},
+        retry_after=_seconds(response.headers.get("Retry-After")),
+    )
+
+
+def _seconds(value: str | None) -> float | None:
+    try:
+        return max(0.0, float(value)) if value else None
+    except ValueError:
+        return None
+
+
+def _no_answer(error: Exception, method: str, path: str) -> ApiError:
+    """Sort a connection's failure by what the user can do about it."""
+    reason, sent = "Broken", True
+    if isinstance(error, http.ProxyError):
+        reason, sent = "Proxy", False
+    elif isinstance(error, (http.SSLError,)) or "CERTIFICATE_VERIFY_FAILED" in str(error):
+        reason, sent = "TLS", False
+    elif isinstance(error, http.ConnectTimeoutError) and not isinstance(error, http.NewConnectionError):
+        reason, sent = "Timeout", False
+    elif isinstance(error, http.NewConnectionError):
+        sent = False
+        unresolved = "Name or service not known" in str(error) or "resolve" in str(error).lower()
+        reason = "DNS" if unresolved else "Refused"
+    elif isinstance(error, http.ReadTimeoutError):
+        reason = "Timeout"
+    return ApiError(_plain(error), reason=reason, method=method, path=path, sent=sent)
+
+
+def _plain(error: Exception) -> str:
+    """The last part of urllib3's message, which names the cause without its object's address."""
+    text = str(error).strip("()")
+    return text.split(">: ")[-1].split("object at 0x")[0].strip() or type(error).__name__
