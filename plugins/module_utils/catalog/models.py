@@ -14,23 +14,23 @@ from .names import MIG_INFIX, SHARED_SUFFIX
 # Where a number of memory comes from.
 MEASURED = "gpu-feature-discovery v0.19.0 on the GPU itself, driver 580.159.04"
 TRANSCRIPT = "nvidia-smi of that GPU in public transcripts, ECC on where the GPU has it"
-NOT_VERIFIED = "NVIDIA's data sheet, not seen in the driver's own words"
+NOT_VERIFIED = "NVIDIA's data sheet; not seen in the driver's own words"
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """One GPU model; `product` is GFD's label value without suffixes, `memory_mib` what GFD's gpu.memory says of the whole GPU."""
+    """One GPU model; `product` is GFD's label value without suffixes, `memory_mib` its gpu.memory."""
 
     key: str
     product: str
     memory_mib: int
-    memory_source: str
     family: str
     compute: str
-    mig_capable: bool
     pci_ids: tuple[str, ...]
+    mig_capable: bool = False
     aliases: tuple[str, ...] = ()
     other_products: tuple[str, ...] = ()
+    memory_source: str = TRANSCRIPT
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -38,38 +38,98 @@ class Model:
         return (self.product, *self.other_products)
 
 
-# PCI device ids: gpu-operator assets/state-mig-manager/0400_configmap.yaml for the MIG-capable ones, pci.ids for the others.
-# Compute capability: developer.nvidia.com/cuda-gpus. Family: k8s-device-plugin internal/lm/resource.go (getArchFamily).
+# PCI device ids: gpu-operator assets/state-mig-manager/0400_configmap.yaml where MIG is possible, else pci.ids.
+# Compute capability: developer.nvidia.com/cuda-gpus. Family: k8s-device-plugin internal/lm/resource.go.
 MODELS = (
-    Model("T4", "Tesla-T4", 15360, TRANSCRIPT, "turing", "7.5", False, ("1eb8",), ("Tesla T4",)),
+    Model("T4", "Tesla-T4", 15360, "turing", "7.5", ("1eb8",)),
+    Model("V100-SXM2-16GB", "Tesla-V100-SXM2-16GB", 16384, "volta", "7.0", ("1db1",), memory_source=NOT_VERIFIED),
+    Model("V100-SXM2-32GB", "Tesla-V100-SXM2-32GB", 32768, "volta", "7.0", ("1db5",)),
+    Model("V100-PCIE-16GB", "Tesla-V100-PCIE-16GB", 16384, "volta", "7.0", ("1db4",), memory_source=NOT_VERIFIED),
+    Model("V100-PCIE-32GB", "Tesla-V100-PCIE-32GB", 32768, "volta", "7.0", ("1db6",), memory_source=NOT_VERIFIED),
     Model(
-        "V100-SXM2-16GB", "Tesla-V100-SXM2-16GB", 16384, NOT_VERIFIED, "volta", "7.0", False, ("1db1",), ("V100-16GB",)
+        "V100S-PCIE-32GB",
+        "Tesla-V100S-PCIE-32GB",
+        32768,
+        "volta",
+        "7.0",
+        ("1df6",),
+        aliases=("V100S",),
+        memory_source=NOT_VERIFIED,
+    ),
+    Model("A10", "NVIDIA-A10", 23028, "ampere", "8.6", ("2236",)),
+    Model("A10G", "NVIDIA-A10G", 23028, "ampere", "8.6", ("2237",)),
+    Model("A16", "NVIDIA-A16", 15356, "ampere", "8.6", ("25b6",)),
+    Model("A30", "NVIDIA-A30", 24576, "ampere", "8.0", ("20b7",), mig_capable=True),
+    Model("A40", "NVIDIA-A40", 46068, "ampere", "8.6", ("2235",)),
+    Model(
+        "A100-SXM4-40GB",
+        "NVIDIA-A100-SXM4-40GB",
+        40960,
+        "ampere",
+        "8.0",
+        ("20b0",),
+        mig_capable=True,
+        aliases=("A100-SXM-40GB",),
     ),
     Model(
-        "V100-SXM2-32GB", "Tesla-V100-SXM2-32GB", 32768, TRANSCRIPT, "volta", "7.0", False, ("1db5",), ("V100-32GB",)
+        "A100-SXM4-80GB",
+        "NVIDIA-A100-SXM4-80GB",
+        81920,
+        "ampere",
+        "8.0",
+        ("20b2",),
+        mig_capable=True,
+        aliases=("A100-SXM-80GB",),
     ),
-    Model("V100-PCIE-16GB", "Tesla-V100-PCIE-16GB", 16384, NOT_VERIFIED, "volta", "7.0", False, ("1db4",)),
-    Model("V100-PCIE-32GB", "Tesla-V100-PCIE-32GB", 32768, NOT_VERIFIED, "volta", "7.0", False, ("1db6",)),
-    Model("V100S-PCIE-32GB", "Tesla-V100S-PCIE-32GB", 32768, NOT_VERIFIED, "volta", "7.0", False, ("1df6",), ("V100S",)),
-    Model("A10", "NVIDIA-A10", 23028, TRANSCRIPT, "ampere", "8.6", False, ("2236",)),
-    Model("A10G", "NVIDIA-A10G", 23028, TRANSCRIPT, "ampere", "8.6", False, ("2237",)),
-    Model("A16", "NVIDIA-A16", 15356, TRANSCRIPT, "ampere", "8.6", False, ("25b6",)),
-    Model("A30", "NVIDIA-A30", 24576, TRANSCRIPT, "ampere", "8.0", True, ("20b7",)),
-    Model("A40", "NVIDIA-A40", 46068, TRANSCRIPT, "ampere", "8.6", False, ("2235",)),
-    Model("A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB", 40960, TRANSCRIPT, "ampere", "8.0", True, ("20b0",), ("A100-SXM-40GB",)),
-    Model("A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", 81920, TRANSCRIPT, "ampere", "8.0", True, ("20b2",), ("A100-SXM-80GB",)),
-    Model("A100-PCIE-40GB", "NVIDIA-A100-PCIE-40GB", 40960, TRANSCRIPT, "ampere", "8.0", True, ("20b1", "20f1")),
-    Model("A100-80GB-PCIe", "NVIDIA-A100-80GB-PCIe", 81920, TRANSCRIPT, "ampere", "8.0", True, ("20b5",), ("A100-PCIE-80GB",)),
-    Model("L4", "NVIDIA-L4", 23034, TRANSCRIPT, "ada-lovelace", "8.9", False, ("27b8",)),
-    Model("L40", "NVIDIA-L40", 46068, TRANSCRIPT, "ada-lovelace", "8.9", False, ("26b5",)),
-    Model("L40S", "NVIDIA-L40S", 46068, TRANSCRIPT, "ada-lovelace", "8.9", False, ("26b9",)),
-    Model("RTX-6000-Ada", "NVIDIA-RTX-6000-Ada-Generation", 49140, TRANSCRIPT, "ada-lovelace", "8.9", False, ("26b1",)),
-    Model("H100-PCIe", "NVIDIA-H100-PCIe", 81559, TRANSCRIPT, "hopper", "9.0", True, ("2331",), ("H100-PCIe-80GB",)),
-    Model("H100-80GB-HBM3", "NVIDIA-H100-80GB-HBM3", 81559, TRANSCRIPT, "hopper", "9.0", True, ("2330",), ("H100-SXM", "H100-SXM5", "H100-SXM5-80GB")),
-    Model("H100-NVL", "NVIDIA-H100-NVL", 95830, TRANSCRIPT, "hopper", "9.0", True, ("2321",)),
-    Model("H200", "NVIDIA-H200", 143771, MEASURED, "hopper", "9.0", True, ("2335",), ("H200-SXM",)),
-    Model("H200-NVL", "NVIDIA-H200-NVL", 143771, TRANSCRIPT, "hopper", "9.0", True, ("233b",)),
-    Model("B200", "NVIDIA-B200", 183359, TRANSCRIPT, "blackwell", "10.0", True, ("2901",)),
+    Model("A100-PCIE-40GB", "NVIDIA-A100-PCIE-40GB", 40960, "ampere", "8.0", ("20b1", "20f1"), mig_capable=True),
+    Model(
+        "A100-80GB-PCIe",
+        "NVIDIA-A100-80GB-PCIe",
+        81920,
+        "ampere",
+        "8.0",
+        ("20b5",),
+        mig_capable=True,
+        aliases=("A100-PCIE-80GB",),
+    ),
+    Model("L4", "NVIDIA-L4", 23034, "ada-lovelace", "8.9", ("27b8",)),
+    Model("L40", "NVIDIA-L40", 46068, "ada-lovelace", "8.9", ("26b5",)),
+    Model("L40S", "NVIDIA-L40S", 46068, "ada-lovelace", "8.9", ("26b9",)),
+    Model("RTX-6000-Ada", "NVIDIA-RTX-6000-Ada-Generation", 49140, "ada-lovelace", "8.9", ("26b1",)),
+    Model(
+        "H100-PCIe",
+        "NVIDIA-H100-PCIe",
+        81559,
+        "hopper",
+        "9.0",
+        ("2331",),
+        mig_capable=True,
+        aliases=("H100-PCIe-80GB", "H100-80GB-PCIe"),
+    ),
+    Model(
+        "H100-80GB-HBM3",
+        "NVIDIA-H100-80GB-HBM3",
+        81559,
+        "hopper",
+        "9.0",
+        ("2330",),
+        mig_capable=True,
+        aliases=("H100-80GB", "H100-SXM", "H100-SXM5", "H100-SXM5-80GB"),
+    ),
+    Model("H100-NVL", "NVIDIA-H100-NVL", 95830, "hopper", "9.0", ("2321",), mig_capable=True),
+    Model(
+        "H200",
+        "NVIDIA-H200",
+        143771,
+        "hopper",
+        "9.0",
+        ("2335",),
+        mig_capable=True,
+        aliases=("H200-SXM", "H200-SXM-141GB"),
+        memory_source=MEASURED,
+    ),
+    Model("H200-NVL", "NVIDIA-H200-NVL", 143771, "hopper", "9.0", ("233b",), mig_capable=True),
+    Model("B200", "NVIDIA-B200", 183359, "blackwell", "10.0", ("2901",), mig_capable=True),
 )
 
 
@@ -96,7 +156,7 @@ def find(name: str) -> Model | None:
 
 
 def nearest(name: str, limit: int = 4) -> tuple[str, ...]:
-    """Keys of the models whose names come nearest to `name`: those that it abbreviates first, then those spelt alike."""
+    """Keys of the models that `name` may mean: those that it abbreviates first, then those spelt alike."""
     wanted = normal(bare_product(name))
     known = _by_name()
     begun = [model.key for spelling, model in known.items() if wanted and spelling.startswith(wanted)]

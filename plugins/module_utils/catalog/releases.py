@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Releases of the GPU operator and of NFD: what is installed unless the user says otherwise, and which API kinds they bring."""
+"""Releases of the GPU operator and of NFD: what is installed by default, and which API kinds come with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import dataclasses
 
 # NVIDIA's Helm repository, and NFD's registry of charts since v0.17 (their installation guides).
 OPERATOR_CHART = "gpu-operator"
+OPERATOR_NAMESPACE = "gpu-operator"
+OPERATOR_RELEASE = "gpu-operator"
 OPERATOR_CHART_REPO = "https://helm.ngc.nvidia.com/nvidia"
+NFD_NAMESPACE = "node-feature-discovery"
+NFD_RELEASE = "nfd"
 NFD_CHART = "oci://registry.k8s.io/nfd/charts/node-feature-discovery"
 
 OPERATOR_VERSION = "v25.10.1"

@@ -1,13 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks that need more than one field, or more than one pool. They see UNSOUND where a single value was wrong already."""
+"""Checks of several fields or pools together; they see UNSOUND where a single value was wrong already."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from ..catalog import models
+from ..catalog import models, releases
 from ..sharing.device_plugin import EXCLUSIVE, TIME_SLICING
 from .rules import is_bare_chart
 from .schema import Problems
@@ -41,7 +41,7 @@ def _part(document: t.Any, *keys: str) -> t.Any:
 def replicas_are_said(pool: PoolView) -> Problems:
     """Shares need a number."""
     if _part(pool.merged, "sharing", "mode") == TIME_SLICING and _part(pool.merged, "sharing", "replicas") is None:
-        yield f"{pool.path}.sharing.replicas: is missing; time-slicing needs the number of shares a GPU, such as replicas: 4"
+        yield f"{pool.path}.sharing.replicas: is missing; time-slicing needs the shares of a GPU, such as replicas: 4"
 
 
 def mode_is_said(pool: PoolView) -> Problems:
@@ -58,7 +58,8 @@ def options_have_an_effect(pool: PoolView) -> Problems:
         return
     for key in ("replicas", "rename", "fail_requests_greater_than_one"):
         if _part(sharing, key) is not None:
-            yield f"{pool.path}.sharing.{key}: has no effect with mode: {EXCLUSIVE}; take it out, or say mode: {TIME_SLICING}"
+            remedy = f"take it out, or say mode: {TIME_SLICING}"
+            yield f"{pool.path}.sharing.{key}: has no effect with mode: {EXCLUSIVE}; {remedy}"
 
 
 def taints_differ(pool: PoolView) -> Problems:
@@ -144,23 +145,44 @@ def chart_has_a_place(cluster: Document) -> Problems:
     """A chart's name needs a repository, and nothing else does."""
     for part in ("operator", "nfd"):
         chart, repo = _part(cluster, part, "chart"), _part(cluster, part, "chart_repo")
+        path = f"gpu_cluster.{part}.chart_repo"
         if not isinstance(chart, str):
             continue
         if is_bare_chart(chart):
             if repo == "" or (repo is None and part == "nfd"):
-                yield f"gpu_cluster.{part}.chart_repo: is missing; the chart {said(chart)} is only a name, so say from which repository"
+                yield f"{path}: is missing; the chart {said(chart)} is only a name, so say from which repository"
         elif repo and isinstance(repo, str):
-            yield f"gpu_cluster.{part}.chart_repo: {said(repo)} has no effect beside the chart {said(chart)}; take it out"
+            yield f"{path}: {said(repo)} has no effect beside the chart {said(chart)}; take it out"
 
 
 def releases_differ(cluster: Document) -> Problems:
     """Helm knows a release by its namespace and name."""
-    operator, nfd = _part(cluster, "operator") or {}, _part(cluster, "nfd") or {}
-    both = [(_part(part, "namespace"), _part(part, "release")) for part in (operator, nfd)]
-    if both[0] == both[1] and all(isinstance(word, str) for word in both[0]):
+    operator = (
+        _part(cluster, "operator", "namespace") or releases.OPERATOR_NAMESPACE,
+        _part(cluster, "operator", "release") or releases.OPERATOR_RELEASE,
+    )
+    nfd = (
+        _part(cluster, "nfd", "namespace") or releases.NFD_NAMESPACE,
+        _part(cluster, "nfd", "release") or releases.NFD_RELEASE,
+    )
+    if operator == nfd and all(isinstance(word, str) for word in nfd):
         yield "gpu_cluster.nfd.release: is the operator's release in the same namespace; give one of them another name"
+
+
+# Helm values that would make a second owner of something, and who owns it.
+_OWNED_VALUES = (
+    (("operator", "nfd", "enabled"), "NFD is a release of its own (gpu_cluster.nfd)"),
+    (("operator", "devicePlugin", "config"), "the pools' sharing decides it"),
+)
+
+
+def values_leave_ours(cluster: Document) -> Problems:
+    """A field has one owner."""
+    for (part, *keys), owner in _OWNED_VALUES:
+        if _part(cluster, part, "values", *keys) not in (None, False):
+            yield f"gpu_cluster.{part}.values.{'.'.join(keys)}: is not yours to set, {owner}; take it out"
 
 
 POOL_CHECKS = (replicas_are_said, mode_is_said, options_have_an_effect, taints_differ, labels_keep_matching)
 FLEET_CHECKS = (names_differ, matches_differ)
-CLUSTER_CHECKS = (chart_has_a_place, releases_differ)
+CLUSTER_CHECKS = (chart_has_a_place, releases_differ, values_leave_ours)

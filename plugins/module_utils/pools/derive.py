@@ -33,6 +33,8 @@ _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
     {"key": f"node-role.kubernetes.io/{role}", "operator": "Equal", "value": "", "effect": "NoSchedule"}
     for role in ("master", "control-plane")
 )
+# NFD is a release of its own; the chart's Job that upgrades CRDs needs an image, and we apply them ourselves.
+_OPERATOR_VALUES: Document = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}}
 _PCI_CLASSES = ("02", "0200", "0207", "0300", "0302")
 # Drivers and NFD's workers mount host paths, which Pod Security allows in privileged namespaces only.
 _PRIVILEGED = {names.POD_SECURITY_LABEL: "privileged"}
@@ -54,8 +56,8 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             kubeconfig=settings.get("kubeconfig"),
             context=settings.get("context"),
         ),
-        operator=_release(operator, {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}}),
-        nfd=_release(nfd, _nfd_values(tolerations)),
+        operator=_release(operator, merge(_OPERATOR_VALUES, operator["values"])),
+        nfd=_release(nfd, _nfd_values(tolerations, nfd["values"])),
         policy=PolicyPlan(spec=_policy_spec(config), tolerations=tolerations),
         config=config,
         validation=ValidationPlan(
@@ -127,14 +129,11 @@ def _toleration(taint: Taint) -> Toleration:
 
 def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
     """Each toleration once, in an order that does not depend on the pools'; none that the GPU taint's own covers."""
-    needed = {tuple(sorted(_toleration(taint).items())) for taint in taints}
-    wanted = [dict(items) for items in needed]
-    others = (item for item in wanted if (item["key"], item["effect"]) != (names.GPU_TAINT_KEY, "NoSchedule"))
-    ordered = sorted(others, key=lambda item: (item["key"], item["effect"], item.get("value", "")))
-    return (dict(_GPU_TOLERATION), *({field: item[field] for field in _FIELDS if field in item} for item in ordered))
-
-
-_FIELDS = ("key", "operator", "value", "effect")
+    wanted = {(taint["key"], taint["effect"], taint.get("value", "")): _toleration(taint) for taint in taints}
+    return (
+        dict(_GPU_TOLERATION),
+        *(wanted[key] for key in sorted(wanted) if key[:2] != (names.GPU_TAINT_KEY, "NoSchedule")),
+    )
 
 
 def _config(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
@@ -156,17 +155,26 @@ def _policy_spec(config: ConfigPlan) -> Document:
     return {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
 
 
-def _nfd_values(tolerations: tuple[Toleration, ...]) -> Document:
-    """What the operator's own NFD sub-chart is given, plus the pools' taints: NFD must find a GPU before anything runs there."""
-    return {
+def _nfd_values(tolerations: tuple[Toleration, ...], theirs: Document) -> Document:
+    """What the operator's own NFD sub-chart is given, plus the pools' taints: NFD has to find their GPUs.
+
+    The user's values lie on top, but their tolerations are added to ours: a pool's taint must stay tolerated.
+    """
+    needed = [dict(toleration) for toleration in (*_CONTROL_PLANE_TOLERATIONS, *tolerations)]
+    ours: Document = {
         "master": {"extraLabelNs": ["nvidia.com"]},
         "worker": {
             "config": {
                 "sources": {"pci": {"deviceClassWhitelist": list(_PCI_CLASSES), "deviceLabelFields": ["vendor"]}}
             },
-            "tolerations": [dict(toleration) for toleration in (*_CONTROL_PLANE_TOLERATIONS, *tolerations)],
+            "tolerations": needed,
         },
     }
+    values: Document = merge(ours, theirs)
+    worker = values["worker"]
+    if isinstance(worker, dict) and isinstance(worker["tolerations"], list):
+        worker["tolerations"] = needed + [extra for extra in worker["tolerations"] if extra not in needed]
+    return values
 
 
 def _release(settings: Document, values: Document) -> ReleasePlan:
@@ -178,5 +186,5 @@ def _release(settings: Document, values: Document) -> ReleasePlan:
         chart=settings["chart"],
         chart_repo=settings["chart_repo"],
         version=settings["version"],
-        values=merge(values, settings["values"]),
+        values=values,
     )

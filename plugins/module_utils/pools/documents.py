@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from collections.abc import Mapping
 
 from .checks import CLUSTER_CHECKS, FLEET_CHECKS, POOL_CHECKS, Document, PoolView
 from .fields import CLUSTER, DEFAULTS, POOL, POOLS
 from .merge import merge, plain
 from .rules import is_bare_chart
-from .words import place
+from .words import kind, listed, place, said
+
+_PARTS = ("cluster", "defaults", "pools")
 
 
-class InvalidDocuments(Exception):
+class InvalidDocuments(Exception):  # noqa: N818 it names what it carries, not an accident
     """The documents have mistakes; `problems` holds one line for each, beginning with its path."""
 
     def __init__(self, problems: t.Sequence[str]) -> None:
@@ -29,6 +32,18 @@ class Documents:
 
     cluster: Document
     pools: tuple[Document, ...]
+
+
+def parts(documents: t.Any) -> tuple[t.Any, t.Any, t.Any]:
+    """Cluster, defaults and pools out of the one map that a filter is given; raises InvalidDocuments."""
+    if not isinstance(documents, Mapping):
+        raise InvalidDocuments([f"the documents: are {kind(plain(documents))}, not a map of {listed(_PARTS)}"])
+    unknown = [
+        f"{said(plain(key))}: is not one of the documents {listed(_PARTS)}" for key in documents if key not in _PARTS
+    ]
+    if unknown:
+        raise InvalidDocuments(unknown)
+    return tuple(documents.get(part) for part in _PARTS)  # type: ignore[return-value]
 
 
 def validate(cluster: t.Any, defaults: t.Any, pools: t.Any) -> list[str]:
@@ -62,21 +77,25 @@ def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t
         *CLUSTER.problems(cluster, "gpu_cluster"),
         *(problem for check in CLUSTER_CHECKS for problem in check(CLUSTER.sound(cluster))),
         *DEFAULTS.problems(defaults, "gpu_defaults"),
-        *POOLS.problems(pools, "gpu_pools"),
-        *_together(defaults, pools),
+        *_pool_problems(defaults, pools),
     ]
     return (cluster, defaults, pools), problems
 
 
-def _together(defaults: t.Any, pools: t.Any) -> t.Iterator[str]:
+def _pool_problems(defaults: t.Any, pools: t.Any) -> t.Iterator[str]:
+    if not isinstance(pools, list):
+        yield from POOLS.problems(pools, "gpu_pools")
+        return
     under = DEFAULTS.sound(defaults)
-    views = [
-        PoolView(place("gpu_pools", index), pool, merge(under, pool) if isinstance(under, dict) else pool)
-        for index, pool in enumerate(POOLS.sound(pools) if isinstance(pools, list) else ())
-        if isinstance(pool, dict)
-    ]
-    for view in views:
-        for check in POOL_CHECKS:
-            yield from check(view)
+    views = []
+    for index, pool in enumerate(pools):
+        path = place("gpu_pools", index)
+        yield from POOL.problems(pool, path)
+        written = POOL.sound(pool)
+        if isinstance(written, dict):
+            view = PoolView(path, written, merge(under, written) if isinstance(under, dict) else written)
+            views.append(view)
+            for check in POOL_CHECKS:
+                yield from check(view)
     for fleet_check in FLEET_CHECKS:
         yield from fleet_check(views)

@@ -39,15 +39,15 @@ CLUSTER = Section(
         "kubeconfig": Text((rules.kubeconfig_path,)),
         "context": Text(),
         "operator": _release(
-            namespace="gpu-operator",
-            release="gpu-operator",
+            namespace=releases.OPERATOR_NAMESPACE,
+            release=releases.OPERATOR_RELEASE,
             chart=releases.OPERATOR_CHART,
             chart_repo=releases.OPERATOR_CHART_REPO,
             version=releases.OPERATOR_VERSION,
         ),
         "nfd": _release(
-            namespace="node-feature-discovery",
-            release="nfd",
+            namespace=releases.NFD_NAMESPACE,
+            release=releases.NFD_RELEASE,
             chart=releases.NFD_CHART,
             chart_repo="",
             version=releases.NFD_VERSION,
@@ -93,9 +93,7 @@ POOL = Section(
         "match": Section(
             fields={
                 "model": Text((rules.known_model,)),
-                "labels": MapOf(
-                    keys=(rules.label_key, rules.not_the_pin), item=Text((rules.label_value,), empty=True)
-                ),
+                "labels": MapOf(keys=(rules.label_key, rules.not_the_pin), item=Text((rules.label_value,), empty=True)),
             }
         ),
         "gpus_per_node": Integer(
@@ -103,7 +101,7 @@ POOL = Section(
                 rules.between(
                     1,
                     MOST_GPUS,
-                    "a pool is made of nodes that have GPUs, and without a GPU nothing can be shared; leave the pool out",
+                    "without a GPU there is nothing to drive or to share; leave the pool out",
                     f"no node has more than {MOST_GPUS} GPUs; give the number of one node",
                 ),
             )
@@ -124,4 +122,3 @@ def _no_name_of_its_own(value: str) -> str:
 # What all pools have in common may be any part of a pool but its name.
 DEFAULTS = Section(fields={**POOL.fields, "name": Text((_no_name_of_its_own,))})
 POOLS = ListOf(item=POOL)
-

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Mapping
 
 
 def merge(under: t.Any, over: t.Any) -> t.Any:
@@ -22,7 +23,7 @@ def merge(under: t.Any, over: t.Any) -> t.Any:
 
 
 def plain(value: t.Any) -> t.Any:
-    """A copy made of Python's own types: ansible-core hands out subclasses of str, int, dict and list that carry tags."""
+    """A copy made of Python's own types; ansible-core hands out tagged subclasses of str, int, dict and list."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool) or value is None:
@@ -31,7 +32,7 @@ def plain(value: t.Any) -> t.Any:
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
-    if isinstance(value, t.Mapping):
+    if isinstance(value, Mapping):
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]

@@ -36,7 +36,7 @@ class ReleasePlan:
 
 @dataclasses.dataclass(frozen=True)
 class PolicyPlan:
-    """What the pools ask of the ClusterPolicy: maps and scalars in `spec`, our entries of the list daemonsets.tolerations."""
+    """What the pools ask of the ClusterPolicy: fields in `spec`, and our entries of the list daemonsets.tolerations."""
 
     spec: dict[str, t.Any]
     tolerations: tuple[Toleration, ...]
@@ -62,7 +62,7 @@ class ValidationPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """Which existing nodes belong to a pool; `model` is a catalog key, `products` what GFD may call it (without suffixes)."""
+    """Which existing nodes belong to a pool; `model` is a catalog key, `products` are GFD's names of it, bare."""
 
     model: str | None
     product: str | None

@@ -9,6 +9,7 @@ import typing as t
 
 from ..catalog import models
 from .schema import Rule
+from .words import listed
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -16,6 +17,7 @@ _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 _CHART_NAME = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})")
+_LETTERS = "a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
 _PATH_STARTS = ("/", "./", "../", "~")
 
 # Who writes these labels; a pool that wrote them too would fight with it.
@@ -56,7 +58,7 @@ def label_key(value: str) -> str | None:
     if slash and not (_DNS_SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253):
         return "is not a label key; before the one '/' stands a DNS name such as example.com"
     if not _QUALIFIED.fullmatch(name) or len(name) > 63:
-        return "is not a label key; use at most 63 of a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
+        return f"is not a label key; use at most 63 of {_LETTERS}"
     return None
 
 
@@ -65,7 +67,7 @@ def label_value(value: str) -> str | None:
     if len(value) > 63:
         return f"has {len(value)} characters; a label's value has at most 63"
     if value and not _QUALIFIED.fullmatch(value):
-        return "is not a label value; use a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
+        return f"is not a label value; use {_LETTERS}"
     return None
 
 
@@ -100,8 +102,8 @@ def known_model(value: str) -> str | None:
     if models.find(value):
         return None
     alike = models.nearest(value)
-    meant = f"the nearest are {', '.join(alike)}" if alike else f"known: {', '.join(m.key for m in models.MODELS)}"
-    return f"is no GPU model of the catalog; {meant}; or match by labels"
+    meant = f"did you mean {listed(alike, 'or')}?" if alike else f"known: {', '.join(m.key for m in models.MODELS)}."
+    return f"is no GPU model of the catalog; {meant} Models that it lacks are matched by labels"
 
 
 def between(low: int, high: int, too_low: str, too_high: str) -> Rule:
@@ -133,7 +135,10 @@ def chart(value: str) -> str | None:
     remote = re.fullmatch(r"(oci|https?)://[^\s/]+/\S+", value)
     if local or remote or is_bare_chart(value):
         return None
-    return "is not a chart; give a name (with chart_repo), oci://registry/chart, an https:// address, or a path that begins with / ./ ../ or ~"
+    forms = (
+        "a name (with chart_repo), oci://registry/chart, an https:// address, or a path that begins with / ./ ../ or ~"
+    )
+    return f"is not a chart; give {forms}"
 
 
 def chart_repo(value: str) -> str | None:

@@ -44,7 +44,8 @@ class Field:
         if reason is None:
             yield from self.inner(value, path)
         else:
-            yield f"{path}: {reason}" if isinstance(value, (dict, list)) else f"{path}: {said(value)} {reason}"
+            shown = isinstance(value, (str, int, float))
+            yield f"{path}: {said(value)} {reason}" if shown else f"{path}: {reason}"
 
     def mistyped(self, value: t.Any) -> str | None:
         """The rule that the value's type breaks."""
@@ -66,7 +67,7 @@ class Field:
 def leftover(value: t.Any) -> str | None:
     """Refuse a template that nobody rendered."""
     if isinstance(value, str) and _TEMPLATE.search(value):
-        return "still holds a template; its variable is not known where this is read, or it stands in a document that is not templated"
+        return "still holds a template; say the value itself, or a variable that is known where this is read"
     return None
 
 
@@ -82,7 +83,10 @@ class Text(Field):
 
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, str):
-            return leftover(value) or (None if value.strip() or self.empty else "is empty; say something or leave it out")
+            allowed = value.strip() or self.empty
+            return leftover(value) or (None if allowed else "is empty; say something or leave it out")
+        if value is None:
+            return 'has no value; write "" for an empty one'
         if isinstance(value, bool):
             return _not(value, "text", "put it in quotes (YAML reads yes, no, on and off as booleans)")
         return _not(value, "text", "put it in quotes" if isinstance(value, (int, float)) else "give one value")
@@ -147,7 +151,7 @@ class MapOf(Anything):
             reason = next((reason for check in (Text().mistyped, *self.keys) if (reason := check(key))), None)
             if reason:
                 yield f"{place(path, key)}: the key {said(key)} {reason}"
-            yield from self.item.problems("" if item is None else item, place(path, key))
+            yield from self.item.problems(item, place(path, key))
 
 
 @dataclasses.dataclass(frozen=True)

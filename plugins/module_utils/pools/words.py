@@ -19,6 +19,7 @@ _KINDS: tuple[tuple[type, str], ...] = (
     (str, "text"),
     (dict, "a map"),
     (list, "a list"),
+    (type(None), "nothing"),
 )
 
 

@@ -37,7 +37,7 @@ def config(mode: str, replicas: int, rename: bool, fail_requests: bool) -> dict[
 
 
 def entry_name(content: dict[str, t.Any]) -> str:
-    """The ConfigMap key of a configuration: readable, a legal label value, and another one whenever the content differs.
+    """The ConfigMap key of a configuration: readable, a legal label value, and different for different content.
 
     A key whose content changed is not read again by the plugin; a new key, named by the node's label, is.
     """

@@ -14,7 +14,7 @@ from .entries import ConfigMap, Entries, entries
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
-    from ..pools.plan import Plan
+    from ..pools.plan import Plan, PoolPlan
 
 DIFF_LIMIT = 100
 
@@ -64,12 +64,8 @@ def profile(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configm
     edits: list[NodeEdit] = []
     named: set[str] = set()
     for node in nodes:
-        change = None
-        if node.name in pool_of:
-            pool = pools[pool_of[node.name]]
-            change = edit(node, POOLS, labels=pool.node_labels, taints=pool.taints, drop_others=True)
-        elif node.name not in unclear:
-            change = edit(node, POOLS, drop_others=True)
+        of_pool = pools.get(pool_of.get(node.name, ""))
+        change = node_edit(node, of_pool) if of_pool or node.name not in unclear else None
         if change:
             edits.append(change)
         labels = {**node.labels, **(change.labels if change else {})}

@@ -1,0 +1,115 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: plan
+short_description: Everything that follows from a cluster's pools
+version_added: 0.1.0
+description:
+  - Derives from C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) every value that more than one component needs,
+    so that all of them agree. These are tolerations, node labels, the device plugin's configurations, resource names,
+    Helm values and what a run will create.
+  - It reads nothing but its input. The same input gives the same plan.
+  - It fails with every mistake of the documents at once. Use P(accel.gpu.plan_problems#filter) to get them as a list.
+positional: _input
+options:
+  _input:
+    description:
+      - The three documents. What they may hold is described by the role P(accel.gpu.pools#role).
+    type: dict
+    required: true
+    suboptions:
+      cluster:
+        description: What all pools of one cluster share, as in C(gpu_cluster).
+        type: dict
+        required: true
+      defaults:
+        description: What is merged into every pool, as in C(gpu_defaults). Lists are replaced, maps merged.
+        type: dict
+        default: {}
+      pools:
+        description: The pools, as in C(gpu_pools).
+        type: list
+        elements: dict
+        default: []
+seealso:
+  - plugin: accel.gpu.plan_problems
+    plugin_type: filter
+author:
+  - The accel.gpu authors
+"""
+
+EXAMPLES = r"""
+- name: Show which resource a workload of each pool must request
+  ansible.builtin.debug:
+    msg: "{{ item.name }}: {{ item.resource }}, {{ item.shares_per_gpu }} for each GPU"
+  loop: "{{ (documents | accel.gpu.plan).pools }}"
+  loop_control:
+    label: "{{ item.name }}"
+  vars:
+    documents:
+      cluster: {name: lab}
+      pools:
+        - name: notebooks
+          match: {model: Tesla-T4}
+          sharing: {mode: time-slicing, replicas: 4}
+
+# notebooks: nvidia.com/gpu, 4 for each GPU
+"""
+
+RETURN = r"""
+_value:
+  description: The plan.
+  type: dict
+  contains:
+    cluster:
+      description: C(name), C(kube_name), C(kubeconfig) and C(context) of the cluster.
+      type: dict
+    operator:
+      description: The Helm release of the GPU operator, with its static values.
+      type: dict
+    nfd:
+      description: The Helm release of Node Feature Discovery, with its values.
+      type: dict
+    policy:
+      description: What the pools decide of the ClusterPolicy, C(spec), and the C(tolerations) of its DaemonSets.
+      type: dict
+    config:
+      description: The device plugin's ConfigMap, with one entry for each way of sharing in use.
+      type: dict
+    validation:
+      description: Image and namespace of the pods that prove the pools.
+      type: dict
+    pools:
+      description: Every pool with its derived values, in the order given.
+      type: list
+      elements: dict
+    creates:
+      description: The C(namespaces) and C(kinds) that an empty cluster lacks and a run brings.
+      type: dict
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.pools.derive import derive
+from ..module_utils.pools.documents import InvalidDocuments, parts
+
+
+def plan(documents: t.Any) -> dict[str, t.Any]:
+    """The plan of the documents as plain data."""
+    try:
+        return derive(*parts(documents)).as_dict()
+    except InvalidDocuments as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """The filter accel.gpu.plan."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Name and function."""
+        return {"plan": plan}

@@ -1,0 +1,79 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: plan_problems
+short_description: Every mistake in the documents of a cluster's pools
+version_added: 0.1.0
+description:
+  - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each mistake.
+    The line begins with the path of the value, tells the rule that it breaks, and what to write instead.
+  - An empty list means that P(accel.gpu.plan#filter) accepts the documents. No cluster is asked.
+positional: _input
+options:
+  _input:
+    description:
+      - The three documents. What they may hold is described by the role P(accel.gpu.pools#role).
+    type: dict
+    required: true
+    suboptions:
+      cluster:
+        description: What all pools of one cluster share, as in C(gpu_cluster).
+        type: dict
+        required: true
+      defaults:
+        description: What is merged into every pool, as in C(gpu_defaults).
+        type: dict
+        default: {}
+      pools:
+        description: The pools, as in C(gpu_pools).
+        type: list
+        elements: dict
+        default: []
+seealso:
+  - plugin: accel.gpu.plan
+    plugin_type: filter
+author:
+  - The accel.gpu authors
+"""
+
+EXAMPLES = r"""
+- name: Refuse pools that cannot work, before anything is changed
+  ansible.builtin.assert:
+    that: problems | length == 0
+    fail_msg: "{{ problems }}"
+  vars:
+    problems: "{{ {'cluster': gpu_cluster, 'pools': gpu_pools} | accel.gpu.plan_problems }}"
+
+# gpu_pools[2].sharing.replicas: 1 is not allowed: time-slicing needs at least 2 (NVIDIA device plugin); use mode: none
+# for exclusive GPUs
+"""
+
+RETURN = r"""
+_value:
+  description: One line for each mistake, in the order of the documents.
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ..module_utils.pools.documents import InvalidDocuments, parts, validate
+
+
+def plan_problems(documents: t.Any) -> list[str]:
+    """All mistakes of the documents."""
+    try:
+        return validate(*parts(documents))
+    except InvalidDocuments as error:
+        return error.problems
+
+
+class FilterModule:
+    """The filter accel.gpu.plan_problems."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Name and function."""
+        return {"plan_problems": plan_problems}

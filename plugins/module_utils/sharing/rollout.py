@@ -1,0 +1,293 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Brings the nodes of a cluster to the sharing their pools declare: read, apply, and wait until it is seen."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import CONFIG_LABEL, FIELD_MANAGER, REFRESH_ANNOTATION
+from ..fleet import agents
+from ..fleet.node import Node, parse
+from ..fleet.proof import Finding, prove
+from ..fleet.sorting import awaited, sort
+from ..kube.bulk import Outcome, is_fatal, run_bounded
+from ..kube.errors import ApiError
+from ..kube.paths import NODES, object_path
+from ..kube.wait import Since
+from .profile import Profile, node_edit, profile
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..kube.lease import Lease
+    from ..kube.progress import Progress
+    from ..pools.membership import Membership
+    from ..pools.plan import Plan, PoolPlan
+    from .profile import NodeEdit
+
+# A node that somebody else writes at the same time is read again this often before it counts as failed.
+_CONFLICTS = 8
+# Nodes that are discovered one after the other are taken together.
+_GATHER = 3.0
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What one reading of the cluster says, and what differs from the pools."""
+
+    nodes: dict[str, Node]
+    resource_version: str
+    membership: Membership
+    profile: Profile
+
+    def of_pool(self, pool: str) -> list[Node]:
+        """The nodes of a pool."""
+        return [self.nodes[name] for name in self.membership.by_pool.get(pool, ()) if name in self.nodes]
+
+
+@dataclass
+class Done:
+    """What was sent so far."""
+
+    changed: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+    refreshed_pods: int = 0
+    added: list[str] = field(default_factory=list)
+    collected: list[str] = field(default_factory=list)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.changed or self.added or self.collected)
+
+
+class Rollout:
+    """One plan on one cluster; keeps count of what was done, so that a failure tells how far it came."""
+
+    def __init__(
+        self,
+        client: Client,
+        plan: Plan,
+        run_id: str,
+        progress: Progress,
+        clock: t.Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Send nothing yet."""
+        self._client = client
+        self._plan = plan
+        self._run_id = run_id
+        self._progress = progress
+        self._clock = clock
+        self._pools = {pool.name: pool for pool in plan.pools}
+        self._config_path = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
+        self.since = Since(clock)
+        self.done = Done()
+
+    def read(self) -> Fleet:
+        """One paged list of the nodes and one look at our ConfigMap."""
+        listing = self._client.list(NODES)
+        nodes = {node.name: node for node in map(parse, listing)}
+        return self._compared(nodes, listing.resource_version)
+
+    def _compared(self, nodes: dict[str, Node], resource_version: str) -> Fleet:
+        membership = sort(self._plan.pools, list(nodes.values()))
+        configmap = self._client.get(self._config_path)
+        return Fleet(nodes, resource_version, membership, profile(self._plan, list(nodes.values()), membership, configmap))
+
+    def apply(self, fleet: Fleet, lease: Lease) -> None:
+        """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others."""
+        changes = fleet.profile
+        if changes.entries.added:
+            lease.check()
+            self._client.apply(self._config_path, self._configmap(changes.entries.applied))
+            self.done.added.extend(changes.entries.added)
+        if changes.refreshed:
+            self._refresh({name: self._key(changes, name) for name in changes.refreshed}, lease)
+        self._patch(changes, lease)
+
+    def collect(self, fleet: Fleet, lease: Lease) -> None:
+        """Take out the entries that no node names any more."""
+        collected = fleet.profile.entries.collected
+        if collected:
+            lease.check()
+            self._client.patch(self._config_path, {"data": dict.fromkeys(collected)})
+            self.done.collected.extend(collected)
+
+    def preview(self, fleet: Fleet) -> str | None:
+        """Let the server check the ConfigMap and one node of each pool without keeping them; what it did not check."""
+        changes = fleet.profile
+        try:
+            if changes.entries.added and changes.entries.exists:
+                self._client.apply(self._config_path, self._configmap(changes.entries.applied), dry_run=True)
+            samples = {fleet.profile.pool_of.get(edit.name, ""): edit for edit in changes.edits}
+            for sample in samples.values():
+                self._client.patch(f"{NODES}/{sample.name}", sample.patch, dry_run=True)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            return f"not checked by the server: {error.message}"
+        return None
+
+    def seen(self, fleet: Fleet, deadline: float) -> tuple[Fleet, dict[str, Finding], list[str]]:
+        """Follow the nodes until each is what its pool declares, a new one is discovered, or the time is over.
+
+        Returns what is known then, what of it is not as declared, and which GPU nodes are not discovered.
+        """
+        nodes = dict(fleet.nodes)
+        findings = self.findings(fleet)
+        undiscovered = set(awaited(self._plan.pools, nodes.values(), fleet.membership))
+        total = len(fleet.profile.pool_of)
+        version = fleet.resource_version
+        found_at: float | None = None
+        while not _settled(findings) or undiscovered:
+            left = deadline - self._clock()
+            if found_at is not None:
+                left = min(left, found_at + _GATHER - self._clock())
+            if left <= 0:
+                break
+            self._progress.say(_pending_words(findings, undiscovered), total - len(findings), total)
+            try:
+                for event in self._client.watch(NODES, resource_version=version, timeout=left):
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    node = parse(event["object"])
+                    if event["type"] == "DELETED":
+                        nodes.pop(node.name, None)
+                        findings.pop(node.name, None)
+                        undiscovered.discard(node.name)
+                    else:
+                        nodes[node.name] = node
+                        self._follow(node, fleet.profile.pool_of, findings)
+                    if node.name in undiscovered and node.discovered:
+                        undiscovered.discard(node.name)
+                        found_at = found_at or self._clock()
+                    if _settled(findings) and not undiscovered:
+                        break
+                    self._progress.say(_pending_words(findings, undiscovered), total - len(findings), total)
+                    if found_at is not None and self._clock() > found_at + _GATHER:
+                        break
+            except ApiError as error:
+                if not error.gone:
+                    raise
+                # The server has forgotten that version: begin again from a list.
+                fleet = self.read()
+                nodes, version = dict(fleet.nodes), fleet.resource_version
+                findings = self.findings(fleet)
+                undiscovered = set(awaited(self._plan.pools, nodes.values(), fleet.membership))
+        if found_at is not None:
+            fresh = self._compared(nodes, version)
+            return fresh, self.findings(fresh), sorted(undiscovered)
+        return Fleet(nodes, version, fleet.membership, fleet.profile), findings, sorted(undiscovered)
+
+    def findings(self, fleet: Fleet) -> dict[str, Finding]:
+        """What is not as declared, by node; a node that is not ready is told elsewhere and proves nothing."""
+        found: dict[str, Finding] = {}
+        for node in fleet.nodes.values():
+            self._follow(node, fleet.profile.pool_of, found)
+        return found
+
+    def _follow(self, node: Node, pool_of: t.Mapping[str, str], findings: dict[str, Finding]) -> None:
+        pool = self._pools.get(pool_of.get(node.name, ""))
+        finding = prove(node, pool) if pool and node.ready else None
+        if finding:
+            findings[node.name] = finding
+            self.since.note(node.name, finding.seen)
+        else:
+            findings.pop(node.name, None)
+
+    def _configmap(self, data: t.Mapping[str, str]) -> dict[str, t.Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": self._plan.config.name,
+                "namespace": self._plan.config.namespace,
+                "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
+            },
+            "data": dict(data),
+        }
+
+    def _key(self, changes: Profile, name: str) -> str:
+        return self._pools[changes.pool_of[name]].node_labels[CONFIG_LABEL]
+
+    def _refresh(self, keys: t.Mapping[str, str], lease: Lease) -> None:
+        """Make the kubelet renew the agents' copy of the ConfigMap before a label names the new entry in it.
+
+        A mounted ConfigMap lags by a minute or more; a change of the pod's annotations has the kubelet look at once.
+        """
+        namespace = self._plan.config.namespace
+        pods = self._client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=agents.SELECTOR)
+        calls = []
+        for pod in pods:
+            node = agents.node_of(pod)
+            if node in keys:
+                path = object_path("v1", "Pod", pod["metadata"]["name"], namespace)
+                calls.append((pod["metadata"]["name"], self._toucher(path, f"{keys[node]} {self._run_id}", lease)))
+        outcomes = run_bounded(calls, stop=lease.lost)
+        for outcome in outcomes:
+            # A pod that has gone meanwhile is replaced by one that reads the ConfigMap as it is.
+            if outcome.error and not (isinstance(outcome.error, ApiError) and outcome.error.not_found):
+                raise outcome.error
+        self.done.refreshed_pods += sum(1 for outcome in outcomes if outcome.ok)
+
+    def _toucher(self, path: str, value: str, lease: Lease) -> t.Callable[[], t.Any]:
+        def touch() -> t.Any:
+            lease.check()
+            return self._client.patch(path, {"metadata": {"annotations": {REFRESH_ANNOTATION: value}}})
+
+        return touch
+
+    def _patch(self, changes: Profile, lease: Lease) -> None:
+        total = len(changes.edits)
+        sent = 0
+
+        def on_done(outcome: Outcome[bool]) -> None:
+            nonlocal sent
+            sent += 1
+            if outcome.ok and outcome.value:
+                self.done.changed.add(outcome.name)
+            elif outcome.error is not None and not is_fatal(outcome.error):
+                self.done.failed[outcome.name] = str(outcome.error)
+            self._progress.say("nodes labelled", sent, total)
+
+        pools = {edit.name: self._pools.get(changes.pool_of.get(edit.name, "")) for edit in changes.edits}
+        calls = [(edit.name, self._patcher(edit, pools[edit.name], lease)) for edit in changes.edits]
+        for outcome in run_bounded(calls, on_done=on_done, stop=lease.lost):
+            if outcome.error is not None and is_fatal(outcome.error):
+                raise outcome.error
+        lease.check()
+
+    def _patcher(self, edit: NodeEdit, pool: PoolPlan | None, lease: Lease) -> t.Callable[[], bool]:
+        def patch() -> bool:
+            path = f"{NODES}/{edit.name}"
+            wanted: NodeEdit | None = edit
+            for attempt in range(_CONFLICTS):
+                lease.check()
+                try:
+                    self._client.patch(path, t.cast("NodeEdit", wanted).patch)
+                    return True
+                except ApiError as error:
+                    if error.not_found:
+                        return False
+                    if not error.conflict or attempt == _CONFLICTS - 1:
+                        raise
+                raw = self._client.get(path)
+                wanted = node_edit(parse(raw), pool) if raw else None
+                if wanted is None:
+                    return raw is not None
+            return False
+
+        return patch
+
+
+def _settled(findings: t.Mapping[str, Finding]) -> bool:
+    """Whether waiting can change nothing any more."""
+    return all(finding.final for finding in findings.values())
+
+
+def _pending_words(findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]) -> str:
+    waiting = [f"{len(findings)} nodes not as declared yet"] if findings else []
+    if undiscovered:
+        waiting.append(f"{len(undiscovered)} GPU nodes not discovered yet")
+    return ", ".join(waiting) or "all nodes as declared"
