@@ -271,6 +271,9 @@ def _created_by_us(live: Object, body: Object) -> bool:
 
 def _watch_error(status: Object, path: str) -> ApiError:
     return ApiError(
-        status.get("message", "watch failed"), status=status.get("code", 500), reason=status.get("reason", ""),
-        method="GET", path=path,
+        status.get("message", "watch failed"),
+        status=status.get("code", 500),
+        reason=status.get("reason", ""),
+        method="GET",
+        path=path,
     )

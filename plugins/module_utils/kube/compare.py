@@ -179,7 +179,8 @@ def _merged_list(live: list[t.Any], wanted: list[t.Any], place: _Place) -> list[
         for value in wanted:
             keys = {name: value[name] for name in names if isinstance(value, dict) and name in value}
             index = next(
-                (at for at, found in enumerate(merged) if keys and all(found.get(k) == v for k, v in keys.items())), None
+                (at for at, found in enumerate(merged) if keys and all(found.get(k) == v for k, v in keys.items())),
+                None,
             )
             if index is None:
                 merged.append(value)

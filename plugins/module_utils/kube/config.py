@@ -165,9 +165,7 @@ def _load_document(
     return _named(entry, origin, configuration)
 
 
-def _context(
-    contexts: list[t.Any], active: t.Any, wanted: str | None, origin: str
-) -> t.Mapping[str, t.Any]:
+def _context(contexts: list[t.Any], active: t.Any, wanted: str | None, origin: str) -> t.Mapping[str, t.Any]:
     names = [str(entry["name"]) for entry in contexts]
     if wanted is None:
         if active is None:

@@ -143,9 +143,7 @@ def _missing_right(error: ApiError) -> str:
     else:
         group, resource = _resource_of(error.path)
         verb, scope = _VERBS.get(error.method, error.method.lower()), "a ClusterRole"
-    return (
-        f'The user needs {scope} with the rule apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"].'
-    )
+    return f'The user needs {scope} with the rule apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"].'
 
 
 def _resource_of(path: str) -> tuple[str, str]:

@@ -85,9 +85,11 @@ def dropped(live: t.Any, tree: Tree, wanted: t.Any, path: Path = ()) -> t.Iterat
 
 def matches(candidate: t.Any, keys: t.Mapping[str, t.Any]) -> bool:
     """True when an element of an associative list has these key fields; one it leaves out has the server's default."""
-    return isinstance(candidate, dict) and all(
-        candidate[key] == value for key, value in keys.items() if key in candidate
-    ) and any(key in candidate for key in keys)
+    return (
+        isinstance(candidate, dict)
+        and all(candidate[key] == value for key, value in keys.items() if key in candidate)
+        and any(key in candidate for key in keys)
+    )
 
 
 def _map_without(live: dict[str, t.Any], tree: Tree, wanted: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -29,8 +29,21 @@ _SUFFIXES = {
 # Fields whose values (or whose keys' values) are quantities: k8s.io/api core/v1 ResourceList and its like.
 _QUANTITY_FIELDS = frozenset(
     {
-        "allocatable", "capacity", "default", "defaultRequest", "divisor", "hard", "limits", "max",
-        "maxLimitRequestRatio", "min", "overhead", "podFixed", "requests", "sizeLimit", "averageValue",
+        "allocatable",
+        "capacity",
+        "default",
+        "defaultRequest",
+        "divisor",
+        "hard",
+        "limits",
+        "max",
+        "maxLimitRequestRatio",
+        "min",
+        "overhead",
+        "podFixed",
+        "requests",
+        "sizeLimit",
+        "averageValue",
     }
 )
 
@@ -53,10 +66,24 @@ _DEFAULTS: dict[str, tuple[t.Any, ...]] = {
 # API groups of Kubernetes itself: their objects leave out fields that are false, 0 or empty text.
 _BUILT_IN = frozenset(
     {
-        "", "apps", "autoscaling", "batch", "policy", "admissionregistration.k8s.io", "apiextensions.k8s.io",
-        "apiregistration.k8s.io", "certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io",
-        "flowcontrol.apiserver.k8s.io", "networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io",
-        "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
+        "",
+        "apps",
+        "autoscaling",
+        "batch",
+        "policy",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
     }
 )
 

@@ -26,7 +26,9 @@ class InvalidObjects(Exception):
 
     def __init__(self, problems: t.Sequence[str]) -> None:
         """Join the problems to one message."""
-        super().__init__(problems[0] if len(problems) == 1 else "\n".join(["These objects cannot be applied:", *problems]))
+        super().__init__(
+            problems[0] if len(problems) == 1 else "\n".join(["These objects cannot be applied:", *problems])
+        )
         self.problems = list(problems)
 
 
@@ -164,7 +166,9 @@ class _Work:
                     problems.append(f"definitions[{index}] ({kind_name} {body['metadata']['name']}): {error}")
                     continue
             if kind is not None and kind.namespaced and not namespace:
-                problems.append(f"definitions[{index}] ({kind_name} {body['metadata']['name']}): metadata.namespace is missing")
+                problems.append(
+                    f"definitions[{index}] ({kind_name} {body['metadata']['name']}): metadata.namespace is missing"
+                )
                 continue
             found.append(_Target(body, kind, namespace if kind is None or kind.namespaced else None))
         if problems:
@@ -178,10 +182,10 @@ class _Work:
         if before_write is not None and not self._check and any(plan.changed for plan in planned):
             before_write()
             live = self._read(targets)
-            planned = [difference(found, target.wanted, self._manager) for target, found in zip(targets, live, strict=True)]
-        return [
-            self._applied(target, found, plan) for target, found, plan in zip(targets, live, planned, strict=True)
-        ]
+            planned = [
+                difference(found, target.wanted, self._manager) for target, found in zip(targets, live, strict=True)
+            ]
+        return [self._applied(target, found, plan) for target, found, plan in zip(targets, live, planned, strict=True)]
 
     def delete(self, targets: list[_Target], before_write: t.Callable[[], None] | None) -> list[ObjectChange]:
         live = self._read(targets)
@@ -224,7 +228,9 @@ class _Work:
         needed = {
             target.namespace
             for target, found in zip(targets, live, strict=True)
-            if found is None and target.namespace and target.namespace not in (self._expected.namespaces | own.namespaces)
+            if found is None
+            and target.namespace
+            and target.namespace not in (self._expected.namespaces | own.namespaces)
         }
         problems = [
             f"Namespace {name!r} does not exist, and no step of this run creates it (option expected)."
@@ -252,8 +258,12 @@ class _Work:
         located = target if target.kind is not None else self._located(target)
         try:
             result = self._client.apply(
-                located.path, plan.patch_body, dry_run=self._check, force=self._force,
-                field_validation="Strict", manager=self._manager,
+                located.path,
+                plan.patch_body,
+                dry_run=self._check,
+                force=self._force,
+                field_validation="Strict",
+                manager=self._manager,
             )
         except ApiError as error:
             if not (self._check and error.forbidden):

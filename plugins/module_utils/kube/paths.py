@@ -110,7 +110,9 @@ class Discovery:
             near = difflib.get_close_matches(kind, kinds, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             return f"{api_version} has no kind {kind!r}; it has: {', '.join(sorted(kinds))}.{hint}"
-        return f"The cluster has no API {api_version!r} (asked for its kind {kind!r}).{self._near_versions(api_version)}"
+        return (
+            f"The cluster has no API {api_version!r} (asked for its kind {kind!r}).{self._near_versions(api_version)}"
+        )
 
     def _near_versions(self, api_version: str) -> str:
         try:

@@ -35,8 +35,13 @@ class Progress:
         if total is not None:
             line.update(done=done or 0, total=total)
         try:
-            with self._lock, open(self._path, "a", encoding="utf-8") as handle:
-                handle.write(json.dumps(line) + "\n")
+            # Never creates the file: once the reader has removed it, nobody would.
+            with self._lock:
+                handle = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+                try:
+                    os.write(handle, json.dumps(line).encode() + b"\n")
+                finally:
+                    os.close(handle)
         except OSError:
             # The reader is gone (killed), the disk is full, another user's file: the work goes on.
             self._path = None

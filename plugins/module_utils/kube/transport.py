@@ -87,8 +87,15 @@ class Transport:
         while True:
             attempt += 1
             try:
-                response = self.open(method, path, query=query, body=body, content_type=content_type, accept=accept,
-                                     timeout=min(self._timeout, max(1.0, deadline - self._clock())))
+                response = self.open(
+                    method,
+                    path,
+                    query=query,
+                    body=body,
+                    content_type=content_type,
+                    accept=accept,
+                    timeout=min(self._timeout, max(1.0, deadline - self._clock())),
+                )
                 return Answer(response.status, _read(response, method, path))
             except ApiError as error:
                 pause = _pause(error, attempt)

@@ -1,0 +1,143 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's side of progress: runs a module as usual and shows what it tells meanwhile, on stderr."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import tempfile
+import threading
+import time
+import typing as t
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ..module_utils.kube.progress import PROGRESS_ENV, RUN_ID_ENV
+
+_LOOK = 0.2
+_INTERVAL = 2.0
+# Where nobody watches a terminal, a long run should not fill a log.
+_INTERVAL_LATER, _LATER = 10.0, 60.0
+
+
+class ProgressAction(ActionBase):
+    """Base of the action plugins: the module of the same name, with its progress shown while it works."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _supports_async = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """The module's own result; what goes wrong with progress never changes it."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        in_background = bool(self._task.async_val) and not self._connection.has_native_async
+        environment = {RUN_ID_ENV: run_id()}
+        if in_background:
+            return {**result, **self._executed(environment, variables, wrap_async=True)}
+        reader = _Reader(str(variables.get("inventory_hostname", "localhost")), hide_text=bool(self._task.no_log))
+        with reader as path:
+            if path:
+                environment[PROGRESS_ENV] = path
+            result.update(self._executed(environment, variables))
+        self._remove_tmp_path(self._connection._shell.tmpdir)
+        return result
+
+    def _executed(
+        self, environment: dict[str, str], variables: dict[str, t.Any], wrap_async: bool = False
+    ) -> dict[str, t.Any]:
+        # By environment, so that the options of the module stay the user's.
+        self._task.environment.append(environment)
+        try:
+            return t.cast("dict[str, t.Any]", self._execute_module(task_vars=variables, wrap_async=wrap_async))
+        finally:
+            self._task.environment.remove(environment)
+
+
+def run_id() -> str:
+    """The same in every task of one ansible-playbook run, and in no other run: a job's number, or its process."""
+    job = os.environ.get("AWX_JOB_ID") or os.environ.get("JOB_ID")
+    if job and os.environ.get("AWX_HOST"):
+        return f"awx-{job}"
+    parent = multiprocessing.parent_process()
+    pid = parent.pid if parent is not None and parent.pid else os.getpid()
+    return f"{socket.gethostname()}-{pid}-{_started(pid)}"
+
+
+def _started(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
+            return handle.read().rpartition(")")[2].split()[19]
+    except OSError:
+        return "0"
+
+
+class _Reader:
+    """Follows a file of progress lines in a thread, and shows as many of them as a person can read."""
+
+    def __init__(self, host: str, hide_text: bool) -> None:
+        self._host = host
+        self._hide_text = hide_text
+        self._path: str | None = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="progress", daemon=True)
+
+    def __enter__(self) -> str | None:
+        """The file's path; None where none can be made (a full disk): then there is no progress to be seen."""
+        try:
+            handle, self._path = tempfile.mkstemp(prefix="accel-gpu-progress-")
+        except OSError:
+            return None
+        os.close(handle)
+        self._thread.start()
+        return self._path
+
+    def __exit__(self, *dummy: object) -> None:
+        if self._path is None:
+            return
+        self._done.set()
+        self._thread.join(timeout=5)
+        try:
+            os.unlink(self._path)
+        except OSError:
+            pass
+
+    def _follow(self) -> None:
+        assert self._path is not None
+        start = time.monotonic()
+        shown_at = 0.0
+        shown = waiting = ""
+        with open(self._path, encoding="utf-8") as lines:
+            ended = False
+            while not ended:
+                ended = self._done.wait(_LOOK)
+                waiting = self._newest(lines) or waiting
+                now = time.monotonic()
+                interval = _INTERVAL if now - start < _LATER else _INTERVAL_LATER
+                if waiting and waiting != shown and (ended or now - shown_at >= interval):
+                    Display().display(waiting, stderr=True)
+                    shown, shown_at, waiting = waiting, now, ""
+
+    def _newest(self, lines: t.TextIO) -> str:
+        """What was said last since the last look; a line that is still being written is left for the next one."""
+        text = ""
+        while True:
+            position = lines.tell()
+            line = lines.readline()
+            if not line.endswith("\n"):
+                lines.seek(position)
+                return text
+            try:
+                text = self._told(json.loads(line))
+            except (ValueError, TypeError, AttributeError):
+                continue
+
+    def _told(self, said: dict[str, t.Any]) -> str:
+        counts = f"{said['done']}/{said['total']}" if "total" in said else ""
+        words = "" if self._hide_text else str(said.get("text", ""))
+        # Under no_log only that it moves is shown, not with what.
+        return f"{self._host}: {' '.join(part for part in (counts, words) if part) or 'working ...'}"
