@@ -1,0 +1,98 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Counting requests in the API server's audit log, by user agent and verb, since a mark."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .api import Api
+from .layout import Lab
+
+_SETTLE_SECONDS = 10.0
+MUTATING = ("create", "update", "patch", "delete", "deletecollection")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the API server logged it."""
+
+    verb: str
+    uri: str
+    agent: str
+    user: str
+    status: int
+    resource: str
+    namespace: str
+    name: str
+
+    @property
+    def mutating(self) -> bool:
+        """Tell whether it could change something (a dry run too)."""
+        return self.verb in MUTATING
+
+
+def mark(lab: Lab) -> int:
+    """Return the present end of the log: everything that was asked before lies before it, all that follows after."""
+    _settle(lab)
+    return lab.audit_log.stat().st_size
+
+
+def requests(lab: Lab, since: int = 0, agent: str = "") -> Iterator[Request]:
+    """Yield each request once that was asked since the mark by a client whose user agent contains `agent`."""
+    _settle(lab)
+    seen: set[str] = set()
+    with lab.audit_log.open("rb") as log:
+        log.seek(since)
+        for line in log:
+            event = json.loads(line)
+            if event["auditID"] in seen or agent not in event.get("userAgent", ""):
+                continue
+            # A watch is logged when it begins and again when it ends.
+            seen.add(event["auditID"])
+            yield _request(event)
+
+
+def count(lab: Lab, since: int = 0, agent: str = "") -> Counter[str]:
+    """Return how many requests there were, by verb."""
+    return Counter(request.verb for request in requests(lab, since, agent))
+
+
+def _settle(lab: Lab) -> None:
+    """Wait until the log holds a request that is asked just now: the server writes an event after it has answered."""
+    token = f"settle-{uuid.uuid4().hex}"
+    Api(lab, "admin").request("GET", f"/version?{token}")
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    with lab.audit_log.open("rb") as log:
+        log.seek(max(0, lab.audit_log.stat().st_size - 65536))
+        tail = b""
+        while token.encode() not in tail:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the audit log {lab.audit_log} is not written any more")
+            more = log.read()
+            tail = (tail + more)[-65536:] if len(more) < 65536 else more
+            if not more:
+                time.sleep(0.01)
+
+
+def _request(event: dict[str, object]) -> Request:
+    def part(key: str) -> dict[str, str]:
+        value = event.get(key)
+        return value if isinstance(value, dict) else {}
+
+    reference = part("objectRef")
+    return Request(
+        verb=str(event["verb"]),
+        uri=str(event["requestURI"]),
+        agent=str(event.get("userAgent", "")),
+        user=part("user").get("username", ""),
+        status=int(part("responseStatus").get("code", 0)),
+        resource=reference.get("resource", ""),
+        namespace=reference.get("namespace", ""),
+        name=reference.get("name", ""),
+    )

@@ -1,0 +1,144 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Building the lab's programs into the cache, each once per pinned source and Go version."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import golang
+from .errors import LabError
+from .layout import cache
+from .lock import locked
+from .progress import BuildProgress
+from .tools import PARTS, TOOLS, Copy, Tool
+
+_TAIL = 40
+
+
+def ensure(names: Iterable[str]) -> dict[str, Path]:
+    """Return the cache folder of every named tool (of a part: its tools), building those that are missing."""
+    tools = [TOOLS[name] for name in _tool_names(names)]
+    go = golang.find()
+    folders = {tool.name: _folder(tool, go) for tool in tools}
+    missing = [tool for tool in tools if not folders[tool.name].is_dir()]
+    if missing:
+        with locked(cache() / "build.lock", "building the lab's programs"):
+            missing = [tool for tool in missing if not folders[tool.name].is_dir()]
+            _build_all(missing, folders, go)
+    return folders
+
+
+def _tool_names(names: Iterable[str]) -> list[str]:
+    wanted: list[str] = []
+    for name in names:
+        if name not in PARTS and name not in TOOLS:
+            raise LabError(f"there is no tool or part '{name}': known are {', '.join([*PARTS, *TOOLS])}")
+        wanted += [tool for tool in PARTS.get(name, (name,)) if tool not in wanted]
+    return [name for name in TOOLS if name in wanted]
+
+
+def _folder(tool: Tool, go: golang.Go) -> Path:
+    """Return where this very tool is cached: the name ends in a hash of all that decides its content."""
+    digest = hashlib.sha256(f"{go.version}\n{tool}\n".replace(str(tool.folder), "").encode())
+    for source in sorted(path for path in tool.folder.rglob("*") if path.is_file() and not path.name.endswith("_test.go")):
+        digest.update(f"{source.relative_to(tool.folder)}\0".encode() + source.read_bytes() + b"\0")
+    return cache() / f"{tool.name}-{digest.hexdigest()[:16]}"
+
+
+def _build_all(tools: list[Tool], folders: dict[str, Path], go: golang.Go) -> None:
+    durations = Durations()
+    usual = {tool.name: durations.usual(tool) for tool in tools}
+    if not usual:
+        return
+    with BuildProgress(usual) as progress:
+        prefetch = threading.Thread(target=_prefetch, args=(tools[1:], go), daemon=True)
+        prefetch.start()
+        for tool in tools:
+            progress.begin(tool.name)
+            started = time.monotonic()
+            _build(tool, folders[tool.name], go)
+            durations.record(tool, time.monotonic() - started)
+            progress.end(tool.name)
+
+
+def _prefetch(tools: list[Tool], go: golang.Go) -> None:
+    """Download the modules of the tools to come while the processors compile; a failure shows in the build itself."""
+    for tool in tools:
+        command = [str(go.program), "list", "-deps", tool.package]
+        subprocess.run(command, cwd=tool.folder, env=go.environment(), capture_output=True, check=False)
+
+
+def _build(tool: Tool, folder: Path, go: golang.Go) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=folder.parent))
+    try:
+        binaries = scratch / "bin"
+        binaries.mkdir()
+        ldflags = f"-s -w {tool.ldflags}".strip()
+        command = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", ldflags]
+        _go(go, tool, [*command, "-o", str(binaries / tool.program), tool.package])
+        for applet in tool.applets:
+            (binaries / applet).symlink_to(tool.program)
+        for copy in tool.copies:
+            _copy(tool, copy, scratch, go)
+        scratch.chmod(0o755)
+        scratch.rename(folder)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def _go(go: golang.Go, tool: Tool, arguments: list[str]) -> str:
+    done = subprocess.run(
+        [str(go.program), *arguments], cwd=tool.folder, env=go.environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = "\n".join(done.stderr.strip().splitlines()[-_TAIL:])
+        raise LabError(f"building {tool.name} failed (in {tool.folder}: go {' '.join(arguments)}):\n{said}")
+    return done.stdout.strip()
+
+
+def _copy(tool: Tool, copy: Copy, scratch: Path, go: golang.Go) -> None:
+    module = Path(_go(go, tool, ["list", "-m", "-f", "{{.Dir}}", copy.module]))
+    target = scratch / copy.target
+    # Files of the module cache are read-only; a plain copy of their contents is not.
+    shutil.copytree(module / copy.source, target, copy_function=shutil.copyfile)
+    for folder, _below, _files in os.walk(target):
+        Path(folder).chmod(0o755)
+    if copy.chart_version:
+        chart = target / "Chart.yaml"
+        text = re.sub(r"(?m)^version:.*$", f"version: {copy.chart_version}", chart.read_text())
+        chart.write_text(re.sub(r"(?m)^appVersion:.*$", f'appVersion: "{copy.app_version}"', text))
+
+
+class Durations:
+    """How long each tool's build took here the last time, else the usual time that ships with it."""
+
+    def __init__(self) -> None:
+        self._path = cache() / "durations.json"
+        try:
+            self._own: dict[str, float] = json.loads(self._path.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            self._own = {}
+
+    def usual(self, tool: Tool) -> float:
+        """Return the seconds to expect."""
+        return self._own.get(tool.name, float(tool.usual_seconds))
+
+    def record(self, tool: Tool, seconds: float) -> None:
+        """Remember a build."""
+        self._own[tool.name] = round(seconds, 1)
+        temporary = self._path.with_suffix(".new")
+        temporary.write_text(json.dumps(self._own, indent=2) + "\n")
+        temporary.replace(self._path)

@@ -1,0 +1,225 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fleet files: what machines a lab's cluster has, as YAML that people write, and the Node objects that follow from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plugins.module_utils.catalog import models
+
+from .api import Object
+from .errors import LabError
+from .systems import CUDA_OF_BRANCH, KUBELET, SYSTEMS
+
+GROUP_LABEL = "lab.accel.gpu/group"
+HARDWARE_ANNOTATION = "lab.accel.gpu/hardware"
+OS_ANNOTATION = "lab.accel.gpu/os"
+SPEC_ANNOTATION = "lab.accel.gpu/spec"
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Machines that are alike; the nodes are called `<name>-1` to `<name>-<count>`."""
+
+    name: str
+    count: int
+    model: str | None = None
+    gpus: int = 0
+    driver: str = "580.95.05"
+    os: str = "ubuntu-24.04"
+    vgpu: dict[str, str] | None = None
+    machine: str = "unknown"
+    cpus: int = 32
+    memory: str = "256Gi"
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: list[dict[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All groups of a fleet file."""
+
+    groups: tuple[Group, ...]
+
+    def scaled(self, name: str, count: int) -> Fleet:
+        """Return the fleet with another number of machines in one group."""
+        if count < 0:
+            raise LabError(f"a group cannot have {count} nodes")
+        if name not in {group.name for group in self.groups}:
+            raise LabError(f"there is no group '{name}': known are {', '.join(group.name for group in self.groups)}")
+        return Fleet(
+            tuple(dataclasses.replace(group, count=count) if group.name == name else group for group in self.groups)
+        )
+
+    def nodes(self) -> Iterator[Object]:
+        """Yield a Node object for every machine."""
+        for group in self.groups:
+            template = _Template(group)
+            for number in range(1, group.count + 1):
+                yield template.node(f"{group.name}-{number}")
+
+    def save(self, path: Path) -> None:
+        """Write the fleet as a fleet file."""
+        path.write_text(yaml.safe_dump({"groups": [dataclasses.asdict(group) for group in self.groups]}, sort_keys=False))
+
+
+def load(path: Path) -> Fleet:
+    """Read a fleet file; every mistake in it is told at once, each with its place."""
+    try:
+        document = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise LabError(f"there is no fleet file {path}") from None
+    except yaml.YAMLError as error:
+        raise LabError(f"{path} is not YAML: {error}") from None
+    if not isinstance(document, dict) or not isinstance(document.get("groups"), list):
+        raise LabError(f"{path} is not a fleet file: it needs a list 'groups'")
+    defaults = document.get("defaults") or {}
+    groups, problems = [], []
+    for index, entry in enumerate(document["groups"]):
+        merged = {**defaults, **entry} if isinstance(entry, dict) and isinstance(defaults, dict) else {}
+        found = _problems(merged)
+        problems += [f"groups[{index}].{problem}" for problem in found]
+        if not found:
+            groups.append(Group(**merged))
+    names = [group.name for group in groups]
+    problems += [f"groups: '{name}' is there twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    if problems:
+        raise LabError("\n".join([f"{path} cannot be used:", *(f"  {problem}" for problem in problems)]))
+    return Fleet(tuple(groups))
+
+
+_KINDS: dict[str, type] = {
+    "name": str,
+    "count": int,
+    "model": str,
+    "gpus": int,
+    "driver": str,
+    "os": str,
+    "vgpu": dict,
+    "machine": str,
+    "cpus": int,
+    "memory": str,
+    "labels": dict,
+    "taints": list,
+}
+_OPTIONAL = ("model", "vgpu")
+
+
+def _problems(entry: dict[str, Any]) -> list[str]:
+    problems = [f"{key}: is not known; known are {', '.join(_KINDS)}" for key in entry if key not in _KINDS]
+    for key, kind in _KINDS.items():
+        value = entry.get(key)
+        if key in ("name", "count") and value is None:
+            problems.append(f"{key}: is missing")
+        elif key in entry and not isinstance(value, kind) and not (value is None and key in _OPTIONAL):
+            problems.append(f"{key}: {value!r} is not a {kind.__name__}")
+    if problems:
+        return problems
+    model, gpus = entry.get("model"), entry.get("gpus", 0)
+    if model and models.find(model) is None:
+        near = ", ".join(models.nearest(model)) or "see plugins/module_utils/catalog/models.py"
+        problems.append(f"model: '{model}' is not in the catalog; nearest: {near}")
+    if bool(model) != bool(gpus):
+        problems.append("gpus: a model needs at least one GPU, and GPUs need a model")
+    if entry.get("os", Group.os) not in SYSTEMS:
+        problems.append(f"os: '{entry['os']}' is not known; known are {', '.join(SYSTEMS)}")
+    branch = entry.get("driver", Group.driver).partition(".")[0]
+    if branch not in CUDA_OF_BRANCH:
+        problems.append(f"driver: branch {branch} is not known; known are {', '.join(CUDA_OF_BRANCH)}")
+    for taint in entry.get("taints", []):
+        if not isinstance(taint, dict) or "key" not in taint or taint.get("effect") not in _EFFECTS:
+            problems.append(f"taints: {taint!r} needs a key and an effect ({', '.join(_EFFECTS)})")
+    return problems
+
+
+class _Template:
+    """What all nodes of one group share."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._system = SYSTEMS[group.os]
+        self._annotations = {
+            "kwok.x-k8s.io/node": "fake",
+            "node.alpha.kubernetes.io/ttl": "0",
+            HARDWARE_ANNOTATION: json.dumps(_hardware(group)),
+            OS_ANNOTATION: json.dumps(
+                {"id": self._system.id, "version_id": self._system.version_id, "kernel": self._system.kernel}
+            ),
+        }
+        content = json.dumps([self._annotations, dataclasses.asdict(dataclasses.replace(group, count=0))], sort_keys=True)
+        # Tells a machine that was changed in the fleet file from one that somebody labelled since.
+        self._annotations[SPEC_ANNOTATION] = hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    def node(self, name: str) -> Object:
+        group, system = self._group, self._system
+        resources = {"cpu": str(group.cpus), "memory": group.memory, "pods": "110", "ephemeral-storage": "500Gi"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "annotations": self._annotations,
+                "labels": {
+                    "kubernetes.io/hostname": name,
+                    "kubernetes.io/arch": "amd64",
+                    "kubernetes.io/os": "linux",
+                    "beta.kubernetes.io/arch": "amd64",
+                    "beta.kubernetes.io/os": "linux",
+                    GROUP_LABEL: group.name,
+                    **group.labels,
+                },
+            },
+            "spec": {"taints": group.taints},
+            "status": {
+                "capacity": resources,
+                "allocatable": resources,
+                "addresses": [
+                    {"type": "InternalIP", "address": "127.0.0.1"},
+                    {"type": "Hostname", "address": name},
+                ],
+                "nodeInfo": {
+                    "architecture": "amd64",
+                    "bootID": "",
+                    "containerRuntimeVersion": system.runtime,
+                    "kernelVersion": system.kernel,
+                    "kubeProxyVersion": "",
+                    "kubeletVersion": KUBELET,
+                    "machineID": hashlib.sha256(name.encode()).hexdigest()[:32],
+                    "operatingSystem": "linux",
+                    "osImage": system.image,
+                    "systemUUID": "",
+                },
+            },
+        }
+
+
+def _hardware(group: Group) -> Object:
+    """Return what the driver would say of a machine, in the words that the simulator reads."""
+    if group.model is None:
+        return {"gpus": 0, "machine": group.machine}
+    model = models.find(group.model)
+    assert model is not None
+    return {
+        # nvidia-smi writes blanks where GFD's label has dashes; the first one parts the maker's name.
+        "product": model.product.replace("-", " ", 1),
+        "gpus": group.gpus,
+        "memory_mib": model.memory_mib,
+        "family": model.family,
+        "compute": model.compute,
+        "mig_capable": model.mig_capable,
+        "driver": group.driver,
+        "cuda": CUDA_OF_BRANCH[group.driver.partition(".")[0]],
+        "pci": model.pci_ids[0],
+        "vgpu": group.vgpu,
+        "machine": group.machine,
+    }

@@ -1,0 +1,127 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where everything of the lab is kept: the checkout, the cache of built tools, the folder of one lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import LabError
+
+REPO = Path(__file__).resolve().parent.parent
+LAB = REPO / "lab"
+LABS = REPO / "build" / "lab"
+DEFAULT_FLEET = LAB / "fleets" / "default.yaml"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
+
+
+def cache() -> Path:
+    """Return the folder of everything that is built or downloaded, shared by all checkouts of this user."""
+    if named := os.environ.get("ACCEL_GPU_LAB_CACHE"):
+        return Path(named).expanduser().absolute()
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser().absolute() / "accel-gpu-lab"
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One lab: its name, and the folder that holds all it ever writes."""
+
+    name: str
+    dir: Path
+
+    @classmethod
+    def named(cls, name: str, folder: Path | None = None) -> Lab:
+        """Return the lab of that name; the name becomes a cluster's name, so it must be a DNS label."""
+        if not _NAME.fullmatch(name):
+            raise LabError(f"'{name}' is not a lab name: use up to 30 lower-case letters, digits and dashes")
+        return cls(name, folder or LABS / name)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig, which `lab env` exports."""
+        return self.dir / "kubeconfig"
+
+    @property
+    def pki(self) -> Path:
+        """Keys and certificates of the control plane."""
+        return self.dir / "pki"
+
+    @property
+    def logs(self) -> Path:
+        """One log file per service, and the audit log."""
+        return self.dir / "log"
+
+    @property
+    def audit_log(self) -> Path:
+        """The API server's audit log, one JSON event a line."""
+        return self.logs / "audit.jsonl"
+
+    @property
+    def etcd(self) -> Path:
+        """The cluster's whole state."""
+        return self.dir / "etcd"
+
+    @property
+    def bin(self) -> Path:
+        """Links to the programs that a user of the lab calls."""
+        return self.dir / "bin"
+
+    @property
+    def charts(self) -> Path:
+        """Copies of the operators' Helm charts."""
+        return self.dir / "charts"
+
+    @property
+    def pod_logs(self) -> Path:
+        """What `kubectl logs` reads, mounted into kwok under the same path."""
+        return self.dir / "pod-logs"
+
+    @property
+    def run(self) -> Path:
+        """Files of the operator pods that the runner executes."""
+        return self.dir / "run"
+
+    @property
+    def shims(self) -> Path:
+        """The only programs that `kubectl exec` finds."""
+        return self.dir / "shims"
+
+    @property
+    def fleet(self) -> Path:
+        """The fleet that was applied last."""
+        return self.dir / "fleet.yaml"
+
+    def state(self) -> dict[str, Any]:
+        """Return what an earlier `up` recorded (nothing before the first one)."""
+        try:
+            loaded: dict[str, Any] = json.loads((self.dir / "lab.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return loaded
+
+    def record(self, **values: Any) -> None:
+        """Merge values into what is recorded."""
+        merged = self.state() | values
+        temporary = self.dir / "lab.json.new"
+        temporary.write_text(json.dumps(merged, indent=2) + "\n")
+        temporary.replace(self.dir / "lab.json")
+
+    def ports(self) -> dict[str, int]:
+        """Return the port of every service of a lab that was up before."""
+        from .ports import OFFSETS
+
+        base = self.state().get("port_base")
+        if base is None:
+            raise LabError(f"lab '{self.name}' was never up: run 'lab/lab{self.option} up'")
+        return {service: base + offset for service, offset in OFFSETS.items()}
+
+    @property
+    def option(self) -> str:
+        """The option that names this lab on a command line; empty for the default one."""
+        return "" if self.name == "lab" else f" --name {self.name}"

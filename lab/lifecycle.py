@@ -1,0 +1,178 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The life of a lab: up, down, reset."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from . import build, fleet, nodes, pki, ports, processes, sandbox, supervisor
+from .api import Api
+from .errors import LabError
+from .layout import DEFAULT_FLEET, LABS, Lab
+from .lock import locked
+from .tools import PARTS
+
+_READY_SECONDS = 90.0
+_USER_PROGRAMS = ("kubectl", "helm")
+
+
+def up(lab: Lab, *, port_base: int | None, fleet_file: Path | None, with_sim: bool) -> None:
+    """Start a lab (one that is down goes on where it was) and, when its cluster is new, give it its machines."""
+    sandbox.require()
+    tools = build.ensure(_parts(with_sim=with_sim))
+    started = time.monotonic()
+    with _alone(lab):
+        if is_up(lab):
+            say(f"lab '{lab.name}' is up already")
+            if port_base not in (None, lab.state()["port_base"]):
+                raise LabError(f"lab '{lab.name}' is up on other ports: 'lab/lab{lab.option} down' first")
+        else:
+            if left := processes.kill(lab):
+                say(f"ended {left} processes that a killed lab had left")
+            _take_ports(lab, port_base)
+            _prepare(lab, tools)
+            lab.record(with_sim=with_sim)
+            fresh = not lab.etcd.exists()
+            _start(lab, tools)
+            if fresh and fleet_file is None:
+                fleet_file = DEFAULT_FLEET
+        count = _apply_fleet(lab, fleet_file) if fleet_file else None
+    _announce(lab, started, count)
+
+
+def down(lab: Lab, *, delete: bool) -> None:
+    """Stop a lab; its cluster's state stays in its folder unless that is to be deleted too."""
+    if not lab.dir.exists():
+        say(f"lab '{lab.name}' is not there")
+        return
+    with _alone(lab):
+        _stop(lab)
+        if delete:
+            shutil.rmtree(lab.dir)
+    say(f"lab '{lab.name}' is down" + (" and deleted" if delete else f"; its state stays in {lab.dir}"))
+
+
+def reset(lab: Lab, *, fleet_file: Path | None) -> None:
+    """Give a lab a clean cluster: the state is thrown away and everything started anew, on the same ports."""
+    lab.ports()
+    sandbox.require()
+    tools = build.ensure(_parts(with_sim=lab.state()["with_sim"]))
+    started = time.monotonic()
+    with _alone(lab):
+        # Nothing of it is kept, so nothing needs to end in order.
+        processes.kill(lab)
+        for folder in (lab.etcd, lab.logs, lab.pod_logs, lab.run):
+            shutil.rmtree(folder, ignore_errors=True)
+        _take_ports(lab, None)
+        _prepare(lab, tools)
+        _start(lab, tools)
+        count = _apply_fleet(lab, fleet_file or DEFAULT_FLEET)
+    _announce(lab, started, count)
+
+
+def is_up(lab: Lab) -> bool:
+    """Tell whether the lab's supervisor answers and all its services are ready."""
+    program = supervisor_program(lab)
+    states = supervisor.services(lab, program) if program else None
+    return bool(states) and all(state.ready for state in states or [])
+
+
+def require_up(lab: Lab) -> None:
+    """Fail with what to do unless the lab's API server is there."""
+    if not ports.is_listening(lab.ports()["kube-apiserver"]):
+        raise LabError(f"lab '{lab.name}' is not up: run 'lab/lab{lab.option} up'")
+
+
+def supervisor_program(lab: Lab) -> Path | None:
+    """Return the process-compose that the lab was started with, if that is still there."""
+    recorded = lab.state().get("supervisor")
+    return Path(recorded) if recorded and Path(recorded).exists() else None
+
+
+def say(text: str) -> None:
+    """Print one line of what the lab does, beside whatever the output is used for."""
+    print(f"lab: {text}", file=sys.stderr, flush=True)
+
+
+def _parts(*, with_sim: bool) -> list[str]:
+    return [tool for tool in PARTS["kube"] if with_sim or tool != "sim"]
+
+
+def _stop(lab: Lab) -> None:
+    program = supervisor_program(lab)
+    if program:
+        supervisor.stop(lab, program)
+    else:
+        processes.kill(lab)
+
+
+def _take_ports(lab: Lab, port_base: int | None) -> None:
+    with locked(LABS / "ports.lock", "choosing ports"):
+        before = lab.state().get("port_base")
+        base = ports.choose(lab, port_base)
+        lab.record(port_base=base)
+    if before not in (None, base):
+        say(f"ports {before} to {before + ports.SPAN - 1} are not free any more: using {base} and up")
+
+
+def _prepare(lab: Lab, tools: dict[str, Path]) -> None:
+    """Write every file that the services and the lab's users read."""
+    for folder in (lab.logs, lab.pod_logs, lab.shims, lab.bin):
+        folder.mkdir(parents=True, exist_ok=True)
+    pki.create(lab)
+    pki.write_kubeconfigs(lab, f"https://127.0.0.1:{lab.ports()['kube-apiserver']}")
+    for name in _USER_PROGRAMS:
+        folder = tools["kubernetes"] if name == "kubectl" else tools[name]
+        link = lab.bin / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder / "bin" / name)
+    shutil.rmtree(lab.charts, ignore_errors=True)
+    for name in ("gpu-operator", "nfd"):
+        shutil.copytree(tools[name] / "charts", lab.charts, dirs_exist_ok=True)
+    lab.record(supervisor=str(tools["process-compose"] / "bin" / "process-compose"))
+
+
+def _start(lab: Lab, tools: dict[str, Path]) -> None:
+    lab.etcd.mkdir(mode=0o700, exist_ok=True)
+    said: set[str] = set()
+
+    def tell(waiting: list[supervisor.Service]) -> None:
+        names = ", ".join(state.name for state in waiting)
+        if names not in said:
+            said.add(names)
+            say(f"starting {names}")
+
+    supervisor.start(lab, tools, with_sim=lab.state()["with_sim"])
+    supervisor.wait_ready(lab, tools["process-compose"] / "bin" / "process-compose", _READY_SECONDS, tell)
+
+
+def _apply_fleet(lab: Lab, path: Path) -> int:
+    machines = fleet.load(path)
+    api = Api(lab)
+    nodes.apply(api, machines)
+    machines.save(lab.fleet)
+    count = sum(group.count for group in machines.groups)
+    nodes.wait_ready(api, count)
+    return count
+
+
+def _announce(lab: Lab, started: float, count: int | None) -> None:
+    machines = f", {count} nodes" if count is not None else ""
+    server = f"https://127.0.0.1:{lab.ports()['kube-apiserver']}"
+    say(f"lab '{lab.name}' is up after {time.monotonic() - started:.1f} s: {server}{machines}")
+    print(f'eval "$(lab/lab{lab.option} env)"   # PATH, KUBECONFIG and the collection, for this lab', flush=True)
+
+
+@contextmanager
+def _alone(lab: Lab) -> Iterator[None]:
+    if any(character.isspace() for character in str(lab.dir)):
+        raise LabError(f"the lab's folder {lab.dir} has a blank in its path: use a checkout without one")
+    with locked(LABS / f"{lab.name}.lock", f"something with lab '{lab.name}'"):
+        lab.dir.mkdir(parents=True, exist_ok=True)
+        yield

@@ -1,0 +1,77 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Making a cluster's nodes equal to a fleet."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from .api import Api, ApiError, Object, in_parallel
+from .errors import LabError
+from .fleet import SPEC_ANNOTATION, Fleet
+
+NODES = "/api/v1/nodes"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of the nodes."""
+
+    created: int
+    replaced: int
+    deleted: int
+    unchanged: int
+
+
+def apply(api: Api, fleet: Fleet) -> Applied:
+    """Create the machines that are missing, remove those that are not in the fleet, replace those that changed.
+
+    A machine that changed is another machine: labels, taints and faults that somebody put on it go with it.
+    Nodes that the lab did not make are left alone.
+    """
+    wanted = {node["metadata"]["name"]: node for node in fleet.nodes()}
+    live = {node["metadata"]["name"]: _spec(node) for node in api.list(NODES) if _spec(node)}
+    gone = [name for name in live if name not in wanted]
+    changed = [name for name in wanted if name in live and live[name] != _spec(wanted[name])]
+    missing = [name for name in wanted if name not in live]
+    in_parallel(lambda name: api.request("DELETE", f"{NODES}/{name}"), [*gone, *changed])
+    # A POST keeps the status that it carries, so that one request makes a whole node.
+    in_parallel(lambda name: api.request("POST", NODES, wanted[name]), [*missing, *changed])
+    return Applied(len(missing), len(changed), len(gone), len(wanted) - len(missing) - len(changed))
+
+
+def wait_ready(api: Api, count: int, limit: float = 60.0) -> None:
+    """Wait until that many nodes are ready for pods: heartbeats arrive, and the not-ready taint is off."""
+    deadline = time.monotonic() + limit
+    while (ready := sum(map(is_ready, api.list(NODES)))) < count:
+        if time.monotonic() > deadline:
+            raise LabError(f"only {ready} of {count} nodes became ready in {limit:.0f} s: see 'lab/lab logs kwok'")
+        time.sleep(0.2)
+
+
+def is_ready(node: Object) -> bool:
+    """Tell whether pods can be scheduled to a node."""
+    conditions = node.get("status", {}).get("conditions", [])
+    taints = node["spec"].get("taints", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions) and not any(
+        taint["key"] == "node.kubernetes.io/not-ready" for taint in taints
+    )
+
+
+def select(api: Api, names: str | None, selector: str | None) -> list[str]:
+    """Return the nodes that `--nodes a,b` and `--selector k=v` name; both missing: all of them."""
+    if names:
+        return [name.strip() for name in names.split(",") if name.strip()]
+    query = {"labelSelector": selector} if selector else {}
+    try:
+        found = [node["metadata"]["name"] for node in api.list(NODES, **query)]
+    except ApiError as error:
+        raise LabError(f"the selector '{selector}' cannot be used: {error}") from error
+    if not found:
+        raise LabError(f"no node matches the selector '{selector}'" if selector else "the cluster has no nodes")
+    return found
+
+
+def _spec(node: Object) -> str:
+    return str(node["metadata"].get("annotations", {}).get(SPEC_ANNOTATION, ""))

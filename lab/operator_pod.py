@@ -1,0 +1,163 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From an operator's pod to the call that runs its program as that pod would: arguments, environment, volumes, account."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import sandbox
+from .api import Api, Object
+from .layout import Lab
+
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+# No lab lives as long as this; the program reads the file again anyway.
+_TOKEN_SECONDS = 30 * 24 * 3600
+OS_ANNOTATION = "lab.accel.gpu/os"
+OS_RELEASE = "os-release"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A real program, the flags that keep it off this machine's ports, and the files that its image holds."""
+
+    name: str
+    program: Path
+    flags: tuple[str, ...]
+    files: Mapping[Path, str]
+
+
+def container_of(pod: Object, names: Mapping[str, Operator]) -> Object | None:
+    """Return the pod's container that calls one of the operators."""
+    for container in pod["spec"]["containers"]:
+        command = container.get("command") or [""]
+        if command[0].rpartition("/")[2] in names:
+            return dict(container)
+    return None
+
+
+def call(lab: Lab, api: Api, operator: Operator, pod: Object, container: Object) -> list[str]:
+    """Write the files that the pod mounts into a folder of its own, and return the bubblewrap call."""
+    folder = folder_of(lab, pod)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    inside = f"/usr/bin/{operator.name}"
+    files: dict[Path | str, str] = {operator.program: inside}
+    files |= dict(operator.files.items())
+    files[_service_account(lab, api, pod, folder)] = _ACCOUNT
+    files |= _volumes(api, pod, container, folder)
+    environment = _environment(api, pod, container)
+    environment |= {
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(lab.ports()["kube-apiserver"]),
+        "HOME": "/tmp",
+        "PATH": "/usr/bin",
+    }
+    arguments = [*container["command"][1:], *container.get("args", []), *operator.flags]
+    return sandbox.command([inside, *arguments], files=files, environment=environment, proc=True)
+
+
+def folder_of(lab: Lab, pod: Object) -> Path:
+    """Return the folder with the files of a pod."""
+    return lab.run / str(pod["metadata"]["uid"])
+
+
+def write_os_release(api: Api, lab: Lab, pod: Object, *, broken: bool) -> None:
+    """Put the node's /etc/os-release where the pod mounts it, or take it away (the fault `operator-broken`)."""
+    folder = folder_of(lab, pod) / "host-etc"
+    if not folder.is_dir():
+        return
+    if broken:
+        (folder / OS_RELEASE).unlink(missing_ok=True)
+        return
+    node = api.get(f"/api/v1/nodes/{pod['spec']['nodeName']}") or {"metadata": {}}
+    text = node["metadata"].get("annotations", {}).get(OS_ANNOTATION, '{"id": "ubuntu", "version_id": "24.04"}')
+    system = json.loads(text)
+    (folder / OS_RELEASE).write_text(f'ID={system["id"]}\nVERSION_ID="{system["version_id"]}"\n')
+
+
+def _service_account(lab: Lab, api: Api, pod: Object, folder: Path) -> Path:
+    """Get the pod's own token, so that the program has exactly the rights that its chart gives it."""
+    namespace, name = pod["metadata"]["namespace"], pod["spec"]["serviceAccountName"]
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [], "expirationSeconds": _TOKEN_SECONDS, "boundObjectRef": bound},
+    }
+    answer = api.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", request)
+    account = folder / "serviceaccount"
+    account.mkdir(mode=0o700)
+    (account / "token").write_text(answer["status"]["token"])
+    (account / "namespace").write_text(namespace)
+    shutil.copyfile(lab.pki / "ca.crt", account / "ca.crt")
+    return account
+
+
+def _volumes(api: Api, pod: Object, container: Object, folder: Path) -> dict[Path | str, str]:
+    mounted: dict[Path | str, str] = {}
+    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", [])}
+    for mount in container.get("volumeMounts", []):
+        volume, path = volumes[mount["name"]], mount["mountPath"]
+        here = folder / "volumes" / mount["name"]
+        if volume.get("hostPath", {}).get("path") == f"/etc/{OS_RELEASE}":
+            # The folder is mounted, not the file: so the file can go and come while the program runs.
+            here = folder / "host-etc"
+            here.mkdir()
+            mounted[here] = path.rpartition("/")[0]
+        elif content := _content(api, pod, volume):
+            here.mkdir(parents=True)
+            for name, data in content.items():
+                (here / name).write_bytes(data)
+            mounted[here] = path
+    return mounted
+
+
+def _content(api: Api, pod: Object, volume: Object) -> dict[str, bytes]:
+    """Return the files of a ConfigMap or Secret volume; other kinds hold nothing that the operators need."""
+    for kind, key in (("configMap", "name"), ("secret", "secretName")):
+        if source := volume.get(kind):
+            files = _read(api, pod, kind, source[key])
+            items = source.get("items")
+            return {item["path"]: files[item["key"]] for item in items if item["key"] in files} if items else files
+    return {}
+
+
+def _read(api: Api, pod: Object, kind: str, name: str) -> dict[str, bytes]:
+    plural = "configmaps" if kind == "configMap" else "secrets"
+    found = api.get(f"/api/v1/namespaces/{pod['metadata']['namespace']}/{plural}/{name}") or {}
+    if kind == "secret":
+        return {key: base64.b64decode(value) for key, value in found.get("data", {}).items()}
+    return {key: value.encode() for key, value in found.get("data", {}).items()}
+
+
+def _environment(api: Api, pod: Object, container: Object) -> dict[str, str]:
+    environment: dict[str, str] = {}
+    for variable in container.get("env", []):
+        source: dict[str, Any] = variable.get("valueFrom", {})
+        if "fieldRef" in source:
+            value = _field(pod, source["fieldRef"]["fieldPath"])
+        elif "configMapKeyRef" in source:
+            reference = source["configMapKeyRef"]
+            value = _read(api, pod, "configMap", reference["name"]).get(reference["key"], b"").decode()
+        elif "secretKeyRef" in source:
+            reference = source["secretKeyRef"]
+            value = _read(api, pod, "secret", reference["name"]).get(reference["key"], b"").decode()
+        else:
+            value = variable.get("value", "")
+        environment[variable["name"]] = value
+    return environment
+
+
+def _field(pod: Object, path: str) -> str:
+    """Return the value at a downward-API path such as `metadata.namespace`."""
+    value: Any = pod
+    for step in path.split("."):
+        value = value.get(step, "") if isinstance(value, dict) else ""
+    return str(value)

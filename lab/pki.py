@@ -1,0 +1,159 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keys, certificates and kubeconfigs of a lab's control plane."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import ipaddress
+import json
+import os
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from .layout import Lab
+
+_YEARS = 10
+_SERVER_NAMES = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
+_SERVER_ADDRESSES = ("127.0.0.1", "10.96.0.1")
+
+MASTERS = "system:masters"
+# Client certificates: file name -> (user, group). The lab's own helpers have names of their own, which the audit policy leaves out.
+CLIENTS: dict[str, tuple[str, str | None]] = {
+    "admin": ("admin", MASTERS),
+    "kube-controller-manager": ("system:kube-controller-manager", None),
+    "kube-scheduler": ("system:kube-scheduler", None),
+    "kubelet-client": ("lab:kubelet-client", MASTERS),
+    "front-proxy-client": ("front-proxy-client", None),
+    "kwok": ("lab:kwok", MASTERS),
+    "sim": ("lab:sim", MASTERS),
+    "runner": ("lab:runner", MASTERS),
+    "cli": ("lab:cli", MASTERS),
+}
+KUBECONFIGS = ("kube-controller-manager", "kube-scheduler", "kwok", "sim", "runner", "cli")
+
+
+def create(lab: Lab) -> None:
+    """Make what is missing; a lab keeps its authority for life, so that a kubeconfig taken once stays good."""
+    lab.pki.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (lab.pki / "complete").exists():
+        return
+    ca_key = ec.generate_private_key(ec.SECP256R1())
+    ca = _certificate(f"lab {lab.name}", None, ca_key, issuer=None, usage=None)
+    _write(lab.pki / "ca.key", _private(ca_key))
+    _write(lab.pki / "ca.crt", ca.public_bytes(serialization.Encoding.PEM))
+    for name, (user, group) in {"server": ("kube-apiserver", None), **CLIENTS}.items():
+        key = ec.generate_private_key(ec.SECP256R1())
+        usage = ExtendedKeyUsageOID.SERVER_AUTH if name == "server" else ExtendedKeyUsageOID.CLIENT_AUTH
+        certificate = _certificate(user, group, key, issuer=(ca, ca_key), usage=usage)
+        _write(lab.pki / f"{name}.key", _private(key))
+        _write(lab.pki / f"{name}.crt", certificate.public_bytes(serialization.Encoding.PEM))
+    account = ec.generate_private_key(ec.SECP256R1())
+    _write(lab.pki / "sa.key", _private(account))
+    public = account.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    _write(lab.pki / "sa.pub", public)
+    _write(lab.pki / "complete", b"")
+
+
+def write_kubeconfigs(lab: Lab, server: str) -> None:
+    """Write the administrator's kubeconfig, which holds all it needs, and those of the services."""
+    _write(lab.kubeconfig, _kubeconfig(lab, server, "admin"))
+    for client in KUBECONFIGS:
+        _write(lab.pki / f"{client}.kubeconfig", _kubeconfig(lab, server, client))
+
+
+def _kubeconfig(lab: Lab, server: str, client: str) -> bytes:
+    def data(name: str) -> str:
+        return base64.b64encode((lab.pki / name).read_bytes()).decode()
+
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": lab.name, "cluster": {"server": server, "certificate-authority-data": data("ca.crt")}}],
+        "users": [
+            {
+                "name": client,
+                "user": {"client-certificate-data": data(f"{client}.crt"), "client-key-data": data(f"{client}.key")},
+            }
+        ],
+        "contexts": [{"name": lab.name, "context": {"cluster": lab.name, "user": client}}],
+        "current-context": lab.name,
+    }
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _certificate(
+    user: str,
+    group: str | None,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None,
+    usage: x509.ObjectIdentifier | None,
+) -> x509.Certificate:
+    names = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
+    if group:
+        names.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
+    subject = x509.Name(names)
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer[0].subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # A day back, since clocks of containers and virtual machines differ.
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=issuer is None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    if issuer:
+        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer[1].public_key())
+        builder = builder.add_extension(authority, critical=False)
+    if usage:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    if usage == ExtendedKeyUsageOID.SERVER_AUTH:
+        alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in _SERVER_NAMES]
+        alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in _SERVER_ADDRESSES]
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return builder.sign(issuer[1] if issuer else key, hashes.SHA256())
+
+
+def _key_usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_name(path.name + ".new")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
+        handle.write(content)
+    temporary.replace(path)

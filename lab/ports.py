@@ -1,0 +1,93 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The loopback ports of a lab: which service gets which, and a base that is free."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+from .errors import LabError
+from .layout import LABS, Lab
+
+FIRST, SPAN, LABS_AT_MOST = 17400, 40, 50
+OFFSETS = {
+    "kube-apiserver": 0,
+    "etcd": 1,
+    "etcd-peer": 2,
+    "kube-controller-manager": 3,
+    "kube-scheduler": 4,
+    "kwok": 5,
+    "sim": 6,
+}
+
+
+def choose(lab: Lab, wanted: int | None) -> int:
+    """Return a port base whose ports are all free: the wanted one or a clear error, else the last one used, else the first free."""
+    recorded = lab.state().get("port_base")
+    if wanted is not None:
+        if not 1024 <= wanted <= 65535 - SPAN:
+            raise LabError(f"--port-base {wanted} is out of range: use 1024 to {65535 - SPAN}")
+        if busy := _first_busy(wanted):
+            service, port = busy
+            raise LabError(
+                f"port {port} ({service}) is in use by {_holder(port)}: stop that, or choose other ports with --port-base"
+            )
+        return wanted
+    if recorded is not None and not _first_busy(recorded):
+        return int(recorded)
+    taken = _taken_by_others(lab)
+    for number in range(LABS_AT_MOST):
+        base = FIRST + number * SPAN
+        if base not in taken and not _first_busy(base):
+            return base
+    raise LabError(f"no {SPAN} free ports between {FIRST} and {FIRST + LABS_AT_MOST * SPAN}: use --port-base")
+
+
+def is_listening(port: int) -> bool:
+    """Tell whether something accepts connections on the loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _first_busy(base: int) -> tuple[str, int] | None:
+    for service, offset in OFFSETS.items():
+        with socket.socket() as probe:
+            # What Go's listeners set too: a port in TIME_WAIT is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", base + offset))
+            except OSError:
+                return service, base + offset
+    return None
+
+
+def _taken_by_others(lab: Lab) -> set[int]:
+    """Port bases of this checkout's other labs, which may be down just now."""
+    bases: set[int] = set()
+    for state in LABS.glob("*/lab.json"):
+        if state.parent != lab.dir:
+            base = json.loads(state.read_text()).get("port_base")
+            if base is not None:
+                bases.add(base)
+    return bases
+
+
+def _holder(port: int) -> str:
+    """Name the process that listens on a port, as far as this user may know."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{fields[9]}]")
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(os.readlink(handle) in inodes for handle in (process / "fd").iterdir()):
+                return f"process {process.name} ({(process / 'comm').read_text().strip()})"
+        except OSError:
+            continue
+    return "another process"

@@ -1,0 +1,104 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The processes of a lab, found in /proc by the mark that every service carries in its environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from .layout import Lab
+
+# Not exported by `lab env`: a user's shell must never be taken for a service.
+MARK = "ACCEL_GPU_LAB_SERVICE_OF"
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def of_lab(lab: Lab) -> set[int]:
+    """Return the process ids of a lab's services with all their descendants, also of a lab whose supervisor died."""
+    mark = f"{MARK}={lab.dir}".encode()
+    parents: dict[int, int] = {}
+    marked: set[int] = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                marked.add(int(entry.name))
+        except (OSError, ValueError):
+            continue
+    found = set(marked)
+    # A process in bubblewrap has a cleared environment, but a marked ancestor.
+    for process in parents:
+        chain, ancestor = [process], parents[process]
+        while ancestor in parents and ancestor not in found:
+            chain.append(ancestor)
+            ancestor = parents[ancestor]
+        if ancestor in found:
+            found.update(chain)
+    return found - {os.getpid()}
+
+
+def memory(processes: Iterable[int]) -> int:
+    """Return the resident memory of processes in bytes."""
+    total = 0
+    for process in processes:
+        try:
+            total += int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
+        except OSError:
+            continue
+    return total
+
+
+def children(processes: Iterable[int]) -> dict[int, set[int]]:
+    """Return, for each process, itself with those of the others that descend from it."""
+    known = set(processes)
+    families: dict[int, set[int]] = {process: {process} for process in known}
+    for process in known:
+        ancestor = _parent(process)
+        while ancestor in known:
+            families[ancestor].add(process)
+            ancestor = _parent(ancestor)
+    return families
+
+
+def kill(lab: Lab, limit: float = 10.0) -> int:
+    """Kill whatever is left of a lab at once, and return how many processes that were."""
+    killed: set[int] = set()
+    deadline = time.monotonic() + limit
+    while (left := {process for process in of_lab(lab) if not _zombie(process)}) and time.monotonic() < deadline:
+        for process in left:
+            killed.add(process)
+            _signal(process, signal.SIGKILL)
+        _gone(left, deadline)
+    return len(killed)
+
+
+def _gone(processes: set[int], deadline: float) -> None:
+    while time.monotonic() < deadline and any(
+        Path(f"/proc/{process}").exists() and not _zombie(process) for process in processes
+    ):
+        time.sleep(0.02)
+
+
+def _parent(process: int) -> int:
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _zombie(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        pass

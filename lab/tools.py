@@ -1,0 +1,114 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The programs a lab is made of: where each is pinned, what its build yields, and how long that usually takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .layout import LAB
+
+_KUBE_VERSION = "v1.36.4"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A folder of a tool's own module that is kept beside its program."""
+
+    module: str
+    source: str
+    target: str
+    # What the project's release process writes into Chart.yaml, which the sources leave at a place-holder.
+    chart_version: str | None = None
+    app_version: str | None = None
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One pinned program; `folder` holds its go.mod and go.sum."""
+
+    name: str
+    folder: Path
+    package: str
+    program: str
+    usual_seconds: int
+    ldflags: str = ""
+    applets: tuple[str, ...] = ()
+    copies: tuple[Copy, ...] = field(default=())
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names under which the built program is called."""
+        return self.applets or (self.program,)
+
+
+def _pinned(name: str, package: str, usual_seconds: int, program: str = "", **more: object) -> Tool:
+    return Tool(name, LAB / "tools" / name, package, program or name, usual_seconds, **more)  # type: ignore[arg-type]
+
+
+_GPU_OPERATOR = "github.com/NVIDIA/gpu-operator"
+_NFD = "sigs.k8s.io/node-feature-discovery"
+_KWOK = "sigs.k8s.io/kwok"
+_COMPONENT = "k8s.io/component-base/version"
+
+# The order of building: what everything else waits for comes first. The seconds were measured on two cores with an
+# empty build cache, downloads included, one after the other; a build of one's own replaces them.
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        _pinned("process-compose", "github.com/f1bonacc1/process-compose/src", 38),
+        _pinned("etcd", "go.etcd.io/etcd/server/v3", 28),
+        Tool(
+            "kubernetes",
+            LAB / "tools" / "kube",
+            ".",
+            "kube",
+            265,
+            # Without these the control plane calls itself v0.0.0, and charts refuse to install.
+            ldflags=f"-X {_COMPONENT}.gitVersion={_KUBE_VERSION} -X {_COMPONENT}.gitMajor=1 -X {_COMPONENT}.gitMinor=36",
+            applets=("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
+        ),
+        _pinned(
+            "kwok",
+            f"{_KWOK}/cmd/kwok",
+            60,
+            copies=(Copy(_KWOK, "kustomize/crd/bases", "crds"), Copy(_KWOK, "kustomize/stage", "stages")),
+        ),
+        Tool("sim", LAB / "sim", ".", "sim", 45),
+        _pinned(
+            "nfd",
+            f"{_NFD}/cmd/nfd-master",
+            69,
+            program="nfd-master",
+            copies=(
+                Copy(
+                    _NFD,
+                    "deployment/helm/node-feature-discovery",
+                    "charts/node-feature-discovery",
+                    chart_version="0.19.0",
+                    app_version="v0.19.0",
+                ),
+            ),
+        ),
+        _pinned(
+            "gpu-operator",
+            f"{_GPU_OPERATOR}/cmd/gpu-operator",
+            86,
+            copies=(
+                Copy(
+                    _GPU_OPERATOR,
+                    "deployments/gpu-operator",
+                    "charts/gpu-operator",
+                    chart_version="v25.10.1",
+                    app_version="v25.10.1",
+                ),
+                Copy(_GPU_OPERATOR, "assets", "assets"),
+                Copy(_GPU_OPERATOR, "manifests", "manifests"),
+            ),
+        ),
+        _pinned("helm", "helm.sh/helm/v3/cmd/helm", 53),
+    )
+}
+
+PARTS: dict[str, tuple[str, ...]] = {"kube": tuple(TOOLS)}
