@@ -1,0 +1,180 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A loopback proxy before the API server that sees each request and can act on the answer: the place where faults are injected."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import socketserver
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "trailer", "content-length"})
+_CHUNK = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the proxy saw it."""
+
+    method: str
+    path: str
+    user_agent: str
+
+    @property
+    def mutating(self) -> bool:
+        """True when the request changes the cluster; a dry run and an access review change nothing."""
+        return self.method in MUTATING and "dryRun=" not in self.path and "/selfsubject" not in self.path
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the proxy says in place of the API server."""
+
+    status: int
+    body: bytes = b"{}"
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class ApiProxy:
+    """Forwards to the API server of a kubeconfig; `before` may answer itself, `after` runs once the server has answered."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        """Read the server and the client certificate of the current context."""
+        document = yaml.safe_load(kubeconfig.read_text())
+        contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}
+        context = contexts[document["current-context"]]
+        cluster = next(entry["cluster"] for entry in document["clusters"] if entry["name"] == context["cluster"])
+        user = next(entry["user"] for entry in document["users"] if entry["name"] == context["user"])
+        self.upstream = urlsplit(cluster["server"])
+        self.requests: list[Request] = []
+        self.before: Callable[[Request], Answer | None] = lambda request: None
+        self.after: Callable[[Request, int], None] = lambda request, status: None
+        self._document = document
+        self._tls = _tls_context(cluster, user, kubeconfig.parent)
+        self._lock = threading.Lock()
+        self._server: socketserver.ThreadingTCPServer | None = None
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig that leads through the proxy and needs no credentials, and return its path."""
+        assert self._server is not None
+        document: dict[str, Any] = {**self._document, "users": [{"name": "proxy", "user": {}}]}
+        url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        document["clusters"] = [{"name": c["name"], "cluster": {"server": url}} for c in document["clusters"]]
+        document["contexts"] = [
+            {"name": c["name"], "context": {"cluster": c["context"]["cluster"], "user": "proxy"}}
+            for c in document["contexts"]
+        ]
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    def mutations(self, *user_agents: str) -> list[Request]:
+        """Return the changing requests so far, of user agents that contain one of the given words."""
+        with self._lock:
+            return [r for r in self.requests if r.mutating and (not user_agents or any(u in r.user_agent for u in user_agents))]
+
+    @contextmanager
+    def running(self) -> Iterator[ApiProxy]:
+        """Serve on a free loopback port until the block ends."""
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one(self) -> None:
+                proxy._handle(self)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one  # noqa: N815
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Stay quiet; the tests read `requests`."""
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """A killed client breaks its connections; that is the point of these tests."""
+
+        with Server(("127.0.0.1", 0), Handler) as server:
+            self._server = server
+            thread = threading.Thread(target=server.serve_forever, daemon=True)
+            thread.start()
+            try:
+                yield self
+            finally:
+                server.shutdown()
+                thread.join()
+
+    def _handle(self, handler: BaseHTTPRequestHandler) -> None:
+        request = Request(handler.command, handler.path, handler.headers.get("User-Agent", ""))
+        length = int(handler.headers.get("Content-Length") or 0)
+        body = handler.rfile.read(length) if length else None
+        answer = self.before(request)
+        if answer is not None:
+            _send(handler, answer)
+            return
+        assert self.upstream.hostname is not None
+        connection = http.client.HTTPSConnection(self.upstream.hostname, self.upstream.port, context=self._tls)
+        try:
+            headers = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP_BY_HOP | {"host"}}
+            connection.request(handler.command, handler.path, body=body, headers=headers)
+            response = connection.getresponse()
+            with self._lock:
+                self.requests.append(request)
+            self.after(request, response.status)
+            _stream(handler, response)
+        finally:
+            connection.close()
+
+
+def _tls_context(cluster: dict[str, Any], user: dict[str, Any], folder: Path) -> ssl.SSLContext:
+    if "certificate-authority-data" in cluster:
+        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    else:
+        context = ssl.create_default_context(cafile=str(folder / cluster["certificate-authority"]))
+    context.load_cert_chain(_as_file(user, "client-certificate", folder), _as_file(user, "client-key", folder))
+    return context
+
+
+def _as_file(user: dict[str, Any], key: str, folder: Path) -> str:
+    if key in user:
+        return str(folder / user[key])
+    path = folder / f".proxy-{key}.pem"
+    path.touch(mode=0o600)
+    path.write_bytes(base64.b64decode(user[f"{key}-data"]))
+    return str(path)
+
+
+def _send(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
+    handler.send_response(answer.status)
+    for name, value in {"Content-Type": "application/json", **answer.headers}.items():
+        handler.send_header(name, value)
+    handler.send_header("Content-Length", str(len(answer.body)))
+    handler.end_headers()
+    handler.wfile.write(answer.body)
+
+
+def _stream(handler: BaseHTTPRequestHandler, response: http.client.HTTPResponse) -> None:
+    """Pass the answer on as it arrives, since a watch never ends by itself."""
+    handler.send_response(response.status)
+    for name, value in response.getheaders():
+        if name.lower() not in _HOP_BY_HOP:
+            handler.send_header(name, value)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    while chunk := response.read1(_CHUNK):
+        handler.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        handler.wfile.flush()
+    handler.wfile.write(b"0\r\n\r\n")

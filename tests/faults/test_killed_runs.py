@@ -1,0 +1,136 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run that is killed right after any of its changing requests: the next run ends where an unharmed one ends."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.api_proxy import ApiProxy, Request
+from tests.helpers.foreign import Foreign
+from tests.helpers.playbook import Playbook, run_playbook
+from tests.labs import Lab
+from tests.programs import run
+
+# What a user's run sends: our modules, and helm, which it starts.
+USER_AGENTS = ("accel.gpu/", "Helm/")
+SITE = "accel.gpu.site"
+
+
+def kubectl(lab: Lab, *words: str) -> Any:
+    """Return what `kubectl get` says as data."""
+    return json.loads(run("kubectl", *words, "-o", "json", env=lab.env))
+
+
+def site_killed_after(lab: Lab, proxy: ApiProxy, tmp_path: Path, number: int, **options: Any) -> Request | None:
+    """Run site and kill its whole tree once the API server has done changing request `number`; None if it ended before."""
+    seen = 0
+    lock = threading.Lock()
+    struck: list[Request] = []
+    playbook: Playbook | None = None
+    started = threading.Event()
+
+    def strike(request: Request, status: int) -> None:
+        nonlocal seen
+        if not (request.mutating and status < 400 and any(agent in request.user_agent for agent in USER_AGENTS)):
+            return
+        with lock:
+            seen += 1
+            if seen != number:
+                return
+            struck.append(request)
+        started.wait()
+        assert playbook is not None
+        playbook.kill()
+
+    proxy.after = strike
+    kubeconfig = proxy.kubeconfig(tmp_path / "proxy.kubeconfig")
+    environ = {**lab.env, "KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+    playbook = Playbook(SITE, environ=environ, **options)
+    started.set()
+    playbook.wait()
+    proxy.after = lambda request, status: None
+    return struck[0] if struck else None
+
+
+def require_whole(lab: Lab, foreign: Foreign, **options: Any) -> None:
+    """The re-run converges, a third run finds nothing to do, and the invariants hold."""
+    run_playbook(SITE, environ=lab.env, **options).require_success()
+    assert run_playbook(SITE, environ=lab.env, **options).require_success().changed() == 0
+    foreign.require_intact()
+    assert len(kubectl(lab, "get", "clusterpolicies")["items"]) == 1
+    releases = kubectl(lab, "get", "secrets", "-A", "-l", "owner=helm")["items"]
+    statuses = [r["metadata"]["labels"] for r in releases if r["metadata"]["labels"]["status"] != "superseded"]
+    assert sorted((s["name"], s["status"]) for s in statuses) == [("gpu-operator", "deployed"), ("nfd", "deployed")]
+    assert kubectl(lab, "get", "pods", "-A", "-l", "accel.gpu/validation")["items"] == []
+
+
+def count_of_changes(lab: Lab, tmp_path: Path, **options: Any) -> int:
+    """How many changing requests an unharmed run sends from here."""
+    proxy = ApiProxy(lab.kubeconfig)
+    with proxy.running():
+        kubeconfig = proxy.kubeconfig(tmp_path / "count.kubeconfig")
+        environ = {**lab.env, "KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+        run_playbook(SITE, environ=environ, **options).require_success()
+        return len(proxy.mutations(*USER_AGENTS))
+
+
+def kill_at_each(lab: Lab, tmp_path: Path, points: list[int]) -> None:
+    """From an empty cluster: kill at each of these requests in turn, each time from the beginning."""
+    proxy = ApiProxy(lab.kubeconfig)
+    with proxy.running():
+        for point in points:
+            lab.reset()
+            foreign = Foreign(lab)
+            foreign.place()
+            request = site_killed_after(lab, proxy, tmp_path, point)
+            print(f"killed after changing request {point}: {request and request.method} {request and request.path}")
+            require_whole(lab, foreign)
+
+
+@pytest.mark.usual(200)
+def test_a_first_run_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
+    lab.reset()
+    total = count_of_changes(lab, tmp_path)
+    assert total > 20
+    kill_at_each(lab, tmp_path, sorted(rng.sample(range(1, total + 1), 2)))
+
+
+@pytest.mark.soak
+@pytest.mark.usual(5400)
+@pytest.mark.timeout(3 * 3600)
+def test_a_first_run_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
+    lab.reset()
+    total = count_of_changes(lab, tmp_path)
+    kill_at_each(lab, tmp_path, list(range(1, total + 1)))
+
+
+@pytest.mark.usual(240)
+def test_a_change_of_sharing_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
+    foreign = Foreign(lab)
+    lab.reset()
+    foreign.place()
+    run_playbook(SITE, environ=lab.env).require_success()
+    pools = [
+        {"name": "notebooks", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "time-slicing", "replicas": replicas}}
+        for replicas in (4, 8)
+    ]
+    options = [{"variables": {"gpu_pools": [pool]}, "arguments": ["--tags", "pools,sharing"]} for pool in pools]
+    run_playbook(SITE, environ=lab.env, **options[0]).require_success()
+    proxy = ApiProxy(lab.kubeconfig)
+    with proxy.running():
+        for point in range(1, 100):
+            request = site_killed_after(lab, proxy, tmp_path, point, **options[1])
+            if request is None:
+                assert point > 3, "a change of sharing sends more requests than that"
+                break
+            run_playbook(SITE, environ=lab.env, **options[1]).require_success()
+            assert run_playbook(SITE, environ=lab.env, **options[1]).require_success().changed() == 0
+            foreign.require_intact()
+            run_playbook(SITE, environ=lab.env, **options[0]).require_success()

@@ -1,0 +1,162 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The main job on the lab: previewed, run, run again, and changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from lab import audit
+from lab.layout import Lab as LabLayout
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.labs import Lab
+from tests.programs import REPO, run
+
+SITE = "accel.gpu.site"
+OURS = "accel.gpu/"
+POOLS: list[dict[str, Any]] = yaml.safe_load((REPO / "inventories/lab/group_vars/gpu_clusters.yml").read_text())["gpu_pools"]
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@dataclass(frozen=True)
+class FirstRuns:
+    """A check run on an empty cluster and the real run that followed."""
+
+    preview: PlaybookRun
+    real: PlaybookRun
+
+
+@pytest.fixture(scope="module")
+def first(lab: Lab) -> FirstRuns:
+    """An empty cluster, previewed and then converged."""
+    lab.reset()
+    options: dict[str, Any] = {"environ": lab.env}
+    preview = run_playbook(SITE, arguments=["--check", "--diff"], **options).require_success()
+    assert get(lab, "namespaces", "-o", "name") == get(lab, "namespaces", "-o", "name")
+    real = run_playbook(SITE, arguments=["--diff"], **options).require_success()
+    return FirstRuns(preview, real)
+
+
+def get(lab: Lab, *words: str) -> str:
+    """Return what `kubectl get` prints."""
+    return run("kubectl", "get", *words, env=lab.env)
+
+
+def nodes(lab: Lab) -> dict[str, Mapping[str, Any]]:
+    """Return every node by its name."""
+    return {node["metadata"]["name"]: node for node in json.loads(get(lab, "nodes", "-o", "json"))["items"]}
+
+
+def members(lab: Lab, pool: str) -> list[Mapping[str, Any]]:
+    """Return the nodes that are pinned to a pool."""
+    found = [n for n in nodes(lab).values() if n["metadata"]["labels"].get("accel.gpu/pool") == pool]
+    assert found
+    return found
+
+
+def touched_fields(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what any change of sharing could alter of a node: not its heartbeat."""
+    return {
+        "labels": {k: v for k, v in node["metadata"]["labels"].items() if "timestamp" not in k},
+        "taints": node["spec"].get("taints"),
+        "unschedulable": node["spec"].get("unschedulable"),
+        "allocatable": node["status"]["allocatable"],
+    }
+
+
+def outline(played: PlaybookRun) -> Iterator[tuple[str, bool, Any]]:
+    """Each task of ours and of helm that ran: its name, whether it changed, and the diff as it ends."""
+    for name, result in played.results():
+        if result.get("action", "").startswith(("accel.gpu.", "kubernetes.core.")) and not result.get("skipped"):
+            yield name, bool(result.get("changed")), result.get("diff")
+
+
+def test_check_mode_changes_nothing_and_names_what_will_change(first: FirstRuns) -> None:
+    preview = {name: changed for name, changed, _diff in outline(first.preview)}
+    real = {name: changed for name, changed, _diff in outline(first.real)}
+    assert preview == {name: real[name] for name in preview}
+    assert first.preview.changed() > 3
+
+
+def test_the_preview_of_undiscovered_hardware_is_not_guessed(first: FirstRuns) -> None:
+    (profile,) = first.preview.module_results("accel.gpu.node_profile")
+    assert profile["changed"]
+    assert profile["node_profile"]["after_discovery"]
+
+
+def test_every_pool_is_proven_by_its_workloads(first: FirstRuns) -> None:
+    (validation,) = first.real.module_results("accel.gpu.gpu_validation")
+    proven = validation["gpu_validation"]["pools"]
+    assert set(proven) == {pool["name"] for pool in POOLS}
+
+
+@pytest.mark.parametrize("pool", POOLS, ids=lambda pool: str(pool["name"]))
+def test_every_node_offers_what_its_pool_says(first: FirstRuns, lab: Lab, pool: dict[str, Any]) -> None:
+    sharing = pool.get("sharing", {"mode": "none"})
+    shares = sharing.get("replicas", 1)
+    resource = "nvidia.com/gpu.shared" if sharing.get("rename") else "nvidia.com/gpu"
+    for node in members(lab, pool["name"]):
+        labels = node["metadata"]["labels"]
+        assert int(node["status"]["allocatable"][resource]) == int(labels["nvidia.com/gpu.count"]) * shares
+        assert labels["nvidia.com/gpu.replicas"] == str(shares)
+        assert labels["nvidia.com/gpu.sharing-strategy"] == sharing["mode"]
+        for key, value in pool.get("labels", {}).items():
+            assert labels[key] == value
+        for taint in pool.get("taints", []):
+            assert taint in node["spec"]["taints"]
+
+
+def test_a_second_run_sends_nothing(first: FirstRuns, lab: Lab) -> None:
+    layout = LabLayout.named(lab.name)
+    since = audit.mark(layout)
+    again = run_playbook(SITE, environ=lab.env).require_success()
+    assert again.changed() == 0
+    ours = [r for r in audit.requests(layout, since, OURS)]
+    assert [r for r in ours if r.mutating] == []
+    assert not [r for r in ours if r.resource == "leases"]
+    assert [r for r in audit.requests(layout, since, "Helm/") if r.mutating] == []
+    assert len(ours) > 5
+
+
+def test_edited_pools_are_previewed_as_they_are_then_changed(first: FirstRuns, lab: Lab) -> None:
+    pools = [dict(pool) for pool in POOLS]
+    pools[0]["sharing"] = {"mode": "time-slicing", "replicas": 8}
+    pools[2]["taints"] = [{"key": "reserved", "value": "a100", "effect": "NoSchedule"}]
+    options: dict[str, Any] = {"environ": lab.env, "variables": {"gpu_pools": pools}}
+    preview = run_playbook(SITE, arguments=["--check", "--diff"], **options).require_success()
+    real = run_playbook(SITE, arguments=["--diff"], **options).require_success()
+    assert real.changed() > 0
+    foreseen = list(outline(preview))
+    happened = {name: (changed, diff) for name, changed, diff in outline(real)}
+    for name, changed, diff in foreseen:
+        assert (name, changed, diff) == (name, *happened[name])
+    run_playbook(SITE, environ=lab.env).require_success()
+
+
+@pytest.mark.usual(60)
+def test_sharing_goes_from_four_to_eight_to_none_and_no_other_node_changes(first: FirstRuns, lab: Lab) -> None:
+    for sharing, shares in (
+        ({"mode": "time-slicing", "replicas": 4}, 4),
+        ({"mode": "time-slicing", "replicas": 8}, 8),
+        ({"mode": "none"}, 1),
+        ({"mode": "time-slicing", "replicas": 4}, 4),
+    ):
+        before = {name: touched_fields(node) for name, node in nodes(lab).items()}
+        pools = [{**POOLS[0], "sharing": sharing}, *POOLS[1:]]
+        options: dict[str, Any] = {"environ": lab.env, "variables": {"gpu_pools": pools}}
+        run_playbook(SITE, arguments=["--tags", "pools,sharing"], **options).require_success()
+        for node in members(lab, "notebooks"):
+            labels = node["metadata"]["labels"]
+            assert int(node["status"]["allocatable"]["nvidia.com/gpu"]) == shares
+            assert labels["nvidia.com/gpu.replicas"] == str(shares)
+            assert labels["nvidia.com/gpu.product"] == "Tesla-T4" + ("-SHARED" if shares > 1 else "")
+        for name, node in nodes(lab).items():
+            if node["metadata"]["labels"].get("accel.gpu/pool") != "notebooks":
+                assert touched_fields(node) == before[name]
