@@ -1,0 +1,207 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What follows from the documents."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import time
+import typing as t
+
+import pytest
+from hypothesis import given
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import InvalidDocuments
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
+from tests.helpers.documents import CLUSTER, LAB_POOLS, Document, pool_lists
+
+GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+CONTROL_PLANE = ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"]
+
+
+def planned(pools: list[Document], cluster: Document | None = None, defaults: Document | None = None) -> Plan:
+    return derive(cluster or CLUSTER, defaults, pools)
+
+
+def one(**pool: t.Any) -> PoolPlan:
+    return planned([{"name": "p", "match": {"model": "T4"}, **pool}]).pools[0]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "expected"),
+    [
+        (
+            {"mode": "none"},
+            {
+                "resource": "nvidia.com/gpu",
+                "shares_per_gpu": 1,
+                "memory_mib_per_share": 15360,
+                "gfd": {"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.sharing-strategy": "none"},
+                "product_suffix": "",
+            },
+        ),
+        (
+            {"mode": "time-slicing", "replicas": 4},
+            {
+                "resource": "nvidia.com/gpu",
+                "shares_per_gpu": 4,
+                "memory_mib_per_share": 3840,
+                "gfd": {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"},
+                "product_suffix": "-SHARED",
+                "fail_requests_greater_than_one": True,
+            },
+        ),
+        (
+            {"mode": "time-slicing", "replicas": 3, "rename": True},
+            {"resource": "nvidia.com/gpu.shared", "memory_mib_per_share": 5120, "product_suffix": ""},
+        ),
+    ],
+)
+def test_sharing(sharing: Document, expected: Document) -> None:
+    pool = one(sharing=sharing)
+    assert {name: getattr(pool, name) for name in expected} == expected
+
+
+def test_pool_says_all_labels_of_its_nodes() -> None:
+    pool = one(labels={"team": "research"})
+    assert pool.node_labels == {
+        "team": "research",
+        "accel.gpu/pool": "p",
+        "nvidia.com/device-plugin.config": pool.config_key,
+    }
+
+
+def test_pool_without_model_promises_no_memory() -> None:
+    pool = planned([{"name": "p", "match": {"labels": {"zone": "a"}}}]).pools[0]
+    assert (pool.memory_mib_per_share, pool.match.product, pool.match.pins_only) == (None, None, False)
+    assert planned([{"name": "p"}]).pools[0].match.pins_only
+
+
+def test_taint_reaches_everything_that_must_tolerate_it() -> None:
+    plan = planned([{"name": "p", "taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}, {"name": "q"}])
+    ours = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
+    assert plan.policy.tolerations == (GPU_TOLERATION, ours)
+    assert plan.nfd.values["worker"]["tolerations"][-2:] == [GPU_TOLERATION, ours]
+    assert [entry["key"] for entry in plan.nfd.values["worker"]["tolerations"][:2]] == CONTROL_PLANE
+    assert plan.pools[0].tolerations == (GPU_TOLERATION, ours)
+    assert plan.pools[1].tolerations == (GPU_TOLERATION,)
+
+
+def test_taint_without_value_is_tolerated_by_its_key() -> None:
+    plan = planned([{"name": "p", "taints": [{"key": "k", "effect": "NoSchedule"}]}])
+    assert plan.policy.tolerations[1] == {"key": "k", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def test_gpu_taint_needs_no_second_toleration() -> None:
+    taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
+    assert planned([{"name": "p", "taints": taints}]).policy.tolerations == (GPU_TOLERATION,)
+    taints[0]["effect"] = "NoExecute"
+    assert len(planned([{"name": "p", "taints": taints}]).policy.tolerations) == 2
+
+
+def test_no_pools_come_to_a_clear_nothing() -> None:
+    plan = planned([])
+    assert (plan.pools, plan.config.data, plan.policy.spec) == ((), {}, {})
+
+
+def test_defaults_lie_under_every_pool() -> None:
+    defaults = {"sharing": {"mode": "time-slicing", "replicas": 8}, "labels": {"x": "1"}}
+    shared, alone = planned(
+        [{"name": "a", "labels": {"y": "2"}}, {"name": "b", "sharing": {"mode": "none"}}], defaults=defaults
+    ).pools
+    assert (shared.shares_per_gpu, shared.labels) == (8, {"x": "1", "y": "2"})
+    assert (alone.mode, alone.shares_per_gpu, alone.resource) == ("none", 1, "nvidia.com/gpu")
+
+
+def test_releases_by_default() -> None:
+    plan = planned([])
+    assert (plan.operator.version, plan.operator.namespace, plan.operator.name) == ("v25.10.1", *["gpu-operator"] * 2)
+    assert plan.operator.chart_repo == "https://helm.ngc.nvidia.com/nvidia"
+    assert plan.operator.values == {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}}
+    assert plan.nfd.chart_repo == ""
+    assert plan.nfd.namespace_labels == {"pod-security.kubernetes.io/enforce": "privileged"}
+    assert plan.creates.namespaces == ("node-feature-discovery", "gpu-operator")
+    assert {"api_version": "nvidia.com/v1", "kind": "ClusterPolicy"} in plan.creates.kinds
+
+
+def test_chart_by_path_needs_no_repository() -> None:
+    cluster = {**CLUSTER, "operator": {"chart": "./charts/gpu-operator", "namespace": "kube-system"}}
+    operator = planned([], cluster).operator
+    assert (operator.chart_repo, operator.namespace_labels) == ("", {})
+
+
+def test_helm_values_of_the_user_lie_on_ours_but_no_pool_loses_its_toleration() -> None:
+    extra = {"key": "theirs", "operator": "Exists"}
+    cluster = {
+        **CLUSTER,
+        "operator": {"values": {"driver": {"enabled": False}}},
+        "nfd": {"values": {"worker": {"tolerations": [extra, GPU_TOLERATION]}, "master": {"replicaCount": 2}}},
+    }
+    plan = planned([{"name": "p", "taints": [{"key": "k", "effect": "NoSchedule"}]}], cluster)
+    assert plan.operator.values["driver"] == {"enabled": False}
+    assert plan.nfd.values["master"] == {"extraLabelNs": ["nvidia.com"], "replicaCount": 2}
+    tolerations = plan.nfd.values["worker"]["tolerations"]
+    assert [entry["key"] for entry in tolerations] == [*CONTROL_PLANE, "nvidia.com/gpu", "k", "theirs"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kube_name"), [({"name": "prod"}, "prod"), ({"name": "prod", "kube_name": "kubernetes"}, "kubernetes")]
+)
+def test_what_the_kubeconfig_calls_the_cluster(cluster: Document, kube_name: str) -> None:
+    assert planned([], cluster).cluster.kube_name == kube_name
+
+
+def test_invalid_documents_are_refused_with_every_mistake() -> None:
+    with pytest.raises(InvalidDocuments) as raised:
+        derive({}, {}, [{"name": "A"}])
+    assert len(raised.value.problems) == 2
+    assert str(raised.value).startswith("2 mistakes in ")
+
+
+@given(pool_lists())
+def test_order_of_pools_changes_no_shared_value(pools: list[Document]) -> None:
+    turned = planned(pools[::-1])
+    plan = planned(pools)
+    assert (plan.policy, plan.config, plan.nfd, plan.creates) == (
+        turned.policy,
+        turned.config,
+        turned.nfd,
+        turned.creates,
+    )
+    assert plan.pools == turned.pools[::-1]
+
+
+@given(pool_lists())
+def test_plan_is_pure_and_plain(pools: list[Document]) -> None:
+    before = copy.deepcopy(pools)
+    plan = planned(pools).as_dict()
+    assert pools == before
+    assert json.loads(json.dumps(plan)) == plan == planned(pools).as_dict()
+    assert {pool["config_key"] for pool in plan["pools"]} == set(plan["config"]["data"])
+
+
+@given(pool_lists())
+def test_equal_sharing_shares_an_entry(pools: list[Document]) -> None:
+    entries: dict[str, tuple[t.Any, ...]] = {}
+    for pool in planned(pools).pools:
+        content = (pool.mode, pool.replicas, pool.mode != "none" and (pool.rename, pool.fail_requests_greater_than_one))
+        assert entries.setdefault(pool.config_key, content) == content
+
+
+def test_hundreds_of_pools_take_milliseconds(rng: random.Random) -> None:
+    pools = [
+        {
+            **rng.choice(LAB_POOLS),
+            "name": f"p{number}",
+            "match": {"model": "T4", "labels": {"rack": f"r{number}"}},
+        }
+        for number in range(400)
+    ]
+    started = time.perf_counter()
+    plan = planned(pools)
+    spent = time.perf_counter() - started
+    assert len(plan.pools) == 400
+    assert spent < 1, f"400 pools took {spent:.2f} s"

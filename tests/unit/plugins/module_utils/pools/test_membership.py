@@ -1,0 +1,130 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which node belongs to which pool."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.membership import Membership, NodeFacts, fits, members
+from tests.helpers.documents import CLUSTER, Document
+
+PIN = "accel.gpu/pool"
+PRODUCT = "nvidia.com/gpu.product"
+PCI = "feature.node.kubernetes.io/pci-10de.present"
+
+T4: Document = {"name": "t4", "match": {"model": "T4"}}
+RACK: Document = {"name": "rack", "match": {"labels": {"rack": "a"}}}
+A100: Document = {"name": "a100", "match": {"model": "A100-SXM4-80GB", "labels": {"rack": "a", "zone": "1"}}}
+PINNED: Document = {"name": "pinned"}
+
+
+def sorted_into(pools: list[Document], **nodes: dict[str, str]) -> Membership:
+    return members(derive(CLUSTER, {}, pools).pools, [NodeFacts(name, labels) for name, labels in nodes.items()])
+
+
+@pytest.mark.parametrize(
+    "product",
+    ["Tesla-T4", "Tesla-T4-SHARED", "tesla-t4", "NVIDIA-T4", "T4", "Tesla-T4-MIG-1g.5gb-SHARED", "NVIDIA-Tesla-T4"],
+)
+def test_model_by_whatever_gfd_calls_it(product: str) -> None:
+    assert sorted_into([T4], n={PRODUCT: product}).by_pool == {"t4": ["n"]}
+
+
+@pytest.mark.parametrize("product", ["Tesla-T40", "NVIDIA-L4", "GRID-T4-8Q", ""])
+def test_other_models(product: str) -> None:
+    assert sorted_into([T4], n={PRODUCT: product}).by_pool == {"t4": []}
+
+
+def test_labels_alone_take_gpu_nodes_only() -> None:
+    found = sorted_into([RACK], gpu={"rack": "a", PCI: "true"}, cpu={"rack": "a"}, other={"rack": "b", PCI: "true"})
+    assert found.by_pool == {"rack": ["gpu"]}
+    assert found.undiscovered == ["gpu", "other"]
+    assert found.unclaimed == []
+
+
+def test_model_and_labels_both_count() -> None:
+    full = {PRODUCT: "NVIDIA-A100-SXM4-80GB", "rack": "a", "zone": "1"}
+    found = sorted_into([A100], full=full, half={**full, "zone": "2"}, other={**full, PRODUCT: "Tesla-T4"})
+    assert found.by_pool == {"a100": ["full"]}
+    assert found.unclaimed == ["half", "other"]
+
+
+def test_pin_beats_match() -> None:
+    found = sorted_into([T4, PINNED], n={PRODUCT: "Tesla-T4", PIN: "pinned"}, bare={PIN: "pinned"})
+    assert found.by_pool == {"t4": [], "pinned": ["bare", "n"]}
+    assert found.empty == ["t4"]
+    assert found.mismatched == {}
+
+
+def test_pinned_node_of_another_model_is_said() -> None:
+    found = sorted_into([T4], n={PRODUCT: "NVIDIA-L4", PIN: "t4"}, unknown={PCI: "true", PIN: "t4"})
+    assert found.by_pool == {"t4": ["n", "unknown"]}
+    assert found.mismatched == {"t4": ["n"]}
+    assert found.undiscovered == ["unknown"]
+
+
+def test_node_of_two_pools_is_in_neither() -> None:
+    found = sorted_into([T4, RACK], n={PRODUCT: "Tesla-T4", "rack": "a"})
+    assert found.overlaps == {"n": ["rack", "t4"]}
+    assert found.by_pool == {"t4": [], "rack": []}
+
+
+def test_node_of_a_pool_that_is_gone_is_said_and_may_find_another() -> None:
+    found = sorted_into([T4], new={PRODUCT: "Tesla-T4", PIN: "old"}, lost={PRODUCT: "NVIDIA-L4", PIN: "old"})
+    assert found.left == {"old": ["lost", "new"]}
+    assert found.by_pool == {"t4": ["new"]}
+    assert found.unclaimed == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "undiscovered"),
+    [
+        ({PCI: "true"}, True),
+        ({"feature.node.kubernetes.io/pci-0302_10de.present": "true"}, True),
+        ({"nvidia.com/gpu.present": "true"}, True),
+        ({"nvidia.com/gpu.present": "false"}, False),
+        ({PCI: "true", PRODUCT: "NVIDIA-L4"}, False),
+        ({}, False),
+    ],
+)
+def test_undiscovered(labels: dict[str, str], undiscovered: bool) -> None:
+    assert bool(sorted_into([T4], n=labels).undiscovered) is undiscovered
+
+
+def test_no_nodes_and_no_pools() -> None:
+    assert sorted_into([T4]).empty == ["t4"]
+    assert sorted_into([], n={PRODUCT: "Tesla-T4"}).unclaimed == ["n"]
+
+
+def test_five_thousand_nodes_and_three_hundred_pools(rng: random.Random) -> None:
+    """The index finds what asking every pool about every node finds, in a fraction of the time."""
+    racks = [{"name": f"rack-{number}", "match": {"labels": {"rack": str(number)}}} for number in range(298)]
+    pools = derive(CLUSTER, {}, [T4, A100, *racks]).pools
+    noise = {f"example.com/label-{number}": "x" for number in range(40)}
+    nodes = [
+        NodeFacts(
+            f"node-{number:04}",
+            {
+                **noise,
+                PRODUCT: rng.choice(["Tesla-T4-SHARED", "NVIDIA-A100-SXM4-80GB", "NVIDIA-H200"]),
+                "rack": rng.choice(["a", str(rng.randrange(400))]),
+                "zone": rng.choice("12"),
+            },
+        )
+        for number in range(5000)
+    ]
+    started = time.perf_counter()
+    found = members(pools, nodes)
+    spent = time.perf_counter() - started
+    assert spent < 1, f"took {spent:.2f} s"
+    for node in rng.sample(nodes, 200):
+        matching = [pool.name for pool in pools if fits(pool, node)]
+        assert [name for name, its in found.by_pool.items() if node.name in its] == (
+            matching if len(matching) == 1 else []
+        )
+        assert found.overlaps.get(node.name, []) == (sorted(matching) if len(matching) > 1 else [])
