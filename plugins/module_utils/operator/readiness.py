@@ -1,0 +1,198 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the operator has really done what the ClusterPolicy says, or the story of why not: pure.
+
+`status.state: ready` alone proves nothing. It stays from before an edit until the operator has looked, and a DaemonSet whose desired count
+has not been written yet passes as ready (500 nodes: "ready" with 2,732 pods Pending). So the proof is in what the operator made:
+its conditions, the DaemonSets' templates and numbers, and our own count of the nodes on which their pods belong.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
+from .placement import expected_nodes, untolerated
+from .policy import owned
+
+Document = t.Mapping[str, t.Any]
+
+_OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
+# The DaemonSets that mount the device plugin's ConfigMap (gpu-operator assets/state-device-plugin, gpu-feature-discovery).
+PLUGIN_DAEMONSET = "nvidia-device-plugin-daemonset"
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One DaemonSet: where its pods belong by our own count, and how many are there."""
+
+    name: str
+    app: str
+    expected: int
+    desired: int
+    ready: int
+    current: bool
+    done: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.ready}/{self.expected}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`waiting` is empty when everything is seen; each line of it is one thing that is not, in words for a user."""
+
+    state: str
+    reason: str
+    gpu_nodes: int
+    operands: tuple[Operand, ...] = ()
+    waiting: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = field(default=())
+
+    @property
+    def ready(self) -> bool:
+        """Everything is seen."""
+        return not self.waiting
+
+    @property
+    def unfinished(self) -> list[Operand]:
+        """The operands that are not as they should be."""
+        return [operand for operand in self.operands if not operand.done]
+
+    @property
+    def pods(self) -> tuple[int, int]:
+        """Pods that are ready and pods that should be, over all operands."""
+        return sum(min(item.ready, item.expected) for item in self.operands), sum(item.expected for item in self.operands)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the applied policy must have left in the DaemonSets' templates before their numbers count."""
+
+    tolerations: tuple[Document, ...] = ()
+    config_name: str = ""
+
+
+def assess(policy: Document, daemonsets: t.Iterable[Document], nodes: t.Sequence[Document], effect: Effect) -> Verdict:
+    """Judge one reading of the cluster."""
+    state, reason, problems = _reported(policy)
+    gpu_nodes = [node for node in nodes if is_gpu_node(node)]
+    ours = [found for found in daemonsets if owned(found)]
+    operands = tuple(operand(found, expected_nodes(found, nodes)) for found in ours)
+    waiting = [*problems, *_nodes_waiting(gpu_nodes, reason)]
+    if gpu_nodes and not ours:
+        waiting.append("the operator has created none of its DaemonSets yet")
+    stale = [line for found in ours for line in _stale(found, effect)]
+    waiting += stale
+    waiting += [_unfinished(item) for item in operands if not item.done]
+    return Verdict(
+        state=state,
+        reason=reason,
+        gpu_nodes=len(gpu_nodes),
+        operands=operands,
+        waiting=tuple(waiting),
+        unreached=_unreached(ours, gpu_nodes),
+    )
+
+
+def is_gpu_node(node: Document) -> bool:
+    """What the operator takes for a GPU node: NFD has found NVIDIA's PCI vendor, and nobody has opted the node out."""
+    labels = node["metadata"].get("labels") or {}
+    if labels.get(_OPERANDS_LABEL) == "false":
+        return False
+    return any(labels.get(label) == "true" for label in PCI_PRESENT_LABELS)
+
+
+def operand(daemonset: Document, belongs: t.Sequence[str]) -> Operand:
+    """The DaemonSet's numbers beside our own count."""
+    metadata, status = daemonset["metadata"], daemonset.get("status") or {}
+    desired = int(status.get("desiredNumberScheduled") or 0)
+    ready = int(status.get("numberAvailable") or 0)
+    updated = int(status.get("updatedNumberScheduled") or 0)
+    current = int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
+    return Operand(
+        name=metadata["name"],
+        app=str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or ""),
+        expected=len(belongs),
+        desired=desired,
+        ready=ready if updated >= desired else min(ready, updated),
+        current=current,
+        done=current and desired == len(belongs) and updated == desired and ready == desired,
+    )
+
+
+def _reported(policy: Document) -> tuple[str, str, list[str]]:
+    """State, reason and what speaks against believing them."""
+    name = policy["metadata"]["name"]
+    status = policy.get("status") or {}
+    state = str(status.get("state") or "")
+    conditions = {item.get("type"): item for item in status.get("conditions") or []}
+    ready, error = conditions.get("Ready") or {}, conditions.get("Error") or {}
+    if not state and not conditions:
+        return "", "", [f"the operator has not looked at ClusterPolicy {name} yet (it has no status)"]
+    if error.get("status") == "True":
+        reason = str(error.get("reason") or "Error")
+        return state, reason, [f"the operator reports {reason}: {str(error.get('message') or '').strip()}"]
+    reason = str(ready.get("reason") or "")
+    if state != "ready" or (ready and ready.get("status") != "True"):
+        return state, reason, [f"the operator reports state {state or 'none'}" + (f" ({reason})" if reason else "")]
+    return state, reason, []
+
+
+def _nodes_waiting(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]:
+    unlabelled = [
+        node["metadata"]["name"]
+        for node in gpu_nodes
+        if (node["metadata"].get("labels") or {}).get(GPU_PRESENT_LABEL) != "true"
+    ]
+    waiting = []
+    if unlabelled:
+        waiting.append(f"{len(unlabelled)} GPU nodes have not been labelled by the operator yet: {some(unlabelled)}")
+    if reason == "NFDLabelsMissing":
+        waiting.append("NFD has not labelled any node: is it installed, and do its workers run?")
+    elif gpu_nodes and reason == "NoGPUNodes":
+        waiting.append(f"the operator has seen no GPU node yet, though NFD has labelled {len(gpu_nodes)}")
+    return waiting
+
+
+def _stale(daemonset: Document, effect: Effect) -> list[str]:
+    """Whether the operator has not yet carried the policy over into this template."""
+    spec = daemonset["spec"]["template"]["spec"]
+    name = daemonset["metadata"]["name"]
+    there = [_plain(item) for item in spec.get("tolerations") or []]
+    if any(_plain(item) not in there for item in effect.tolerations):
+        return [f"DaemonSet {name} does not have the policy's tolerations yet"]
+    if effect.config_name and name == PLUGIN_DAEMONSET:
+        mounted = [(volume.get("configMap") or {}).get("name") for volume in spec.get("volumes") or []]
+        if effect.config_name not in mounted:
+            return [f"DaemonSet {name} does not mount ConfigMap {effect.config_name} yet"]
+    return []
+
+
+def _unfinished(item: Operand) -> str:
+    if not item.current:
+        return f"DaemonSet {item.name}: its last change has not been taken up yet"
+    if item.desired != item.expected:
+        return f"DaemonSet {item.name}: wanted on {item.desired} nodes so far, but {item.expected} nodes match"
+    return f"DaemonSet {item.name}: {item.ready} of {item.expected} pods are ready"
+
+
+def _unreached(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[Document]) -> tuple[str, ...]:
+    """GPU nodes whose taints keep every operand away: nothing will ever make their GPUs usable."""
+    specs = [found["spec"]["template"]["spec"] for found in daemonsets]
+    if not specs:
+        return ()
+    return tuple(node["metadata"]["name"] for node in gpu_nodes if all(untolerated(spec, node) for spec in specs))
+
+
+def _plain(toleration: Document) -> tuple[t.Any, ...]:
+    operator = toleration.get("operator") or "Equal"
+    value = "" if operator == "Exists" else toleration.get("value") or ""
+    return (toleration.get("key") or "", operator, value, toleration.get("effect") or "")
+
+
+def some(names: t.Sequence[str]) -> str:
+    """The first few names."""
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -1,0 +1,255 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: helm_release
+short_description: Do what Helm leaves undone before a release, and prove it afterwards
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - To be called before M(kubernetes.core.helm), which then installs or upgrades the release if RV(helm_release.action) says so.
+  - Checks that helm and the chart are there and that the chart accepts the values; the failure says what is missing and what to do.
+  - Repairs a release that a killed helm has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which
+    Helm itself refuses to touch ("another operation is in progress").
+  - Applies the CRDs of the chart and of those sub-charts that the values enable. Helm creates CRDs and never upgrades them. A CRD that is
+    as wanted costs its read; none is ever deleted.
+  - Tells whether Helm has anything to do, by chart name, version, app version and values, so that a second run starts no helm at all.
+  - Waits until the workloads of a release that Helm has nothing left to do for are rolled out.
+notes:
+  - "A helm that is really at work is not disturbed. An unfinished revision is given up for dead by these rules, in this order:
+    a helm process on this machine that works on the release is at work;
+    a revision that this collection let helm write from this machine (it leaves a Lease C(accel-gpu-helm-<release>) in the release's
+    namespace beforehand), while no such process is left, is dead;
+    any other is dead when it is older than O(pending_timeout), and is waited for until then."
+  - The record of a dead revision is deleted, as if it had never begun; what it has created so far is adopted by the next C(helm upgrade --install).
+    The record of a failed revision stays, and Helm upgrades from it.
+  - Secrets of releases are read for chart, values and the names of workloads; no value of theirs comes into a result.
+  - helm itself is only used for C(helm pull) and C(helm template), and never reaches the cluster from here.
+options:
+  release_name:
+    description: Name of the release.
+    type: str
+    required: true
+    aliases: [name]
+  release_namespace:
+    description: Namespace of the release. It must exist, or be among O(expected) in check mode.
+    type: str
+    required: true
+    aliases: [namespace]
+  chart_ref:
+    description:
+      - A path (unpacked or .tgz), a bare name in O(chart_repo_url), an URL, an C(oci://) reference or C(repository/name).
+    type: str
+    required: true
+  chart_repo_url:
+    description: URL of the repository that has the chart.
+    type: str
+  chart_version:
+    description: Version of the chart. A chart from a local path has the version it has.
+    type: str
+  release_values:
+    description: Values for the chart.
+    type: dict
+    default: {}
+    aliases: [values]
+  initial_values:
+    description:
+      - Values that only a first installation gets; a release that exists keeps what it has of them.
+      - RV(helm_release.initial_values) tells what to give to Helm. O(release_values) win over them.
+    type: dict
+    default: {}
+  binary_path:
+    description: Path of helm; the first one on PATH if not given.
+    type: path
+  pending_timeout:
+    description:
+      - Seconds after which an unfinished revision of another machine or tool is taken for dead.
+      - Must be longer than the longest time-out with which helm is used on this release.
+    type: int
+    default: 600
+  node_annotation:
+    description:
+      - An annotation that the release puts on every node on which one of its DaemonSets runs.
+      - When given, the release counts as rolled out only once as many nodes carry it.
+    type: str
+  expected:
+    description: What earlier steps of this run will have created by the time of the real run; only used in check mode.
+    type: dict
+    default: {}
+    suboptions:
+      namespaces:
+        description: Names of namespaces.
+        type: list
+        elements: str
+        default: []
+      kinds:
+        description: Kinds, each with C(api_version) and C(kind).
+        type: list
+        elements: dict
+        default: []
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.wait
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+requirements:
+  - helm >= 3.8
+seealso:
+  - module: kubernetes.core.helm
+"""
+
+EXAMPLES = r"""
+- name: Prepare the release of NFD
+  accel.gpu.helm_release:
+    release_name: nfd
+    release_namespace: node-feature-discovery
+    chart_ref: oci://registry.k8s.io/nfd/charts/node-feature-discovery
+    chart_version: 0.19.0
+    release_values: {worker: {tolerations: []}}
+    node_annotation: nfd.node.kubernetes.io/feature-labels
+  register: preparation
+
+- name: Install or upgrade NFD
+  kubernetes.core.helm:
+    release_name: nfd
+    release_namespace: node-feature-discovery
+    chart_ref: oci://registry.k8s.io/nfd/charts/node-feature-discovery
+    chart_version: 0.19.0
+    release_values: {worker: {tolerations: []}}
+    skip_crds: true
+  when: preparation.helm_release.action != 'none'
+"""
+
+RETURN = r"""
+helm_release:
+  description: The release as it was found, and what is left to do.
+  returned: success
+  type: dict
+  contains:
+    action:
+      description: What Helm has to do next - V(install), V(upgrade) or V(none).
+      type: str
+    reasons:
+      description: Why, in words; of values that differ only the names.
+      type: list
+      elements: str
+    status:
+      description: Helm's status of the release, V(absent) when there is none.
+      type: str
+    revision:
+      description: Its revision, 0 when there is none.
+      type: int
+    chart_version:
+      description: Version of the chart that was found at O(chart_ref).
+      type: str
+    repaired:
+      description: Unfinished revisions that were given up for dead, with the rule that said so.
+      type: list
+      elements: str
+    crds:
+      description: Names of the chart's CRDs by what became of them.
+      type: dict
+      contains:
+        created: {description: New ones., type: list, elements: str}
+        updated: {description: Changed ones., type: list, elements: str}
+        unchanged: {description: Those that are as the chart has them., type: list, elements: str}
+    initial_values:
+      description: What of O(initial_values) to give to Helm.
+      type: dict
+    workloads:
+      description: Pods ready and wanted of each workload that was waited for, by kind and name.
+      type: dict
+      sample: {"DaemonSet nfd-worker": "20/20"}
+"""
+
+import contextlib
+import tempfile
+import typing as t
+
+from ..module_utils.kube.module import GpuModule, diff_of
+from ..module_utils.kube.objects import Expected
+from ..module_utils.operator.chart import ChartProblem
+from ..module_utils.operator.helm import INSTALL_HELM
+from ..module_utils.operator.preparation import Preparation, Release, Waiting
+from ..module_utils.operator.release import NOTHING
+from ..module_utils.operator.seen import release_is_rolled_out
+
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "release_name": {"type": "str", "required": True, "aliases": ["name"]},
+    "release_namespace": {"type": "str", "required": True, "aliases": ["namespace"]},
+    "chart_ref": {"type": "str", "required": True},
+    "chart_repo_url": {"type": "str"},
+    "chart_version": {"type": "str"},
+    "release_values": {"type": "dict", "default": {}, "aliases": ["values"]},
+    "initial_values": {"type": "dict", "default": {}},
+    "binary_path": {"type": "path"},
+    "pending_timeout": {"type": "int", "default": 600},
+    "node_annotation": {"type": "str"},
+    "expected": {
+        "type": "dict",
+        "default": {},
+        "options": {
+            "namespaces": {"type": "list", "elements": "str", "default": []},
+            "kinds": {"type": "list", "elements": "dict", "default": []},
+        },
+    },
+}
+
+
+def work(module: GpuModule) -> dict[str, t.Any]:
+    """Derive from the chart, read the release, repair and apply, and see that it runs."""
+    params = module.params
+    release = Release.from_params(params)
+    binary = _binary(module)
+    waiting = Waiting(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
+    with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder, contextlib.ExitStack() as held:
+        preparation = Preparation(
+            module.client,
+            release,
+            module.run_command,
+            check=module.check_mode,
+            expected=Expected.from_dict(params["expected"]),
+            run_id=module.run_id,
+            waiting=waiting,
+            before_write=lambda: held.enter_context(module.lease()),
+        )
+        chart, definitions = preparation.chart(binary, folder)
+        preparation.settle()
+        step = preparation.decide(chart)
+        preparation.apply_definitions(definitions)
+        preparation.announce(step)
+    workloads = {}
+    if step.action == NOTHING and params["wait"] and not module.check_mode:
+        workloads = release_is_rolled_out(
+            module.client, release.namespace, release.name, preparation.manifest, params["node_annotation"], waiting
+        )
+    return {
+        "changed": preparation.changed,
+        "helm_release": {**preparation.told(chart, step), "workloads": workloads},
+        "diff": diff_of(*preparation.shown(chart, step), f"Helm release {release.namespace}/{release.name}"),
+    }
+
+
+def _binary(module: GpuModule) -> str:
+    found = module.params["binary_path"] or module.get_bin_path("helm")
+    if not found:
+        module.fail_json(msg=INSTALL_HELM, code="helm_missing")
+    return str(found)
+
+
+def main() -> None:
+    """Run the module."""
+    module = GpuModule(OPTIONS, wait=True, lease=True)
+    try:
+        module.run(work)
+    except ChartProblem as error:
+        module.fail_json(msg=str(error), code="chart")
+
+
+if __name__ == "__main__":
+    main()
