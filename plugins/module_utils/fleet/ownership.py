@@ -59,12 +59,12 @@ def edit(
     """
     wanted = {key: value for key, value in (labels or {}).items() if value is not None}
     dropped = [key for key, value in (labels or {}).items() if value is None]
-    label_patch, owned_labels = _labels(node, _noted(node, owner.labels), wanted, dropped, drop_others)
-    merged, owned_taints = _taints(node, _noted(node, owner.taints), taints, drop_others)
+    label_patch, owned_labels = _labels(node, noted(node.annotations, owner.labels), wanted, dropped, drop_others)
+    merged, owned_taints = _taints(node, noted(node.annotations, owner.taints), taints, drop_others)
     annotations = {
         key: value
-        for key, noted in ((owner.labels, owned_labels), (owner.taints, owned_taints))
-        for value in [json.dumps(noted) if noted else None]
+        for key, owned in ((owner.labels, owned_labels), (owner.taints, owned_taints))
+        for value in [json.dumps(owned) if owned else None]
         if value != node.annotations.get(key)
     }
     taints_differ = merged is not None
@@ -84,33 +84,34 @@ def edit(
     return NodeEdit(node.name, patch, before, after)
 
 
+def noted(annotations: t.Mapping[str, str], annotation: str) -> list[str]:
+    """What an annotation of ours lists; what cannot be read lists nothing."""
+    try:
+        entries = json.loads(annotations.get(annotation) or "[]")
+    except ValueError:
+        return []
+    return [str(entry) for entry in entries] if isinstance(entries, list) else []
+
+
 def spelled(taint: Taint) -> str:
     """A taint as kubectl writes it: key=value:Effect."""
     value = taint.get("value")
     return f"{taint['key']}={value}:{taint['effect']}" if value else f"{taint['key']}:{taint['effect']}"
 
 
-def _noted(node: Node, annotation: str) -> list[str]:
-    try:
-        noted = json.loads(node.annotations.get(annotation) or "[]")
-    except ValueError:
-        return []
-    return [str(entry) for entry in noted] if isinstance(noted, list) else []
-
-
 def _labels(
-    node: Node, noted: list[str], wanted: t.Mapping[str, str], dropped: t.Sequence[str], drop_others: bool
+    node: Node, ours: list[str], wanted: t.Mapping[str, str], dropped: t.Sequence[str], drop_others: bool
 ) -> tuple[dict[str, str | None], list[str]]:
     patch: dict[str, str | None] = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
-    leaving = [key for key in noted if key not in wanted and (drop_others or key in dropped)]
+    leaving = [key for key in ours if key not in wanted and (drop_others or key in dropped)]
     patch.update({key: None for key in leaving if key in node.labels})
     written = {key for key, value in patch.items() if value is not None}
-    owned = (set(noted) - set(leaving)) | written
+    owned = (set(ours) - set(leaving)) | written
     return patch, sorted(owned)
 
 
 def _taints(
-    node: Node, noted: list[str], wanted: t.Sequence[Taint], drop_others: bool
+    node: Node, noted_before: list[str], wanted: t.Sequence[Taint], drop_others: bool
 ) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
     """The whole list to write (None: as it is), and what in it is ours."""
     by_place = {(taint["key"], taint["effect"]): taint for taint in wanted}
@@ -119,7 +120,7 @@ def _taints(
     changed = False
     for live in node.taints:
         mine = by_place.pop((live.get("key"), live.get("effect")), None)
-        ours = spelled(live) in noted
+        ours = spelled(live) in noted_before
         if mine is None:
             if ours and drop_others:
                 changed = True

@@ -82,7 +82,9 @@ def pools(plan: Plan, nodes: t.Sequence[Node], membership: Membership, changes: 
     by_name = {node.name: node for node in nodes}
     edits = {edit.name: edit for edit in changes.edits}
     return {
-        pool.name: _pool(pool, [by_name[name] for name in membership.by_pool.get(pool.name, ()) if name in by_name], edits)
+        pool.name: _pool(
+            pool, [by_name[name] for name in membership.by_pool.get(pool.name, ()) if name in by_name], edits
+        )
         for pool in plan.pools
     }
 

@@ -53,6 +53,13 @@ class Profile:
         return before, after
 
 
+def node_edit(node: Node, pool: PoolPlan | None) -> NodeEdit | None:
+    """What makes a node a member of the pool (of none: what gives back all that is ours), or None when it is."""
+    if pool is None:
+        return edit(node, POOLS, drop_others=True)
+    return edit(node, POOLS, labels=pool.node_labels, taints=pool.taints, drop_others=True)
+
+
 def profile(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configmap: ConfigMap | None) -> Profile:
     """Compare every node of the cluster with its pool; a node of no pool is touched only where something on it is ours.
 

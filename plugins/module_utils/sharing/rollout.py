@@ -24,8 +24,8 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..kube.progress import Progress
     from ..pools.membership import Membership
+    from ..fleet.ownership import NodeEdit
     from ..pools.plan import Plan, PoolPlan
-    from .profile import NodeEdit
 
 # A node that somebody else writes at the same time is read again this often before it counts as failed.
 _CONFLICTS = 8
@@ -108,10 +108,18 @@ class Rollout:
         self._patch(changes, lease)
 
     def collect(self, fleet: Fleet, lease: Lease) -> None:
-        """Take out the entries that no node names any more."""
-        collected = fleet.profile.entries.collected
+        """Take out the entries that no node names any more; the labels are read again for it.
+
+        A plugin whose entry vanishes crashes, and a node may have been labelled, or have failed, in the meantime.
+        """
+        candidates = fleet.profile.entries.collected
+        if not candidates:
+            return
+        lease.check()
+        nodes = self._client.list(NODES, metadata_only=True)
+        named = {(node["metadata"].get("labels") or {}).get(CONFIG_LABEL) for node in nodes}
+        collected = [key for key in candidates if key not in named]
         if collected:
-            lease.check()
             self._client.patch(self._config_path, {"data": dict.fromkeys(collected)})
             self.done.collected.extend(collected)
 

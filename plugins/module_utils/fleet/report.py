@@ -1,0 +1,162 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a terminal shows of the fleet: the plan before a run, and the report with its verdicts after it (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .table import WIDTH, Column, paragraph, table
+
+Document = t.Mapping[str, t.Any]
+
+KINDS = ("plan", "report")
+_NAMES_LIMIT = 5
+
+
+def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]:
+    """The lines of a plan or a report over what gpu_info returned."""
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; it is one of {', '.join(KINDS)}")
+    pools: Document = info.get("pools") or {}
+    head = [_title(info, kind, width)]
+    if not pools:
+        return [*head, "No pools are declared: nothing is shared, labelled or proven.", *_fleet(info, width)]
+    rows = [_row(name, pool, kind, bool(info.get("reachable"))) for name, pool in pools.items()]
+    body = table(_columns(kind), rows, width)
+    return [*head, "", *body, "", *_verdicts(info, pools, kind, width), *_notes(info, width), *_fleet(info, width)]
+
+
+def _title(info: Document, kind: str, width: int) -> str:
+    word = "Plan" if kind == "plan" else "Report"
+    title = f"{word} of cluster {info.get('cluster') or '(unnamed)'}"
+    return title if info.get("reachable") else f"{title}: not reached, so only what follows from the pools"[:width]
+
+
+def _columns(kind: str) -> list[Column]:
+    return [
+        Column("POOL", cuts=True),
+        Column("NODES", number=True),
+        Column("MODEL", cuts=True),
+        Column("GPUS", number=True),
+        Column("MODE"),
+        Column("RESOURCE", cuts=True),
+        Column("OFFERED" if kind == "report" else "AFTER", number=True),
+        Column("MEM/SHARE", number=True),
+        Column("STATE" if kind == "report" else "CHANGES"),
+    ]
+
+
+def _row(name: str, pool: Document, kind: str, reachable: bool) -> list[str]:
+    replicas = pool.get("replicas") or 1
+    mode = f"{pool['mode']} x{replicas}" if replicas > 1 else str(pool["mode"])
+    seen = f"{pool['allocatable']}/{pool['wanted']}" if reachable else "?"
+    return [
+        name,
+        str(pool["nodes"]) if reachable else "?",
+        _model(pool),
+        str(pool["gpus"]) if reachable else "?",
+        mode,
+        str(pool["resource"]),
+        seen if kind == "report" else (str(pool["wanted"]) if reachable else "?"),
+        _memory(pool.get("memory_mib_per_share")),
+        _state(pool, kind, reachable),
+    ]
+
+
+def _model(pool: Document) -> str:
+    found = pool.get("models") or ([pool["model"]] if pool.get("model") else [])
+    return found[0] if len(found) == 1 else f"{len(found)} models" if found else "any"
+
+
+def _memory(mib: int | None) -> str:
+    return f"{mib / 1024:.1f} GiB" if mib else "?"
+
+
+def _state(pool: Document, kind: str, reachable: bool) -> str:
+    if not reachable:
+        return "?"
+    if not pool["nodes"]:
+        return "no nodes"
+    if kind == "plan":
+        return f"{pool['changes']['nodes']} nodes" if pool["changes"] else "none"
+    return "ok" if pool["as_declared"] else "differs"
+
+
+def _verdicts(info: Document, pools: Document, kind: str, width: int) -> list[str]:
+    if not info.get("reachable"):
+        return paragraph("cluster", str(info.get("reason") or "not reached"), width)
+    told: list[str] = []
+    for name, pool in pools.items():
+        told.extend(paragraph(name, _change(pool) if kind == "plan" else _verdict(pool), width))
+    return told
+
+
+def _verdict(pool: Document) -> str:
+    if not pool["nodes"]:
+        return "no node of the cluster belongs to it"
+    if pool["as_declared"]:
+        return f"as declared{_proof(pool)}"
+    told = list(pool["differs"])
+    if pool["changes"]:
+        told.append(f"to change: {_change(pool)}")
+    more = pool["differing_nodes"] - len(told)
+    return f"differs on {pool['differing_nodes']} node(s): {'; '.join(told)}" + (
+        f"; and {more} more" if more > 0 else ""
+    )
+
+
+def _proof(pool: Document) -> str:
+    proof = pool.get("proof")
+    if not proof:
+        return ", not proven by workloads yet"
+    pods = sum(proof["devices"].values())
+    found = f"{pods} pods on {proof['node']} ran together on {len(proof['devices'])} device(s)"
+    return f"; {found}" if proof["current"] else f"; proven before it last changed: {found}"
+
+
+def _change(pool: Document) -> str:
+    if not pool["nodes"]:
+        return "no node of the cluster belongs to it"
+    changes = pool["changes"]
+    if not changes:
+        return "no change"
+    told = []
+    wanted = f"{pool['mode']} x{pool['replicas']}" if (pool.get("replicas") or 1) > 1 else pool["mode"]
+    for mode, count in changes["switched_from"].items():
+        told.append(f"{count} node(s) from {mode} to {wanted}")
+    if changes["joining"]:
+        told.append(f"{changes['joining']} node(s) join the pool")
+    told.extend(f"{what} {_names(changes[what])}" for what in ("labels", "taints") if changes[what])
+    return "; ".join(told) or f"{changes['nodes']} node(s) noted as ours"
+
+
+def _notes(info: Document, width: int) -> list[str]:
+    """Nodes about which the pools do not agree, or which nobody knows yet."""
+    told: list[str] = []
+    for node, claiming in sorted((info.get("overlaps") or {}).items()):
+        told += paragraph("overlap", f"{node} matches the pools {_names(claiming)}; it is left as it is", width)
+    undiscovered = info.get("undiscovered") or []
+    if undiscovered:
+        text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {_names(undiscovered)}"
+        told += paragraph("after discovery", text, width)
+    released = info.get("released") or []
+    if released:
+        told += paragraph("left", f"{len(released)} node(s) give their pool's labels back: {_names(released)}", width)
+    return told
+
+
+def _fleet(info: Document, width: int) -> list[str]:
+    totals = info.get("totals")
+    if not totals:
+        return []
+    offered = (
+        ", ".join(f"{count} {resource}" for resource, count in totals["allocatable"].items() if count) or "nothing"
+    )
+    text = f"{totals['gpu_nodes']} of {totals['nodes']} nodes have {totals['gpus']} GPUs and offer {offered}"
+    return paragraph("fleet", text, width)
+
+
+def _names(names: t.Sequence[str]) -> str:
+    more = len(names) - _NAMES_LIMIT
+    return ", ".join(names[:_NAMES_LIMIT]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,59 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A table of text that fits a terminal (pure)."""
+
+from __future__ import annotations
+
+import textwrap
+import typing as t
+from dataclasses import dataclass
+
+WIDTH = 100
+_GAP = "  "
+_CUT = ".."
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's head; numbers stand to the right; only text that may be cut gives way."""
+
+    head: str
+    number: bool = False
+    cuts: bool = False
+
+
+def table(columns: t.Sequence[Column], rows: t.Sequence[t.Sequence[t.Any]], width: int = WIDTH) -> list[str]:
+    """The head and one line a row, none longer than width as long as cutting the columns that may be cut suffices."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    sizes = [max(len(column.head), *(len(row[at]) for row in cells), 0) for at, column in enumerate(columns)]
+    sizes = _fitted(columns, sizes, width)
+    lines = [[column.head for column in columns], *cells]
+    return [
+        _GAP.join(_cell(cell, size, column) for cell, size, column in zip(line, sizes, columns, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def paragraph(head: str, text: str, width: int = WIDTH) -> list[str]:
+    """Text behind a head, wrapped and indented by two; long names are not broken."""
+    return textwrap.wrap(
+        f"{head}: {text}", width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _fitted(columns: t.Sequence[Column], sizes: list[int], width: int) -> list[int]:
+    """Take from the widest column that may be cut until the line fits."""
+    sizes = list(sizes)
+    able = [at for at, column in enumerate(columns) if column.cuts]
+    while able and sum(sizes) + len(_GAP) * (len(sizes) - 1) > width:
+        widest = max(able, key=lambda at: sizes[at] - len(columns[at].head))
+        if sizes[widest] <= len(columns[widest].head) + len(_CUT):
+            break
+        sizes[widest] -= 1
+    return sizes
+
+
+def _cell(cell: str, size: int, column: Column) -> str:
+    if len(cell) > size:
+        cell = cell[: size - len(_CUT)] + _CUT
+    return cell.rjust(size) if column.number else cell.ljust(size)

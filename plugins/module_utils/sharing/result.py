@@ -1,0 +1,94 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What node_profile returns of a fleet: small, whatever the number of nodes (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..fleet.proof import wanted_shares
+from ..fleet.sorting import awaited, undiscovered_cluster
+
+if t.TYPE_CHECKING:
+    from ..fleet.proof import Finding
+    from ..pools.plan import Plan
+    from .rollout import Done, Fleet
+
+NAMES_LIMIT = 100
+
+
+def result(
+    plan: Plan, fleet: Fleet, findings: t.Mapping[str, Finding], done: Done | None, limit: int | None = NAMES_LIMIT
+) -> dict[str, t.Any]:
+    """Counts of each pool and the names of what changed; done is None in check mode: what would be changed."""
+    changes = fleet.profile
+    changed = sorted(done.changed) if done else [edit.name for edit in changes.edits]
+    of_changed = set(changed)
+    not_ready = sorted(name for name in changes.pool_of if name in fleet.nodes and not fleet.nodes[name].ready)
+    pools = {}
+    for pool in plan.pools:
+        nodes = fleet.of_pool(pool.name)
+        members = {node.name for node in nodes}
+        pools[pool.name] = {
+            "nodes": len(nodes),
+            "changed": len(members & of_changed),
+            "proven": sum(1 for node in nodes if node.ready and node.name not in findings),
+            "resource": pool.resource,
+            "wanted": sum(wanted_shares(node, pool) for node in nodes),
+            "allocatable": sum(node.allocatable.get(pool.resource, 0) for node in nodes),
+        }
+    membership = fleet.membership
+    return {
+        "pools": pools,
+        "changed_nodes": changed[:limit],
+        "changed_count": len(changed),
+        "released_nodes": [name for name in changed if name not in changes.pool_of][:limit],
+        "failed": dict(sorted(done.failed.items())[:limit]) if done else {},
+        "not_as_declared": [str(findings[name]) for name in sorted(findings)][:limit],
+        "not_ready": not_ready[:limit],
+        "config_entries": {
+            "added": list(done.added if done else changes.entries.added),
+            "collected": list(done.collected if done else changes.entries.collected),
+        },
+        "refreshed_pods": done.refreshed_pods if done else 0,
+        "overlaps": dict(sorted(membership.overlaps.items())[:limit]),
+        "empty_pools": list(membership.empty),
+        "undeclared_pins": {pool: names[:limit] for pool, names in membership.left.items()},
+        "mismatched": {pool: names[:limit] for pool, names in membership.mismatched.items()},
+    }
+
+
+def after_discovery(plan: Plan, fleet: Fleet) -> dict[str, t.Any]:
+    """What cannot be said before NVIDIA's agents have been at work: nodes of unknown model, pools of unknown nodes."""
+    nodes = awaited(plan.pools, fleet.nodes.values(), fleet.membership)
+    unknown = fleet.membership.empty if undiscovered_cluster(fleet.nodes.values()) else []
+    if not nodes and not unknown:
+        return {}
+    return {"nodes": nodes[:NAMES_LIMIT], "nodes_count": len(nodes), "pools": list(unknown)}
+
+
+def warnings(fleet: Fleet) -> list[str]:
+    """What a user should know although it is no failure."""
+    told = [
+        f"Node {name} matches the pools {', '.join(pools)} and is left as it is; pin it with the label accel.gpu/pool."
+        for name, pools in sorted(fleet.membership.overlaps.items())[:NAMES_LIMIT]
+    ]
+    if fleet.membership.empty:
+        told.append(f"No node of the cluster belongs to: {', '.join(fleet.membership.empty)}.")
+    for pool, names in sorted(fleet.membership.mismatched.items()):
+        told.append(f"Pool {pool} does not match {_some(names)}, pinned to it by the label accel.gpu/pool; the pin counts.")
+    pinned = {
+        pool: [name for name in names if name not in fleet.profile.pool_of and name not in fleet.profile.released]
+        for pool, names in fleet.membership.left.items()
+    }
+    for pool, names in sorted(pinned.items()):
+        if names:
+            told.append(f"{_some(names)} carry accel.gpu/pool={pool}, which is no declared pool; they are left as they are.")
+    not_ready = [name for name in fleet.profile.pool_of if name in fleet.nodes and not fleet.nodes[name].ready]
+    if not_ready:
+        told.append(f"Not ready, so neither waited for nor proven: {_some(sorted(not_ready))}.")
+    return told
+
+
+def _some(names: t.Sequence[str], limit: int = 5) -> str:
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

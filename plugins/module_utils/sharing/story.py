@@ -1,0 +1,88 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why nodes do not become what their pools declare: what is seen, since when, which pod ails, and what to do."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..fleet import agents
+from ..kube.errors import ApiError
+from ..kube.paths import CLUSTER_POLICIES
+
+if t.TYPE_CHECKING:
+    from ..fleet.agents import Ailment
+    from ..fleet.proof import Finding
+    from ..kube.client import Client
+    from ..kube.wait import Since
+    from ..pools.plan import Plan
+
+_TOLD = 5
+_LOG_LINES = 3
+
+
+def story(
+    client: Client, plan: Plan, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str], since: Since
+) -> str:
+    """Told for the first few nodes; the cluster is asked for the agents' pods only now, when something is wrong."""
+    namespace = plan.config.namespace
+    pods = list(client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=agents.SELECTOR))
+    ailing = agents.ailments(pods)
+    unserved = set(agents.missing(pods, findings))
+    told: list[str] = []
+    for name in sorted(findings)[:_TOLD]:
+        seconds = since.note(name, findings[name].seen)
+        why = [_ailment(client, namespace, ailment) for ailment in ailing.get(name, ())]
+        if name in unserved:
+            why.append(
+                f"no {agents.PLUGIN} pod runs there: look at its label nvidia.com/gpu.deploy.device-plugin and its taints"
+            )
+        told.append(f"{findings[name]}; so for {seconds:.0f} s" + "".join(f"; {reason}" for reason in why))
+    if len(findings) > _TOLD:
+        told.append(f"and {len(findings) - _TOLD} more node(s)")
+    if undiscovered:
+        shown = ", ".join(undiscovered[:_TOLD])
+        told.append(f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {shown}")
+    advice = _advice(client, plan, bool(ailing))
+    return "\n".join([*told, advice])
+
+
+def _ailment(client: Client, namespace: str, ailment: Ailment) -> str:
+    log = _log(client, namespace, ailment) if ailment.restarts else ""
+    return f"{ailment}" + (f"; its log ends: {log}" if log else "")
+
+
+def _log(client: Client, namespace: str, ailment: Ailment) -> str:
+    query = {"container": ailment.container, "previous": "true", "tailLines": _LOG_LINES}
+    try:
+        text = client.text(f"/api/v1/namespaces/{namespace}/pods/{ailment.pod}/log", query)
+    except ApiError:
+        # The log is a help, not what this is about: the container may be gone, the right to read logs missing.
+        return ""
+    return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-400:]
+
+
+def _advice(client: Client, plan: Plan, ailing: bool) -> str:
+    named = _configmaps_in_use(client)
+    if named is not None and plan.config.name not in named:
+        using = f"names {', '.join(sorted(named))}" if named else "names no device plugin ConfigMap"
+        return (
+            f"The ClusterPolicy {using}, and not {plan.config.name}, so the node labels have no effect: "
+            "run the role gpu_operator (module cluster_policy) first."
+        )
+    if ailing:
+        return f"Look at those pods: kubectl -n {plan.config.namespace} describe pod and logs --previous; then run again."
+    return (
+        f"Look at the pods of {agents.PLUGIN} and {agents.DISCOVERY} in namespace {plan.config.namespace}; "
+        "raise wait_timeout if they are only slow. A run again goes on where this one ended."
+    )
+
+
+def _configmaps_in_use(client: Client) -> set[str] | None:
+    """The ConfigMaps that ClusterPolicies name; None when that cannot be read."""
+    try:
+        policies = list(client.list(CLUSTER_POLICIES))
+    except ApiError:
+        return None
+    configs = [((policy.get("spec") or {}).get("devicePlugin") or {}).get("config") or {} for policy in policies]
+    return {config["name"] for config in configs if config.get("name")}

@@ -1,0 +1,117 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan and the report as a terminal shows them."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.report import lines
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.table import Column, table
+
+
+def _pool(**changes: t.Any) -> dict[str, t.Any]:
+    return {
+        "model": "Tesla-T4",
+        "models": ["Tesla-T4"],
+        "mode": "time-slicing",
+        "replicas": 4,
+        "resource": "nvidia.com/gpu",
+        "memory_mib_per_share": 3840,
+        "nodes": 4,
+        "gpus": 4,
+        "wanted": 16,
+        "allocatable": 16,
+        "changes": {},
+        "differs": [],
+        "differing_nodes": 0,
+        "as_declared": True,
+        **changes,
+    }
+
+
+def _info(**changes: t.Any) -> dict[str, t.Any]:
+    return {
+        "reachable": True,
+        "cluster": "lab",
+        "pools": {"notebooks": _pool()},
+        "totals": {"nodes": 20, "gpu_nodes": 16, "gpus": 64, "allocatable": {"nvidia.com/gpu": 76}},
+        **changes,
+    }
+
+
+CHANGES = {
+    "nodes": 4,
+    "joining": 4,
+    "switched_from": {"none": 3, "undiscovered": 1},
+    "labels": ["team"],
+    "taints": ["a=b:NoSchedule"],
+}
+PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
+
+CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
+    (
+        "as declared",
+        "report",
+        _info(),
+        ["Report of cluster lab", "16/16", "3.8 GiB", "notebooks: as declared", "64 GPUs"],
+    ),
+    (
+        "proven",
+        "report",
+        _info(pools={"a": _pool(proof=PROOF)}),
+        ["as declared; 4 pods on t4-1 ran together on 1 device"],
+    ),
+    (
+        "differs",
+        "report",
+        _info(pools={"a": _pool(as_declared=False, differs=["n1: x"], differing_nodes=3, allocatable=4)}),
+        ["4/16", "differs", "a: differs on 3 node(s): n1: x; and 2 more"],
+    ),
+    ("empty", "report", _info(pools={"a": _pool(nodes=0, as_declared=False)}), ["no nodes", "no node of the cluster"]),
+    ("no change", "plan", _info(), ["Plan of cluster lab", "notebooks: no change"]),
+    (
+        "changes",
+        "plan",
+        _info(pools={"a": _pool(changes=CHANGES)}),
+        ["4 nodes", "3 node(s) from none to time-slicing x4", "4 node(s) join", "labels team", "taints a=b:NoSchedule"],
+    ),
+    (
+        "offline",
+        "plan",
+        {"reachable": False, "reason": "refused", "cluster": "lab", "pools": {"a": _pool()}},
+        ["refused"],
+    ),
+    ("no pools", "plan", _info(pools={}), ["No pools are declared", "fleet:"]),
+    ("overlap", "plan", _info(overlaps={"n1": ["a", "b"]}), ["n1 matches the pools a, b"]),
+    ("undiscovered", "plan", _info(undiscovered=list("abcdefg")), ["7 GPU node(s)", "a, b, c, d, e and 2 more"]),
+    ("released", "plan", _info(released=["n9"]), ["left: 1 node(s) give"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "info", "words"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_lines(kind: str, info: dict[str, t.Any], words: list[str]) -> None:
+    text = "\n".join(lines(info, kind))
+    assert [word for word in words if word not in " ".join(text.split())] == []
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="one of plan, report"):
+        lines(_info(), "html")
+
+
+@given(st.text("ab-", min_size=1, max_size=63), st.text("xyz", max_size=63), st.integers(0, 5000))
+def test_a_row_fits_whatever_the_names(name: str, model: str, count: int) -> None:
+    pool = _pool(models=[model], nodes=count, gpus=count * 8, wanted=count * 64, resource="nvidia.com/gpu.shared")
+    shown = lines(_info(pools={name: pool}), "plan")
+    assert max(map(len, shown)) <= 100
+
+
+def test_numbers_stand_right_and_long_text_is_cut() -> None:
+    shown = table([Column("NAME", cuts=True), Column("N", number=True)], [["abcdefghijklmnop", 5], ["b", 500]], 16)
+    assert shown == ["NAME           N", "abcdefghi..    5", "b            500"]
