@@ -90,7 +90,9 @@ class Api:
         query |= {"watch": "true", "resourceVersion": version, "timeoutSeconds": "600", "allowWatchBookmarks": "true"}
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=630)
         try:
-            connection.request("GET", _with(path, query), headers={"User-Agent": self._agent, "Accept": "application/json"})
+            connection.request(
+                "GET", _with(path, query), headers={"User-Agent": self._agent, "Accept": "application/json"}
+            )
             answer = connection.getresponse()
             if answer.status >= 400:
                 raise ApiError(answer.status, answer.read().decode(errors="replace"))
@@ -120,8 +122,6 @@ def in_parallel(call: Callable[[Any], Any], arguments: Iterable[Any]) -> list[An
     """Call for every argument on a few threads, and return the results in order; the first failure is raised."""
     with ThreadPoolExecutor(_PARALLEL) as pool:
         return list(pool.map(call, arguments))
-
-
 
 
 def _with(path: str, query: dict[str, str]) -> str:

@@ -51,7 +51,9 @@ def _tool_names(names: Iterable[str]) -> list[str]:
 def _folder(tool: Tool, go: golang.Go) -> Path:
     """Return where this very tool is cached: the name ends in a hash of all that decides its content."""
     digest = hashlib.sha256(f"{go.version}\n{tool}\n".replace(str(tool.folder), "").encode())
-    for source in sorted(path for path in tool.folder.rglob("*") if path.is_file() and not path.name.endswith("_test.go")):
+    for source in sorted(
+        path for path in tool.folder.rglob("*") if path.is_file() and not path.name.endswith("_test.go")
+    ):
         digest.update(f"{source.relative_to(tool.folder)}\0".encode() + source.read_bytes() + b"\0")
     return cache() / f"{tool.name}-{digest.hexdigest()[:16]}"
 
@@ -101,7 +103,12 @@ def _build(tool: Tool, folder: Path, go: golang.Go) -> None:
 
 def _go(go: golang.Go, tool: Tool, arguments: list[str]) -> str:
     done = subprocess.run(
-        [str(go.program), *arguments], cwd=tool.folder, env=go.environment(), capture_output=True, text=True, check=False
+        [str(go.program), *arguments],
+        cwd=tool.folder,
+        env=go.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         said = "\n".join(done.stderr.strip().splitlines()[-_TAIL:])

@@ -44,7 +44,13 @@ def _build(_lab: Lab, options: argparse.Namespace) -> None:
 
 
 def _up(lab: Lab, options: argparse.Namespace) -> None:
-    lifecycle.up(lab, port_base=options.port_base, fleet_file=options.fleet, with_sim=not options.without_sim)
+    lifecycle.up(
+        lab,
+        port_base=options.port_base,
+        fleet_file=options.fleet,
+        with_sim=not options.without_sim,
+        sim_options=options.sim_option,
+    )
 
 
 def _down(lab: Lab, options: argparse.Namespace) -> None:
@@ -113,7 +119,9 @@ def _logs(lab: Lab, options: argparse.Namespace) -> None:
     known = sorted(path.stem for path in lab.logs.glob("*.log"))
     path = lab.logs / f"{options.service}.log"
     if not path.exists():
-        raise LabError(f"lab '{lab.name}' has no log of '{options.service}': known are {', '.join(known) or 'none yet'}")
+        raise LabError(
+            f"lab '{lab.name}' has no log of '{options.service}': known are {', '.join(known) or 'none yet'}"
+        )
     with path.open(errors="replace") as log:
         sys.stdout.writelines(log.readlines()[-options.lines :])
         while options.follow:
@@ -163,7 +171,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lab/lab", description="Real Kubernetes control planes on loopback, with simulated GPU nodes."
     )
-    parser.add_argument("--name", default=os.environ.get("LAB_NAME", "lab"), help="which lab (default: $LAB_NAME, else 'lab')")
+    parser.add_argument(
+        "--name", default=os.environ.get("LAB_NAME", "lab"), help="which lab (default: $LAB_NAME, else 'lab')"
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: object, text: str, under: object = commands) -> argparse.ArgumentParser:
@@ -172,11 +182,20 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     one = command("build", _build, "build the lab's programs into the cache, as far as they are missing")
-    one.add_argument("what", nargs="*", metavar="TOOL", help=f"parts ({', '.join(PARTS)}) or tools ({', '.join(TOOLS)})")
+    one.add_argument(
+        "what", nargs="*", metavar="TOOL", help=f"parts ({', '.join(PARTS)}) or tools ({', '.join(TOOLS)})"
+    )
     one = command("up", _up, "start the lab; what is missing is built first")
     one.add_argument("--port-base", type=int, help="first of the lab's ports (default: found by itself)")
     one.add_argument("--fleet", type=Path, help="fleet file (default for a new cluster: lab/fleets/default.yaml)")
     one.add_argument("--without-sim", action="store_true", help="leave the simulator out: machines without agents")
+    one.add_argument(
+        "--sim-option",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="an option of the simulator, such as --sim-option=--time-scale=1 (kept by reset)",
+    )
     one = command("down", _down, "stop the lab; a later up goes on with the same cluster")
     one.add_argument("--delete", action="store_true", help="delete the lab's folder too")
     one = command("reset", _reset, "throw the cluster away and start a clean one on the same ports")
@@ -184,7 +203,9 @@ def _parser() -> argparse.ArgumentParser:
     one = command("status", _status, "show services, health, ports, memory and machines")
     one.add_argument("--json", action="store_true", help="as JSON")
 
-    group = commands.add_parser("nodes", help="change the cluster's machines").add_subparsers(required=True, metavar="COMMAND")
+    group = commands.add_parser("nodes", help="change the cluster's machines").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
     one = command("apply", _nodes_apply, "make the machines equal to a fleet file", group)
     one.add_argument("fleet", type=Path, metavar="FLEET")
     one.add_argument("--wait", action="store_true", help="until all of them are ready")
@@ -209,7 +230,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("service", metavar="SERVICE")
     one.add_argument("-n", "--lines", type=int, default=200, help="how many of the last lines (default: 200)")
     one.add_argument("-f", "--follow", action="store_true", help="and what is written from now on")
-    command("env", _env, 'print what \'eval "$(lab/lab env)"\' needs to use the lab')
+    command("env", _env, "print what 'eval \"$(lab/lab env)\"' needs to use the lab")
     one = command("audit", _audit, "count the requests that the API server has served")
     one.add_argument("--agent", default="", help="only of clients whose user agent contains this")
     one.add_argument("--since", type=int, default=0, metavar="MARK", help="only what was asked after a mark")

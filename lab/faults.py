@@ -38,14 +38,14 @@ def render(faults: dict[str, str]) -> str:
 
 
 def put(api: Api, fault: str, nodes: Iterable[str]) -> int:
-    """Put a fault (`name` or `name=argument`) on nodes or, when it is one, on the cluster; return how many changed."""
+    """Put a fault (`name` or `name=argument`) on nodes or, if it is of that kind, the cluster; return how many changed."""
     name, _equals, argument = fault.partition("=")
     _known(name, argument)
     return _change(api, name, nodes, lambda faults: faults | {name: argument})
 
 
 def clear(api: Api, fault: str | None, nodes: Iterable[str]) -> int:
-    """Take a fault, or all of them, from nodes (and from the cluster, when it is one or all); return how many changed."""
+    """Take a fault (None: all) from nodes and, if it is of that kind, the cluster; return how many changed."""
     name = fault.partition("=")[0] if fault else None
     if name:
         _known(name, "")
@@ -66,7 +66,7 @@ def current(api: Api) -> dict[str, str]:
 def _change(
     api: Api, name: str | None, nodes: Iterable[str], change: Callable[[dict[str, str]], dict[str, str]]
 ) -> int:
-    """Change the annotation of the nodes, of the cluster, or of both when no fault is named; return how many changed."""
+    """Change the annotation of nodes, of the cluster, or of both when no fault is named; return how many changed."""
     paths = [] if name in CLUSTER_FAULTS else [f"/api/v1/nodes/{node}" for node in nodes]
     if name is None or name in CLUSTER_FAULTS:
         paths.append(f"/api/v1/namespaces/{FAULTS_NAMESPACE}")

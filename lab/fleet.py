@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fleet files: what machines a lab's cluster has, as YAML that people write, and the Node objects that follow from it."""
+"""Fleet files: which machines a cluster has, as YAML that people write, and the Node objects that follow from it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ class Fleet:
 
     def save(self, path: Path) -> None:
         """Write the fleet as a fleet file."""
-        path.write_text(yaml.safe_dump({"groups": [dataclasses.asdict(group) for group in self.groups]}, sort_keys=False))
+        path.write_text(
+            yaml.safe_dump({"groups": [dataclasses.asdict(group) for group in self.groups]}, sort_keys=False)
+        )
 
 
 def load(path: Path) -> Fleet:
@@ -92,7 +94,9 @@ def load(path: Path) -> Fleet:
         if not found:
             groups.append(Group(**merged))
     names = [group.name for group in groups]
-    problems += [f"groups: '{name}' is there twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    problems += [
+        f"groups: '{name}' is there twice" for name in sorted({name for name in names if names.count(name) > 1})
+    ]
     if problems:
         raise LabError("\n".join([f"{path} cannot be used:", *(f"  {problem}" for problem in problems)]))
     return Fleet(tuple(groups))
@@ -156,7 +160,9 @@ class _Template:
                 {"id": self._system.id, "version_id": self._system.version_id, "kernel": self._system.kernel}
             ),
         }
-        content = json.dumps([self._annotations, dataclasses.asdict(dataclasses.replace(group, count=0))], sort_keys=True)
+        content = json.dumps(
+            [self._annotations, dataclasses.asdict(dataclasses.replace(group, count=0))], sort_keys=True
+        )
         # Tells a machine that was changed in the fleet file from one that somebody labelled since.
         self._annotations[SPEC_ANNOTATION] = hashlib.sha256(content.encode()).hexdigest()[:12]
 

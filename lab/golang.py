@@ -30,7 +30,9 @@ class Go:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of a reproducible build; proxies and caches stay the user's."""
-        kept = {name: value for name, value in os.environ.items() if name not in ("GOFLAGS", "GOROOT", "GOOS", "GOARCH")}
+        kept = {
+            name: value for name, value in os.environ.items() if name not in ("GOFLAGS", "GOROOT", "GOOS", "GOARCH")
+        }
         return kept | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,9 @@ _READY_SECONDS = 90.0
 _USER_PROGRAMS = ("kubectl", "helm")
 
 
-def up(lab: Lab, *, port_base: int | None, fleet_file: Path | None, with_sim: bool) -> None:
+def up(
+    lab: Lab, *, port_base: int | None, fleet_file: Path | None, with_sim: bool = True, sim_options: Sequence[str] = ()
+) -> None:
     """Start a lab (one that is down goes on where it was) and, when its cluster is new, give it its machines."""
     sandbox.require()
     tools = build.ensure(_parts(with_sim=with_sim))
@@ -37,7 +39,7 @@ def up(lab: Lab, *, port_base: int | None, fleet_file: Path | None, with_sim: bo
                 say(f"ended {left} processes that a killed lab had left")
             _take_ports(lab, port_base)
             _prepare(lab, tools)
-            lab.record(with_sim=with_sim)
+            lab.record(with_sim=with_sim, sim_options=list(sim_options))
             fresh = not lab.etcd.exists()
             _start(lab, tools)
             if fresh and fleet_file is None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From an operator's pod to the call that runs its program as that pod would: arguments, environment, volumes, account."""
+"""From an operator's pod to the call that runs its program as that pod would, with its arguments, files and account."""
 
 from __future__ import annotations
 

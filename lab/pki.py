@@ -29,7 +29,7 @@ _SERVER_NAMES = (
 _SERVER_ADDRESSES = ("127.0.0.1", "10.96.0.1")
 
 MASTERS = "system:masters"
-# Client certificates: file name -> (user, group). The lab's own helpers have names of their own, which the audit policy leaves out.
+# Client certificates: file name -> (user, group). The lab's own helpers have names that the audit policy leaves out.
 CLIENTS: dict[str, tuple[str, str | None]] = {
     "admin": ("admin", MASTERS),
     "kube-controller-manager": ("system:kube-controller-manager", None),

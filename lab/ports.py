@@ -25,7 +25,7 @@ OFFSETS = {
 
 
 def choose(lab: Lab, wanted: int | None) -> int:
-    """Return a port base whose ports are all free: the wanted one or a clear error, else the last one used, else the first free."""
+    """Return a base whose ports are all free: the wanted one or an error; else the last one used, or the first free."""
     recorded = lab.state().get("port_base")
     if wanted is not None:
         if not 1024 <= wanted <= 65535 - SPAN:
@@ -33,7 +33,7 @@ def choose(lab: Lab, wanted: int | None) -> int:
         if busy := _first_busy(wanted):
             service, port = busy
             raise LabError(
-                f"port {port} ({service}) is in use by {_holder(port)}: stop that, or choose other ports with --port-base"
+                f"port {port} ({service}) is in use by {_holder(port)}: stop that, or choose others with --port-base"
             )
         return wanted
     if recorded is not None and not _first_busy(recorded):

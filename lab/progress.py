@@ -36,7 +36,9 @@ class BuildProgress:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stop.set()
         self._thread.join()
         if self._live:
@@ -61,8 +63,8 @@ class BuildProgress:
         left = max(self._usual[name] - elapsed, 0) + sum(self._usual[later] for later in self._names[number:])
         after = f", then {', '.join(self._names[number:])}" if number < len(self._names) else ""
         return (
-            f"lab: [{number}/{len(self._names)}] building {name} {spoken(elapsed)} (usually {spoken(self._usual[name])})"
-            f"{after}; about {spoken(left)} left"
+            f"lab: [{number}/{len(self._names)}] building {name} {spoken(elapsed)}"
+            f" (usually {spoken(self._usual[name])}){after}; about {spoken(left)} left"
         )
 
     def _tick(self) -> None:

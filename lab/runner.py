@@ -33,7 +33,9 @@ _TERM_SECONDS = 2.0
 def operators() -> dict[str, Operator]:
     """Return the operators that can be run, by the name of their program."""
     gpu_operator = tool("gpu-operator")
-    assets = {folder: f"/opt/gpu-operator/{folder.name}" for folder in sorted((gpu_operator.parent / "assets").iterdir())}
+    assets = {
+        folder: f"/opt/gpu-operator/{folder.name}" for folder in sorted((gpu_operator.parent / "assets").iterdir())
+    }
     assets[gpu_operator.parent / "manifests"] = "/opt/gpu-operator/manifests"
     known = (
         # The last flag wins. Neither may listen: NFD's port would do so on all interfaces, and -1 is one that cannot.
@@ -76,7 +78,7 @@ class _Running:
         self.process = subprocess.Popen(
             call, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        self._log(lab, api)
+        self._log(lab, api, self.process.stdout)
         print(f"runner: {self.name} runs {self.operator.name} as process {self.process.pid}", flush=True)
 
     def stop(self, lab: Lab) -> None:
@@ -91,12 +93,11 @@ class _Running:
             print(f"runner: {self.name} is gone, and so is its {self.operator.name}", flush=True)
         shutil.rmtree(operator_pod.folder_of(lab, self.pod), ignore_errors=True)
 
-    def _log(self, lab: Lab, api: Api) -> None:
+    def _log(self, lab: Lab, api: Api, output: IO[bytes] | None) -> None:
         """Give `kubectl logs` what the program says, through a Logs object of kwok."""
         metadata = self.pod["metadata"]
         path = lab.pod_logs / f"{metadata['namespace']}_{metadata['name']}_{self.container['name']}.log"
-        assert self.process is not None and self.process.stdout is not None
-        threading.Thread(target=_copy_log, args=(self.process.stdout, path.open("a")), daemon=True).start()
+        threading.Thread(target=_copy_log, args=(output, path.open("a")), daemon=True).start()
         owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
         logs = {
             "apiVersion": "kwok.x-k8s.io/v1alpha1",
@@ -107,10 +108,10 @@ class _Running:
         api.apply(f"/apis/kwok.x-k8s.io/v1alpha1/namespaces/{metadata['namespace']}/logs/{metadata['name']}", logs)
 
 
-def _copy_log(output: IO[bytes], log: IO[str]) -> None:
+def _copy_log(output: IO[bytes] | None, log: IO[str]) -> None:
     """Write a process's lines in the format of a container runtime: time, stream, full line."""
     with log:
-        for line in output:
+        for line in output or ():
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
             log.write(f"{now} stdout F {line.decode(errors='replace').rstrip()}\n")
             log.flush()

@@ -41,7 +41,12 @@ def _kwok(lab: Lab) -> None:
     port = lab.ports()["kwok"]
     stages = sorted((LAB / "kwok").glob("*.yaml"))
     if not stages:
-        stages = [f for part in ("node/fast", "node/heartbeat-with-lease", "pod/fast") for f in (tool("kwok").parent / "stages" / part).glob("*.yaml") if f.name != "kustomization.yaml"]
+        stages = [
+            f
+            for part in ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+            for f in (tool("kwok").parent / "stages" / part).glob("*.yaml")
+            if f.name != "kustomization.yaml"
+        ]
     arguments = [
         "/kwok",
         "--kubeconfig=/pki/kwok.kubeconfig",
@@ -75,6 +80,7 @@ def _sim(lab: Lab) -> None:
         f"--kubeconfig={lab.pki / 'sim.kubeconfig'}",
         f"--pod-logs={lab.pod_logs}",
         f"--health=127.0.0.1:{lab.ports()['sim']}",
+        *lab.state().get("sim_options", ()),
     ]
     os.execv(program, arguments)
 

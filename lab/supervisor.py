@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from .layout import LAB, REPO, Lab
 
 # Relative to the lab's folder, since the path of a socket may have 107 characters at most.
 _SOCKET = "supervisor.sock"
+_DOWN_SECONDS = 20.0
 COMPOSE = LAB / "compose" / "kube.yaml"
 
 
@@ -118,10 +120,8 @@ def wait_ready(lab: Lab, program: Path, limit: float, say: Callable[[list[Servic
 def stop(lab: Lab, program: Path) -> None:
     """Stop all services in order, as far as a supervisor answers; what is left is killed."""
     if services(lab, program) is not None:
-        try:
-            _client(lab, program, "down", timeout=20)
-        except subprocess.TimeoutExpired:
-            pass
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            _client(lab, program, "down", timeout=_DOWN_SECONDS)
     processes.kill(lab)
     (lab.dir / _SOCKET).unlink(missing_ok=True)
 
@@ -134,9 +134,7 @@ def tail(lab: Lab, service: str, lines: int = 15) -> str:
     return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _client(
-    lab: Lab, program: Path, *arguments: str, timeout: float | None = None
-) -> subprocess.CompletedProcess[str]:
+def _client(lab: Lab, program: Path, *arguments: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
     command = [str(program), "-U", "-u", _SOCKET, "-L", "log/supervisor-client.log", *arguments]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PC_")}
     return subprocess.run(command, cwd=lab.dir, env=clean, capture_output=True, text=True, check=False, timeout=timeout)

@@ -50,7 +50,7 @@ def _pinned(name: str, package: str, usual_seconds: int, program: str = "", **mo
 _GPU_OPERATOR = "github.com/NVIDIA/gpu-operator"
 _NFD = "sigs.k8s.io/node-feature-discovery"
 _KWOK = "sigs.k8s.io/kwok"
-_COMPONENT = "k8s.io/component-base/version"
+_VERSION = "k8s.io/component-base/version"
 
 # The order of building: what everything else waits for comes first. The seconds were measured on two cores with an
 # empty build cache, downloads included, one after the other; a build of one's own replaces them.
@@ -66,7 +66,7 @@ TOOLS: dict[str, Tool] = {
             "kube",
             265,
             # Without these the control plane calls itself v0.0.0, and charts refuse to install.
-            ldflags=f"-X {_COMPONENT}.gitVersion={_KUBE_VERSION} -X {_COMPONENT}.gitMajor=1 -X {_COMPONENT}.gitMinor=36",
+            ldflags=f"-X {_VERSION}.gitVersion={_KUBE_VERSION} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36",
             applets=("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
         ),
         _pinned(
