@@ -1,0 +1,123 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a user reads when something is missing or broken: one clear message, what to do about it, and in time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.labs import Lab
+from tests.programs import VENV_BIN, run
+
+SITE = "accel.gpu.site"
+# A first contact that fails must not keep its user waiting.
+PROMPT_SECONDS = 45.0
+
+
+def failing(seconds: float = PROMPT_SECONDS, **options: Any) -> str:
+    """Run site, which must fail within the given seconds, and return its message."""
+    started = time.monotonic()
+    played: PlaybookRun = run_playbook(SITE, **options)
+    took = time.monotonic() - started
+    assert played.rc != 0
+    assert took < seconds, f"it took {took:.0f} s to say so"
+    message = played.failure()
+    assert "Traceback" not in message
+    return message
+
+
+def with_kubeconfig(lab: Lab, path: Path) -> dict[str, str]:
+    """Return the lab's environment with another kubeconfig in it."""
+    return {**lab.env, "KUBECONFIG": str(path), "K8S_AUTH_KUBECONFIG": str(path)}
+
+
+def changed_kubeconfig(lab: Lab, path: Path, *, cluster: Mapping[str, Any] = {}, user: Mapping[str, Any] | None = None) -> Path:
+    """Write a copy of the lab's kubeconfig with another server or user."""
+    document = yaml.safe_load(lab.kubeconfig.read_text())
+    document["clusters"][0]["cluster"] |= cluster
+    if user is not None:
+        document["users"][0]["user"] = dict(user)
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_no_cluster_at_the_address(lab: Lab, tmp_path: Path) -> None:
+    kubeconfig = changed_kubeconfig(lab, tmp_path / "config", cluster={"server": "https://127.0.0.1:9"})
+    message = failing(environ=with_kubeconfig(lab, kubeconfig))
+    assert "https://127.0.0.1:9" in message
+    assert "refused" in message
+
+
+def test_a_kubeconfig_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere"
+    assert str(missing) in failing(environ=with_kubeconfig(lab, missing))
+
+
+def test_the_kubeconfig_of_another_cluster(lab: Lab) -> None:
+    message = failing(environ={**lab.env, "LAB_NAME": "production"})
+    assert "production" in message
+    assert lab.name in message
+
+
+def test_a_user_without_rights(lab: Lab, tmp_path: Path) -> None:
+    manifest = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": "default"}}
+    (tmp_path / "account.json").write_text(json.dumps(manifest))
+    run("kubectl", "apply", "-f", str(tmp_path / "account.json"), env=lab.env)
+    token = run("kubectl", "create", "token", "nobody", env=lab.env).strip()
+    kubeconfig = changed_kubeconfig(lab, tmp_path / "config", user={"token": token})
+    message = failing(environ=with_kubeconfig(lab, kubeconfig))
+    assert "system:serviceaccount:default:nobody" in message
+    assert token not in message
+
+
+def test_helm_is_missing(lab: Lab) -> None:
+    message = failing(environ={**lab.env, "PATH": f"{VENV_BIN}:/usr/bin:/bin"})
+    assert "helm" in message
+    assert "binary_path" in message or "install" in message.lower()
+
+
+def test_a_chart_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
+    message = failing(environ={**lab.env, "LAB_CHARTS": str(tmp_path)})
+    assert str(tmp_path) in message
+
+
+@pytest.fixture
+def broken_operator(lab: Lab) -> Iterator[None]:
+    """A cluster whose GPU operator can never become ready."""
+    lab.reset()
+    lab.command("fault", "put", "operator-broken")
+    yield
+    lab.command("fault", "clear", "operator-broken")
+
+
+@pytest.mark.usual(60)
+@pytest.mark.usefixtures("broken_operator")
+def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
+    message = failing(120, environ=lab.env, variables={"gpu_operator_wait_timeout": 25})
+    assert "ClusterPolicy" in message
+    assert "os-release" in message
+
+
+@pytest.mark.usual(60)
+def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
+    lab.reset()
+    run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()
+    found = json.loads(run("kubectl", "get", "nodes", "-l", "accel.gpu/pool=notebooks", "-o", "json", env=lab.env))
+    victim = found["items"][0]["metadata"]["name"]
+    lab.command("fault", "put", "plugin-crash", "--nodes", victim)
+    pool = {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 8}}
+    variables = {"gpu_pools": [pool], "sharing_wait_timeout": 20}
+    message = failing(90, environ=lab.env, variables=variables, arguments=["--tags", "pools,sharing"])
+    assert victim in message
+    assert "CrashLoopBackOff" in message
+    lab.command("fault", "clear", "plugin-crash")
+    del variables["sharing_wait_timeout"]
+    run_playbook(SITE, environ=lab.env, variables=variables, arguments=["--tags", "pools,sharing"]).require_success()

@@ -1,0 +1,94 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run shows while it works: on a terminal, in a pipe, under ansible-runner, and beside a JSON document."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ansible_runner
+import pytest
+
+from tests.helpers.playbook import run_playbook
+from tests.labs import Lab
+from tests.programs import REPO
+
+SITE = "accel.gpu.site"
+PROGRESS = "lab: "
+
+
+@pytest.fixture(scope="module")
+def flipping(lab: Lab) -> Any:
+    """Yield variables that make every next run change the sharing of a pool, so that there is progress to be shown."""
+    lab.reset()
+    run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation"]).require_success()
+
+    def variables() -> Any:
+        replicas = 4
+        while True:
+            replicas = 12 - replicas
+            yield {
+                "gpu_pools": [
+                    {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": replicas}}
+                ]
+            }
+
+    return variables()
+
+
+def command(variables: Mapping[str, Any]) -> list[str]:
+    """The run of a user: the change of sharing and the report."""
+    inventory = str(REPO / "inventories/lab")
+    return ["ansible-playbook", SITE, "-i", inventory, "--tags", "pools,sharing,report", "-e", json.dumps(variables)]
+
+
+def test_progress_in_a_pipe_goes_to_stderr(lab: Lab, flipping: Any) -> None:
+    done = subprocess.run(command(next(flipping)), cwd=REPO, env=lab.env, capture_output=True, text=True, check=True)
+    assert any(line.startswith(PROGRESS) and "nodes" in line for line in done.stderr.splitlines())
+    assert not any(line.startswith(PROGRESS) and "nodes" in line for line in done.stdout.splitlines())
+
+
+def test_progress_on_a_terminal(lab: Lab, flipping: Any) -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(command(next(flipping)), cwd=REPO, env=lab.env, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:  # the terminal's other end is closed
+            break
+        if not chunk:
+            break
+        shown += chunk
+    assert process.wait() == 0, shown.decode(errors="replace")[-3000:]
+    assert PROGRESS in shown.decode(errors="replace")
+
+
+def test_a_json_callback_stays_valid_json(lab: Lab, flipping: Any) -> None:
+    played = run_playbook(
+        SITE, environ=lab.env, variables=next(flipping), arguments=["--tags", "pools,sharing,report"]
+    ).require_success()
+    assert json.loads(played.stdout)["stats"]
+    assert PROGRESS in played.stderr
+
+
+def test_progress_under_ansible_runner(lab: Lab, flipping: Any, tmp_path: Path) -> None:
+    played = ansible_runner.run(
+        private_data_dir=str(tmp_path),
+        playbook=SITE,
+        inventory=str(REPO / "inventories/lab"),
+        extravars=next(flipping),
+        tags="pools,sharing,report",
+        envvars={k: v for k, v in lab.env.items() if k.startswith(("LAB_", "K8S_", "KUBE", "ANSIBLE_", "HELM_", "PATH"))},
+        quiet=True,
+    )
+    assert played.status == "successful"
+    shown = played.stdout.read() + played.stderr.read()
+    assert PROGRESS in shown
