@@ -1,0 +1,99 @@
+package agents
+
+import (
+	"encoding/json"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lab.invalid/sim/rules"
+)
+
+// admit is the kubelet's admission of pods that ask for devices: they get them, or fail for good.
+func (v *visit) admit(config *rules.Config) error {
+	var held []rules.Allocation
+	var waiting []*Pod
+	for _, pod := range v.pods {
+		if len(pod.Requests) == 0 || pod.Ended() {
+			continue
+		}
+		if allocation := v.allocation(pod); allocation != nil {
+			held = append(held, allocation)
+		} else if pod.DeletionTimestamp == nil {
+			waiting = append(waiting, pod)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	pool := rules.Pool{Healthy: map[string][]string{}, Used: rules.InUse(held), OnePerRequest: config != nil && config.OnePerRequest()}
+	for resource, e := range v.memory.endpoints {
+		if e.size > 0 {
+			pool.Healthy[resource] = e.ids
+		}
+	}
+	for _, pod := range waiting {
+		allocation, refusal := pool.Allocate(pod.Requests)
+		if refusal != nil {
+			if err := v.reject(pod, refusal); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := v.assign(pod, allocation); err != nil {
+			return err
+		}
+		held = append(held, allocation)
+		pool.Used = rules.InUse(held)
+	}
+	return nil
+}
+
+// allocation is what a pod holds: by its annotation, or by what was written a moment ago.
+func (v *visit) allocation(pod *Pod) rules.Allocation {
+	if pod.Devices != "" {
+		if allocation, err := rules.ParseAllocation(pod.Devices); err == nil {
+			return allocation
+		}
+	}
+	return v.memory.assigned[string(pod.UID)]
+}
+
+// assign writes the log before the pod may start, so that it can be read as soon as the pod runs.
+func (v *visit) assign(pod *Pod, allocation rules.Allocation) error {
+	text, err := json.Marshal(allocation)
+	if err != nil {
+		return err
+	}
+	lines := map[string][]string{}
+	for container, resources := range allocation {
+		lines[container] = rules.SMI(v.node.Hardware.Product, rules.Visible(resources))
+	}
+	if err := v.logs.write(v.ctx, pod, lines); err != nil {
+		return err
+	}
+	v.memory.assigned[string(pod.UID)] = allocation
+	if err := v.annotate(pod, rules.DevicesAnnotation, string(text)); err != nil {
+		delete(v.memory.assigned, string(pod.UID))
+		return err
+	}
+	return nil
+}
+
+func (v *visit) reject(pod *Pod, refusal error) error {
+	const reason = "UnexpectedAdmissionError"
+	message := rules.Rejection(refusal)
+	if err := v.patch(pod, nil, object{"phase": corev1.PodFailed, "reason": reason, "message": message}, "status"); err != nil {
+		return err
+	}
+	now := metav1.Now()
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: pod.Name + ".", Namespace: pod.Namespace},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID},
+		Type:           corev1.EventTypeWarning, Reason: reason, Message: strings.TrimPrefix(message, "Pod was rejected: "),
+		Source: corev1.EventSource{Component: "kubelet", Host: v.node.Name}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}
+	_, err := v.core.CoreV1().Events(pod.Namespace).Create(v.ctx, event, metav1.CreateOptions{})
+	return err
+}

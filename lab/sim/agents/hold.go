@@ -1,0 +1,71 @@
+package agents
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"lab.invalid/sim/rules"
+)
+
+// hold keeps the pods that a fault names from running. kwok may have been quicker: such a pod is put back.
+func (v *visit) hold() error {
+	for _, pod := range v.pods {
+		if !pod.Operator() || pod.DeletionTimestamp != nil {
+			continue
+		}
+		fault := v.holding(pod)
+		if fault != pod.Hold {
+			if err := v.changeHold(pod, fault); err != nil {
+				return err
+			}
+		}
+		if fault == "" {
+			continue
+		}
+		if err := v.keepDown(pod, fault); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *visit) holding(pod *Pod) string {
+	switch {
+	case v.node.Faults.Pending(pod.Owner.Name):
+		return rules.OperandPending
+	case pod.Operand == validator && v.node.Faults.Has(rules.ValidatorFails):
+		return rules.ValidatorFails
+	}
+	return ""
+}
+
+// changeHold also makes an agent forget what it had loaded: it will start anew.
+func (v *visit) changeHold(pod *Pod, fault string) error {
+	annotations := object{holdAnnotation: fault, stateAnnotation: nil}
+	if fault == "" {
+		annotations = object{holdAnnotation: nil}
+	}
+	delete(v.memory.agents, string(pod.UID))
+	delete(v.memory.crashes, string(pod.UID))
+	return v.patch(pod, object{"annotations": annotations}, nil, "")
+}
+
+func (v *visit) keepDown(pod *Pod, fault string) error {
+	if fault == rules.ValidatorFails && len(pod.Inits) > 0 {
+		c := v.memory.crashes[string(pod.UID)]
+		if c == nil {
+			c = &crash{}
+			v.memory.crashes[string(pod.UID)] = c
+		}
+		if pod.Phase != corev1.PodRunning && c.waiting(v) {
+			return nil
+		}
+		c.fail(errors.New("validation failed: no GPU resources are discovered by the node"), v)
+		return v.initFails(pod, pod.Inits[len(pod.Inits)-1].Name, c)
+	}
+	if pod.Phase == corev1.PodRunning {
+		return v.pending(pod, nil, "ContainerCreating")
+	}
+	return nil
+}

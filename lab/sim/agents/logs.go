@@ -1,0 +1,168 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+)
+
+var kwokLogs = schema.GroupVersionResource{Group: "kwok.x-k8s.io", Version: "v1alpha1", Resource: "logs"}
+
+// podLogs writes what containers print: a file each, in CRI format, and a Logs object that tells kwok where they are.
+type podLogs struct {
+	dir    string
+	client dynamic.Interface
+
+	mutex   sync.Mutex
+	written map[types.UID]*podLog
+}
+
+type podLog struct {
+	object types.UID
+	ended  map[string]time.Time
+}
+
+func newPodLogs(dir string, client dynamic.Interface) *podLogs {
+	return &podLogs{dir: dir, client: client, written: map[types.UID]*podLog{}}
+}
+
+func (l *podLogs) folder(pod *Pod) string {
+	return filepath.Join(l.dir, strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_"))
+}
+
+// write gives a pod its logs: what each container printed.
+func (l *podLogs) write(ctx context.Context, pod *Pod, lines map[string][]string) error {
+	if l.dir == "" {
+		return nil
+	}
+	folder := l.folder(pod)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, c := range pod.Mains {
+		if err := writeCRI(filepath.Join(folder, c.Name+".log"), lines[c.Name], time.Now()); err != nil {
+			return err
+		}
+	}
+	return l.announce(ctx, pod)
+}
+
+func writeCRI(path string, lines []string, at time.Time) error {
+	var text strings.Builder
+	for _, line := range lines {
+		fmt.Fprintf(&text, "%s stdout F %s\n", at.UTC().Format(time.RFC3339Nano), line)
+	}
+	return os.WriteFile(path, []byte(text.String()), 0o644)
+}
+
+// crashed writes the last words of a container that ended with an error.
+func (l *podLogs) crashed(pod *Pod, container, line string, ended time.Time) {
+	if l.dir == "" || line == "" {
+		return
+	}
+	l.mutex.Lock()
+	known := l.written[pod.UID]
+	l.mutex.Unlock()
+	if known == nil {
+		if err := l.write(context.Background(), pod, nil); err != nil {
+			klog.ErrorS(err, "no log", "pod", klog.KObj(pod))
+			return
+		}
+	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if known = l.written[pod.UID]; known == nil || known.ended[container].Equal(ended) {
+		return
+	}
+	known.ended[container] = ended
+	last := fmt.Sprintf("E%s       1 main.go:173] %s", ended.Format("0102 15:04:05.000000"), line)
+	if err := writeCRI(filepath.Join(l.folder(pod), container+".log"), []string{last}, ended); err != nil {
+		klog.ErrorS(err, "no log", "pod", klog.KObj(pod))
+	}
+}
+
+// announce makes the Logs object; it belongs to the pod, so that it goes with it.
+func (l *podLogs) announce(ctx context.Context, pod *Pod) error {
+	var files []any
+	for _, c := range append(append([]container{}, pod.Mains...), pod.Inits...) {
+		file := filepath.Join(l.folder(pod), c.Name+".log")
+		files = append(files, object{"containers": []any{c.Name}, "logsFile": file, "previousLogsFile": file})
+	}
+	wanted := &unstructured.Unstructured{Object: object{"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Logs", "metadata": object{
+		"name": pod.Name, "namespace": pod.Namespace, "ownerReferences": []any{podOwner(pod)}}, "spec": object{"logs": files}}}
+	client := l.client.Resource(kwokLogs).Namespace(pod.Namespace)
+	made, err := client.Create(ctx, wanted, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		var live *unstructured.Unstructured
+		if live, err = client.Get(ctx, pod.Name, metav1.GetOptions{}); err == nil {
+			wanted.SetResourceVersion(live.GetResourceVersion())
+			made, err = client.Update(ctx, wanted, metav1.UpdateOptions{})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("logs of %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.written[pod.UID] = &podLog{object: made.GetUID(), ended: map[string]time.Time{}}
+	return nil
+}
+
+// remove takes the logs of a pod that is gone away.
+func (l *podLogs) remove(pod *Pod) {
+	l.mutex.Lock()
+	known := l.written[pod.UID]
+	delete(l.written, pod.UID)
+	l.mutex.Unlock()
+	if known == nil {
+		return
+	}
+	if err := os.RemoveAll(l.folder(pod)); err != nil {
+		klog.ErrorS(err, "log stays", "pod", klog.KObj(pod))
+	}
+	if known.object == "" {
+		return
+	}
+	go func() {
+		err := l.client.Resource(kwokLogs).Namespace(pod.Namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(known.object))})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			klog.ErrorS(err, "Logs object stays", "pod", klog.KObj(pod))
+		}
+	}()
+}
+
+// sweep takes away what pods left behind while nobody watched, and finds the logs of those that live.
+func (l *podLogs) sweep(pods []any) {
+	if l.dir == "" {
+		return
+	}
+	folders := map[string]types.UID{}
+	for _, pod := range pods {
+		folders[filepath.Base(l.folder(pod.(*Pod)))] = pod.(*Pod).UID
+	}
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if uid, alive := folders[entry.Name()]; alive {
+			l.written[uid] = &podLog{ended: map[string]time.Time{}}
+		} else if strings.Count(entry.Name(), "_") == 2 {
+			if err := os.RemoveAll(filepath.Join(l.dir, entry.Name())); err != nil {
+				klog.ErrorS(err, "log stays", "folder", entry.Name())
+			}
+		}
+	}
+}

@@ -1,0 +1,249 @@
+// Package agents acts through the API as NVIDIA's agents and the kubelet do on simulated nodes.
+package agents
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"lab.invalid/sim/rules"
+)
+
+const (
+	labAnnotations = "lab.accel.gpu/"
+	// stateAnnotation marks a device plugin or GFD pod as started and keeps what it has loaded over our own restarts.
+	stateAnnotation = labAnnotations + "agent"
+	// holdAnnotation keeps kwok from starting a pod; its value is the fault.
+	holdAnnotation = labAnnotations + "hold"
+	configLabel    = "nvidia.com/device-plugin.config"
+	extended       = "nvidia.com/"
+)
+
+// Operands that the simulator knows, by what they do.
+const (
+	nfdWorker    = "nfd-worker"
+	devicePlugin = "nvidia-device-plugin"
+	gfd          = "gpu-feature-discovery"
+	mpsDaemon    = "mps-control-daemon-ctr"
+	validator    = "nvidia-operator-validator"
+)
+
+// Node is what the simulator keeps of a node.
+type Node struct {
+	metav1.ObjectMeta
+	Hardware    *rules.Hardware
+	OS          rules.OS
+	Faults      rules.Faults
+	Config      string
+	Kernel      string
+	Ready       bool
+	Capacity    map[string]int64
+	Allocatable map[string]int64
+}
+
+// Pod is what the simulator keeps of a pod.
+type Pod struct {
+	metav1.ObjectMeta
+	Node      string
+	Operand   string
+	Owner     metav1.OwnerReference
+	Phase     corev1.PodPhase
+	Ready     bool
+	Requests  []rules.Request
+	Devices   string
+	State     string
+	Hold      string
+	Foreign   uint64
+	Inits     []container
+	Mains     []container
+	ConfigMap string
+	Env       map[string]string
+	Args      []string
+}
+
+type container struct {
+	Name, Image string
+	Status      corev1.ContainerStatus
+}
+
+// Operator tells whether the GPU operator's DaemonSets made this pod.
+func (p *Pod) Operator() bool {
+	return p.Owner.Kind == "DaemonSet" && (strings.HasPrefix(p.Owner.Name, "nvidia-") || p.Owner.Name == gfd)
+}
+
+// Running tells whether the pod's containers may act.
+func (p *Pod) Running() bool {
+	return p.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && p.Hold == ""
+}
+
+// Ended tells whether the pod has given its devices back.
+func (p *Pod) Ended() bool {
+	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed
+}
+
+func slim(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp}
+}
+
+// trimNode is the informer's transform: five thousand nodes shall cost little.
+func trimNode(object any) (any, error) {
+	n, isNode := object.(*corev1.Node)
+	if !isNode {
+		return object, nil
+	}
+	hardware, err := rules.ParseHardware(n.Annotations[rules.HardwareAnnotation])
+	if err != nil {
+		klog.ErrorS(err, "hardware of node ignored", "node", n.Name)
+	}
+	os, err := rules.ParseOS(n.Annotations[rules.OSAnnotation])
+	if err != nil {
+		klog.ErrorS(err, "os of node ignored", "node", n.Name)
+	}
+	node := &Node{ObjectMeta: slim(n.ObjectMeta), Hardware: hardware, OS: os, Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
+		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			node.Ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	return node, nil
+}
+
+func amounts(list corev1.ResourceList) map[string]int64 {
+	found := map[string]int64{}
+	for name, quantity := range list {
+		if strings.HasPrefix(string(name), extended) {
+			found[string(name)] = quantity.Value()
+		}
+	}
+	return found
+}
+
+// trimPod is the informer's transform of pods.
+func trimPod(object any) (any, error) {
+	p, isPod := object.(*corev1.Pod)
+	if !isPod {
+		return object, nil
+	}
+	pod := &Pod{ObjectMeta: slim(p.ObjectMeta), Node: p.Spec.NodeName, Phase: p.Status.Phase, Devices: p.Annotations[rules.DevicesAnnotation],
+		State: p.Annotations[stateAnnotation], Hold: p.Annotations[holdAnnotation], Foreign: foreign(p.Annotations)}
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		pod.Owner = metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
+	}
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			pod.Ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	pod.Inits = containers(p.Spec.InitContainers, p.Status.InitContainerStatuses)
+	pod.Mains = containers(p.Spec.Containers, p.Status.ContainerStatuses)
+	pod.Requests = append(requests(p.Spec.InitContainers, true), requests(p.Spec.Containers, false)...)
+	if main := operand(p); main != nil {
+		pod.Operand = main.Name
+		if main.Name != validator {
+			describe(pod, p, main)
+		}
+	}
+	return pod, nil
+}
+
+// operand finds the container that makes the pod an agent; NFD's worker is known by its program, since charts and
+// operators name it as they like.
+func operand(p *corev1.Pod) *corev1.Container {
+	if p.Labels["app"] == validator {
+		return &corev1.Container{Name: validator}
+	}
+	for i := range p.Spec.Containers {
+		c := p.Spec.Containers[i]
+		if len(c.Command) > 0 && (c.Command[0] == nfdWorker || strings.HasSuffix(c.Command[0], "/"+nfdWorker)) {
+			c.Name = nfdWorker
+			return &c
+		}
+		if c.Name == devicePlugin || c.Name == gfd || c.Name == mpsDaemon {
+			return &c
+		}
+	}
+	return nil
+}
+
+// describe keeps how an agent is configured: its own environment and that of its config-manager.
+func describe(pod *Pod, p *corev1.Pod, main *corev1.Container) {
+	pod.Env, pod.Args = map[string]string{}, main.Args
+	for _, c := range append(slices.Clone(p.Spec.InitContainers), *main) {
+		if c.Name != configManagerInit && c.Name != main.Name {
+			continue
+		}
+		for _, e := range c.Env {
+			pod.Env[e.Name] = e.Value
+		}
+	}
+	mounted := map[string]string{}
+	for _, m := range main.VolumeMounts {
+		mounted[m.Name] = m.MountPath
+	}
+	for _, v := range p.Spec.Volumes {
+		path := mounted[v.Name]
+		if v.ConfigMap != nil && (path == "/available-configs" || path == "/etc/kubernetes/node-feature-discovery") {
+			pod.ConfigMap = p.Namespace + "/" + v.ConfigMap.Name
+		}
+	}
+}
+
+func containers(specs []corev1.Container, statuses []corev1.ContainerStatus) []container {
+	found := make([]container, 0, len(specs))
+	for _, c := range specs {
+		entry := container{Name: c.Name, Image: c.Image}
+		for _, s := range statuses {
+			if s.Name == c.Name {
+				entry.Status = corev1.ContainerStatus{Name: s.Name, Image: s.Image, Ready: s.Ready, Started: s.Started, RestartCount: s.RestartCount,
+					State: s.State, LastTerminationState: s.LastTerminationState}
+			}
+		}
+		found = append(found, entry)
+	}
+	return found
+}
+
+func requests(specs []corev1.Container, init bool) []rules.Request {
+	var found []rules.Request
+	for _, c := range specs {
+		for name, quantity := range c.Resources.Limits {
+			if strings.HasPrefix(string(name), extended) && !quantity.IsZero() {
+				found = append(found, rules.Request{Container: c.Name, Init: init, Resource: string(name), Count: int(quantity.Value())})
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b rules.Request) int {
+		if a.Container == b.Container {
+			return strings.Compare(a.Resource, b.Resource)
+		}
+		return 0
+	})
+	return found
+}
+
+// foreign fingerprints the annotations that are not ours: when they change, the kubelet refreshes the pod's volumes.
+func foreign(annotations map[string]string) uint64 {
+	sum := fnv.New64a()
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if !strings.HasPrefix(key, labAnnotations) {
+			fmt.Fprintf(sum, "%s=%s\n", key, annotations[key])
+		}
+	}
+	return sum.Sum64()
+}
+
+// trimConfigMap keeps the data alone.
+func trimConfigMap(object any) (any, error) {
+	if c, isConfigMap := object.(*corev1.ConfigMap); isConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: slim(c.ObjectMeta), Data: c.Data}, nil
+	}
+	return object, nil
+}

@@ -1,0 +1,155 @@
+package agents
+
+import (
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+type object = map[string]any
+
+// annotate sets an annotation of this very pod, or takes it off when the value is nil.
+func (v *visit) annotate(pod *Pod, key string, value any) error {
+	return v.patch(pod, object{"annotations": object{key: value}}, nil, "")
+}
+
+// patch never meets a pod that has the same name by chance: the UID must match. A pod that is gone needs nothing.
+func (v *visit) patch(pod *Pod, metadata, status object, subresource string) error {
+	if metadata == nil {
+		metadata = object{}
+	}
+	metadata["uid"] = string(pod.UID)
+	body := object{"metadata": metadata}
+	if status != nil {
+		body["status"] = status
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	var subresources []string
+	if subresource != "" {
+		subresources = []string{subresource}
+	}
+	_, err = v.core.CoreV1().Pods(pod.Namespace).Patch(v.ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, subresources...)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func condition(kind corev1.PodConditionType, true bool, reason string) object {
+	status := corev1.ConditionFalse
+	if true {
+		status = corev1.ConditionTrue
+	}
+	return object{"type": kind, "status": status, "reason": reason, "lastTransitionTime": metav1.Now()}
+}
+
+// statuses writes container states: those in crashes as they are, all others running. It writes nothing that is so already.
+func (v *visit) statuses(pod *Pod, crashes map[string]*crash) error {
+	wanted := make([]corev1.ContainerStatus, 0, len(pod.Mains))
+	same, ready := true, true
+	for _, c := range pod.Mains {
+		status := c.Status
+		status.Name, status.Image = c.Name, c.Image
+		if crashed := crashes[c.Name]; crashed != nil && crashed.restarts > 0 {
+			fill(&status, pod, c.Name, crashed)
+		}
+		ready = ready && status.Ready
+		same = same && status.Ready == c.Status.Ready && status.RestartCount == c.Status.RestartCount
+		wanted = append(wanted, status)
+	}
+	if same && ready == pod.Ready {
+		return nil
+	}
+	reason := ""
+	if !ready {
+		reason = "ContainersNotReady"
+	}
+	return v.patch(pod, nil, object{"containerStatuses": wanted,
+		"conditions": []object{condition(corev1.PodReady, ready, reason), condition(corev1.ContainersReady, ready, reason)}}, "status")
+}
+
+func fill(status *corev1.ContainerStatus, pod *Pod, name string, c *crash) {
+	started := !c.failing
+	if status.Ready == started && int(status.RestartCount) == c.restarts {
+		return
+	}
+	ended := metav1.NewTime(c.ended)
+	status.RestartCount, status.Ready, status.Started = int32(c.restarts), started, &started
+	status.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", StartedAt: ended, FinishedAt: ended}}
+	if c.failing {
+		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: backOff(pod, name, c)}}
+	} else {
+		status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}}
+	}
+}
+
+// initFails writes a pod that hangs in an init container: those before it are done, those after it have not begun.
+func (v *visit) initFails(pod *Pod, name string, c *crash) error {
+	v.logs.crashed(pod, name, c.line, c.ended)
+	var inits []corev1.ContainerStatus
+	reached := false
+	for _, init := range pod.Inits {
+		status := corev1.ContainerStatus{Name: init.Name, Image: init.Image}
+		switch {
+		case init.Name == name:
+			reached = true
+			fill(&status, pod, name, c)
+			status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: backOff(pod, name, c)}}
+		case reached:
+			status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
+		default:
+			now := metav1.Now()
+			status.Ready = true
+			status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}
+		}
+		inits = append(inits, status)
+	}
+	return v.pending(pod, inits, "PodInitializing")
+}
+
+// pending writes a pod that has not started.
+func (v *visit) pending(pod *Pod, inits []corev1.ContainerStatus, reason string) error {
+	var mains []corev1.ContainerStatus
+	for _, c := range pod.Mains {
+		mains = append(mains, corev1.ContainerStatus{Name: c.Name, Image: c.Image,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}})
+	}
+	status := object{"phase": corev1.PodPending, "containerStatuses": mains, "conditions": []object{
+		condition(corev1.PodInitialized, inits == nil, ""), condition(corev1.PodReady, false, "ContainersNotReady"), condition(corev1.ContainersReady, false, "ContainersNotReady")}}
+	if inits != nil {
+		status["initContainerStatuses"] = inits
+	}
+	return v.patch(pod, nil, status, "status")
+}
+
+// recover gives the pods of a node that came back their readiness back, which the node controller had taken.
+func (v *visit) recover() error {
+	if !v.node.Ready {
+		return nil
+	}
+	for _, pod := range v.pods {
+		if !pod.Running() || pod.Ready || !allReady(pod) {
+			continue
+		}
+		if err := v.patch(pod, nil, object{"conditions": []object{condition(corev1.PodReady, true, ""), condition(corev1.ContainersReady, true, "")}}, "status"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func allReady(pod *Pod) bool {
+	for _, c := range pod.Mains {
+		if !c.Status.Ready {
+			return false
+		}
+	}
+	return true
+}

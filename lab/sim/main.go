@@ -1,0 +1,89 @@
+// Command sim plays the agents of simulated GPU nodes against a real API server.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"lab.invalid/sim/agents"
+)
+
+// commands by name; without one, the simulator runs.
+var commands = map[string]func(arguments []string) error{
+	"run": run,
+}
+
+func main() {
+	name, arguments := "run", os.Args[1:]
+	if len(arguments) > 0 && arguments[0] != "" && arguments[0][0] != '-' {
+		name, arguments = arguments[0], arguments[1:]
+	}
+	command, known := commands[name]
+	if !known {
+		fmt.Fprintf(os.Stderr, "sim: unknown command %q\n", name)
+		os.Exit(2)
+	}
+	if err := command(arguments); err != nil {
+		fmt.Fprintln(os.Stderr, "sim:", err)
+		os.Exit(1)
+	}
+}
+
+func run(arguments []string) error {
+	flags := flag.NewFlagSet("sim run", flag.ExitOnError)
+	kubeconfig := flags.String("kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of the cluster whose nodes are simulated")
+	scale := flags.Float64("time-scale", 0.05, "how much shorter everything takes than in life")
+	lag := flags.Duration("configmap-lag", time.Minute, "how long a mounted ConfigMap stays behind, before scaling")
+	podLogs := flags.String("pod-logs", "", "folder for the logs of pods; none are written without it")
+	health := flags.String("health", "", "address that answers /healthz once everything has been read")
+	workers := flags.Int("workers", 16, "nodes that are looked at at the same time")
+	klog.InitFlags(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	if *scale <= 0 || *lag < 0 || *workers < 1 {
+		return errors.New("--time-scale and --workers must be positive, and --configmap-lag not negative")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	if err != nil {
+		return err
+	}
+	simulator, err := agents.New(config, agents.Options{Scale: *scale, Lag: *lag, PodLogs: *podLogs, Workers: *workers})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var synced atomic.Bool
+	if *health != "" {
+		go serve(*health, &synced)
+	}
+	return simulator.Run(ctx, func() { synced.Store(true) })
+}
+
+func serve(address string, synced *atomic.Bool) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if !synced.Load() {
+			http.Error(w, "not yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	if err := server.ListenAndServe(); err != nil {
+		klog.ErrorS(err, "health is not served")
+		os.Exit(1)
+	}
+}

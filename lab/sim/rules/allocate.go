@@ -1,0 +1,178 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Request is what one container asks of one extended resource.
+type Request struct {
+	Container string
+	Init      bool
+	Resource  string
+	Count     int
+}
+
+// Allocation is what a pod was given: container -> resource -> device ids. It lives in an annotation of the pod.
+type Allocation map[string]map[string][]string
+
+// DevicesAnnotation carries a pod's allocation; kwok starts no GPU pod before it is there.
+const DevicesAnnotation = "lab.accel.gpu/devices"
+
+// ParseAllocation reads the annotation of a pod.
+func ParseAllocation(annotation string) (Allocation, error) {
+	var a Allocation
+	if err := json.Unmarshal([]byte(annotation), &a); err != nil {
+		return nil, fmt.Errorf("%s: %w", DevicesAnnotation, err)
+	}
+	return a, nil
+}
+
+// InUse collects the device ids of allocations, by resource.
+func InUse(allocations []Allocation) map[string]map[string]bool {
+	used := map[string]map[string]bool{}
+	for _, a := range allocations {
+		for _, resources := range a {
+			for resource, ids := range resources {
+				if used[resource] == nil {
+					used[resource] = map[string]bool{}
+				}
+				for _, id := range ids {
+					used[resource][id] = true
+				}
+			}
+		}
+	}
+	return used
+}
+
+// Pool is what a kubelet knows of its device plugins: the healthy ids of each resource that ever registered.
+type Pool struct {
+	Healthy       map[string][]string
+	Used          map[string]map[string]bool
+	OnePerRequest bool
+}
+
+// Allocate gives a pod its devices, or the kubelet's reason why not (devicemanager and the plugin's Allocate).
+func (p Pool) Allocate(requests []Request) (Allocation, error) {
+	allocation := Allocation{}
+	taken := map[string]map[string]bool{}
+	reusable := map[string][]string{}
+	for _, r := range requests {
+		ids, err := p.devices(r, reusable[r.Resource], taken[r.Resource])
+		if err != nil {
+			return nil, err
+		}
+		if p.OnePerRequest && len(ids) > 1 && strings.Contains(ids[0], "::") {
+			return nil, fmt.Errorf("rpc error: code = Unknown desc = invalid allocation request for %q: invalid request: "+
+				"maximum request size for shared resources is 1; found %d", r.Resource, len(ids))
+		}
+		if taken[r.Resource] == nil {
+			taken[r.Resource] = map[string]bool{}
+		}
+		for _, id := range ids {
+			taken[r.Resource][id] = true
+		}
+		if r.Init {
+			reusable[r.Resource] = union(reusable[r.Resource], ids)
+		} else {
+			reusable[r.Resource] = without(reusable[r.Resource], ids)
+		}
+		if allocation[r.Container] == nil {
+			allocation[r.Container] = map[string][]string{}
+		}
+		allocation[r.Container][r.Resource] = ids
+	}
+	return allocation, nil
+}
+
+func (p Pool) devices(r Request, reusable []string, taken map[string]bool) ([]string, error) {
+	healthy, registered := p.Healthy[r.Resource]
+	if !registered {
+		return nil, fmt.Errorf("cannot allocate unregistered device %s", r.Resource)
+	}
+	if len(healthy) == 0 {
+		return nil, fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", r.Resource)
+	}
+	ids := slices.Clone(reusable[:min(len(reusable), r.Count)])
+	var free []string
+	for _, id := range healthy {
+		if !p.Used[r.Resource][id] && !taken[id] {
+			free = append(free, id)
+		}
+	}
+	needed := r.Count - len(ids)
+	if len(free) < needed {
+		return nil, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", r.Resource, needed, len(free))
+	}
+	return append(ids, distribute(healthy, free, needed)...), nil
+}
+
+// distribute is the plugin's policy "distributed": next comes a replica of the GPU that has the fewest in use.
+func distribute(all, free []string, count int) []string {
+	busy := map[string]int{}
+	for _, id := range all {
+		busy[GPU(id)]++
+	}
+	for _, id := range free {
+		busy[GPU(id)]--
+	}
+	free = slices.Clone(free)
+	var chosen []string
+	for range count {
+		best := 0
+		for i, id := range free {
+			if busy[GPU(id)] < busy[GPU(free[best])] {
+				best = i
+			}
+		}
+		busy[GPU(free[best])]++
+		chosen = append(chosen, free[best])
+		free = slices.Delete(free, best, best+1)
+	}
+	return chosen
+}
+
+// GPU is the device behind a replica's id.
+func GPU(id string) string {
+	uuid, _, _ := strings.Cut(id, "::")
+	return uuid
+}
+
+// Visible are the GPUs that a container sees, each once.
+func Visible(resources map[string][]string) []string {
+	var names []string
+	for resource := range resources {
+		names = append(names, resource)
+	}
+	slices.Sort(names)
+	var gpus []string
+	for _, resource := range names {
+		for _, id := range resources[resource] {
+			if gpu := GPU(id); !slices.Contains(gpus, gpu) {
+				gpus = append(gpus, gpu)
+			}
+		}
+	}
+	return gpus
+}
+
+// Rejection is the message that the kubelet leaves on a pod that it does not admit.
+func Rejection(err error) string {
+	return fmt.Sprintf("Pod was rejected: Allocate failed due to %v, which is unexpected", err)
+}
+
+func union(a, b []string) []string {
+	for _, item := range b {
+		if !slices.Contains(a, item) {
+			a = append(a, item)
+		}
+	}
+	return a
+}
+
+func without(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(item string) bool { return slices.Contains(b, item) })
+}

@@ -1,0 +1,183 @@
+package rules
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// PCI is the part of nfd-worker's config that decides about PCI labels.
+type PCI struct {
+	DeviceClassWhitelist []string `json:"deviceClassWhitelist"`
+	DeviceLabelFields    []string `json:"deviceLabelFields"`
+}
+
+// WorkerConfig reads nfd-worker.conf; what it does not say is NFD's default.
+func WorkerConfig(text string) (PCI, error) {
+	pci := PCI{DeviceClassWhitelist: []string{"03", "0b40", "12"}, DeviceLabelFields: []string{"class", "vendor"}}
+	conf := struct {
+		Sources struct {
+			PCI *PCI `json:"pci"`
+		} `json:"sources"`
+	}{}
+	conf.Sources.PCI = &pci
+	if err := yaml.Unmarshal([]byte(text), &conf); err != nil {
+		return PCI{}, err
+	}
+	return pci, nil
+}
+
+var (
+	cpuFlags     = []string{"ADX", "AESNI", "AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "BMI1", "BMI2", "FMA3", "MOVBE", "RDSEED", "SHA", "SSE4", "SSE42", "VAES"}
+	versionParts = regexp.MustCompile(`^(\d+)(\.(\d+))?(\..*)?$`)
+	kernelParts  = regexp.MustCompile(`^(\d+)(\.(\d+))?(\.(\d+))?(-.*)?$`)
+)
+
+// Features is the spec of the NodeFeature that nfd-worker v0.19 would publish for this node: what it discovered, and
+// the labels that it derives from that.
+func Features(node, kernel string, h *Hardware, o OS, pci PCI) map[string]any {
+	if o.Kernel != "" {
+		kernel = o.Kernel
+	}
+	labels := map[string]any{"cpu-hardware_multithreading": "true", "memory-numa": "true", "storage-nonrotationaldisk": "true"}
+	model := map[string]any{"family": "6", "id": "143", "vendor_id": "Intel"}
+	for key, value := range model {
+		labels["cpu-model."+key] = value
+	}
+	flags := map[string]any{}
+	for _, flag := range cpuFlags {
+		flags[flag] = map[string]any{}
+		labels["cpu-cpuid."+flag] = "true"
+	}
+	version := kernelVersion(kernel)
+	for key, value := range version {
+		labels["kernel-version."+key] = value
+	}
+	release := osRelease(o)
+	for _, key := range []string{"ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor", "OSTREE_VERSION"} {
+		if value, has := release[key]; has {
+			labels["system-os_release."+key] = value
+		}
+	}
+	devices := pciDevices(h)
+	for _, label := range pciLabels(devices, pci) {
+		labels["pci-"+label] = "true"
+	}
+	prefixed := map[string]any{}
+	for key, value := range labels {
+		prefixed["feature.node.kubernetes.io/"+key] = value
+	}
+	attributes := map[string]any{
+		"cpu.model":      elements(model),
+		"cpu.topology":   elements(map[string]any{"hardware_multithreading": "true"}),
+		"kernel.version": elements(version),
+		"memory.numa":    elements(map[string]any{"is_numa": "true", "node_count": "2"}),
+		"system.name":    elements(map[string]any{"nodename": node}),
+	}
+	if len(release) > 0 {
+		attributes["system.osrelease"] = elements(release)
+	}
+	instances := []any{}
+	for _, device := range devices {
+		instances = append(instances, map[string]any{"attributes": device})
+	}
+	return map[string]any{
+		"labels": prefixed,
+		"features": map[string]any{
+			"flags":      map[string]any{"cpu.cpuid": elements(flags)},
+			"attributes": attributes,
+			"instances":  map[string]any{"pci.device": map[string]any{"elements": instances}},
+		},
+	}
+}
+
+func elements(of map[string]any) map[string]any {
+	return map[string]any{"elements": of}
+}
+
+func kernelVersion(full string) map[string]any {
+	version := map[string]any{}
+	if full == "" {
+		return version
+	}
+	version["full"] = full
+	if m := kernelParts.FindStringSubmatch(full); m != nil {
+		for key, value := range map[string]string{"major": m[1], "minor": m[3], "revision": m[5]} {
+			if value != "" {
+				version[key] = value
+			}
+		}
+	}
+	return version
+}
+
+func osRelease(o OS) map[string]any {
+	release := map[string]any{}
+	for key, value := range map[string]string{"ID": o.ID, "VERSION_ID": o.VersionID, "OSTREE_VERSION": o.OSTree} {
+		if value != "" {
+			release[key] = value
+		}
+	}
+	if m := versionParts.FindStringSubmatch(o.VersionID); m != nil {
+		release["VERSION_ID.major"] = m[1]
+		if m[3] != "" {
+			release["VERSION_ID.minor"] = m[3]
+		}
+	}
+	return release
+}
+
+// pciDevices are a network card, which every node has, and the GPUs.
+func pciDevices(h *Hardware) []map[string]any {
+	devices := []map[string]any{pciDevice("0200", "8086", "1592")}
+	if h == nil {
+		return devices
+	}
+	for range h.GPUs {
+		devices = append(devices, pciDevice("0302", "10de", strings.ToLower(h.PCI)))
+	}
+	return devices
+}
+
+func pciDevice(class, vendor, device string) map[string]any {
+	return map[string]any{"class": class, "vendor": vendor, "device": device, "subsystem_vendor": vendor, "subsystem_device": "0000"}
+}
+
+func pciLabels(devices []map[string]any, pci PCI) []string {
+	var fields []string
+	for _, field := range []string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device"} {
+		if slices.Contains(pci.DeviceLabelFields, field) {
+			fields = append(fields, field)
+		}
+	}
+	if len(fields) == 0 {
+		fields = []string{"class", "vendor"}
+	}
+	var labels []string
+	for _, device := range devices {
+		listed := slices.ContainsFunc(pci.DeviceClassWhitelist, func(class string) bool {
+			return strings.HasPrefix(device["class"].(string), strings.ToLower(class))
+		})
+		if !listed {
+			continue
+		}
+		values := make([]string, len(fields))
+		for i, field := range fields {
+			values[i] = device[field].(string)
+		}
+		labels = append(labels, strings.Join(values, "_")+".present")
+	}
+	return labels
+}
+
+// SMI is what `nvidia-smi -L` prints for these GPUs.
+func SMI(product string, gpus []string) []string {
+	var lines []string
+	for i, gpu := range gpus {
+		lines = append(lines, "GPU "+strconv.Itoa(i)+": "+product+" (UUID: "+gpu+")")
+	}
+	return lines
+}

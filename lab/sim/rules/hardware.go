@@ -1,0 +1,118 @@
+// Package rules holds what NVIDIA's agents and the kubelet decide, as pure functions: no clock, no client, no file.
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Annotations of a simulated node.
+const (
+	HardwareAnnotation = "lab.accel.gpu/hardware"
+	OSAnnotation       = "lab.accel.gpu/os"
+	FaultsAnnotation   = "lab.accel.gpu/faults"
+)
+
+// Hardware is what a node's PCI bus and driver would tell: all GPUs of a node are alike.
+type Hardware struct {
+	Product    string `json:"product"`
+	GPUs       int    `json:"gpus"`
+	MemoryMiB  int    `json:"memory_mib"`
+	Family     string `json:"family"`
+	Compute    string `json:"compute"`
+	MIGCapable bool   `json:"mig_capable"`
+	Driver     string `json:"driver"`
+	CUDA       string `json:"cuda"`
+	PCI        string `json:"pci"`
+	VGPU       *VGPU  `json:"vgpu"`
+	Machine    string `json:"machine"`
+}
+
+// VGPU is what a guest learns about the host of its vGPU.
+type VGPU struct {
+	HostDriver string `json:"host_driver"`
+	HostBranch string `json:"host_branch"`
+}
+
+// OS is the part of a node's os-release and kernel that NFD reports.
+type OS struct {
+	ID        string `json:"id"`
+	VersionID string `json:"version_id"`
+	Kernel    string `json:"kernel"`
+	OSTree    string `json:"ostree_version"`
+}
+
+// ParseHardware reads the hardware annotation; a node without it, or with no GPUs, has none.
+func ParseHardware(annotation string) (*Hardware, error) {
+	if annotation == "" {
+		return nil, nil
+	}
+	var h Hardware
+	if err := json.Unmarshal([]byte(annotation), &h); err != nil {
+		return nil, fmt.Errorf("%s: %w", HardwareAnnotation, err)
+	}
+	if h.GPUs < 0 {
+		return nil, fmt.Errorf("%s: gpus is %d", HardwareAnnotation, h.GPUs)
+	}
+	if h.GPUs == 0 {
+		return nil, nil
+	}
+	return &h, nil
+}
+
+// ParseOS reads the os annotation; without it the worker finds no os-release.
+func ParseOS(annotation string) (OS, error) {
+	var o OS
+	if annotation == "" {
+		return o, nil
+	}
+	if err := json.Unmarshal([]byte(annotation), &o); err != nil {
+		return OS{}, fmt.Errorf("%s: %w", OSAnnotation, err)
+	}
+	return o, nil
+}
+
+// UUID names one GPU for ever: the same node and index give the same device in every lab.
+func UUID(node string, index int) string {
+	s := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s/%d", node, index)))
+	return fmt.Sprintf("GPU-%s-%s-%s-%s-%s", s[:8], s[8:12], s[12:16], s[16:20], s[20:32])
+}
+
+// Faults are the faults put on a node, by name, with their argument.
+type Faults map[string]string
+
+// Names of the faults.
+const (
+	PluginCrash    = "plugin-crash"
+	GFDStalled     = "gfd-stalled"
+	NFDStalled     = "nfd-stalled"
+	OperandPending = "operand-pending"
+	ValidatorFails = "validator-fails"
+	NodeNotReady   = "node-not-ready"
+)
+
+// ParseFaults reads a comma list of name[=argument].
+func ParseFaults(annotation string) Faults {
+	faults := Faults{}
+	for _, item := range strings.Split(annotation, ",") {
+		name, argument, _ := strings.Cut(strings.TrimSpace(item), "=")
+		if name != "" {
+			faults[name] = argument
+		}
+	}
+	return faults
+}
+
+// Has tells whether a fault is put.
+func (f Faults) Has(name string) bool {
+	_, has := f[name]
+	return has
+}
+
+// Pending tells whether pods of this DaemonSet must not start.
+func (f Faults) Pending(daemonSet string) bool {
+	only, has := f[OperandPending]
+	return has && (only == "" || only == daemonSet)
+}

@@ -1,0 +1,56 @@
+package rules
+
+import (
+	"maps"
+	"time"
+)
+
+// History remembers the versions of a ConfigMap as long as some pod may still see an old one.
+type History struct {
+	versions []version
+}
+
+type version struct {
+	data map[string]string
+	seen time.Time
+}
+
+// Observe notes a version; lag is how long a mounted copy may stay behind.
+func (h *History) Observe(data map[string]string, now time.Time, lag time.Duration) {
+	if n := len(h.versions); n > 0 && maps.Equal(h.versions[n-1].data, data) {
+		return
+	}
+	h.versions = append(h.versions, version{data: data, seen: now})
+	for len(h.versions) > 1 && !h.versions[1].seen.After(now.Add(-lag)) {
+		h.versions = h.versions[1:]
+	}
+}
+
+// View is the copy that a pod has mounted: what it saw when its volume was last refreshed, or, later on, all that is
+// older than the lag.
+func (h *History) View(now time.Time, lag time.Duration, refreshed time.Time) map[string]string {
+	if len(h.versions) == 0 {
+		return nil
+	}
+	horizon := now.Add(-lag)
+	if refreshed.After(horizon) {
+		horizon = refreshed
+	}
+	view := h.versions[0].data
+	for _, v := range h.versions[1:] {
+		if v.seen.After(horizon) {
+			break
+		}
+		view = v.data
+	}
+	return view
+}
+
+// Delay is the kubelet's wait before a container that crashed starts for the n-th time again.
+func Delay(restarts int) time.Duration {
+	delay := 10 * time.Second
+	for n := 1; n < restarts && delay < 5*time.Minute; n++ {
+		delay *= 2
+	}
+	return min(delay, 5*time.Minute)
+}

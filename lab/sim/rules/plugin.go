@@ -1,0 +1,141 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+
+	spec "github.com/NVIDIA/k8s-device-plugin/api/config/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Environment is what the operator gives an agent by environment; it outranks the config file.
+type Environment struct {
+	MIGStrategy string
+	MPSRoot     string
+}
+
+// Config is the config that an agent runs with.
+type Config struct {
+	Sharing     spec.Sharing
+	MIGStrategy string
+}
+
+// PluginConfig reads a config as nvidia-device-plugin does; the error is its last log line.
+func PluginConfig(text string, env Environment) (*Config, error) {
+	flags, c, err := load(text, env)
+	if err != nil {
+		return nil, fmt.Errorf("error starting plugins: %w", err)
+	}
+	if err := pluginFlags(flags, c); err != nil {
+		return nil, fmt.Errorf("error starting plugins: unable to validate flags: %w", err)
+	}
+	return c, nil
+}
+
+// GFDConfig reads a config as gpu-feature-discovery does: it checks the file, and of the flags only its own.
+func GFDConfig(text string, env Environment) (*Config, error) {
+	flags, c, err := load(text, env)
+	if err != nil {
+		return nil, err
+	}
+	if s := value(flags.DeviceDiscoveryStrategy, "auto"); s != "auto" && s != "nvml" && s != "tegra" && s != "vfio" {
+		return nil, fmt.Errorf("unable to load config: unable to validate flags: invalid --device-discovery-strategy option %v", s)
+	}
+	return c, nil
+}
+
+// load lets NVIDIA's own parser judge the text.
+func load(text string, env Environment) (*spec.Flags, *Config, error) {
+	parsed, err := parse(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("unable to load config: unable to finalize config: unable to parse config file: error parsing config file: %w", err)
+	}
+	if parsed.Sharing.MPS != nil {
+		parsed.Sharing.MPS.FailRequestsGreaterThanOne = true
+	}
+	spec.DisableResourceNamingInConfig(parsed)
+	if env.MIGStrategy != "" {
+		parsed.Flags.MigStrategy = &env.MIGStrategy
+	}
+	if env.MPSRoot != "" {
+		parsed.Flags.MpsRoot = &env.MPSRoot
+	}
+	return &parsed.Flags, &Config{Sharing: parsed.Sharing, MIGStrategy: value(parsed.Flags.MigStrategy, spec.MigStrategyNone)}, nil
+}
+
+func parse(text string) (*spec.Config, error) {
+	var c spec.Config
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		return nil, fmt.Errorf("unmarshal error: %w", err)
+	}
+	if c.Version != "" && c.Version != spec.Version {
+		return nil, fmt.Errorf("unknown version: %v", c.Version)
+	}
+	return &c, nil
+}
+
+func pluginFlags(flags *spec.Flags, c *Config) error {
+	if c.Sharing.SharingStrategy() == spec.SharingStrategyMPS {
+		if c.MIGStrategy == spec.MigStrategyMixed {
+			return errors.New("using --mig-strategy=mixed is not supported with MPS")
+		}
+		if value(flags.MpsRoot, "") == "" {
+			return errors.New("using MPS requires --mps-root to be specified")
+		}
+	}
+	if s := value(flags.DeviceDiscoveryStrategy, "auto"); s != "auto" && s != "nvml" && s != "tegra" {
+		return fmt.Errorf("invalid --device-discovery-strategy option %v", s)
+	}
+	switch c.MIGStrategy {
+	case spec.MigStrategyNone, spec.MigStrategySingle, spec.MigStrategyMixed:
+		return nil
+	default:
+		return fmt.Errorf("unknown MIG strategy: %v", c.MIGStrategy)
+	}
+}
+
+// MPS tells whether the plugin waits for an MPS control daemon.
+func (c *Config) MPS() bool {
+	return c.Sharing.SharingStrategy() == spec.SharingStrategyMPS
+}
+
+// OnePerRequest tells whether a request for two shares is refused: always under MPS, else when the config says so.
+func (c *Config) OnePerRequest() bool {
+	return c.MPS() || c.Sharing.TimeSlicing.FailRequestsGreaterThanOne && c.Sharing.SharingStrategy() == spec.SharingStrategyTimeSlicing
+}
+
+// Devices are the device ids that the plugin registers, by resource, in order: two entries of one resource add up to
+// the larger count, and an entry of a resource that the node lacks has no effect.
+func Devices(node string, h *Hardware, c *Config) map[string][]string {
+	if h == nil {
+		return map[string][]string{}
+	}
+	resource, replicas := fullGPU, 0
+	for _, r := range c.Sharing.ReplicatedResources().Resources {
+		if r.Name != fullGPU {
+			continue
+		}
+		replicas = max(replicas, r.Replicas)
+		if r.Rename != "" {
+			resource = string(r.Rename)
+		}
+	}
+	var ids []string
+	for gpu := range h.GPUs {
+		id := UUID(node, gpu)
+		if replicas == 0 {
+			ids = append(ids, id)
+		}
+		for replica := range replicas {
+			ids = append(ids, fmt.Sprintf("%s::%d", id, replica))
+		}
+	}
+	return map[string][]string{resource: ids}
+}
+
+func value(pointer *string, fallback string) string {
+	if pointer == nil {
+		return fallback
+	}
+	return *pointer
+}

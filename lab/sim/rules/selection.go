@@ -1,0 +1,49 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Selection is how a config-manager was told to choose a config.
+type Selection struct {
+	Default   string
+	Fallbacks []string
+}
+
+// Select names the config for a node as config-manager does, "" for the empty one; available is its mounted folder.
+func (s Selection) Select(label string, available map[string]string) (string, error) {
+	if len(available) == 0 {
+		return "", errors.New("no configuration files available")
+	}
+	wanted := label
+	if wanted == "" {
+		wanted = s.Default
+	}
+	if wanted != "" {
+		if _, there := available[wanted]; !there {
+			// The real one names the label here, which is empty when it is the default that is missing.
+			return "", fmt.Errorf("specified config %v does not exist", label)
+		}
+		return wanted, nil
+	}
+	for _, strategy := range s.Fallbacks {
+		switch strategy {
+		case "named":
+			if _, there := available["default"]; there {
+				return "default", nil
+			}
+		case "single":
+			if len(available) == 1 {
+				return slices.Collect(maps.Keys(available))[0], nil
+			}
+		case "empty":
+			return "", nil
+		default:
+			return "", fmt.Errorf("unknown fallback strategy: %v", strategy)
+		}
+	}
+	return "", errors.New("no config was set, no default was provided, and all fallbacks failed")
+}
