@@ -38,7 +38,7 @@ def render(faults: dict[str, str]) -> str:
 
 
 def put(api: Api, fault: str, nodes: Iterable[str]) -> int:
-    """Put a fault (`name` or `name=argument`) on nodes or, if it is of that kind, the cluster; return how many changed."""
+    """Put a fault (`name` or `name=argument`) on nodes or, if it is of that kind, the cluster; return the changes."""
     name, _equals, argument = fault.partition("=")
     _known(name, argument)
     return _change(api, name, nodes, lambda faults: faults | {name: argument})

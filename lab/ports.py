@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 from .errors import LabError
 from .layout import LABS, Lab
 
 FIRST, SPAN, LABS_AT_MOST = 17400, 40, 50
+_PATIENCE_SECONDS = 3.0
 OFFSETS = {
     "kube-apiserver": 0,
     "etcd": 1,
@@ -36,7 +38,7 @@ def choose(lab: Lab, wanted: int | None) -> int:
                 f"port {port} ({service}) is in use by {_holder(port)}: stop that, or choose others with --port-base"
             )
         return wanted
-    if recorded is not None and not _first_busy(recorded):
+    if recorded is not None and _becomes_free(recorded):
         return int(recorded)
     taken = _taken_by_others(lab)
     for number in range(LABS_AT_MOST):
@@ -44,6 +46,16 @@ def choose(lab: Lab, wanted: int | None) -> int:
         if base not in taken and not _first_busy(base):
             return base
     raise LabError(f"no {SPAN} free ports between {FIRST} and {FIRST + LABS_AT_MOST * SPAN}: use --port-base")
+
+
+def _becomes_free(base: int) -> bool:
+    """Tell whether a base is free, or becomes so while the last sockets of a killed lab are closed."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while _first_busy(base):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def is_listening(port: int) -> bool:

@@ -92,10 +92,19 @@ def _parent(process: int) -> int:
 
 
 def _zombie(process: int) -> bool:
+    """Tell whether a process is dead for good: its first thread may be a zombie while others still hold its ports."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        threads = list(Path(f"/proc/{process}/task").iterdir())
     except OSError:
         return True
+    return all(_state(thread) in ("Z", "X") for thread in threads)
+
+
+def _state(thread: Path) -> str:
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 def _signal(process: int, number: signal.Signals) -> None:
