@@ -13,9 +13,8 @@ import pytest
 
 from tests import reporter
 from tests.labs import Lab
-from tests.programs import tree_copy
+from tests.programs import REPO, tree_copy
 
-REPO = Path(__file__).resolve().parent.parent
 SEED = int(os.environ.get("ACCEL_GPU_SEED", random.SystemRandom().randrange(2**32)))
 
 
@@ -23,7 +22,10 @@ SEED = int(os.environ.get("ACCEL_GPU_SEED", random.SystemRandom().randrange(2**3
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(SEED)
-    reporter.install(config)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    reporter.install(session.config)
 
 
 def pytest_report_header() -> str:
@@ -54,9 +56,12 @@ def tree() -> Path:
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The lab of the tests, up; shared by the run, so that a test which needs it empty calls `lab.reset()` first."""
     lab = Lab.of_tests()
+    # The first time takes minutes: let the build's own progress lines be seen.
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        lab.build()
     lab.up()
     yield lab
     lab.down()

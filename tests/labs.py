@@ -46,9 +46,13 @@ class Lab:
         """`lab/lab WORDS` for this lab; fails the test when that fails."""
         return run(LAB, "--name", self.name, *words)
 
+    def build(self) -> None:
+        """Builds what the cache lacks, and says so while it does."""
+        subprocess.run([LAB, "build"], stdout=subprocess.DEVNULL, check=True)
+
     def up(self) -> None:
-        """Builds what is missing, starts a clean lab and reads its environment."""
-        self.command("down")
+        """Starts a clean lab and reads its environment."""
+        self.command("down", "--delete")
         self.command("up", "--port-base", str(self.port_base))
         self.env = self._environment()
 
@@ -59,7 +63,7 @@ class Lab:
     def down(self) -> None:
         """Leaves nothing running, unless ACCEL_GPU_TEST_KEEP asks to look at it."""
         if not os.environ.get("ACCEL_GPU_TEST_KEEP"):
-            self.command("down")
+            self.command("down", "--delete")
 
     def _environment(self) -> dict[str, str]:
         script = f'eval "$("{LAB}" --name {self.name} env)" && env -0'

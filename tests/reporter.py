@@ -53,7 +53,7 @@ class Reporter:
             self._remaining_in_file[_file(item.nodeid)] += 1
         self._files = {name: number for number, name in enumerate(self._remaining_in_file, 1)}
         self._terminal.write_line(
-            f"{len(session.items)} tests in {len(self._files)} files, about {about(self._left())} in all"
+            f"tests: {len(session.items)}, files: {len(self._files)}, about {about(self._left())} in all"
         )
         self._heart.start()
 
@@ -79,16 +79,16 @@ class Reporter:
         if self._remaining_in_file[name] == 0:
             took = time.monotonic() - self._file_started
             result = ", ".join(f"{count} {outcome}" for outcome, count in self._outcomes.items())
-            left = f"   about {about(self._left())} left" if self._expected else ""
+            left = f"about {about(self._left())} left" if self._expected else ""
             place = f"{self._files[name]:3}/{len(self._files)}"
-            self._terminal.write_line(f"{place}  {name:<56} {result:<12} {spent(took):>7}{left}")
+            self._terminal.write_line(f"{place}  {spent(took):>8}  {left:<17}  {name}: {result}")
             self._outcomes.clear()
             self._file_started = 0.0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, tuple[str, str, str], tuple[str, str, str]]:
-        category, *dummy = yield
-        return category, "", ""
+        category, dummy, word = yield
+        return category, "", word
 
     def pytest_sessionfinish(self) -> None:
         self._over.set()
