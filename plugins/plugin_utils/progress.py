@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -101,10 +102,8 @@ class _Reader:
             return
         self._done.set()
         self._thread.join(timeout=5)
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(self._path)
-        except OSError:
-            pass
 
     def _follow(self) -> None:
         assert self._path is not None

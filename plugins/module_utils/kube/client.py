@@ -130,6 +130,7 @@ class Client:
                     raise
                 if self._clock() > deadline:
                     raise
+                self._transport.rest(error)
 
     def apply(
         self,

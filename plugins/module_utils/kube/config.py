@@ -170,7 +170,7 @@ def _context(contexts: list[t.Any], active: t.Any, wanted: str | None, origin: s
     if wanted is None:
         if active is None:
             raise ConnectionProblem(
-                f"The {origin} has no current context; set the option context to one of: {', '.join(names) or '(none)'}."
+                f"The {origin} has no current context; set context to one of: {', '.join(names) or '(none)'}."
             )
         return t.cast("t.Mapping[str, t.Any]", active)
     for entry in contexts:
@@ -239,7 +239,10 @@ def _expired_since(path: str | None) -> str:
 
         with open(path, "rb") as handle:
             certificate = x509.load_pem_x509_certificate(handle.read())
-        end = certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
+        # Older releases of cryptography only have the time without its zone.
+        end = getattr(certificate, "not_valid_after_utc", None) or certificate.not_valid_after.replace(
+            tzinfo=datetime.timezone.utc
+        )
     except (ImportError, OSError, ValueError):
         return ""
     expired = end < datetime.datetime.now(datetime.timezone.utc)

@@ -20,6 +20,24 @@ class ConnectionProblem(Exception):
     """The cluster cannot be asked as things are configured: no kubeconfig, no such context, another cluster."""
 
 
+class InvalidOptions(Exception):
+    """What was asked cannot be; all of it is told at once, and nothing was sent."""
+
+    def __init__(self, problems: t.Sequence[str], title: str = "This cannot be done:") -> None:
+        """Join the problems to one message; one alone needs no title."""
+        super().__init__(problems[0] if len(problems) == 1 else "\n".join([title, *problems]))
+        self.problems = list(problems)
+
+
+class SomeFailed(Exception):
+    """Part of the work could not be done; the rest was, and stands in `partial`."""
+
+    def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
+        """Keep the result for the failure."""
+        super().__init__(message)
+        self.partial = dict(partial or {})
+
+
 class ApiError(Exception):
     """An answer of 400 and more, or no answer at all (status is None)."""
 
@@ -45,6 +63,8 @@ class ApiError(Exception):
         self.details = dict(details or {})
         self.retry_after = retry_after
         self.sent = sent
+        # What was reached until then goes into the module's failure.
+        self.partial: dict[str, t.Any] = {}
 
     @property
     def not_found(self) -> bool:
@@ -115,7 +135,7 @@ def _unreachable(error: ApiError, client: Asked) -> str:
     advice = {
         "Refused": "Nothing listens there: is the cluster up, and is this the right kubeconfig?",
         "DNS": "The name of the server does not resolve from this machine.",
-        "Timeout": "It did not answer in time: check the network, a firewall or a proxy between, or raise request_timeout.",
+        "Timeout": "It did not answer in time: check the network, firewalls and proxies, or raise request_timeout.",
         "TLS": "Give its CA as ca_cert (or certificate-authority in the kubeconfig); "
         "validate_certs=false switches the check off.",
         "Proxy": "Check the option proxy and the kubeconfig's proxy-url.",

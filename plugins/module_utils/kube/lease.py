@@ -43,6 +43,11 @@ class LeaseHeld(Exception):
 class LeaseLost(Exception):
     """The lease could not be renewed or was taken: nothing more may be sent."""
 
+    def __init__(self, message: str) -> None:
+        """Nothing was reached yet, as far as the lease knows."""
+        super().__init__(message)
+        self.partial: dict[str, t.Any] = {}
+
 
 class Lease:
     """A context manager; inside it, `lost` is set (and check() raises) once the lease is no longer ours.
@@ -228,10 +233,10 @@ class Lease:
 
     def _story(self, spec: t.Mapping[str, t.Any], waited: float) -> str:
         return (
-            f"Another run, {spec.get('holderIdentity')}, has been changing this cluster since {spec.get('acquireTime')} "
-            f"(lease {self._namespace}/{self._name}, renewed last at {spec.get('renewTime')}; waited {waited:.0f} s). "
-            f"Wait for it to end, or raise lease_wait_timeout. If that run is dead, its lease runs out "
-            f"{spec.get('leaseDurationSeconds')} s after its last renewal."
+            f"Another run, {spec.get('holderIdentity')}, has been changing this cluster since {spec.get('acquireTime')}; "
+            f"its lease {self._namespace}/{self._name} was renewed last at {spec.get('renewTime')} "
+            f"(waited {waited:.0f} s). Wait for it to end, or raise lease_wait_timeout. If that run is dead, the lease "
+            f"runs out {spec.get('leaseDurationSeconds')} s after its last renewal."
         )
 
 
@@ -248,7 +253,7 @@ def _died_here(live: Object) -> bool:
         return False
     if not isinstance(noted, dict) or not _machine() or noted.get("machine") != _machine() or not noted.get("start"):
         return False
-    return _start_of(int(noted["pid"])) != noted["start"]
+    return _start_of(int(noted["pid"])) != str(noted["start"])
 
 
 def _machine() -> str:

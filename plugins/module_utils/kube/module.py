@@ -17,9 +17,8 @@ from ..pools.documents import InvalidDocuments
 from ..pools.plan import Plan
 from .client import Client
 from .config import KUBERNETES_IMPORT_ERROR, ConnectionOptions, check_cluster
-from .errors import ApiError, ConnectionProblem, explain
+from .errors import ApiError, ConnectionProblem, InvalidOptions, SomeFailed, explain
 from .lease import Lease, LeaseHeld, LeaseLost
-from .objects import InvalidObjects
 from .progress import RUN_ID_ENV, Progress
 from .wait import TimeoutStory
 
@@ -133,7 +132,7 @@ class GpuModule(AnsibleModule):
         except ApiError as error:
             details = {"reason": error.reason, "method": error.method, "path": error.path}
             self._fail(error, explain(error, self.client), error.code, details)
-        except (InvalidDocuments, InvalidObjects) as error:
+        except (InvalidDocuments, InvalidOptions) as error:
             self._fail(error, str(error), "invalid", {"problems": list(error.problems)})
         except ConnectionProblem as error:
             self._fail(error, str(error), "connection")
@@ -143,6 +142,8 @@ class GpuModule(AnsibleModule):
             self._fail(error, str(error), "lease_lost")
         except TimeoutStory as error:
             self._fail(error, str(error), "timeout")
+        except SomeFailed as error:
+            self._fail(error, str(error), "partial")
         self._warn()
         if not self._diff:
             result.pop("diff", None)

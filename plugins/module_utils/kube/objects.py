@@ -11,9 +11,11 @@ from ..catalog.names import FIELD_MANAGER
 from .bulk import Outcome, run_bounded
 from .client import Client
 from .compare import Difference, Object, difference, same_object, shown
-from .errors import ApiError
+from .errors import ApiError, InvalidOptions
+from .lease import Lease
 from .paths import NAMESPACES, Discovery, Kind, UnknownKind
 
+_TITLE = "These objects cannot be applied:"
 NOT_CHECKED = "not checked by the server: no right to a dry run"
 # What others in the same list may need comes first.
 _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
@@ -21,15 +23,8 @@ _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 Action = t.Literal["created", "updated", "unchanged", "deleted"]
 
 
-class InvalidObjects(Exception):
-    """Objects that cannot be on this cluster, all of them at once; nothing was sent."""
-
-    def __init__(self, problems: t.Sequence[str]) -> None:
-        """Join the problems to one message."""
-        super().__init__(
-            problems[0] if len(problems) == 1 else "\n".join(["These objects cannot be applied:", *problems])
-        )
-        self.problems = list(problems)
+class InvalidObjects(InvalidOptions):
+    """Objects that cannot be on this cluster: a kind that it does not have, a namespace that nobody makes."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +116,12 @@ def apply_objects(
     force: bool = True,
     manager: str = FIELD_MANAGER,
     discovery: Discovery | None = None,
-    before_write: t.Callable[[], None] | None = None,
+    before_write: t.Callable[[], Lease | None] | None = None,
 ) -> list[ObjectChange]:
     """Bring objects to their wanted content; what is equal costs its read and nothing else.
 
-    `before_write` is called once before the first change is sent (to take the lease); afterwards all is read again.
+    `before_write` is called once before the first change is sent, to take the lease; afterwards all is read again, and
+    the lease that it gave is checked before each change.
     Raises InvalidObjects before anything is sent when a kind or namespace is not there and is not expected either.
     """
     work = _Work(client, expected or Expected(), check, force, manager, discovery or Discovery(client))
@@ -145,6 +141,7 @@ class _Work:
         self._force = force
         self._manager = manager
         self._discovery = discovery
+        self._lease: Lease | None = None
 
     def targets(self, wanted: t.Sequence[Object]) -> list[_Target]:
         """Find each object's place; all that is wrong with them is raised together."""
@@ -172,25 +169,25 @@ class _Work:
                 continue
             found.append(_Target(body, kind, namespace if kind is None or kind.namespaced else None))
         if problems:
-            raise InvalidObjects(problems)
+            raise InvalidObjects(problems, _TITLE)
         return sorted(found, key=lambda target: _ORDER.get(target.kind_name, 2))
 
-    def apply(self, targets: list[_Target], before_write: t.Callable[[], None] | None) -> list[ObjectChange]:
+    def apply(self, targets: list[_Target], before_write: t.Callable[[], Lease | None] | None) -> list[ObjectChange]:
         live = self._read(targets)
         self._check_namespaces(targets, live)
         planned = [difference(found, target.wanted, self._manager) for target, found in zip(targets, live, strict=True)]
         if before_write is not None and not self._check and any(plan.changed for plan in planned):
-            before_write()
+            self._lease = before_write()
             live = self._read(targets)
             planned = [
                 difference(found, target.wanted, self._manager) for target, found in zip(targets, live, strict=True)
             ]
         return [self._applied(target, found, plan) for target, found, plan in zip(targets, live, planned, strict=True)]
 
-    def delete(self, targets: list[_Target], before_write: t.Callable[[], None] | None) -> list[ObjectChange]:
+    def delete(self, targets: list[_Target], before_write: t.Callable[[], Lease | None] | None) -> list[ObjectChange]:
         live = self._read(targets)
         if before_write is not None and not self._check and any(found is not None for found in live):
-            before_write()
+            self._lease = before_write()
         changes: list[ObjectChange] = []
         # In the opposite order: a namespace or CRD goes after what is in it.
         for target, found in reversed(list(zip(targets, live, strict=True))):
@@ -201,7 +198,12 @@ class _Work:
             changes.append(target.change("deleted", shown(found), {}, note))
         return list(reversed(changes))
 
+    def _check_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.check()
+
     def _deleted(self, target: _Target) -> str | None:
+        self._check_lease()
         try:
             self._client.delete(target.path, dry_run=self._check)
         except ApiError as error:
@@ -211,9 +213,9 @@ class _Work:
         return None
 
     def _read(self, targets: list[_Target]) -> list[Object | None]:
-        known = [target for target in targets if target.kind is not None]
+        paths = [target.path for target in targets if target.kind is not None]
         outcomes: list[Outcome[Object | None]] = run_bounded(
-            ((target.path, _reader(self._client, target.path)) for target in known),
+            ((path, _reader(self._client, path)) for path in paths),
             fatal=lambda error: True,
         )
         for outcome in outcomes:
@@ -238,7 +240,7 @@ class _Work:
             if not self._has_namespace(name)
         ]
         if problems:
-            raise InvalidObjects(problems)
+            raise InvalidObjects(problems, _TITLE)
 
     def _has_namespace(self, name: str) -> bool:
         try:
@@ -256,6 +258,7 @@ class _Work:
         if self._check and not self._can_dry_run(target, live):
             return target.change(action, plan.before, plan.after)
         located = target if target.kind is not None else self._located(target)
+        self._check_lease()
         try:
             result = self._client.apply(
                 located.path,

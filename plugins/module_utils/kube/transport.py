@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One request to an API server: sent over the kubernetes library's connection pool, and tried again where that is safe."""
+"""One request to an API server, over the kubernetes library's connection pool; tried again where that is safe."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _read(response: t.Any, method: str, path: str) -> bytes:
 def _pause(error: ApiError, attempt: int) -> float:
     if error.retry_after is not None:
         return min(error.retry_after, _RETRY_AFTER_MAX)
-    return min(_BACKOFF_MAX, _BACKOFF * 2**attempt) * random.uniform(0.5, 1.0)
+    return float(min(_BACKOFF_MAX, _BACKOFF * 2**attempt) * random.uniform(0.5, 1.0))
 
 
 def _refusal(response: t.Any, method: str, path: str) -> ApiError:
