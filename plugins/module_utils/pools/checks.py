@@ -143,13 +143,16 @@ _APART = "tell them apart by match.labels, or leave match out of one and pin its
 
 def chart_has_a_place(cluster: Document) -> Problems:
     """A chart's name needs a repository, and nothing else does."""
-    for part in ("operator", "nfd"):
-        chart, repo = _part(cluster, part, "chart"), _part(cluster, part, "chart_repo")
+    for part, usual, usual_repo in (
+        ("operator", releases.OPERATOR_CHART, releases.OPERATOR_CHART_REPO),
+        ("nfd", releases.NFD_CHART, ""),
+    ):
+        chart, repo = _part(cluster, part, "chart") or usual, _part(cluster, part, "chart_repo")
         path = f"gpu_cluster.{part}.chart_repo"
         if not isinstance(chart, str):
             continue
         if is_bare_chart(chart):
-            if repo == "" or (repo is None and part == "nfd"):
+            if not (usual_repo if repo is None else repo):
                 yield f"{path}: is missing; the chart {said(chart)} is only a name, so say from which repository"
         elif repo and isinstance(repo, str):
             yield f"{path}: {said(repo)} has no effect beside the chart {said(chart)}; take it out"

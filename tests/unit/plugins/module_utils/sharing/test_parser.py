@@ -1,0 +1,52 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA's own parser is the judge of what we render; the lab's simulator has it inside."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import device_plugin as plugin
+from lab.layout import cache
+
+GOOD = [
+    plugin.config("none", 1, False, True),
+    *(
+        plugin.config("time-slicing", replicas, rename, fail)
+        for replicas, rename, fail in itertools.product((2, 3, 4, 8, 48, 250), (False, True), (False, True))
+    ),
+]
+
+
+@functools.cache
+def _simulator() -> Path:
+    built = sorted(cache().glob("sim-*/bin/sim"), key=lambda path: path.stat().st_mtime)
+    if not built:
+        pytest.skip("the lab's simulator, which holds NVIDIA's parser, is not built (lab/lab build)")
+    return built[-1]
+
+
+def judged(folder: Path, texts: list[str]) -> list[str]:
+    """What NVIDIA's parser says of each text: ok, or REFUSED and why."""
+    files = [folder / f"{number}.yaml" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    done = subprocess.run([_simulator(), "config", *files], capture_output=True, text=True, check=False)
+    if done.returncode == 2:
+        pytest.skip(f"this build of the simulator does not judge configurations: {done.stderr.strip()}")
+    return [line.partition(": ")[2] for line in done.stdout.splitlines()]
+
+
+def test_accepts_all_that_we_render(tmp_path: Path) -> None:
+    assert judged(tmp_path, [plugin.render(content) for content in GOOD]) == ["ok"] * len(GOOD)
+
+
+def test_refuses_what_we_refuse_to_derive(tmp_path: Path) -> None:
+    (verdict,) = judged(tmp_path, [plugin.render(plugin.config("time-slicing", 1, False, True))])
+    assert verdict.startswith("REFUSED")
+    assert "number of replicas must be >= 2" in verdict
