@@ -40,21 +40,31 @@ class Site:
     pods: int
 
 
-def choose(pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[Holder]], limit: int) -> Site | str:
+@dataclass(frozen=True)
+class Nowhere:
+    """Why a pool cannot be proven now; busy: because its GPUs are at work, which is no fault."""
+
+    reason: str
+    busy: bool = False
+
+
+def choose(
+    pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[Holder]], limit: int
+) -> Site | Nowhere:
     """The node with the most shares free (then by name) and how many pods run there, or why there is none."""
     open_nodes = [node for node in nodes if node.ready and not node.unschedulable]
     if not open_nodes:
-        return "no node of the pool is ready and schedulable" if nodes else "no node belongs to the pool"
+        return Nowhere("no node of the pool is ready and schedulable")
     offering = [node for node in open_nodes if node.allocatable.get(pool.resource)]
     if not offering:
-        return f"no node of the pool offers {pool.resource}"
+        return Nowhere(f"no node of the pool offers {pool.resource}")
     free = {
         node.name: node.allocatable[pool.resource] - held(used.get(node.name, ()), pool.resource) for node in offering
     }
     best = min(offering, key=lambda node: (-free[node.name], node.name))
     if free[best.name] <= 0:
         total = sum(node.allocatable[pool.resource] for node in offering)
-        return f"all {total} {pool.resource} of the pool are in use"
+        return Nowhere(f"all {total} {pool.resource} of the pool are in use", busy=True)
     return Site(best, min(free[best.name], enough(pool, best, limit)))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.holders import Holder
 from ansible_collections.accel.gpu.plugins.module_utils.validation import evidence, verdict
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Site, Workload, choose, manifest
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Nowhere, Site, Workload, choose, manifest
 from tests.helpers.fleet import node, pool
 
 WORKLOAD = Workload("gpu-operator", "registry.example/cuda:1", "run-1", hold=10, deadline=300)
@@ -29,7 +29,6 @@ def test_the_freest_node_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("nodes", "used", "words"),
     [
-        ([], {}, "no node belongs"),
         ([node(ready=False), node("b", unschedulable=True)], {}, "ready and schedulable"),
         ([node(allocatable={})], {}, "offers nvidia.com/gpu"),
         ([node(gpus=2)], _used("n1", 2), "all 2 nvidia.com/gpu of the pool are in use"),
@@ -37,8 +36,9 @@ def test_the_freest_node_is_chosen() -> None:
 )
 def test_why_no_node(nodes: list[t.Any], used: dict[str, list[Holder]], words: str) -> None:
     found = choose(pool(), nodes, used, 8)
-    assert isinstance(found, str)
-    assert words in found
+    assert isinstance(found, Nowhere)
+    assert words in found.reason
+    assert found.busy == ("in use" in words)
 
 
 @pytest.mark.parametrize(("gpus", "replicas", "pods"), [(1, 4, 4), (8, 4, 9), (2, 4, 8), (16, 1, 8), (2, 1, 2)])

@@ -1,0 +1,75 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: report_lines
+short_description: A fleet as lines for a terminal
+version_added: 0.1.0
+description:
+  - Renders what M(accel.gpu.gpu_info) returned as a table of the pools, no wider than O(width), with a verdict on each.
+  - Nothing but the input is read.
+positional: _input
+options:
+  _input:
+    description: The dictionary RV(accel.gpu.gpu_info#module:gpu_info).
+    type: dict
+    required: true
+  kind:
+    description:
+      - V(report) tells what is seen and whether it is as declared, V(plan) what a run would change.
+    type: str
+    choices: [report, plan]
+    default: report
+  width:
+    description: Columns of the terminal.
+    type: int
+    default: 100
+seealso:
+  - module: accel.gpu.gpu_info
+author:
+  - The accel.gpu authors
+"""
+
+EXAMPLES = r"""
+- name: Look at the fleet
+  accel.gpu.gpu_info:
+    cluster: "{{ gpu_cluster }}"
+    pools: "{{ gpu_pools }}"
+  register: fleet
+
+- name: Show what a run would change
+  accel.gpu.show:
+    lines: "{{ fleet.gpu_info | accel.gpu.report_lines(kind='plan') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The lines.
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.fleet.report import KINDS, lines
+
+
+def report_lines(info: t.Any, kind: str = "report", width: int = 100) -> list[str]:
+    """The lines of a plan or a report."""
+    if not isinstance(info, t.Mapping):
+        raise AnsibleFilterError("accel.gpu.report_lines needs the dictionary that accel.gpu.gpu_info returns")
+    if kind not in KINDS:
+        raise AnsibleFilterError(f"accel.gpu.report_lines: kind is {kind!r}; it is one of {', '.join(KINDS)}")
+    return lines(info, kind, int(width))
+
+
+class FilterModule:
+    """The filter accel.gpu.report_lines."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Name and function."""
+        return {"report_lines": report_lines}

@@ -1,0 +1,256 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The GPUs of a cluster from one list of its nodes."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_info
+short_description: Tell which GPUs a cluster has, how they are shared, and whether the pools are as declared
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Reads the nodes in one paged list, and returns for each GPU node its model, driver, sharing mode, replicas, and what
+    it can allocate.
+  - With O(pools), tells for each pool what it declares, what is seen, what M(accel.gpu.node_profile) would change, and
+    whether the pool has been proven by workloads since it last changed. Two small objects are read for that.
+  - With O(workloads), tells who holds what, from one paged list of the pods that have not ended.
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.documents
+  - accel.gpu.attributes
+  - accel.gpu.attributes.info
+options:
+  limit:
+    description:
+      - How many nodes to return one by one. Totals count all.
+    type: int
+    default: 100
+  workloads:
+    description:
+      - Whether to tell which pods hold the GPUs of each node.
+    type: bool
+    default: false
+  offline:
+    description:
+      - Whether a cluster that cannot be reached is no failure. RV(gpu_info.reachable) is then V(false), and the pools
+        are told as far as they follow from the documents.
+    type: bool
+    default: false
+  report_path:
+    description:
+      - File for the whole result, all nodes included, as JSON.
+    type: path
+seealso:
+  - module: accel.gpu.node_profile
+  - plugin: accel.gpu.report_lines
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Look at the GPUs of a cluster
+  accel.gpu.gpu_info:
+    kubeconfig: ~/.kube/prod
+  register: fleet
+
+- name: Compare the cluster with its pools, and see who holds the GPUs
+  accel.gpu.gpu_info:
+    cluster: "{{ gpu_cluster }}"
+    pools: "{{ gpu_pools }}"
+    workloads: true
+    report_path: /var/tmp/gpus.json
+"""
+
+RETURN = r"""
+gpu_info:
+  description: The fleet.
+  returned: always
+  type: dict
+  contains:
+    cluster:
+      description: Name of the cluster, from O(cluster) or the kubeconfig.
+      type: str
+      returned: always
+    reachable:
+      description: Whether the cluster answered.
+      type: bool
+      returned: always
+    reason:
+      description: Why it did not.
+      type: str
+      returned: when it did not
+    totals:
+      description: C(nodes), C(gpu_nodes), C(gpus) and C(allocatable) by resource.
+      type: dict
+      returned: when the cluster is reachable
+    models:
+      description: By model, C(nodes), C(gpus) and C(drivers).
+      type: dict
+      returned: when the cluster is reachable
+    nodes:
+      description: Up to O(limit) GPU nodes.
+      type: list
+      elements: dict
+      returned: when the cluster is reachable
+      sample:
+        - name: t4-1
+          pool: notebooks
+          model: Tesla-T4
+          gpus: 1
+          memory_mib: 15360
+          driver: 580.95.05
+          mode: time-slicing
+          replicas: 4
+          config: time-slicing-4-1c2f0a9b
+          allocatable: {nvidia.com/gpu: 4}
+          capacity: {nvidia.com/gpu: 4}
+          ready: true
+          schedulable: true
+    nodes_not_shown:
+      description: How many GPU nodes are beyond O(limit).
+      type: int
+      returned: when the cluster is reachable
+    pools:
+      description: What each pool declares; with a cluster also what is seen (C(nodes), C(models), C(gpus), C(wanted),
+        C(allocatable)), what differs (C(differs), C(differing_nodes), C(as_declared)), what would change (C(changes))
+        and what workloads proved (C(proof)).
+      type: dict
+      returned: when O(pools) are given
+    drift:
+      description: What is not as declared, up to 100 entries of C(pool) and C(what).
+      type: list
+      elements: dict
+      returned: when O(pools) are given and the cluster is reachable
+    undiscovered:
+      description: GPU nodes that gpu-feature-discovery has not labelled yet, up to 100.
+      type: list
+      elements: str
+      returned: when the cluster is reachable
+    overlaps:
+      description: Nodes that several pools match, with those pools.
+      type: dict
+      returned: when O(pools) are given and the cluster is reachable
+    released:
+      description: Nodes that belong to no pool any more and still carry what a pool put there.
+      type: list
+      elements: str
+      returned: when O(pools) are given and the cluster is reachable
+    unclaimed:
+      description: GPU nodes that no pool wants, up to 100.
+      type: list
+      elements: str
+      returned: when O(pools) are given and the cluster is reachable
+    report_path:
+      description: The file with the whole result.
+      type: str
+      returned: when O(report_path) is given
+"""
+
+import json
+import typing as t
+
+from ..module_utils.catalog.names import POOL_LABEL
+from ..module_utils.fleet import summary
+from ..module_utils.fleet.holders import LIVE_PODS, holders
+from ..module_utils.fleet.node import Node, parse
+from ..module_utils.fleet.sorting import sort
+from ..module_utils.kube.errors import ApiError, ConnectionProblem, explain
+from ..module_utils.kube.module import ArgumentSpec, GpuModule
+from ..module_utils.kube.paths import NODES, PODS, object_path
+from ..module_utils.sharing.profile import profile
+from ..module_utils.validation import evidence
+
+NAMES_LIMIT = 100
+
+
+def work(module: GpuModule) -> dict[str, t.Any]:
+    """One list, or what follows without a cluster."""
+    told: dict[str, t.Any] = {"cluster": (module.params["cluster"] or {}).get("name")}
+    if module.params["pools"] is not None:
+        # Bad documents are told before the cluster is asked.
+        told["pools"] = {pool.name: summary.declared(pool) for pool in module.plan.pools}
+    nodes: list[Node] = []
+    try:
+        nodes = [parse(raw) for raw in module.client.list(NODES)]
+    except (ApiError, ConnectionProblem) as error:
+        reason = explain(error, module.client) if isinstance(error, ApiError) else str(error)
+        away = isinstance(error, ConnectionProblem) or error.unreachable
+        if not (away and module.params["offline"]):
+            raise
+        told.update(reachable=False, reason=reason)
+        return _written(module, told, [])
+    told["cluster"] = told["cluster"] or module.client.cluster_name or module.client.server
+    told.update(reachable=True, totals=summary.totals(nodes), models=summary.models(nodes))
+    told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][:NAMES_LIMIT]
+    pool_of = {node.name: node.labels.get(POOL_LABEL) for node in nodes}
+    if module.params["pools"] is not None:
+        pool_of = _compare(module, nodes, told)
+    return _written(module, told, _rows(module, nodes, pool_of))
+
+
+def _compare(module: GpuModule, nodes: list[Node], told: dict[str, t.Any]) -> dict[str, str | None]:
+    """Add what the pools declare against what is seen."""
+    plan, client = module.plan, module.client
+    membership = sort(plan.pools, nodes)
+    configmap = client.get(object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace))
+    changes = profile(plan, nodes, membership, configmap)
+    proven = evidence.noted(
+        client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
+    )
+    by_name = {node.name: node for node in nodes}
+    told["pools"] = summary.pools(plan, nodes, membership, changes)
+    for pool in plan.pools:
+        entry = proven.get(pool.name)
+        if entry:
+            members = [by_name[name] for name in membership.by_pool[pool.name]]
+            now = evidence.fingerprint(evidence.facts(pool, members, plan.validation.image))
+            told["pools"][pool.name]["proof"] = {
+                "node": entry.get("node"),
+                "devices": entry.get("devices") or {},
+                "current": entry.get("evidence") == now,
+            }
+    told["drift"] = summary.drift(told["pools"])
+    told["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
+    told["released"] = changes.released[:NAMES_LIMIT]
+    told["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
+    return {node.name: changes.pool_of.get(node.name) for node in nodes}
+
+
+def _rows(module: GpuModule, nodes: list[Node], pool_of: dict[str, str | None]) -> list[dict[str, t.Any]]:
+    held = None
+    if module.params["workloads"]:
+        held = holders(module.client.list(PODS, field_selector=LIVE_PODS))
+    return [
+        summary.node_row(node, pool_of[node.name], held.get(node.name, []) if held is not None else None)
+        for node in sorted(nodes, key=lambda node: node.name)
+        if node.has_gpu
+    ]
+
+
+def _written(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    path, limit = module.params["report_path"], module.params["limit"]
+    if path:
+        with open(path, "w", encoding="utf-8") as handle:
+            json.dump({**told, "nodes": rows}, handle, indent=1)
+        told["report_path"] = path
+    if told["reachable"]:
+        told.update(nodes=rows[:limit], nodes_not_shown=max(0, len(rows) - limit))
+    return {"changed": False, "gpu_info": told}
+
+
+def main() -> None:
+    """Run the module."""
+    spec: ArgumentSpec = {
+        "limit": {"type": "int", "default": 100},
+        "workloads": {"type": "bool", "default": False},
+        "offline": {"type": "bool", "default": False},
+        "report_path": {"type": "path"},
+    }
+    module = GpuModule(spec, documents=True)
+    module.run(work)
+
+
+if __name__ == "__main__":
+    main()
