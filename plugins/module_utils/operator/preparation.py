@@ -128,7 +128,7 @@ class Preparation:
         self._content = self._records.content(self._latest)
 
     def decide(self, chart: Chart) -> Step:
-        """What helm has to do next; a revision that an abandoned one had begun to replace has to be gone over again."""
+        """What helm has to do next, in a namespace that is there; a revision that a dead one had begun to replace is gone over again."""
         release = self._release
         wanted = helm.merged(self.initial_values, release.wanted)
         step = helm.next_step(self._latest, self._content, chart, wanted)
@@ -137,6 +137,8 @@ class Preparation:
                 self._write()
                 self._records.supersede(self._latest)
             step = Step(helm.UPGRADE, ("an operation that broke off has left the release half changed",))
+        if step.action != helm.NOTHING:
+            self._require_namespace()
         return step
 
     @property
@@ -154,15 +156,9 @@ class Preparation:
                     self._await_established(change.name)
 
     def announce(self, step: Step) -> None:
-        """Say that helm is about to work; refuses a namespace that nothing creates."""
+        """Say that helm is about to work, from which machine and on which revision."""
         if step.action == helm.NOTHING:
             return
-        namespace = self._release.namespace
-        there = self._client.get(f"{NAMESPACES}/{namespace}") is not None
-        if not there and not (self._check and namespace in self._expected.namespaces):
-            raise InvalidObjects(
-                [f"Namespace {namespace!r} does not exist, and no step of this run creates it (option expected)."]
-            )
         self.announced = True
         if not self._check:
             self._write()
@@ -210,6 +206,14 @@ class Preparation:
             held = self._content.chart.label if self._content else "unknown"
             before["release"] = {"chart": held, "revision": self._found.number, "status": self._found.status}
         return before, after
+
+    def _require_namespace(self) -> None:
+        namespace = self._release.namespace
+        expected = self._check and namespace in self._expected.namespaces
+        if not expected and self._client.get(f"{NAMESPACES}/{namespace}") is None:
+            raise InvalidObjects(
+                [f"Namespace {namespace!r} does not exist, and no step of this run creates it (option expected)."]
+            )
 
     def _write(self) -> None:
         if not self._may_write:

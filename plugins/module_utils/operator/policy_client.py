@@ -1,0 +1,145 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What cluster_policy reads from and writes to the cluster, and how it waits for the operator."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from ..kube.objects import NOT_CHECKED, same_object
+from ..kube.paths import CLUSTER_POLICIES, NODES, object_path
+from ..kube.wait import wait_until
+from ..pools.plan import ConfigPlan
+from .policy import PolicyChange, singleton
+from .preparation import Waiting
+from .readiness import Effect, Verdict, assess, some
+from .records import note_path, was_installed
+from .rollout import told
+from .seen import ailing
+
+Object = dict[str, t.Any]
+_OPERATOR_PODS = "app=gpu-operator"
+
+
+class PolicyClient:
+    """One cluster's ClusterPolicy and what its operator makes of it."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        """`namespace` is where the operator is, unless the policy's own status says otherwise."""
+        self._client = client
+        self._namespace = namespace
+        self._nodes: list[Object] | None = None
+        self._unread: Object | None = None
+
+    def policy(self) -> Object | None:
+        """The policy that counts; None when there is none. Raises not_found when the cluster does not know the kind."""
+        found = singleton(self._client.list(CLUSTER_POLICIES))
+        if found is not None:
+            self._namespace = (found.get("status") or {}).get("namespace") or self._namespace
+        self._unread = t.cast("Object | None", found)
+        return self._unread
+
+    def daemonsets(self) -> list[Object]:
+        """Every DaemonSet of the operator's namespace, in one list."""
+        return list(self._client.list(f"/apis/apps/v1/namespaces/{self._namespace}/daemonsets"))
+
+    def nodes(self) -> list[Object]:
+        """Every node, of each only what says whether a pod belongs there: a node's full object has 20 KB and more."""
+        return [_slim(node) for node in self._client.list(NODES)]
+
+    def installed_by_us(self, release: str, namespace: str) -> bool:
+        """Whether this collection's own Helm release brought the policy."""
+        return was_installed(self._client.get(note_path(release, namespace)))
+
+    def apply(self, change: PolicyChange, live: Object, *, check: bool) -> tuple[bool, str | None]:
+        """Send the change; (False, ..) when the server finds that nothing differs. Raises a conflict when the policy has moved on."""
+        assert change.body is not None
+        path = f"{CLUSTER_POLICIES}/{live['metadata']['name']}"
+        self._unread = live if check else None
+        try:
+            result = self._client.apply(path, change.body, dry_run=check, field_validation="Strict")
+        except ApiError as error:
+            if not (check and error.forbidden):
+                raise
+            return True, NOT_CHECKED
+        return not same_object(live, result), None
+
+    def lacks_config(self, config: ConfigPlan) -> bool:
+        """Whether the ConfigMap that the policy is to name is not there."""
+        return bool(config.data) and self._client.get(_config_path(config)) is None
+
+    def create_config(self, config: ConfigPlan) -> None:
+        """Make the ConfigMap before a pod is told to mount it; where it is meanwhile, node_profile looks after it."""
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": config.name, "namespace": config.namespace},
+            "data": config.data,
+        }
+        self._client.apply(_config_path(config), body)
+
+    def look(self, name: str, effect: Effect) -> Verdict:
+        """Read the DaemonSets anew, the policy unless it has just been read, and the nodes when the rest might be as it should."""
+        policy = self._unread or self._client.get(f"{CLUSTER_POLICIES}/{name}") or {"metadata": {"name": name}}
+        self._unread = None
+        daemonsets = self.daemonsets()
+        known = self._nodes
+        if known is not None:
+            verdict = assess(policy, daemonsets, known, effect)
+            if any(not (item.current and item.ready == item.desired) for item in verdict.operands):
+                return verdict
+        self._nodes = self.nodes()
+        return assess(policy, daemonsets, self._nodes, effect)
+
+    def await_ready(self, name: str, effect: Effect, waiting: Waiting, partial: t.Callable[[Verdict], Object]) -> Verdict:
+        """Until everything is seen; raises TimeoutStory with what is not, and what ails the pods."""
+        return wait_until(
+            lambda: self.look(name, effect),
+            lambda verdict: verdict.ready,
+            timeout=waiting.timeout,
+            interval=waiting.interval,
+            story=self._story,
+            partial=partial,
+            say=_said,
+            progress=waiting.progress,
+        )
+
+    def _story(self, verdict: Verdict) -> str:
+        apps = sorted({item.app for item in verdict.unfinished if item.app})
+        # Without one of its DaemonSets to blame, the operator itself is the one to look at.
+        selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
+        lines = [*verdict.waiting]
+        lines += [told(ailment) for ailment in ailing(self._client, self._namespace, [selector])]
+        away = [node["metadata"]["name"] for node in self._nodes or [] if not _is_ready(node)]
+        if away:
+            lines.append(f"{len(away)} nodes are not Ready: {some(away)}")
+        return (
+            "The GPU operator is not ready: " + "; ".join(lines) + f". More: kubectl -n {self._namespace} get pods, "
+            f"kubectl -n {self._namespace} logs deployment/gpu-operator."
+        )
+
+
+def _said(verdict: Verdict) -> str:
+    ready, wanted = verdict.pods
+    counted = f"{ready}/{wanted} operand pods ready" if wanted else "waiting for the GPU operator"
+    return f"{counted}; {verdict.waiting[0]}" if verdict.waiting else counted
+
+
+def _config_path(config: ConfigPlan) -> str:
+    return object_path("v1", "ConfigMap", config.name, config.namespace)
+
+
+def _slim(node: Object) -> Object:
+    metadata, status = node["metadata"], node.get("status") or {}
+    ready = [item for item in status.get("conditions") or [] if item.get("type") == "Ready"]
+    return {
+        "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}},
+        "spec": {"taints": (node.get("spec") or {}).get("taints") or []},
+        "status": {"conditions": ready},
+    }
+
+
+def _is_ready(node: Object) -> bool:
+    return any(item.get("status") == "True" for item in node["status"]["conditions"])

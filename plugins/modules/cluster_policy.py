@@ -1,0 +1,293 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_policy
+short_description: Give the GPU operator's ClusterPolicy what the pools derive, and see that the operator has done it
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Owns the fields of the ClusterPolicy that are derived from the pools, and no others. Whatever else is in it stays, whoever put it there.
+  - Maps and scalars are server-side applied under the field manager C(accel.gpu). Of the list C(spec.daemonsets.tolerations) this module
+    owns single entries, which it notes in the annotation C(accel.gpu/tolerations); it takes out only those.
+  - The policy that counts is the oldest one, under any name, as it is for the operator.
+  - If the ConfigMap that the policy is to name does not exist it is created first, because a device plugin that is told to mount a missing
+    ConfigMap never starts. An existing one is left alone; it belongs to M(accel.gpu.node_profile).
+  - An edit that reaches the template of the driver's DaemonSet makes the driver roll on every GPU node, slowly and with GPU pods evicted.
+    Such an edit is held back while a driver pod exists, unless O(allow_driver_rollout) is set; everything else is applied.
+notes:
+  - "What counts as ready: the operator's condition Ready with reason Reconciled (or NoGPUNodes while NFD has found no GPU node); every GPU
+    node that NFD has labelled is labelled by the operator; every DaemonSet of the policy has the policy's tolerations in its template, the
+    device plugin's mounts the ConfigMap, its status is about its present generation, and the pods wanted, updated and available are as many as
+    the nodes that match its selector, affinity and tolerations by this module's own count. C(status.state) alone proves nothing: it is C(ready)
+    before the operator has looked at an edit, and while DaemonSets have no desired count yet."
+  - A converged cluster costs one list of ClusterPolicies, one of DaemonSets and one (paged) of nodes, and nothing else.
+  - In check mode on a cluster that has no ClusterPolicy yet (its kind is among O(expected)), C(before) is empty and C(after) holds all derived
+    fields. The run that follows finds the object that the chart has created, so that its C(before) shows what the chart put into these fields;
+    C(after) and C(changed) are the same.
+options:
+  allow_driver_rollout:
+    description: Whether an edit may roll the driver on the nodes that have one.
+    type: bool
+    default: false
+  expected:
+    description: What earlier steps of this run will have created by the time of the real run; only used in check mode.
+    type: dict
+    default: {}
+    suboptions:
+      namespaces:
+        description: Names of namespaces.
+        type: list
+        elements: str
+        default: []
+      kinds:
+        description: Kinds, each with C(api_version) and C(kind).
+        type: list
+        elements: dict
+        default: []
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.documents
+  - accel.gpu.wait
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+seealso:
+  - module: accel.gpu.helm_release
+  - module: accel.gpu.node_profile
+"""
+
+EXAMPLES = r"""
+- name: Give the operator what the pools derive, and wait until it has done it
+  accel.gpu.cluster_policy:
+    cluster: "{{ gpu_cluster }}"
+    defaults: "{{ gpu_defaults | default({}) }}"
+    pools: "{{ gpu_pools }}"
+    wait_timeout: 1800
+
+- name: Let a new taint of a pool reach the driver as well, in a maintenance window
+  accel.gpu.cluster_policy:
+    cluster: "{{ gpu_cluster }}"
+    pools: "{{ gpu_pools }}"
+    allow_driver_rollout: true
+"""
+
+RETURN = r"""
+cluster_policy:
+  description: The policy and what the operator has made of it. A time-out fails with it, too.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: Name of the policy.
+      type: str
+      sample: cluster-policy
+    ready:
+      description: Whether everything was seen to be as the policy says.
+      type: bool
+    state:
+      description: The operator's own C(status.state).
+      type: str
+    reason:
+      description: Reason of its condition.
+      type: str
+      sample: Reconciled
+    waiting:
+      description: What is not as it should be; empty when ready.
+      type: list
+      elements: str
+    gpu_nodes:
+      description: Number of GPU nodes.
+      type: int
+    operands:
+      description: Of each DaemonSet, the nodes on which a pod belongs and those that have a ready one.
+      type: dict
+      sample: {"nvidia-driver-daemonset": {"desired": 20, "ready": 20}}
+    unreached:
+      description: GPU nodes (up to 100) with a taint that no operand tolerates; name it in the taints of a pool.
+      type: list
+      elements: str
+    driver_nodes:
+      description: On how many nodes the driver rolls because of this change.
+      type: int
+    held_back:
+      description: Parts of the change that were held back because the driver would have rolled; empty when nothing was.
+      type: list
+      elements: str
+    note:
+      description: In check mode, why the server has not judged the change.
+      type: str
+"""
+
+import contextlib
+import typing as t
+
+from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.module import GpuModule, diff_of
+from ..module_utils.kube.objects import Expected, InvalidObjects
+from ..module_utils.operator.policy import (
+    API_VERSION,
+    CHART_NAME,
+    KIND,
+    PolicyChange,
+    Wanted,
+    changes,
+    created_by_chart,
+    driver_nodes,
+    first_contact,
+)
+from ..module_utils.operator.policy_client import PolicyClient
+from ..module_utils.operator.preparation import Waiting
+from ..module_utils.operator.readiness import Effect, Verdict
+
+Object = dict[str, t.Any]
+
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "allow_driver_rollout": {"type": "bool", "default": False},
+    "expected": {
+        "type": "dict",
+        "default": {},
+        "options": {
+            "namespaces": {"type": "list", "elements": "str", "default": []},
+            "kinds": {"type": "list", "elements": "dict", "default": []},
+        },
+    },
+}
+_ATTEMPTS = 5
+
+
+class _Found(t.NamedTuple):
+    """A policy as it was read, what has to change in it, and what that costs."""
+
+    live: Object | None
+    change: PolicyChange
+    rolls: int
+    held_back: list[str]
+
+
+def work(module: GpuModule) -> Object:
+    """Derive from the pools, read the policy, change what differs, and see that the operator has done it."""
+    plan = module.plan
+    wanted = Wanted(plan.policy.spec, tuple(plan.policy.tolerations))
+    cluster = PolicyClient(module.client, plan.operator.namespace)
+    found = _find(module, cluster, wanted)
+    lacking = found.change.changed and "devicePlugin" in wanted.spec and cluster.lacks_config(plan.config)
+    changed, note = found.change.changed, None
+    if found.change.changed and found.live is not None:
+        with contextlib.ExitStack() as held:
+            held.enter_context(module.lease())
+            if lacking and not module.check_mode:
+                cluster.create_config(plan.config)
+            changed, note, found = _apply(module, cluster, wanted, found)
+    for text in _warnings(found):
+        module.warn(text)
+    told = {
+        "name": found.live["metadata"]["name"] if found.live else CHART_NAME,
+        "driver_nodes": 0 if found.held_back else found.rolls,
+        "held_back": found.held_back,
+        **({"note": note} if note else {}),
+    }
+    before, after = found.change.before, found.change.after
+    if lacking:
+        after = {**after, "configmap": {"name": plan.config.name, "entries": sorted(plan.config.data)}}
+    verdict = _see(module, cluster, found, Effect(_reaching(found, wanted), _config_name(wanted)), told)
+    result = {"changed": changed or lacking, "cluster_policy": {**told, **_seen(verdict)}}
+    return {**result, "diff": diff_of(before, after, f"{KIND} {told['name']}")}
+
+
+def _find(module: GpuModule, cluster: PolicyClient, wanted: Wanted) -> _Found:
+    try:
+        live = cluster.policy()
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        live = None
+    if live is None:
+        if module.check_mode and (API_VERSION, KIND) in Expected.from_dict(module.params["expected"]).kinds:
+            return _Found(None, created_by_chart(wanted), 0, [])
+        raise InvalidObjects(
+            ["The cluster has no ClusterPolicy: install the GPU operator first (role gpu_operator, or its Helm chart)."]
+        )
+    return _compare(module, cluster, wanted, live)
+
+
+def _compare(module: GpuModule, cluster: PolicyClient, wanted: Wanted, live: Object) -> _Found:
+    operator = module.plan.operator
+    seeded = first_contact(live) and cluster.installed_by_us(operator.name, operator.namespace)
+    change = changes(live, wanted, seeded=seeded)
+    rolls = driver_nodes(cluster.daemonsets()) if change.reaches_driver else 0
+    if not rolls or module.params["allow_driver_rollout"]:
+        return _Found(live, change, rolls, [])
+    return _Found(live, changes(live, wanted, seeded=seeded, hold_driver=True), rolls, ["spec.daemonsets.tolerations"])
+
+
+def _apply(
+    module: GpuModule, cluster: PolicyClient, wanted: Wanted, found: _Found
+) -> tuple[bool, str | None, _Found]:
+    """Send it; where somebody else wrote meanwhile, compare with what is there now and try again."""
+    for attempt in range(_ATTEMPTS):
+        if found.live is None or not found.change.changed:
+            break
+        try:
+            changed, note = cluster.apply(found.change, found.live, check=module.check_mode)
+        except ApiError as error:
+            if not error.conflict or attempt + 1 == _ATTEMPTS:
+                raise
+            found = _find(module, cluster, wanted)
+        else:
+            return changed, note, found
+    return False, None, found
+
+
+def _see(module: GpuModule, cluster: PolicyClient, found: _Found, effect: Effect, told: Object) -> Verdict | None:
+    if found.live is None:
+        return None
+    name, params = found.live["metadata"]["name"], module.params
+    if module.check_mode or not params["wait"]:
+        return cluster.look(name, effect)
+    waiting = Waiting(params["wait_timeout"], params["wait_sleep"], module.progress)
+    return cluster.await_ready(name, effect, waiting, lambda verdict: {"cluster_policy": {**told, **_seen(verdict)}})
+
+
+def _reaching(found: _Found, wanted: Wanted) -> tuple[Object, ...]:
+    return () if found.held_back else wanted.tolerations
+
+
+def _config_name(wanted: Wanted) -> str:
+    return str(((wanted.spec.get("devicePlugin") or {}).get("config") or {}).get("name") or "")
+
+
+def _seen(verdict: Verdict | None) -> Object:
+    if verdict is None:
+        return {"ready": False, "state": "", "reason": "", "waiting": [], "gpu_nodes": 0, "operands": {}, "unreached": []}
+    return {
+        "ready": verdict.ready,
+        "state": verdict.state,
+        "reason": verdict.reason,
+        "waiting": list(verdict.waiting),
+        "gpu_nodes": verdict.gpu_nodes,
+        "operands": {item.name: {"desired": item.expected, "ready": item.ready} for item in verdict.operands},
+        "unreached": list(verdict.unreached)[:100],
+    }
+
+
+def _warnings(found: _Found) -> t.Iterator[str]:
+    if found.held_back:
+        yield (
+            f"{', '.join(found.held_back)} of the ClusterPolicy was held back: it would roll the driver on {found.rolls} nodes and evict their "
+            "GPU pods. Set allow_driver_rollout when that may happen."
+        )
+
+
+def main() -> None:
+    """Run the module."""
+    module = GpuModule(OPTIONS, documents=True, wait=True, lease=True)
+    module.run(work)
+
+
+if __name__ == "__main__":
+    main()
