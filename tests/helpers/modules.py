@@ -30,6 +30,7 @@ def run_module(
         "_ansible_no_log": False,
         "_ansible_debug": False,
         "_ansible_verbosity": 0,
+        "_ansible_module_name": f"accel.gpu.{main.__module__.rpartition('.')[2]}",
         "_ansible_remote_tmp": "/tmp",
         "_ansible_keep_remote_files": False,
     }

@@ -233,9 +233,9 @@ class Lease:
 
     def _story(self, spec: t.Mapping[str, t.Any], waited: float) -> str:
         return (
-            f"Another run, {spec.get('holderIdentity')}, has been changing this cluster since {spec.get('acquireTime')}; "
-            f"its lease {self._namespace}/{self._name} was renewed last at {spec.get('renewTime')} "
-            f"(waited {waited:.0f} s). Wait for it to end, or raise lease_wait_timeout. If that run is dead, the lease "
+            f"Another run, {spec.get('holderIdentity')}, has been changing this cluster since "
+            f"{spec.get('acquireTime')}; its lease {self._namespace}/{self._name} was renewed last at "
+            f"{spec.get('renewTime')} (waited {waited:.0f} s). Wait for it to end, or raise lease_wait_timeout. If that run is dead, the lease "
             f"runs out {spec.get('leaseDurationSeconds')} s after its last renewal."
         )
 

@@ -58,6 +58,9 @@ LEASE: ArgumentSpec = {
 }
 
 
+_SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
+
+
 class GpuModule(AnsibleModule):
     """A module of this collection: always with the connection's options, with others as it asks for them."""
 
@@ -78,6 +81,8 @@ class GpuModule(AnsibleModule):
         kwargs.setdefault("supports_check_mode", True)
         super().__init__(argument_spec=composed, **kwargs)
         self._client: Client | None = None
+        for given in (self.params["kubeconfig"], (self.params["cluster"] or {}).get("kubeconfig")):
+            self.no_log_values.update(_secrets(given))
 
     @functools.cached_property
     def progress(self) -> Progress:
@@ -96,7 +101,7 @@ class GpuModule(AnsibleModule):
             if KUBERNETES_IMPORT_ERROR is not None:
                 self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
             cluster = self.params["cluster"] or {}
-            agent = f"accel.gpu/{VERSION} {self._name} run/{self.run_id}"
+            agent = f"accel.gpu/{VERSION} {self._name.rpartition('.')[2]} run/{self.run_id}"
             client = Client(ConnectionOptions.from_params(self.params, cluster), agent)
             if cluster.get("name"):
                 check_cluster(client.connection, str(cluster["name"]), cluster.get("kube_name"))
@@ -161,6 +166,20 @@ class GpuModule(AnsibleModule):
     def _warn(self) -> None:
         for text in self._client.warnings if self._client is not None else ():
             self.warn(f"Kubernetes: {text}")
+
+
+def _secrets(kubeconfig: t.Any) -> set[str]:
+    """What must not be shown of a kubeconfig that was given as a dictionary: everything but names in its users."""
+    if not isinstance(kubeconfig, dict):
+        return set()
+    users = [entry.get("user") for entry in kubeconfig.get("users") or [] if isinstance(entry, dict)]
+    return {
+        str(value)
+        for user in users
+        if isinstance(user, dict)
+        for key, value in user.items()
+        if key in _SECRET_KEYS and value
+    }
 
 
 def diff_of(before: t.Any, after: t.Any, header: str = "") -> dict[str, t.Any]:

@@ -4,79 +4,27 @@
 
 from __future__ import annotations
 
+import functools
+import time
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER
-from .bulk import Outcome, run_bounded
+from .bulk import run_bounded
 from .client import Client
 from .compare import Difference, Object, difference, same_object, shown
-from .errors import ApiError, InvalidOptions
+from .definitions import Action, Expected, InvalidObjects, ObjectChange, brought_by, malformed
+from .errors import ApiError
 from .lease import Lease
 from .paths import NAMESPACES, Discovery, Kind, UnknownKind
 
+__all__ = ["NOT_CHECKED", "Expected", "InvalidObjects", "ObjectChange", "apply_objects"]
+
 _TITLE = "These objects cannot be applied:"
+_ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
 NOT_CHECKED = "not checked by the server: no right to a dry run"
 # What others in the same list may need comes first.
 _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
-
-Action = t.Literal["created", "updated", "unchanged", "deleted"]
-
-
-class InvalidObjects(InvalidOptions):
-    """Objects that cannot be on this cluster: a kind that it does not have, a namespace that nobody makes."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What this very run will have created before the objects are applied: namespaces and (apiVersion, kind)."""
-
-    namespaces: frozenset[str] = frozenset()
-    kinds: frozenset[tuple[str, str]] = frozenset()
-
-    @classmethod
-    def from_dict(cls, said: t.Mapping[str, t.Any] | None) -> Expected:
-        """From `{namespaces: [..], kinds: [{api_version, kind}]}`."""
-        given = said or {}
-        return cls(
-            frozenset(given.get("namespaces") or ()),
-            frozenset((kind["api_version"], kind["kind"]) for kind in given.get("kinds") or ()),
-        )
-
-
-@dataclass(frozen=True)
-class ObjectChange:
-    """What became, or in check mode would become, of one object."""
-
-    api_version: str
-    kind: str
-    name: str
-    namespace: str | None
-    action: Action
-    before: Object = field(default_factory=dict)
-    after: Object = field(default_factory=dict)
-    note: str | None = None
-
-    @property
-    def changed(self) -> bool:
-        """Anything but unchanged."""
-        return self.action != "unchanged"
-
-    @property
-    def label(self) -> str:
-        """kind namespace/name, for people."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
-
-    def summary(self) -> dict[str, t.Any]:
-        """The change without its objects, for a result."""
-        told = {
-            "api_version": self.api_version,
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "action": self.action,
-        }
-        return {**told, "note": self.note} if self.note else told
 
 
 @dataclass(frozen=True)
@@ -142,14 +90,16 @@ class _Work:
         self._manager = manager
         self._discovery = discovery
         self._lease: Lease | None = None
+        self._brought: frozenset[tuple[str, str]] = frozenset()
 
     def targets(self, wanted: t.Sequence[Object]) -> list[_Target]:
         """Find each object's place; all that is wrong with them is raised together."""
-        own = _own(wanted)
+        own = brought_by(wanted)
+        self._brought = own.kinds
         problems: list[str] = []
         found: list[_Target] = []
         for index, body in enumerate(wanted):
-            problem = _malformed(body)
+            problem = malformed(body)
             if problem:
                 problems.append(f"definitions[{index}]: {problem}")
                 continue
@@ -214,10 +164,8 @@ class _Work:
 
     def _read(self, targets: list[_Target]) -> list[Object | None]:
         paths = [target.path for target in targets if target.kind is not None]
-        outcomes: list[Outcome[Object | None]] = run_bounded(
-            ((path, _reader(self._client, path)) for path in paths),
-            fatal=lambda error: True,
-        )
+        calls = [(path, functools.partial(self._client.get, path)) for path in paths]
+        outcomes = run_bounded(calls, fatal=lambda dummy: True)
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
@@ -226,7 +174,7 @@ class _Work:
 
     def _check_namespaces(self, targets: list[_Target], live: list[Object | None]) -> None:
         """A namespace matters only where an object is not there yet."""
-        own = _own([target.wanted for target in targets])
+        own = brought_by([target.wanted for target in targets])
         needed = {
             target.namespace
             for target, found in zip(targets, live, strict=True)
@@ -275,8 +223,6 @@ class _Work:
         if live is not None and same_object(live, result):
             # The server's own forms and defaults were all that differed.
             return target.change("unchanged", plan.before, plan.before)
-        if self._check is False and target.kind_name == "CustomResourceDefinition":
-            self._discovery.forget()
         return target.change(action, plan.before, shown(result))
 
     def _can_dry_run(self, target: _Target, live: Object | None) -> bool:
@@ -286,42 +232,15 @@ class _Work:
         return live is not None or not target.namespace or self._has_namespace(target.namespace)
 
     def _located(self, target: _Target) -> _Target:
-        """In a real run the kind must be there by now: a CRD of the same list, or an earlier step, has brought it."""
-        self._discovery.forget()
-        try:
-            kind = self._discovery.get(target.api_version, target.kind_name)
-        except UnknownKind as error:
-            raise InvalidObjects([f"{target.kind_name} {target.name}: {error}"]) from error
-        return _Target(target.wanted, kind, target.namespace if kind.namespaced else None)
-
-
-def _own(wanted: t.Sequence[Object]) -> Expected:
-    """Namespaces and kinds that the list itself brings."""
-    namespaces: set[str] = set()
-    kinds: set[tuple[str, str]] = set()
-    for body in wanted:
-        if _malformed(body):
-            continue
-        if body["kind"] == "Namespace":
-            namespaces.add(body["metadata"]["name"])
-        elif body["kind"] == "CustomResourceDefinition":
-            spec = body.get("spec") or {}
-            kind = (spec.get("names") or {}).get("kind")
-            kinds.update((f"{spec.get('group')}/{version.get('name')}", kind) for version in spec.get("versions") or [])
-    return Expected(frozenset(namespaces), frozenset(kinds))
-
-
-def _malformed(body: t.Any) -> str | None:
-    if not isinstance(body, dict):
-        return "is no object"
-    for name in ("apiVersion", "kind"):
-        if not isinstance(body.get(name), str) or not body[name]:
-            return f"{name} is missing"
-    metadata = body.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
-        return "metadata.name is missing"
-    return None
-
-
-def _reader(client: Client, path: str) -> t.Callable[[], Object | None]:
-    return lambda: client.get(path)
+        """In a real run the kind must be there by now; one that this list's own CRD brings is served a moment later."""
+        deadline = time.monotonic() + _ESTABLISH_TIMEOUT
+        while True:
+            self._discovery.forget()
+            try:
+                kind = self._discovery.get(target.api_version, target.kind_name)
+            except UnknownKind as error:
+                if (target.api_version, target.kind_name) not in self._brought or time.monotonic() > deadline:
+                    raise InvalidObjects([f"{target.kind_name} {target.name}: {error}"]) from error
+                time.sleep(_ESTABLISH_POLL)
+                continue
+            return _Target(target.wanted, kind, target.namespace if kind.namespaced else None)
