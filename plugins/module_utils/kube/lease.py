@@ -232,11 +232,12 @@ class Lease:
         }
 
     def _story(self, spec: t.Mapping[str, t.Any], waited: float) -> str:
+        holder, since, last = (spec.get(key) for key in ("holderIdentity", "acquireTime", "renewTime"))
         return (
-            f"Another run, {spec.get('holderIdentity')}, has been changing this cluster since "
-            f"{spec.get('acquireTime')}; its lease {self._namespace}/{self._name} was renewed last at "
-            f"{spec.get('renewTime')} (waited {waited:.0f} s). Wait for it to end, or raise lease_wait_timeout. If that run is dead, the lease "
-            f"runs out {spec.get('leaseDurationSeconds')} s after its last renewal."
+            f"Another run, {holder}, has been changing this cluster since {since}; its lease "
+            f"{self._namespace}/{self._name} was renewed last at {last} (waited {waited:.0f} s). Wait for it to end, or "
+            f"raise lease_wait_timeout. If that run is dead, the lease runs out {spec.get('leaseDurationSeconds')} s "
+            "after its last renewal."
         )
 
 

@@ -18,7 +18,7 @@ from .errors import ApiError
 from .lease import Lease
 from .paths import NAMESPACES, Discovery, Kind, UnknownKind
 
-__all__ = ["NOT_CHECKED", "Expected", "InvalidObjects", "ObjectChange", "apply_objects"]
+__all__ = ["NOT_CHECKED", "Expected", "InvalidObjects", "ObjectChange", "apply_objects", "same_object"]
 
 _TITLE = "These objects cannot be applied:"
 _ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
