@@ -200,8 +200,8 @@ def test_hundreds_of_pools_take_milliseconds(rng: random.Random) -> None:
         }
         for number in range(400)
     ]
-    started = time.perf_counter()
+    started = time.process_time()
     plan = planned(pools)
-    spent = time.perf_counter() - started
+    spent = time.process_time() - started
     assert len(plan.pools) == 400
     assert spent < 1, f"400 pools took {spent:.2f} s"

@@ -231,6 +231,6 @@ def test_filters_want_one_map(documents: t.Any, message: str) -> None:
 
 def test_a_thousand_pools_are_checked_in_a_moment() -> None:
     pools = [{"name": f"p{n}", "match": {"model": "T4", "labels": {"rack": str(n)}}} for n in range(1000)]
-    started = time.perf_counter()
+    started = time.process_time()
     assert validate(CLUSTER, {}, pools) == []
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

@@ -8,7 +8,7 @@ import copy
 import typing as t
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -41,12 +41,23 @@ def spoilt(draw: st.DrawFn) -> list[Document]:
         place = place[key]
 
 
-@given(spoilt())
-def test_one_spoilt_place_gives_messages_about_its_pool(pools: list[Document]) -> None:
+def _judge(pools: list[Document]) -> None:
     problems = validate(CLUSTER, {}, pools)
     assert all(problem.startswith("gpu_pools[") and "\n" not in problem for problem in problems)
     if not problems:
         derive(CLUSTER, {}, pools)
+
+
+@given(spoilt())
+def test_one_spoilt_place_gives_messages_about_its_pool(pools: list[Document]) -> None:
+    _judge(pools)
+
+
+@pytest.mark.soak
+@settings(max_examples=20000, suppress_health_check=list(HealthCheck))
+@given(spoilt())
+def test_many_spoilt_places(pools: list[Document]) -> None:
+    _judge(pools)
 
 
 @given(pool_lists())

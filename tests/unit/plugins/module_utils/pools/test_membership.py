@@ -118,9 +118,9 @@ def test_five_thousand_nodes_and_three_hundred_pools(rng: random.Random) -> None
         )
         for number in range(5000)
     ]
-    started = time.perf_counter()
+    started = time.process_time()
     found = members(pools, nodes)
-    spent = time.perf_counter() - started
+    spent = time.process_time() - started
     assert spent < 1, f"took {spent:.2f} s"
     for node in rng.sample(nodes, 200):
         matching = [pool.name for pool in pools if fits(pool, node)]
