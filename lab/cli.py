@@ -80,7 +80,7 @@ def _apply(lab: Lab, machines: fleet.Fleet, *, wait: bool) -> None:
     lifecycle.require_up(lab)
     api = Api(lab)
     started = time.monotonic()
-    done = nodes.apply(api, machines)
+    done = nodes.apply(api, machines, lab.ports()["kwok"])
     machines.save(lab.fleet)
     if wait:
         nodes.wait_ready(api, sum(group.count for group in machines.groups))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
 import json
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from plugins.module_utils.catalog import models
 
 from .api import Object
 from .errors import LabError
-from .systems import CUDA_OF_BRANCH, KUBELET, SYSTEMS
+from .systems import CONDITIONS, CUDA_OF_BRANCH, KUBELET, SYSTEMS
 
 GROUP_LABEL = "lab.accel.gpu/group"
 HARDWARE_ANNOTATION = "lab.accel.gpu/hardware"
@@ -61,10 +62,10 @@ class Fleet:
             tuple(dataclasses.replace(group, count=count) if group.name == name else group for group in self.groups)
         )
 
-    def nodes(self) -> Iterator[Object]:
-        """Yield a Node object for every machine."""
+    def nodes(self, kubelet_port: int) -> Iterator[Object]:
+        """Yield a Node object for every machine; the port is where its kubelet, which kwok plays, answers."""
         for group in self.groups:
-            template = _Template(group)
+            template = _Template(group, kubelet_port)
             for number in range(1, group.count + 1):
                 yield template.node(f"{group.name}-{number}")
 
@@ -149,8 +150,9 @@ def _problems(entry: dict[str, Any]) -> list[str]:
 class _Template:
     """What all nodes of one group share."""
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self, group: Group, kubelet_port: int) -> None:
+        self._group, self._port = group, kubelet_port
+        self._now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._system = SYSTEMS[group.os]
         self._annotations = {
             "kwok.x-k8s.io/node": "fake",
@@ -193,6 +195,12 @@ class _Template:
                     {"type": "InternalIP", "address": "127.0.0.1"},
                     {"type": "Hostname", "address": name},
                 ],
+                # Ready at once: kwok would get there too, at some 50 nodes a second.
+                "conditions": [
+                    {**condition, "lastHeartbeatTime": self._now, "lastTransitionTime": self._now}
+                    for condition in CONDITIONS
+                ],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
                 "nodeInfo": {
                     "architecture": "amd64",
                     "bootID": "",

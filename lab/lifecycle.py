@@ -37,11 +37,13 @@ def up(
         else:
             if left := processes.kill(lab):
                 say(f"ended {left} processes that a killed lab had left")
-            _take_ports(lab, port_base)
+            moved = _take_ports(lab, port_base)
             _prepare(lab, tools)
             lab.record(with_sim=with_sim, sim_options=list(sim_options))
             fresh = not lab.etcd.exists()
             _start(lab, tools)
+            if moved and not fresh:
+                nodes.repoint(Api(lab), lab.ports()["kwok"])
             if fresh and fleet_file is None:
                 fleet_file = DEFAULT_FLEET
         count = _apply_fleet(lab, fleet_file) if fleet_file else None
@@ -114,13 +116,16 @@ def _stop(lab: Lab) -> None:
         processes.kill(lab)
 
 
-def _take_ports(lab: Lab, port_base: int | None) -> None:
+def _take_ports(lab: Lab, port_base: int | None) -> bool:
+    """Record the lab's ports, and tell whether they are others than before."""
     with locked(LABS / "ports.lock", "choosing ports"):
         before = lab.state().get("port_base")
         base = ports.choose(lab, port_base)
         lab.record(port_base=base)
-    if before not in (None, base):
+    moved = before not in (None, base)
+    if moved and port_base is None:
         say(f"ports {before} to {before + ports.SPAN - 1} are not free any more: using {base} and up")
+    return moved
 
 
 def _prepare(lab: Lab, tools: dict[str, Path]) -> None:
@@ -157,7 +162,7 @@ def _start(lab: Lab, tools: dict[str, Path]) -> None:
 def _apply_fleet(lab: Lab, path: Path) -> int:
     machines = fleet.load(path)
     api = Api(lab)
-    nodes.apply(api, machines)
+    nodes.apply(api, machines, lab.ports()["kwok"])
     machines.save(lab.fleet)
     count = sum(group.count for group in machines.groups)
     nodes.wait_ready(api, count)

@@ -24,13 +24,13 @@ class Applied:
     unchanged: int
 
 
-def apply(api: Api, fleet: Fleet) -> Applied:
+def apply(api: Api, fleet: Fleet, kubelet_port: int) -> Applied:
     """Create the machines that are missing, remove those that are not in the fleet, replace those that changed.
 
     A machine that changed is another machine: labels, taints and faults that somebody put on it go with it.
     Nodes that the lab did not make are left alone.
     """
-    wanted = {node["metadata"]["name"]: node for node in fleet.nodes()}
+    wanted = {node["metadata"]["name"]: node for node in fleet.nodes(kubelet_port)}
     live = {node["metadata"]["name"]: _spec(node) for node in api.list(NODES) if _spec(node)}
     gone = [name for name in live if name not in wanted]
     changed = [name for name in wanted if name in live and live[name] != _spec(wanted[name])]
@@ -57,6 +57,13 @@ def is_ready(node: Object) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions) and not any(
         taint["key"] == "node.kubernetes.io/not-ready" for taint in taints
     )
+
+
+def repoint(api: Api, kubelet_port: int) -> None:
+    """Tell the API server where the nodes' kubelet is, for a cluster that came up on other ports than before."""
+    patch = {"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}}}}
+    names = [node["metadata"]["name"] for node in api.list(NODES) if _spec(node)]
+    in_parallel(lambda name: api.merge(f"{NODES}/{name}/status", patch), names)
 
 
 def select(api: Api, names: str | None, selector: str | None) -> list[str]:

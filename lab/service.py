@@ -40,13 +40,6 @@ def _kwok(lab: Lab) -> None:
     _apply_crds(Api(lab, "kwok"))
     port = lab.ports()["kwok"]
     stages = sorted((LAB / "kwok").glob("*.yaml"))
-    if not stages:
-        stages = [
-            f
-            for part in ("node/fast", "node/heartbeat-with-lease", "pod/fast")
-            for f in (tool("kwok").parent / "stages" / part).glob("*.yaml")
-            if f.name != "kustomization.yaml"
-        ]
     arguments = [
         "/kwok",
         "--kubeconfig=/pki/kwok.kubeconfig",

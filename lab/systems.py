@@ -35,6 +35,13 @@ SYSTEMS = {
     ),
 }
 
+CONDITIONS = (
+    {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"},
+    {"type": "MemoryPressure", "status": "False", "reason": "KubeletHasSufficientMemory", "message": ""},
+    {"type": "DiskPressure", "status": "False", "reason": "KubeletHasNoDiskPressure", "message": ""},
+    {"type": "PIDPressure", "status": "False", "reason": "KubeletHasSufficientPID", "message": ""},
+)
+
 # The CUDA version that a driver branch reports (CUDA Toolkit release notes, table "CUDA Toolkit and Corresponding
 # Driver Versions"; 580.159.04 with 13.0 was measured).
 CUDA_OF_BRANCH = {"535": "12.2", "550": "12.4", "560": "12.6", "570": "12.8", "575": "12.9", "580": "13.0"}
