@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -42,6 +44,8 @@ class Reporter:
         self._outcomes: Counter[str] = Counter()
         self._file_started = 0.0
         self._running: tuple[str, float] | None = None
+        # The thread speaks while a test runs and its output is captured, so past that; nothing is captured yet here.
+        self._aside = os.fdopen(os.dup(sys.stdout.fileno()), "w")
         self._over = threading.Event()
         self._heart = threading.Thread(target=self._beat, daemon=True)
 
@@ -108,7 +112,7 @@ class Reporter:
             if here < HEARTBEAT:
                 continue
             left = self._left() - min(here, self._expected.get(nodeid, 0.0))
-            self._terminal.write_line(f"        {nodeid}: for {spent(here)}, about {about(left)} left")
+            print(f"        {nodeid}: for {spent(here)}, about {about(left)} left", file=self._aside, flush=True)
 
 
 def _file(nodeid: str) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import BUILD, REPO, environment, run
+from lab import golang
+from tests.programs import BUILD, REPO, run
 
 COLLECTION = BUILD / "ansible_collections" / "accel" / "gpu"
 
@@ -70,7 +71,6 @@ def test_plugin_docs(tree: Path) -> None:
     run("antsibull-docs", "lint-collection-docs", "--plugin-docs", tree)
 
 
-@pytest.mark.usual(5)
-def test_sim_is_vetted() -> None:
-    """The simulator's Go code: formatted and vetted; its own tests stand beside it."""
-    run("gofmt", "-l", "lab/sim", env=environment())
+def test_go_format() -> None:
+    go = golang.find().program.resolve()
+    assert run(go.with_name("gofmt"), "-l", *tracked("*.go")) == ""
