@@ -78,7 +78,7 @@ def _prefetch(tools: list[Tool], go: golang.Go) -> None:
     """Download the modules of the tools to come while the processors compile; a failure shows in the build itself."""
     for tool in tools:
         command = [str(go.program), "list", "-deps", tool.package]
-        subprocess.run(command, cwd=tool.folder, env=go.environment(), capture_output=True, check=False)
+        subprocess.run(command, cwd=tool.folder, env=golang.environment(), capture_output=True, check=False)
 
 
 def _build(tool: Tool, folder: Path, go: golang.Go) -> None:
@@ -105,7 +105,7 @@ def _go(go: golang.Go, tool: Tool, arguments: list[str]) -> str:
     done = subprocess.run(
         [str(go.program), *arguments],
         cwd=tool.folder,
-        env=go.environment(),
+        env=golang.environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -28,12 +28,20 @@ class Go:
     program: Path
     version: str
 
-    def environment(self) -> dict[str, str]:
-        """Return the environment of a reproducible build; proxies and caches stay the user's."""
-        kept = {
-            name: value for name, value in os.environ.items() if name not in ("GOFLAGS", "GOROOT", "GOOS", "GOARCH")
-        }
-        return kept | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
+
+def environment() -> dict[str, str]:
+    """Return the environment of a reproducible build; proxies and caches stay the user's."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("GOFLAGS", "GOROOT", "GOOS", "GOARCH")}
+    # Go counts its own use beside the user's settings: the settings are read from there, the counters go into the cache.
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "go" / "env"
+    return kept | {
+        "GOENV": os.environ.get("GOENV") or str(settings),
+        "XDG_CONFIG_HOME": str(cache() / "config"),
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "GOFLAGS": "-mod=readonly",
+    }
 
 
 def find() -> Go:
@@ -56,9 +64,10 @@ def _version(program: str | None) -> Go | None:
     if program is None:
         return None
     try:
-        said = subprocess.run([program, "version"], capture_output=True, text=True, check=True).stdout.strip()
+        done = subprocess.run([program, "version"], env=environment(), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
+    said = done.stdout.strip()
     match = re.search(r"go(\d+)\.(\d+)\S* \S+$", said)
     if match is None or (int(match[1]), int(match[2])) < OLDEST:
         return None

@@ -18,7 +18,7 @@ from .layout import DEFAULT_FLEET, LABS, Lab
 from .lock import locked
 from .tools import PARTS
 
-_READY_SECONDS = 90.0
+_READY_SECONDS, _WORD_SECONDS = 90.0, 10.0
 _USER_PROGRAMS = ("kubectl", "helm")
 
 
@@ -63,10 +63,10 @@ def down(lab: Lab, *, delete: bool) -> None:
 
 
 def reset(lab: Lab, *, fleet_file: Path | None) -> None:
-    """Give a lab a clean cluster: the state is thrown away and everything started anew, on the same ports."""
-    lab.ports()
+    """Give a lab, up or not, a clean cluster: the state is thrown away and everything started, on the same ports."""
     sandbox.require()
-    tools = build.ensure(_parts(with_sim=lab.state()["with_sim"]))
+    with_sim = bool(lab.state().get("with_sim", True))
+    tools = build.ensure(_parts(with_sim=with_sim))
     started = time.monotonic()
     with _alone(lab):
         # Nothing of it is kept, so nothing needs to end in order.
@@ -75,6 +75,7 @@ def reset(lab: Lab, *, fleet_file: Path | None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         _take_ports(lab, None)
         _prepare(lab, tools)
+        lab.record(with_sim=with_sim)
         _start(lab, tools)
         count = _apply_fleet(lab, fleet_file or DEFAULT_FLEET)
     _announce(lab, started, count)
@@ -122,8 +123,8 @@ def _take_ports(lab: Lab, port_base: int | None) -> bool:
         before = lab.state().get("port_base")
         base = ports.choose(lab, port_base)
         lab.record(port_base=base)
-    moved = before not in (None, base)
-    if moved and port_base is None:
+    moved = before is not None and before != base
+    if before is not None and moved and port_base is None:
         say(f"ports {before} to {before + ports.SPAN - 1} are not free any more: using {base} and up")
     return moved
 
@@ -147,14 +148,15 @@ def _prepare(lab: Lab, tools: dict[str, Path]) -> None:
 
 def _start(lab: Lab, tools: dict[str, Path]) -> None:
     lab.etcd.mkdir(mode=0o700, exist_ok=True)
-    said: set[str] = set()
+    next_word = time.monotonic() + _WORD_SECONDS
 
     def tell(waiting: list[supervisor.Service]) -> None:
-        names = ", ".join(state.name for state in waiting)
-        if names not in said:
-            said.add(names)
-            say(f"starting {names}")
+        nonlocal next_word
+        if time.monotonic() > next_word:
+            next_word += _WORD_SECONDS
+            say(f"still waiting for {', '.join(state.name for state in waiting)}")
 
+    say(f"starting lab '{lab.name}'")
     supervisor.start(lab, tools, with_sim=lab.state()["with_sim"])
     supervisor.wait_ready(lab, tools["process-compose"] / "bin" / "process-compose", _READY_SECONDS, tell)
 
