@@ -58,7 +58,8 @@ def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
     place = _Place(is_built_in(str(body.get("apiVersion", ""))), fields.known_shape(live))
     owned = fields.owned_by(live, manager)
     changed = not _holds(live, body, place) or next(fields.dropped(live, owned, body), None) is not None
-    after = shown(_merged(fields.without(live, owned, body), body, place)) if changed else shown(live)
+    remaining = fields.without(live, owned, body, fields.owned_by_others(live, manager)) if changed else live
+    after = shown(_merged(remaining, body, place)) if changed else shown(live)
     return Difference(changed, shown(live), after, body)
 
 

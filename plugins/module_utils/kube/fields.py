@@ -22,6 +22,15 @@ def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Tree:
     return merged
 
 
+def owned_by_others(live: t.Mapping[str, t.Any], manager: str) -> Tree:
+    """What anybody else has written, or the manager itself in another way than by applying."""
+    merged: Tree = {}
+    for entry in _entries(live):
+        if not (entry.get("manager") == manager and entry.get("operation") == "Apply"):
+            _merge(merged, entry.get("fieldsV1") or {})
+    return merged
+
+
 def known_shape(live: t.Mapping[str, t.Any]) -> Tree:
     """The fields of all managers together, which also say which lists are maps, sets or atoms."""
     merged: Tree = {}
@@ -56,15 +65,12 @@ def element(tree: Tree, keys: t.Mapping[str, t.Any]) -> Tree:
     return {}
 
 
-def without(live: t.Any, tree: Tree, wanted: t.Any) -> t.Any:
-    """A copy of live from which everything is gone that the tree's owner has and no longer wants.
-
-    A shared field stays in life while another manager holds it; this says what goes when nobody else does.
-    """
+def without(live: t.Any, tree: Tree, wanted: t.Any, others: Tree) -> t.Any:
+    """A copy of live from which everything is gone that the tree's owner alone has and no longer wants."""
     if isinstance(live, dict) and not _is_leaf(tree):
-        return _map_without(live, tree, wanted if isinstance(wanted, dict) else {})
+        return _map_without(live, tree, wanted if isinstance(wanted, dict) else {}, others)
     if isinstance(live, list) and not _is_leaf(tree):
-        return _list_without(live, tree, wanted if isinstance(wanted, list) else [])
+        return _list_without(live, tree, wanted if isinstance(wanted, list) else [], others)
     return live
 
 
@@ -92,23 +98,27 @@ def matches(candidate: t.Any, keys: t.Mapping[str, t.Any]) -> bool:
     )
 
 
-def _map_without(live: dict[str, t.Any], tree: Tree, wanted: dict[str, t.Any]) -> dict[str, t.Any]:
+def _map_without(live: dict[str, t.Any], tree: Tree, wanted: dict[str, t.Any], others: Tree) -> dict[str, t.Any]:
     kept: dict[str, t.Any] = {}
     for key, value in live.items():
-        below = tree.get(f"f:{key}")
+        entry = f"f:{key}"
+        below = tree.get(entry)
         if below is None:
             kept[key] = value
-        elif key in wanted:
-            kept[key] = without(value, below, wanted[key])
-        elif not _is_leaf(below) and isinstance(value, (dict, list)):
-            rest = without(value, below, None)
+        elif wanted.get(key) is not None:
+            kept[key] = without(value, below, wanted[key], others.get(entry) or {})
+        elif _is_leaf(below):
+            if entry in others:
+                kept[key] = value
+        else:
+            rest = without(value, below, None, others.get(entry) or {})
             # What others put below stays; what is empty now was only ours.
-            if rest:
+            if rest or entry in others:
                 kept[key] = rest
     return kept
 
 
-def _list_without(live: list[t.Any], tree: Tree, wanted: list[t.Any]) -> list[t.Any]:
+def _list_without(live: list[t.Any], tree: Tree, wanted: list[t.Any], others: Tree) -> list[t.Any]:
     kept: list[t.Any] = []
     names = list_keys(tree)
     for value in live:
@@ -117,8 +127,8 @@ def _list_without(live: list[t.Any], tree: Tree, wanted: list[t.Any]) -> list[t.
             kept.append(value)
             continue
         asked, there = _lookup(wanted, entry)
-        if asked:
-            kept.append(without(value, tree[entry], there))
+        if asked or entry in others:
+            kept.append(without(value, tree[entry], there, others.get(entry) or {}))
     return kept
 
 

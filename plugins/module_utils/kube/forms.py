@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 _SUFFIXES = {
     "": Decimal(1),
@@ -25,6 +26,10 @@ _SUFFIXES = {
     "Pi": Decimal(2**50),
     "Ei": Decimal(2**60),
 }
+
+_QUANTITY = re.compile(
+    rf"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?P<suffix>{'|'.join(filter(None, _SUFFIXES))})?"
+)
 
 # Fields whose values (or whose keys' values) are quantities: k8s.io/api core/v1 ResourceList and its like.
 _QUANTITY_FIELDS = frozenset(
@@ -112,17 +117,10 @@ def quantity(value: t.Any) -> Decimal | None:
     """The amount that a quantity names, or None when it is none ("500m", "1Gi", 2, "1e3")."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    text = str(value).strip()
-    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
-        if suffix and not text.endswith(suffix):
-            continue
-        number = text[: len(text) - len(suffix)] if suffix else text
-        try:
-            parsed = Decimal(number)
-        except InvalidOperation:
-            continue
-        return parsed * _SUFFIXES[suffix] if parsed.is_finite() else None
-    return None
+    found = _QUANTITY.fullmatch(str(value))
+    if found is None:
+        return None
+    return Decimal(found["number"]) * _SUFFIXES[found["suffix"] or ""]
 
 
 def same_scalar(live: t.Any, wanted: t.Any, *, quantities: bool, text: bool) -> bool:

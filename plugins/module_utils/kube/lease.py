@@ -235,7 +235,7 @@ class Lease:
         holder, since, last = (spec.get(key) for key in ("holderIdentity", "acquireTime", "renewTime"))
         return (
             f"Another run, {holder}, has been changing this cluster since {since}; its lease "
-            f"{self._namespace}/{self._name} was renewed last at {last} (waited {waited:.0f} s). Wait for it to end, or "
+            f"{self._namespace}/{self._name} was renewed last at {last} (waited {waited:.0f} s). Wait for its end, or "
             f"raise lease_wait_timeout. If that run is dead, the lease runs out {spec.get('leaseDurationSeconds')} s "
             "after its last renewal."
         )

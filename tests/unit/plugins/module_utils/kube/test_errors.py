@@ -1,0 +1,84 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One message for each way in which a cluster says no."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, explain
+
+
+@dataclass
+class Asked:
+    """A client as far as messages need it."""
+
+    server: str = "https://c:6443"
+    origin: str = "kubeconfig k, context x"
+    expiry: str = ""
+
+
+DENIED = 'nodes is forbidden: User "joe" cannot list resource "nodes" in API group "" at the cluster scope'
+DENIED_THERE = 'leases.coordination.k8s.io is forbidden: User "joe" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "kube-system"'  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("error", "asked", "parts"),
+    [
+        (
+            ApiError("Connection refused", reason="Refused"),
+            Asked(),
+            ["https://c:6443", "context x", "refused", "is the cluster up"],
+        ),
+        (ApiError("no such host", reason="DNS"), Asked(), ["does not resolve"]),
+        (ApiError("self signed", reason="TLS"), Asked(), ["ca_cert", "validate_certs"]),
+        (ApiError("timed out", reason="Timeout"), Asked(), ["did not answer in time"]),
+        (ApiError("Unauthorized", status=401), Asked(), ["401", "token"]),
+        (ApiError("Unauthorized", status=401), Asked(expiry="2020-01-01 00:00 UTC"), ["expired at 2020-01-01"]),
+        (
+            ApiError(DENIED, status=403),
+            Asked(),
+            ['a ClusterRole with the rule apiGroups: [""], resources: ["nodes"], verbs: ["list"]'],
+        ),
+        (
+            ApiError(DENIED_THERE, status=403),
+            Asked(),
+            ["namespace kube-system", 'verbs: ["create"]', '"coordination.k8s.io"'],
+        ),
+        (
+            ApiError("no", status=403, method="PATCH", path="/apis/apps/v1/namespaces/x/daemonsets/y?dryRun=All"),
+            Asked(),
+            ['apiGroups: ["apps"], resources: ["daemonsets"], verbs: ["patch"]'],
+        ),
+        (
+            ApiError("no", status=403, method="GET", path="/api/v1/nodes"),
+            Asked(),
+            ['resources: ["nodes"], verbs: ["get"]'],
+        ),
+        (ApiError("slow down", status=429), Asked(), ["less busy"]),
+        (
+            ApiError("bad", status=422, reason="Invalid", method="PATCH", path="/p"),
+            Asked(),
+            ["PATCH /p", "422 Invalid", "bad"],
+        ),
+    ],
+)
+def test_explain(error: ApiError, asked: Asked, parts: list[str]) -> None:
+    told = explain(error, asked)
+    assert all(part in told for part in parts), told
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "ambiguous"),
+    [
+        (ApiError("refused", sent=False), False),
+        (ApiError("broke"), True),
+        (ApiError("gateway", status=504), True),
+        (ApiError("exists", status=409), False),
+    ],
+)
+def test_ambiguous(error: ApiError, ambiguous: bool) -> None:
+    assert error.ambiguous is ambiguous
