@@ -38,7 +38,7 @@ seealso:
   - plugin: accel.gpu.plan_problems
     plugin_type: filter
 author:
-  - The accel.gpu authors
+  - The accel.gpu authors (@accel-gpu)
 """
 
 EXAMPLES = r"""

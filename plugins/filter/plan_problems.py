@@ -36,7 +36,7 @@ seealso:
   - plugin: accel.gpu.plan
     plugin_type: filter
 author:
-  - The accel.gpu authors
+  - The accel.gpu authors (@accel-gpu)
 """
 
 EXAMPLES = r"""

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import typing as t
 
-from ..catalog import models, releases
+from ..catalog import releases
 from ..sharing.device_plugin import EXCLUSIVE, TIME_SLICING
+from .matching import Asked, resolve
 from .rules import is_bare_chart
 from .schema import Problems
 from .words import listed, place, said
@@ -100,39 +102,35 @@ def names_differ(pools: t.Sequence[PoolView]) -> Problems:
             yield f"{pool.path}.name: {said(name)} is the name of {first[name].path} already; give each pool its own"
 
 
-@dataclasses.dataclass(frozen=True)
-class _Wanted:
-    """What a pool asks of a node."""
-
-    model: str | None
-    labels: frozenset[tuple[str, str]]
-
-    def implies(self, other: _Wanted) -> bool:
-        """True when every node that fits this one fits the other."""
-        return other.model in (None, self.model) and other.labels <= self.labels
-
-
-def _wanted(pool: PoolView) -> _Wanted | None:
+def _asked(pool: PoolView) -> Asked | None:
     """None for a pool without match, whose nodes are pinned one by one, and for a match that is wrong."""
     match = _part(pool.merged, "match")
     if not isinstance(match, dict):
         return None
-    name, labels = match.get("model"), match.get("labels") or {}
-    model = models.find(name) if isinstance(name, str) else None
-    if (name is not None and model is None) or not isinstance(labels, dict) or not (model or labels):
+    model, labels = match.get("model"), match.get("labels")
+    if not isinstance(model, (str, type(None))) or not isinstance(labels, (dict, type(None))):
         return None
-    return _Wanted(model.key if model else None, frozenset((key, value or "") for key, value in labels.items()))
+    if not all(isinstance(value, str) for value in (labels or {}).values()):
+        return None
+    resolved = resolve(match)
+    return None if resolved.pins_only else Asked.by(resolved)
 
 
 def matches_differ(pools: t.Sequence[PoolView]) -> Problems:
     """No pool takes every node of another one. (Whether pools that may overlap do, only the nodes can tell.)"""
-    wanted = [(pool, want) for pool in pools if (want := _wanted(pool))]
-    for index, (pool, want) in enumerate(wanted):
-        same = [other.title for other, its in wanted[:index] if its == want]
-        if same:
-            yield f"{pool.path}.match: is the same as that of {same[0]}; {_APART}"
+    asked = [(pool, its) for pool in pools if (its := _asked(pool))]
+    # Who asks for a label or product: only these can lie within a pool that asks for it, so not every pair is compared.
+    asking: dict[t.Any, list[tuple[PoolView, Asked]]] = collections.defaultdict(list)
+    for pool, its in asked:
+        for thing in (*its.products, *its.labels):
+            asking[thing].append((pool, its))
+    first: dict[Asked, PoolView] = {}
+    for pool, want in asked:
+        if first.setdefault(want, pool) is not pool:
+            yield f"{pool.path}.match: is the same as that of {first[want].title}; {_APART}"
             continue
-        within = [other.title for other, its in wanted if its != want and its.implies(want)]
+        fewest = min((asking[thing] for thing in want.labels or want.products), key=len)
+        within = [other.title for other, its in fewest if its != want and its.implies(want)]
         if within:
             more = [f"{len(within) - 3} more"] if len(within) > 3 else []
             yield f"{pool.path}.match: takes every node of {listed(within[:3] + more)} too; {_APART}"

@@ -9,12 +9,12 @@ import typing as t
 from ..catalog import models, names, releases
 from ..sharing import device_plugin
 from .documents import load
+from .matching import resolve
 from .merge import merge
 from .plan import (
     ClusterPlan,
     ConfigPlan,
     Creates,
-    Match,
     Plan,
     PolicyPlan,
     PoolPlan,
@@ -77,7 +77,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
 
 
 def _pool(pool: Document) -> PoolPlan:
-    match = _match(pool.get("match") or {})
+    match = resolve(pool.get("match") or {})
     sharing = pool["sharing"]
     mode, rename, fail_requests = sharing["mode"], sharing["rename"], sharing["fail_requests_greater_than_one"]
     shares = sharing["replicas"] if mode != device_plugin.EXCLUSIVE else 1
@@ -103,16 +103,6 @@ def _pool(pool: Document) -> PoolPlan:
         node_labels={**labels, names.POOL_LABEL: pool["name"], names.CONFIG_LABEL: key},
         gfd={names.REPLICAS_LABEL: str(shares), names.STRATEGY_LABEL: mode},
         product_suffix=device_plugin.product_suffix(mode, rename),
-    )
-
-
-def _match(match: Document) -> Match:
-    model = models.find(match["model"]) if match.get("model") else None
-    return Match(
-        model=model.key if model else None,
-        product=model.product if model else None,
-        products=model.products if model else (),
-        labels=match.get("labels") or {},
     )
 
 

@@ -62,7 +62,7 @@ class ValidationPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """Which existing nodes belong to a pool; `model` is a catalog key, `products` are GFD's names of it, bare."""
+    """Which existing nodes belong to a pool; `model` is a catalog key, `products` are GFD's bare names."""
 
     model: str | None
     product: str | None
@@ -72,7 +72,7 @@ class Match:
     @property
     def pins_only(self) -> bool:
         """True when only nodes that carry the pool's own label belong to it."""
-        return self.model is None and not self.labels
+        return not self.products and not self.labels
 
 
 @dataclasses.dataclass(frozen=True)

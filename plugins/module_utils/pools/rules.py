@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..catalog import models
+from ..catalog import models, names
 from .schema import Rule
 from .words import listed
 
@@ -103,7 +103,7 @@ def known_model(value: str) -> str | None:
         return None
     alike = models.nearest(value)
     meant = f"did you mean {listed(alike, 'or')}?" if alike else f"known: {', '.join(m.key for m in models.MODELS)}."
-    return f"is no GPU model of the catalog; {meant} Models that it lacks are matched by labels"
+    return f"is no GPU model of the catalog; {meant} One that it lacks is matched by labels: {names.PRODUCT_LABEL}"
 
 
 def between(low: int, high: int, too_low: str, too_high: str) -> Rule:

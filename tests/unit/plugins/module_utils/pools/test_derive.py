@@ -80,6 +80,17 @@ def test_pool_without_model_promises_no_memory() -> None:
     assert planned([{"name": "p"}]).pools[0].match.pins_only
 
 
+def test_model_may_be_said_by_gfds_label() -> None:
+    listed, unlisted = planned(
+        [
+            {"name": name, "match": {"labels": {"nvidia.com/gpu.product": product}}}
+            for name, product in (("a", "NVIDIA-L40S-SHARED"), ("b", "NVIDIA-RTX-4090"))
+        ]
+    ).pools
+    assert (listed.match.model, listed.match.labels, listed.memory_mib_per_share) == ("L40S", {}, 46068)
+    assert (unlisted.match.model, unlisted.match.products) == (None, ("NVIDIA-RTX-4090",))
+
+
 def test_taint_reaches_everything_that_must_tolerate_it() -> None:
     plan = planned([{"name": "p", "taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}, {"name": "q"}])
     ours = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}

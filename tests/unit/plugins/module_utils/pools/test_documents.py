@@ -19,7 +19,7 @@ from tests.helpers.documents import CLUSTER, LAB_POOLS, Document
 SLICED: Document = {"mode": "time-slicing", "replicas": 4}
 
 # A pool (beside its name) and the one message about it, which begins with gpu_pools[0].
-POOL_MISTAKES: list[tuple[Document, str]] = [
+POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"shraing": {}}, ".shraing: is not known here; did you mean sharing?"),
     ({"gpusPerNode": 1}, ".gpusPerNode: is not known here; did you mean gpus_per_node?"),
     ({"replicas": 4}, ".replicas: is not known here; it belongs under sharing"),
@@ -80,7 +80,7 @@ POOL_MISTAKES: list[tuple[Document, str]] = [
 
 
 @pytest.mark.parametrize(("pool", "message"), POOL_MISTAKES)
-def test_mistake_of_a_pool(pool: Document, message: str) -> None:
+def test_mistake_of_a_pool(pool: dict[t.Any, t.Any], message: str) -> None:
     problems = validate(CLUSTER, {}, [{"name": "p", **pool}])
     assert len(problems) == 1
     assert problems[0].startswith(f"gpu_pools[0]{message}")
@@ -115,6 +115,13 @@ FLEET_MISTAKES: list[tuple[list[Document], list[str]]] = [
     (
         [{"name": "a", "match": {"model": "T4", "labels": {"x": "1"}}}, {"name": "b", "match": {"model": "T4"}}],
         ["gpu_pools[1].match: takes every node of gpu_pools[0] (a) too; tell them apart"],
+    ),
+    (
+        [
+            {"name": "a", "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-T4-SHARED"}}},
+            {"name": "b", "match": {"model": "T4", "labels": {"x": "1"}}},
+        ],
+        ["gpu_pools[0].match: takes every node of gpu_pools[1] (b) too; tell them apart"],
     ),
     (
         [{"name": "a", "match": {"labels": {"x": "1"}}}]

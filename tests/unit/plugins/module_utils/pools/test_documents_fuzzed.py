@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import InvalidDocuments, load, validate
+from ansible_collections.accel.gpu.plugins.module_utils.pools.matching import Asked, resolve
 from tests.helpers.documents import CLUSTER, LAB_POOLS, Document, anything, pool_lists
 
 
@@ -58,6 +59,25 @@ def test_one_spoilt_place_gives_messages_about_its_pool(pools: list[Document]) -
 @given(spoilt())
 def test_many_spoilt_places(pools: list[Document]) -> None:
     _judge(pools)
+
+
+matches = st.fixed_dictionaries(
+    {"model": st.sampled_from(["T4", "L4", None])},
+    optional={"labels": st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"), max_size=2)},
+)
+
+
+@given(st.lists(matches, max_size=6))
+def test_certain_overlaps_are_those_that_every_pair_shows(wanted: list[Document]) -> None:
+    pools = [{"name": f"p{number}", "match": match} for number, match in enumerate(wanted)]
+    asked = [Asked.by(resolve(match)) for match in wanted]
+    real = [its for its in asked if its != Asked(frozenset(), frozenset())]
+    overlapping = {
+        f"gpu_pools[{number}].match"
+        for number, its in enumerate(asked)
+        if its in real and (its in asked[:number] or any(other != its and other.implies(its) for other in real))
+    }
+    assert {problem.split(":")[0] for problem in validate(CLUSTER, {}, pools)} == overlapping
 
 
 @given(pool_lists())

@@ -40,6 +40,13 @@ def test_other_models(product: str) -> None:
     assert sorted_into([T4], n={PRODUCT: product}).by_pool == {"t4": []}
 
 
+@pytest.mark.parametrize("published", ["NVIDIA-RTX-4090", "NVIDIA-RTX-4090-SHARED", "nvidia-rtx-4090"])
+def test_model_that_the_catalog_lacks_is_named_by_gfds_label(published: str) -> None:
+    unlisted: Document = {"name": "p", "match": {"labels": {PRODUCT: "NVIDIA-RTX-4090", "rack": "a"}}}
+    found = sorted_into([unlisted], n={PRODUCT: published, "rack": "a"}, other={PRODUCT: published})
+    assert found.by_pool == {"p": ["n"]}
+
+
 def test_labels_alone_take_gpu_nodes_only() -> None:
     found = sorted_into([RACK], gpu={"rack": "a", PCI: "true"}, cpu={"rack": "a"}, other={"rack": "b", PCI: "true"})
     assert found.by_pool == {"rack": ["gpu"]}
