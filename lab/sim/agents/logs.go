@@ -157,6 +157,9 @@ func (l *podLogs) sweep(pods []any) {
 		return
 	}
 	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue // somebody else's
+		}
 		if uid, alive := folders[entry.Name()]; alive {
 			l.written[uid] = &podLog{ended: map[string]time.Time{}}
 		} else if strings.Count(entry.Name(), "_") == 2 {
