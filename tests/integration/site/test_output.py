@@ -45,7 +45,7 @@ def flipping(lab: Lab) -> Any:
 def command(variables: Mapping[str, Any]) -> list[str]:
     """The run of a user: the change of sharing and the report."""
     inventory = str(REPO / "inventories/lab")
-    return ["ansible-playbook", SITE, "-i", inventory, "--tags", "pools,sharing,report", "-e", json.dumps(variables)]
+    return ["ansible-playbook", SITE, "-i", inventory, "--tags", "sharing,report", "-e", json.dumps(variables)]
 
 
 def test_progress_in_a_pipe_goes_to_stderr(lab: Lab, flipping: Any) -> None:
@@ -73,7 +73,7 @@ def test_progress_on_a_terminal(lab: Lab, flipping: Any) -> None:
 
 def test_a_json_callback_stays_valid_json(lab: Lab, flipping: Any) -> None:
     played = run_playbook(
-        SITE, environ=lab.env, variables=next(flipping), arguments=["--tags", "pools,sharing,report"]
+        SITE, environ=lab.env, variables=next(flipping), arguments=["--tags", "sharing,report"]
     ).require_success()
     assert json.loads(played.stdout)["stats"]
     assert PROGRESS in played.stderr
@@ -85,7 +85,7 @@ def test_progress_under_ansible_runner(lab: Lab, flipping: Any, tmp_path: Path) 
         playbook=SITE,
         inventory=str(REPO / "inventories/lab"),
         extravars=next(flipping),
-        tags="pools,sharing,report",
+        tags="sharing,report",
         envvars={k: v for k, v in lab.env.items() if k.startswith(("LAB_", "K8S_", "KUBE", "ANSIBLE_", "HELM_", "PATH"))},
         quiet=True,
     )

@@ -151,7 +151,7 @@ def test_sharing_goes_from_four_to_eight_to_none_and_no_other_node_changes(first
         before = {name: touched_fields(node) for name, node in nodes(lab).items()}
         pools = [{**POOLS[0], "sharing": sharing}, *POOLS[1:]]
         options: dict[str, Any] = {"environ": lab.env, "variables": {"gpu_pools": pools}}
-        run_playbook(SITE, arguments=["--tags", "pools,sharing"], **options).require_success()
+        run_playbook(SITE, arguments=["--tags", "sharing"], **options).require_success()
         for node in members(lab, "notebooks"):
             labels = node["metadata"]["labels"]
             assert int(node["status"]["allocatable"]["nvidia.com/gpu"]) == shares

@@ -1,0 +1,116 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab whose operator is at work, as tests of the modules on top of it see it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from tests.helpers.modules import run_module
+from tests.helpers.playbook import run_playbook
+from tests.labs import Lab
+from tests.programs import REPO, run
+
+NAMESPACE = "gpu-operator"
+CONFIG_LABEL = "nvidia.com/device-plugin.config"
+_INVENTORY = REPO / "inventories" / "lab" / "group_vars" / "gpu_clusters.yml"
+# What moves by itself: heartbeats and the times and versions that go with them.
+_MOVING = re.compile(r"heartbeat|Heartbeat|resourceVersion|managedFields|timestamp|conditions", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Runs modules in this process and reads what they left on the cluster."""
+
+    lab: Lab
+
+    def install(self) -> Cluster:
+        """An empty cluster, then NFD and the GPU operator as the playbook site installs them."""
+        self.lab.reset()
+        run_playbook(
+            "accel.gpu.site", environ=self.lab.env, arguments=["--tags", "pools,nfd,gpu_operator"]
+        ).require_success()
+        return self
+
+    def pools(self, *changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The inventory's pools, each change merged into the pool of its name."""
+        pools: list[dict[str, Any]] = yaml.safe_load(_INVENTORY.read_text())["gpu_pools"]
+        for change in changes:
+            next(pool for pool in pools if pool["name"] == change["name"]).update(change)
+        return pools
+
+    def run(self, main: Callable[[], Any], **options: Any) -> dict[str, Any]:
+        """A module's result against this cluster; `check` and `diff` are Ansible's modes."""
+        modes = {mode: options.pop(mode, False) for mode in ("check", "diff")}
+        args = {"cluster": {"name": self.lab.name, "kubeconfig": str(self.lab.kubeconfig)}, **options}
+        return run_module(main, args, env=self.lab.env, **modes)
+
+    def kubectl(self, *words: str) -> str:
+        """What kubectl prints."""
+        return run("kubectl", *words, env=self.lab.env)
+
+    def get(self, *words: str) -> Any:
+        """An object or a list as kubectl gives it in JSON."""
+        return json.loads(self.kubectl("get", *words, "-o", "json"))
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Every node by name."""
+        return {node["metadata"]["name"]: node for node in self.get("nodes")["items"]}
+
+    def offered(self, prefix: str) -> dict[str, dict[str, int]]:
+        """The NVIDIA resources, those at 0 left out, of the nodes whose names begin so."""
+        return {
+            name: {
+                key: int(count)
+                for key, count in node["status"]["allocatable"].items()
+                if key.startswith("nvidia.com/") and int(count)
+            }
+            for name, node in self.nodes().items()
+            if name.startswith(prefix)
+        }
+
+    def entries(self) -> set[str]:
+        """The entries of the device plugin's ConfigMap."""
+        return set(self.get("configmap", "accel-gpu-device-plugin", "-n", NAMESPACE)["data"])
+
+    def restarts(self) -> int:
+        """How often containers of the operator's pods have crashed."""
+        return sum(
+            status.get("restartCount", 0)
+            for pod in self.get("pods", "-n", NAMESPACE)["items"]
+            for status in (pod["status"].get("containerStatuses") or [])
+        )
+
+    def requests(self, since: str, module: str) -> list[str]:
+        """The requests of a module since a mark, as 'verb path'."""
+        listed = self.lab.command("audit", "--since", since, "--agent", f" {module} ", "--list")
+        return [" ".join(line.split()[1:3]) for line in listed.splitlines() if line.strip()]
+
+    def mark(self) -> str:
+        """Now, for requests()."""
+        return self.lab.command("audit", "--mark").strip()
+
+    def until(self, done: Callable[[], bool], seconds: float = 30) -> None:
+        """Wait for something that the simulated agents do."""
+        end = time.monotonic() + seconds
+        while not done():
+            assert time.monotonic() < end, "the lab did not get there in time"
+            time.sleep(0.2)
+
+
+def settled(node: Mapping[str, Any]) -> Any:
+    """A node without what moves by itself."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: strip(item) for key, item in value.items() if not _MOVING.search(key)}
+        return [strip(item) for item in value] if isinstance(value, list) else value
+
+    return strip(node)

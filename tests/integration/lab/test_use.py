@@ -1,0 +1,203 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one does with a lab that is up: its environment, machines, faults, operators, logs and audit log."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab import audit
+
+from .conftest import OwnLab
+
+pytestmark = pytest.mark.lab
+
+OPERATOR_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def up(own: OwnLab) -> None:
+    own.do("up")
+
+
+def test_env_names_everything(own: OwnLab) -> None:
+    said = own.shell('kubectl get node t4-1 -o name; helm version --short; echo "$LAB_NAME"; ls "$LAB_CHARTS"')
+    assert said.splitlines()[0] == "node/t4-1"
+    assert said.splitlines()[1].startswith("v3.")
+    assert said.splitlines()[2:] == [own.name, "gpu-operator", "node-feature-discovery"]
+    assert "accel.gpu" in own.shell("ansible-galaxy collection list accel.gpu 2>/dev/null")
+
+
+def test_requests_are_counted_by_agent_and_verb(own: OwnLab) -> None:
+    mark = audit.mark(own.lab)
+    own.shell("kubectl create namespace counted && kubectl label namespace counted a=b && kubectl get nodes")
+    own.shell("kubectl delete namespace counted --wait=false")
+    counted = audit.count(own.lab, mark, "kubectl/")
+    assert counted["create"] == 1
+    assert counted["patch"] == 1
+    assert counted["delete"] == 1
+    assert counted["list"] == 1
+    assert audit.count(own.lab, mark, "nobody/") == Counter()
+    writes = [request for request in audit.requests(own.lab, mark, "kubectl/") if request.mutating]
+    assert [(request.verb, request.name, request.status) for request in writes] == [
+        ("create", "counted", 201),
+        ("patch", "counted", 200),
+        ("delete", "counted", 200),
+    ]
+
+
+def test_the_control_plane_is_not_in_the_audit_log(own: OwnLab) -> None:
+    users = {request.user for request in audit.requests(own.lab)}
+    assert not {user for user in users if user.startswith(("lab:", "system:kube-"))}
+
+
+def test_machines_follow_the_fleet_file(own: OwnLab, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(
+        """
+        groups:
+          - {name: a30, count: 2, model: A30, gpus: 4, driver: 570.172.08, os: rhel-9.6,
+             labels: {zone: blue}, taints: [{key: dedicated, value: gpu, effect: NoSchedule}]}
+          - {name: cpu, count: 1}
+        """
+    )
+    own.do("nodes", "apply", str(fleet), "--wait")
+    node = json.loads(own.shell("kubectl get node a30-2 -o json"))
+    hardware = json.loads(node["metadata"]["annotations"]["lab.accel.gpu/hardware"])
+    assert hardware == {
+        "product": "NVIDIA A30",
+        "gpus": 4,
+        "memory_mib": 24576,
+        "family": "ampere",
+        "compute": "8.0",
+        "mig_capable": True,
+        "driver": "570.172.08",
+        "cuda": "12.8",
+        "pci": "20b7",
+        "vgpu": None,
+        "machine": "unknown",
+    }
+    assert node["metadata"]["labels"]["zone"] == "blue"
+    assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]
+    assert node["status"]["nodeInfo"]["osImage"].startswith("Red Hat Enterprise Linux 9.6")
+    own.shell("kubectl label node a30-1 kept=yes")
+    assert own.do("nodes", "scale", "cpu", "4").startswith("3 nodes created, 0 replaced, 0 deleted, 3 unchanged")
+    assert "kept" in own.shell("kubectl get node a30-1 --show-labels")
+    fleet.write_text(fleet.read_text().replace("570.172.08", "580.95.05"))
+    said = own.do("nodes", "apply", str(fleet))
+    assert said.startswith("0 nodes created, 2 replaced, 3 deleted, 1 unchanged")
+    assert "kept" not in own.shell("kubectl get node a30-1 --show-labels")
+
+
+@pytest.mark.usual(15)
+def test_many_machines_are_quick(own: OwnLab, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text("groups:\n  - {name: cpu, count: 1000}\n")
+    started = time.monotonic()
+    own.do("nodes", "apply", str(fleet))
+    assert time.monotonic() - started < 30
+    own.do("reset")
+
+
+def test_faults_are_put_listed_and_cleared(own: OwnLab) -> None:
+    own.do("fault", "put", "plugin-crash", "--nodes", "t4-1,t4-2")
+    own.do("fault", "put", "operand-pending=nvidia-dcgm", "--selector", "lab.accel.gpu/group=t4")
+    own.do("fault", "put", "operator-broken")
+    assert dict(line.split() for line in own.do("fault", "list").splitlines()) == {
+        "t4-1": "operand-pending=nvidia-dcgm,plugin-crash",
+        "t4-2": "operand-pending=nvidia-dcgm,plugin-crash",
+        "t4-3": "operand-pending=nvidia-dcgm",
+        "t4-4": "operand-pending=nvidia-dcgm",
+        "t4-5": "operand-pending=nvidia-dcgm",
+        "(cluster)": "operator-broken",
+    }
+    own.do("fault", "clear", "plugin-crash", "--nodes", "t4-1")
+    assert "t4-1 operand-pending=nvidia-dcgm" in " ".join(own.do("fault", "list").split())
+    own.do("fault", "clear")
+    assert own.do("fault", "list") == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fault", "put", "plugin-crsh", "--nodes", "t4-1"), "there is no fault 'plugin-crsh': known are plugin-crash"),
+        (("fault", "put", "plugin-crash=x", "--nodes", "t4-1"), "the fault 'plugin-crash' takes no argument"),
+        (("fault", "put", "plugin-crash"), "on which nodes?"),
+        (("fault", "put", "plugin-crash", "--nodes", "t5-1"), "there is no node 't5-1'"),
+        (("fault", "put", "plugin-crash", "--selector", "a=b"), "no node matches the selector 'a=b'"),
+        (("nodes", "scale", "t5", "1"), "there is no group 't5': known are t4, l40s"),
+        (("nodes", "apply", "nowhere.yaml"), "there is no fleet file nowhere.yaml"),
+        (("logs", "etc"), "has no log of 'etc': known are etcd"),
+        (("build", "kub"), "there is no tool or part 'kub': known are kube"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(own: OwnLab, words: tuple[str, ...], said: str) -> None:
+    done = own.try_to(*words)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+
+
+@pytest.mark.usual(40)
+def test_real_operators_run_for_as_long_as_their_pods(own: OwnLab) -> None:
+    own.shell(
+        "helm install nfd $LAB_CHARTS/node-feature-discovery -n nfd --create-namespace --wait"
+        """ --set-json 'master.config={"extraLabelNs":["nvidia.com"]}'"""
+        " && helm install gpu $LAB_CHARTS/gpu-operator -n gpu-operator --create-namespace --wait --set nfd.enabled=false"
+    )
+    _until(lambda: _programs(own) == {"nfd-master", "gpu-operator"})
+    _until(lambda: _ready(own)[0] == "Reconciled")
+    assert own.status()["gpus_allocatable"] == 67
+    assert own.status()["rss"] < 1.5e9
+    assert "ClusterPolicy step completed" in own.shell("kubectl logs -n gpu-operator deploy/gpu-operator --tail=20")
+    own.do("fault", "put", "operator-broken")
+    own.shell("kubectl annotate clusterpolicy cluster-policy poked=yes")
+    _until(lambda: _ready(own)[1] == "ReconcileFailed")
+    own.do("fault", "clear")
+    _until(lambda: _ready(own)[0] == "Reconciled")
+    own.shell("helm uninstall gpu -n gpu-operator --wait")
+    _until(lambda: _programs(own) == {"nfd-master"})
+
+
+def test_commands_in_pods_reach_nothing_of_this_machine(own: OwnLab) -> None:
+    exec_sh = """
+        kubectl apply -f - <<'END'
+        {apiVersion: kwok.x-k8s.io/v1alpha1, kind: ClusterExec, metadata: {name: all}, spec: {execs: [{local: {}}]}}
+END
+        kubectl exec -n nfd deploy/nfd-node-feature-discovery-master -- /bin/sh -c 'echo here' 2>&1 || true
+    """
+    _until(lambda: "no such file or directory" in own.shell(exec_sh))
+
+
+def _programs(own: OwnLab) -> set[str]:
+    names = {_comm(process) for process in own.processes()}
+    return names & {"nfd-master", "gpu-operator"}
+
+
+def _comm(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _ready(own: OwnLab) -> tuple[str, str]:
+    """The reasons of the ClusterPolicy's conditions Ready and Error."""
+    template = "{.status.conditions[?(@.type=='Ready')].reason},{.status.conditions[?(@.type=='Error')].reason}"
+    ready, _comma, error = own.shell(f'kubectl get clusterpolicy cluster-policy -o jsonpath="{template}"').partition(
+        ","
+    )
+    return ready, error
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + OPERATOR_SECONDS
+    while not done():
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.5)
