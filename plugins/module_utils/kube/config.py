@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import traceback
 import typing as t
@@ -144,7 +145,7 @@ def _load_files(path: str, origin: str, options: ConnectionOptions, configuratio
     except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError) as error:
         raise _unreadable(origin, error) from error
     entry = _context(list(contexts), active, options.context, origin)
-    with _problems(origin):
+    with _problems(origin, configuration):
         kubernetes.config.load_kube_config(
             config_file=path, context=entry["name"], client_configuration=configuration, persist_config=False
         )
@@ -158,7 +159,7 @@ def _load_document(
     current = document.get("current-context")
     active = next((entry for entry in contexts if entry.get("name") == current), None)
     entry = _context(contexts, active, options.context, origin)
-    with _problems(origin):
+    with _problems(origin, configuration):
         kubernetes.config.load_kube_config_from_dict(
             document, context=entry["name"], client_configuration=configuration, persist_config=False
         )
@@ -185,20 +186,45 @@ def _named(entry: t.Mapping[str, t.Any], origin: str, configuration: t.Any) -> C
 
 
 class _problems:  # noqa: N801 - reads as a word in a with statement
-    """Turn whatever the library raises while it reads a kubeconfig into one message."""
+    """Turn whatever goes wrong while the library reads a kubeconfig into one message.
 
-    def __init__(self, origin: str) -> None:
+    A credential plugin that fails is only logged by the library, which then goes on without credentials.
+    """
+
+    def __init__(self, origin: str, configuration: t.Any) -> None:
         self._origin = origin
+        self._configuration = configuration
+        self._logged = _Logged()
 
     def __enter__(self) -> None:
-        return None
+        logging.getLogger().addHandler(self._logged)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        logging.getLogger().removeHandler(self._logged)
         if isinstance(error, Exception):
             raise _unreadable(self._origin, error) from error
+        if error is None and self._logged.said and not _has_credentials(self._configuration):
+            raise ConnectionProblem(
+                f"The {self._origin} gives no credentials: its plugin failed with: {'; '.join(self._logged.said)}"
+            )
+
+
+class _Logged(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(" ".join(record.getMessage().split()))
+
+
+def _has_credentials(configuration: t.Any) -> bool:
+    return bool(configuration.api_key or configuration.cert_file or getattr(configuration, "username", None))
 
 
 def _unreadable(origin: str, error: Exception) -> ConnectionProblem:
+    if isinstance(error, (TypeError, AttributeError)):
+        return ConnectionProblem(f"The {origin} cannot be used: this is no kubeconfig.")
     said = " ".join(str(error).split())
     return ConnectionProblem(f"The {origin} cannot be used: {said or type(error).__name__}")
 

@@ -124,6 +124,8 @@ def explain(error: ApiError, client: Asked) -> str:
         return _unreachable(error, client)
     if error.status == 401:
         return _unauthorized(error, client)
+    if error.forbidden and "system:anonymous" in error.message:
+        return f"{client.server} was asked without credentials ({client.origin}): {error.message}. Log in again."
     if error.forbidden:
         return f"{error.message} ({client.origin}). {_missing_right(error)}"
     if error.status == 429:
@@ -135,7 +137,7 @@ def _unreachable(error: ApiError, client: Asked) -> str:
     advice = {
         "Refused": "Nothing listens there: is the cluster up, and is this the right kubeconfig?",
         "DNS": "The name of the server does not resolve from this machine.",
-        "Timeout": "It did not answer in time: check the network, firewalls and proxies, or raise request_timeout.",
+        "Timeout": "Check the network, firewalls and proxies, or raise request_timeout.",
         "TLS": "Give its CA as ca_cert (or certificate-authority in the kubeconfig); "
         "validate_certs=false switches the check off.",
         "Proxy": "Check the option proxy and the kubeconfig's proxy-url.",

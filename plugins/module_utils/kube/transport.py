@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import re
 import threading
 import time
 import typing as t
@@ -27,6 +29,8 @@ _BACKOFF, _BACKOFF_MAX, _RETRY_AFTER_MAX = 0.25, 8.0, 30.0
 # What an API server, its etcd or a load balancer before it say while they restart.
 _PASSING = (429, 500, 502, 503, 504)
 _CHUNK = 64 * 1024
+_OBJECT = re.compile(r"^(?:<?[\w.]+(?:\([^)]*\)| object at 0x[0-9a-f]+)>?: )+")
+_SSL_SOURCE = re.compile(r"^\[SSL: \w+\] | \(_ssl\.c:\d+\)")
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,9 @@ class Transport:
     ) -> None:
         """Open no connection yet; request_timeout is in seconds and counts for one attempt."""
         connection.configuration.connection_pool_maxsize = POOL_SIZE
+        if not connection.configuration.verify_ssl:
+            # The user has said so; a warning at each request would tell nothing new.
+            urllib3.disable_warnings(http.InsecureRequestWarning)
         self._connection = connection
         self._pool = RESTClientObject(connection.configuration).pool_manager
         self._user_agent = user_agent
@@ -155,7 +162,7 @@ class Transport:
         if error.unreachable:
             if error.reason in ("TLS", "Proxy"):
                 return False
-            if not self._met and attempt >= _FIRST_CONTACT_ATTEMPTS:
+            if not self._met and (attempt >= _FIRST_CONTACT_ATTEMPTS or (error.sent and error.reason == "Timeout")):
                 # Never seen alive: most likely the wrong address, which nobody wants to wait for.
                 return False
             return repeatable or not error.sent
@@ -201,13 +208,11 @@ def _pause(error: ApiError, attempt: int) -> float:
 
 
 def _refusal(response: t.Any, method: str, path: str) -> ApiError:
-    try:
+    data, status = b"", {}
+    with contextlib.suppress(ValueError, ApiError):
         data = _read(response, method, path)
-        status = json.loads(data)
-        if not isinstance(status, dict):
-            status = {}
-    except (ValueError, ApiError):
-        data, status = b"", {}
+        parsed = json.loads(data)
+        status = parsed if isinstance(parsed, dict) else {}
     text = status.get("message") or data.decode(errors="replace").strip()[:300] or str(response.reason)
     return ApiError(
         text,
@@ -231,22 +236,23 @@ def _seconds(value: str | None) -> float | None:
 def _no_answer(error: Exception, method: str, path: str) -> ApiError:
     """Sort a connection's failure by what the user can do about it."""
     reason, sent = "Broken", True
+    text = _plain(error)
     if isinstance(error, http.ProxyError):
         reason, sent = "Proxy", False
-    elif isinstance(error, (http.SSLError,)) or "CERTIFICATE_VERIFY_FAILED" in str(error):
+    elif isinstance(error, http.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
         reason, sent = "TLS", False
-    elif isinstance(error, http.ConnectTimeoutError) and not isinstance(error, http.NewConnectionError):
-        reason, sent = "Timeout", False
     elif isinstance(error, http.NewConnectionError):
         sent = False
-        unresolved = "Name or service not known" in str(error) or "resolve" in str(error).lower()
+        unresolved = "resolve" in text.lower() or "Name or service not known" in text
         reason = "DNS" if unresolved else "Refused"
+    elif isinstance(error, http.ConnectTimeoutError):
+        reason, sent, text = "Timeout", False, "no connection in time"
     elif isinstance(error, http.ReadTimeoutError):
-        reason = "Timeout"
-    return ApiError(_plain(error), reason=reason, method=method, path=path, sent=sent)
+        reason, text = "Timeout", "no answer in time"
+    return ApiError(text, reason=reason, method=method, path=path, sent=sent)
 
 
 def _plain(error: Exception) -> str:
-    """The last part of urllib3's message, which names the cause without its object's address."""
-    text = str(error).strip("()")
-    return text.split(">: ")[-1].split("object at 0x")[0].strip() or type(error).__name__
+    """The cause that urllib3's message names, without the names of its objects."""
+    text = _OBJECT.sub("", str(error)).strip()
+    return _SSL_SOURCE.sub("", text).strip() or type(error).__name__

@@ -34,7 +34,7 @@ DENIED_THERE = 'leases.coordination.k8s.io is forbidden: User "joe" cannot creat
         ),
         (ApiError("no such host", reason="DNS"), Asked(), ["does not resolve"]),
         (ApiError("self signed", reason="TLS"), Asked(), ["ca_cert", "validate_certs"]),
-        (ApiError("timed out", reason="Timeout"), Asked(), ["did not answer in time"]),
+        (ApiError("timed out", reason="Timeout"), Asked(), ["timed out", "firewalls"]),
         (ApiError("Unauthorized", status=401), Asked(), ["401", "token"]),
         (ApiError("Unauthorized", status=401), Asked(expiry="2020-01-01 00:00 UTC"), ["expired at 2020-01-01"]),
         (
