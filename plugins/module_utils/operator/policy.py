@@ -161,11 +161,9 @@ def _share(live: t.Any, view: t.Any, applied: Object) -> t.Any:
         return live
     keys = [*(view if isinstance(view, dict) else {}), *(entry[2:] for entry in applied if entry.startswith("f:"))]
     below = view if isinstance(view, dict) else {}
-    return {
-        key: _share(live[key], below.get(key), child(applied, key)) if below.get(key) != {} or child(applied, key) else live[key]
-        for key in dict.fromkeys(keys)
-        if key in live
-    }
+    shares = {key: _share(live[key], below.get(key), child(applied, key)) for key in dict.fromkeys(keys) if key in live}
+    # A map of which nothing is ours says nothing.
+    return {key: share for key, share in shares.items() if share != {}}
 
 
 def _differs_in_driver(live: Document, spec: Object) -> bool:
