@@ -42,7 +42,8 @@ def said(value: t.Any) -> str:
 def place(path: str, key: t.Any) -> str:
     """The path of one entry: `a.b` for plain keys, `a['x/y']` for others, `a[2]` for elements."""
     if isinstance(key, str):
-        return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{_short(key)}']"
+        inside = _short(json.dumps(key, ensure_ascii=False)[1:-1])
+        return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
     return f"{path}[{said(key)}]"
 
 
