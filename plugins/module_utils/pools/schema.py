@@ -115,7 +115,10 @@ class Integer(Field):
         if isinstance(value, int) and not isinstance(value, bool):
             return None
         if isinstance(value, str):
-            return leftover(value) or _not(value, "a number", "write it without quotes, or as a template with `| int`")
+            remedy = (
+                "write it without quotes (a template gives a number from ansible-core 2.19 on, or with jinja2_native)"
+            )
+            return leftover(value) or _not(value, "a number", remedy)
         return _not(value, "a whole number", "give a whole number")
 
 
