@@ -1,0 +1,160 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the tests of the simulator read from a cluster and change on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lab.api import Api, ApiError, Object
+from lab.layout import Lab as LabLayout
+from tests.labs import Lab
+from tests.programs import run
+
+OPERATOR = "gpu-operator"
+PLUGIN, GFD = "nvidia-device-plugin-daemonset", "gpu-feature-discovery"
+_LABEL = "nvidia.com/device-plugin.config"
+_FAULTS = "lab.accel.gpu/faults"
+
+
+def sharing(replicas: int, *, rename: bool = False, one: bool = False) -> str:
+    """A config of the device plugin that makes `replicas` of every GPU."""
+    return (
+        f"version: v1\nsharing: {{timeSlicing: {{renameByDefault: {str(rename).lower()}, failRequestsGreaterThanOne: "
+        f"{str(one).lower()}, resources: [{{name: nvidia.com/gpu, replicas: {replicas}}}]}}}}\n"
+    )
+
+
+@dataclass
+class Cluster:
+    """One cluster with simulated nodes."""
+
+    lab: Lab
+    api: Api
+    touched: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, lab: Lab) -> Cluster:
+        return cls(lab, Api(LabLayout.named(lab.name)))
+
+    def node(self, name: str) -> Object:
+        found = self.api.get(f"/api/v1/nodes/{name}")
+        assert found is not None
+        return found
+
+    def labels(self, name: str) -> dict[str, str]:
+        labels: dict[str, str] = self.node(name)["metadata"]["labels"]
+        return labels
+
+    def gpus(self, name: str) -> dict[str, int]:
+        """What a node has to give, by resource."""
+        return {k: int(v) for k, v in self.node(name)["status"]["allocatable"].items() if k.startswith("nvidia.com/")}
+
+    def shared(self, name: str) -> tuple[dict[str, int], str, str, str]:
+        """A node's resources beside what GFD says of them."""
+        labels = self.labels(name)
+        names = ("product", "replicas", "sharing-strategy")
+        product, replicas, strategy = (labels.get(f"nvidia.com/gpu.{key}", "") for key in names)
+        return self.gpus(name), product, replicas, strategy
+
+    def use(self, name: str, config: str | None) -> None:
+        """Label a node with the config that it shall use."""
+        self.touched.add(name)
+        self.api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {_LABEL: config}}})
+
+    def configs(self, data: dict[str, str | None]) -> None:
+        """Add entries to the ConfigMap; None takes one out."""
+        path = f"/api/v1/namespaces/{OPERATOR}/configmaps"
+        try:
+            self.api.merge(f"{path}/configs", {"data": data})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            self.api.request("POST", path, {"metadata": {"name": "configs"}, "data": data})
+
+    def fault(self, name: str, faults: str | None) -> None:
+        """Put faults on a node, or take all off."""
+        self.touched.add(name)
+        self.api.merge(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {_FAULTS: faults}}})
+
+    def undo(self) -> None:
+        """Bring nodes, pods and configs back to what a fresh installation has."""
+        self.api.request("DELETE", "/api/v1/namespaces/default/pods")
+        for name in self.touched:
+            self.use(name, None)
+            self.fault(name, None)
+        self.touched.clear()
+        self.wait(self.settled, limit=60, what="every operand to run again")
+
+    def pods(self, name: str, app: str) -> list[Object]:
+        """The pods of one DaemonSet on one node."""
+        path = f"/api/v1/namespaces/{OPERATOR}/pods"
+        return list(self.api.list(path, labelSelector=f"app={app}", fieldSelector=f"spec.nodeName={name}"))
+
+    def waiting(self, name: str, app: str, *, init: bool = False) -> dict[str, tuple[str, int]]:
+        """Why the containers of a pod do not run, and how often they were started again."""
+        [pod] = self.pods(name, app)
+        statuses = pod["status"].get("initContainerStatuses" if init else "containerStatuses", [])
+        return {
+            status["name"]: (status["state"]["waiting"].get("reason", ""), status["restartCount"])
+            for status in statuses
+            if "waiting" in status["state"]
+        }
+
+    def settled(self) -> bool:
+        """Whether every DaemonSet of the operator has all its pods ready, and every GPU is there to be had."""
+        daemon_sets = list(self.api.list(f"/apis/apps/v1/namespaces/{OPERATOR}/daemonsets"))
+        ready = all(
+            d["metadata"]["generation"] == d["status"].get("observedGeneration")
+            and d["status"]["desiredNumberScheduled"]
+            == d["status"].get("numberReady", 0)
+            == d["status"].get("updatedNumberScheduled", 0)
+            for d in daemon_sets
+        )
+        nodes = [n["metadata"]["name"] for n in self.api.list("/api/v1/nodes")]
+        gpus = sum(self.gpus(name).get("nvidia.com/gpu", 0) for name in nodes)
+        labelled = sum(int(self.labels(name).get("nvidia.com/gpu.count", 0)) for name in nodes)
+        return ready and len(daemon_sets) > 5 and gpus == labelled == 67
+
+    def run(
+        self, name: str, node: str, *, gpus: int = 1, resource: str = "nvidia.com/gpu", command: str = "sleep 30"
+    ) -> None:
+        """Start a pod that asks for GPUs of one node."""
+        container = {
+            "name": "main",
+            "image": "cuda",
+            "command": ["sh", "-c", command],
+            "resources": {"limits": {resource: str(gpus)}},
+        }
+        spec = {
+            "restartPolicy": "Never",
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+        }
+        self.api.request("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec})
+
+    def pod(self, name: str) -> Object:
+        found = self.api.get(f"/api/v1/namespaces/default/pods/{name}")
+        assert found is not None
+        return found
+
+    def phase(self, name: str) -> str:
+        phase: str = self.pod(name)["status"]["phase"]
+        return phase
+
+    def log(self, *words: str) -> str:
+        return run("kubectl", "logs", *words, env=self.lab.env)
+
+    def wait(self, done: Callable[[], Any], *, what: str, limit: float = 30) -> None:
+        """Wait until a reading is true; fail the test with what was waited for."""
+        deadline = time.monotonic() + limit
+        while not done():
+            if time.monotonic() > deadline:
+                pytest.fail(f"waited {limit:.0f} s for {what}", pytrace=False)
+            time.sleep(0.1)

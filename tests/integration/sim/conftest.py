@@ -1,0 +1,44 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab with the real NFD and GPU operator, installed by plain Helm: the simulator is tested without the collection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.sim.cluster import OPERATOR, Cluster
+from tests.labs import Lab
+from tests.programs import run
+
+WORKER = {
+    "sources": {
+        "pci": {"deviceClassWhitelist": ["02", "0200", "0207", "0300", "0302"], "deviceLabelFields": ["vendor"]}
+    }
+}
+
+
+@pytest.fixture(scope="package")
+def installed(lab: Lab) -> Cluster:
+    """The default fleet with both charts, every operand ready, and a ConfigMap for the device plugin."""
+    lab.reset()
+    charts = lab.env["LAB_CHARTS"]
+    helm = ["helm", "upgrade", "--install", "--create-namespace", "--wait", "--namespace"]
+    worker = f"worker.config={json.dumps(WORKER)}"
+    run(*helm, "node-feature-discovery", "nfd", f"{charts}/node-feature-discovery", "--set-json", worker, env=lab.env)
+    values = ["--set", "nfd.enabled=false,operator.upgradeCRD=false,devicePlugin.config.name=configs"]
+    cluster = Cluster.of(lab)
+    cluster.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": OPERATOR}})
+    cluster.configs({"none": "version: v1\n"})
+    run(*helm, OPERATOR, "gpu-operator", f"{charts}/gpu-operator", *values, env=lab.env)
+    cluster.wait(cluster.settled, limit=90, what="the operator's DaemonSets")
+    return cluster
+
+
+@pytest.fixture
+def cluster(installed: Cluster) -> Iterator[Cluster]:
+    """The same cluster for every test: what a test changed on nodes and configs is undone after it."""
+    yield installed
+    installed.undo()
