@@ -168,10 +168,12 @@ class Client:
     ) -> bool:
         """Delete, by default in the background; False when there was nothing to delete."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", **(body or {})}
-        asked = {**({"dryRun": "All"} if dry_run else {}), **(query or {})}
+        if dry_run:
+            # In the body: beside a body, the server ignores a dryRun of the query, and deletes.
+            options["dryRun"] = ["All"]
         before = self.request_count
         try:
-            self._transport.send("DELETE", path, query=asked, body=options)
+            self._transport.send("DELETE", path, query=query, body=options)
         except ApiError as error:
             if not error.not_found:
                 raise
