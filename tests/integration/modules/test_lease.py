@@ -1,0 +1,241 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lease on a real API server: one holder, whoever dies is replaced, whoever loses it stops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import (
+    HOLDER_ANNOTATION,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import object_path
+from ansible_collections.accel.gpu.plugins.modules import kube_object
+from tests.faults.api_proxy import Answer, Request
+from tests.helpers.kube import Kube
+from tests.programs import REPO
+
+
+@pytest.fixture
+def place(kube: Kube) -> dict[str, str]:
+    """A lease of the test's own."""
+    kube.delete_afterwards(path(kube.prefix))
+    return {"namespace": "default", "name": kube.prefix}
+
+
+def path(name: str) -> str:
+    return object_path("coordination.k8s.io/v1", "Lease", name, "default")
+
+
+def spec(kube: Kube) -> dict[str, Any]:
+    found: dict[str, Any] = kube.require(path(kube.prefix))["spec"]
+    return found
+
+
+@contextlib.contextmanager
+def stranger(kube: Kube, place: dict[str, str], **options: Any) -> Iterator[Lease]:
+    """Another run holds the lease, on a machine of its own."""
+    with Lease(kube.client, "another-run", **place, **options) as lease:
+        kube.client.patch(path(kube.prefix), {"metadata": {"annotations": {HOLDER_ANNOTATION: None}}})
+        yield lease
+
+
+def until(done: Any, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.05)
+
+
+def test_taken_renewed_and_given_back(kube: Kube, place: dict[str, str]) -> None:
+    with Lease(kube.client, "run-1", duration=3, **place) as lease:
+        first = spec(kube)
+        assert (first["holderIdentity"], first["leaseDurationSeconds"]) == ("run-1", 3)
+        until(lambda: spec(kube)["renewTime"] != first["renewTime"])
+        assert spec(kube)["acquireTime"] == first["acquireTime"]
+        lease.check()
+    assert spec(kube)["holderIdentity"] == ""
+    with Lease(kube.client, "run-2", wait_timeout=0, **place):
+        assert spec(kube)["leaseTransitions"] == 1
+
+
+def test_a_living_holder_is_named(kube: Kube, place: dict[str, str]) -> None:
+    with stranger(kube, place):
+        with pytest.raises(LeaseHeld, match="another-run") as caught, Lease(kube.client, "me", wait_timeout=0, **place):
+            pass
+        assert place["name"] in str(caught.value)
+
+
+def test_waiting_ends_when_the_holder_is_done(kube: Kube, place: dict[str, str]) -> None:
+    entered = threading.Event()
+
+    def second() -> None:
+        with Lease(kube.client, "second", wait_timeout=30, **place):
+            entered.set()
+
+    with stranger(kube, place):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        assert not entered.wait(1.5)
+    assert entered.wait(20)
+    waiting.join()
+
+
+def test_the_same_run_enters_again(kube: Kube, place: dict[str, str]) -> None:
+    """A module of this run was killed while it held the lease."""
+    with contextlib.ExitStack() as stack:
+        outer = stack.enter_context(Lease(kube.client, "run-1", duration=3, **place))
+        with Lease(kube.client, "run-1", wait_timeout=0, duration=3, **place):
+            assert spec(kube)["leaseTransitions"] == 0
+        # What the inner one gave back, the outer one takes again at its next renewal.
+        until(lambda: spec(kube)["holderIdentity"] == "run-1")
+        outer.check()
+
+
+def test_a_dead_holder_elsewhere_is_waited_for_only_as_long_as_its_lease(kube: Kube, place: dict[str, str]) -> None:
+    """Its clock is an hour ahead, which must not matter."""
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": dict(place),
+        "spec": {
+            "holderIdentity": "dead",
+            "leaseDurationSeconds": 3,
+            "acquireTime": "2099-01-01T00:00:00.000000Z",
+            "renewTime": "2099-01-01T00:00:00.000000Z",
+        },
+    }
+    kube.client.create(path("x").rpartition("/")[0], body)
+    started = time.monotonic()
+    with Lease(kube.client, "me", wait_timeout=60, **place):
+        assert 3 <= time.monotonic() - started < 20
+        assert spec(kube)["holderIdentity"] == "me"
+
+
+_HOLDER = """
+import sys, time
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
+client = Client(ConnectionOptions(kubeconfig=sys.argv[1]), "holder")
+with Lease(client, "killed-run", namespace="default", name=sys.argv[2]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_holder_killed_on_this_machine_is_not_waited_for(kube: Kube, place: dict[str, str]) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(kube.kubeconfig), place["name"]],
+        cwd=REPO,
+        env={**os.environ, "PYTHONPATH": "build"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(LeaseHeld), Lease(kube.client, "me", wait_timeout=0, **place):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+    with Lease(kube.client, "me", wait_timeout=0, **place):
+        assert spec(kube)["holderIdentity"] == "me"
+
+
+def test_a_stolen_lease_is_noticed(kube: Kube, place: dict[str, str]) -> None:
+    lease = Lease(kube.client, "me", duration=3, **place)
+    lease.__enter__()
+    kube.client.patch(path(kube.prefix), {"spec": {"holderIdentity": "thief"}})
+    assert lease.lost.wait(20)
+    with pytest.raises(LeaseLost):
+        lease.check()
+    with pytest.raises(LeaseLost, match="run again"):
+        lease.__exit__(None, None, None)
+    assert spec(kube)["holderIdentity"] == "thief"
+
+
+def test_what_cannot_be_renewed_is_given_up_before_others_may_take_it(kube: Kube, place: dict[str, str]) -> None:
+    with kube.watched() as watched:
+        client = kube.connect("accel-gpu-tests", watched.kubeconfig)
+        lease = Lease(client, "me", duration=6, **place)
+        lease.__enter__()
+        started = time.monotonic()
+        watched.proxy.before = lambda request: Answer(503) if request.mutating else None
+        assert lease.lost.wait(20)
+        assert time.monotonic() - started < 6.5
+        with pytest.raises(LeaseLost):
+            lease.__exit__(None, None, None)
+
+
+def test_a_short_outage_does_not_lose_it(kube: Kube, place: dict[str, str]) -> None:
+    with kube.watched() as watched:
+        lease = Lease(kube.connect("accel-gpu-tests", watched.kubeconfig), "me", duration=9, **place)
+        with lease:
+            before = spec(kube)["renewTime"]
+            refused = threading.Event()
+
+            def once(request: Request) -> Answer | None:
+                if request.mutating and not refused.is_set():
+                    refused.set()
+                    return Answer(503)
+                return None
+
+            watched.proxy.before = once
+            until(lambda: spec(kube)["renewTime"] != before)
+            assert refused.is_set()
+            lease.check()
+
+
+def test_a_module_takes_it_only_to_change_something(kube: Kube) -> None:
+    namespace = kube.namespace()
+    definition = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}}
+
+    def asked(check: bool) -> list[str]:
+        with kube.watched() as watched:
+            kube.run(
+                kube_object.main,
+                check=check,
+                definitions=[definition],
+                lease_namespace=namespace,
+                kubeconfig=watched.kubeconfig,
+            )
+            return [line.partition("/")[0].strip() + line[line.rfind("/") :] for line in watched.asked()]
+
+    assert not any(line.endswith(("/leases", "/accel-gpu")) for line in asked(check=True))
+    assert asked(check=False) == [
+        "GET/c",
+        f"GET/{namespace}",
+        "GET/accel-gpu",
+        "POST/leases",
+        "GET/c",
+        "PATCH/c",
+        "PUT/accel-gpu",
+    ]
+    assert asked(check=False) == ["GET/c"]
+
+
+def test_a_module_is_kept_out_and_says_by_whom(kube: Kube) -> None:
+    namespace = kube.namespace()
+    definition = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}}
+    options = {"definitions": [definition], "lease_namespace": namespace, "lease_wait_timeout": 0}
+    with Lease(kube.client, "another-run", namespace=namespace):
+        kept_out = kube.run(kube_object.main, **options)
+        assert (kept_out["failed"], kept_out["code"]) == (True, "lease_held")
+        assert "another-run" in kept_out["msg"]
+        assert kube.run(kube_object.main, check=True, **options)["changed"]
+    assert kube.run(kube_object.main, **options)["changed"]
