@@ -1,0 +1,235 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The client against a real API server, with faults on the way: paged lists, retries, unclear creates, watches."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import JSON, Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from tests.faults.api_proxy import Answer, Request
+from tests.helpers.kube import Kube, Watched
+
+GONE = b'{"kind":"Status","status":"Failure","message":"too old","reason":"Expired","code":410,"metadata":{%s}}'
+
+
+def through(kube: Kube, watched: Watched, **options: Any) -> Client:
+    """A client that goes through the proxy and does not sleep long."""
+    chosen = ConnectionOptions(kubeconfig=str(watched.kubeconfig), **options)
+    return Client(chosen, "accel.gpu/test", sleep=lambda seconds: time.sleep(min(seconds, 0.05)))
+
+
+def configmap(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}}
+
+
+@pytest.mark.parametrize("metadata_only", [True, False])
+def test_a_list_is_fetched_page_by_page(kube: Kube, metadata_only: bool) -> None:
+    names = kube.nodes(7)
+    with kube.watched() as watched:
+        client = through(kube, watched)
+        listing = client.list(
+            "/api/v1/nodes", label_selector=f"test={kube.prefix}", limit=3, metadata_only=metadata_only
+        )
+        first = next(listing)
+        assert len(watched.proxy.requests) == 1
+        assert listing.resource_version
+        rest = list(listing)
+        assert [found["metadata"]["name"] for found in (first, *rest)] == names
+        assert ("spec" in first) is not metadata_only
+        assert len(watched.proxy.requests) == 3
+
+
+@pytest.mark.parametrize("token", [b"", b'"continue":"%s"'])
+def test_a_list_whose_version_is_compacted_goes_on_without_repeating(kube: Kube, token: bytes) -> None:
+    names = kube.nodes(5)
+    with kube.watched() as watched:
+        expired = iter([1])
+
+        def before(request: Request) -> Answer | None:
+            if "continue=" in request.path and next(expired, None):
+                asked = request.path.partition("continue=")[2].partition("&")[0].encode()
+                return Answer(410, GONE % (token % asked if token else b""))
+            return None
+
+        watched.proxy.before = before
+        found = list(through(kube, watched).list("/api/v1/nodes", label_selector=f"test={kube.prefix}", limit=2))
+    assert [node["metadata"]["name"] for node in found] == names
+
+
+def test_passing_troubles_are_survived_and_bounded(kube: Kube) -> None:
+    with kube.watched() as watched:
+        troubles = iter([Answer(503), Answer(429, headers={"Retry-After": "1"}), Answer(500), Answer(504)])
+        watched.proxy.before = lambda request: next(troubles, None)
+        client = through(kube, watched)
+        assert client.get("/api/v1/namespaces/default") is not None
+        assert client.request_count == 5
+        watched.proxy.before = lambda request: Answer(503, headers={"Retry-After": "2"})
+        slow = Client(ConnectionOptions(kubeconfig=str(watched.kubeconfig), request_timeout=2), "accel.gpu/test")
+        started = time.monotonic()
+        with pytest.raises(ApiError) as caught:
+            slow.get("/api/v1/namespaces/default")
+        assert caught.value.status == 503
+        assert 2 <= time.monotonic() - started < 8
+
+
+def test_what_is_refused_is_not_tried_again(kube: Kube) -> None:
+    with kube.watched() as watched:
+        for status in (400, 401, 403, 409, 422):
+            watched.proxy.before = lambda request, status=status: Answer(status)  # type: ignore[misc]
+            client = through(kube, watched)
+            with pytest.raises(ApiError) as caught:
+                client.patch("/api/v1/namespaces/default", {})
+            assert (caught.value.status, client.request_count) == (status, 1)
+
+
+class _CutError(Exception):
+    """The proxy ends the connection without an answer."""
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_a_create_of_unclear_fate_is_read_before_it_is_repeated(kube: Kube, carried_out: bool) -> None:
+    namespace = kube.namespace()
+    collection = f"/api/v1/namespaces/{namespace}/configmaps"
+    with kube.watched() as watched:
+        cuts = iter([1])
+
+        def cut(request: Request, status: int = 0) -> None:
+            if request.method == "POST" and next(cuts, None):
+                raise _CutError
+
+        def before(request: Request) -> Answer | None:
+            return cut(request)  # type: ignore[func-returns-value]
+
+        if carried_out:
+            watched.proxy.after = cut
+        else:
+            watched.proxy.before = before
+        client = through(kube, watched)
+        created = client.create(collection, configmap("one"))
+        assert created["data"] == {"a": "1"}
+        posts = [request.method for request in watched.proxy.requests if request.method == "POST"]
+        assert len(posts) == 1, "it reached the server once"
+    assert len(list(kube.client.list(collection, field_selector="metadata.name=one"))) == 1
+
+
+def test_a_create_of_unclear_fate_does_not_adopt_somebody_else_s(kube: Kube) -> None:
+    namespace = kube.namespace()
+    collection = f"/api/v1/namespaces/{namespace}/configmaps"
+    with kube.watched() as watched:
+
+        def before(request: Request) -> Answer | None:
+            if request.method == "POST":
+                kube.client.apply(f"{collection}/one", {**configmap("one"), "data": {"b": "2"}}, manager="somebody")
+                return Answer(504)
+            return None
+
+        watched.proxy.before = before
+        with pytest.raises(ApiError):
+            through(kube, watched).create(collection, configmap("one"))
+
+
+def test_an_apply_is_repeated_after_a_broken_connection(kube: Kube) -> None:
+    namespace = kube.namespace()
+    path = f"/api/v1/namespaces/{namespace}/configmaps/one"
+    with kube.watched() as watched:
+        cuts = iter([1, 2])
+
+        def cut(request: Request, status: int) -> None:
+            if request.method == "PATCH" and next(cuts, None):
+                raise _CutError
+
+        watched.proxy.after = cut
+        assert through(kube, watched).apply(path, configmap("one"))["data"] == {"a": "1"}
+        assert next(cuts, None) is None
+
+
+def test_a_json_patch_is_not(kube: Kube) -> None:
+    namespace = kube.namespace()
+    path = f"/api/v1/namespaces/{namespace}/configmaps/one"
+    kube.client.apply(path, configmap("one"))
+    with kube.watched() as watched:
+
+        def cut(request: Request, status: int) -> None:
+            raise _CutError
+
+        client = through(kube, watched)
+        assert client.get(path)
+        watched.proxy.after = cut
+        with pytest.raises(ApiError) as caught:
+            client.patch(path, [{"op": "add", "path": "/data/b", "value": "2"}], content_type=JSON)
+        assert caught.value.unreachable
+    assert kube.require(path)["data"] == {"a": "1", "b": "2"}
+
+
+def test_a_deletion_whose_answer_was_lost_has_happened(kube: Kube) -> None:
+    namespace = kube.namespace()
+    path = f"/api/v1/namespaces/{namespace}/configmaps/one"
+    kube.client.apply(path, configmap("one"))
+    assert kube.client.delete(path, dry_run=True)
+    with kube.watched() as watched:
+        cuts = iter([1])
+
+        def cut(request: Request, status: int) -> None:
+            if request.method == "DELETE" and next(cuts, None):
+                raise _CutError
+
+        client = through(kube, watched)
+        assert client.get(path)
+        watched.proxy.after = cut
+        assert client.delete(path)
+    assert kube.client.get(path) is None
+    assert not kube.client.delete(path)
+
+
+def test_a_watch_goes_on_after_a_break_and_misses_nothing(kube: Kube) -> None:
+    namespace = kube.namespace()
+    collection = f"/api/v1/namespaces/{namespace}/configmaps"
+    listing = kube.client.list(collection)
+    list(listing)
+    watch = kube.client.watch(collection, resource_version=listing.resource_version, timeout=15)
+    kube.client.apply(f"{collection}/a", configmap("a"))
+    seen = [next(event for event in watch if event["object"]["metadata"]["name"] == "a")]
+    watch.close()  # type: ignore[attr-defined]
+    kube.client.apply(f"{collection}/b", configmap("b"))
+    version = seen[0]["object"]["metadata"]["resourceVersion"]
+    again = kube.client.watch(collection, resource_version=version, timeout=15)
+    assert next(again)["object"]["metadata"]["name"] == "b"
+
+
+def test_a_watch_ends_in_time_and_says_when_its_version_is_too_old(kube: Kube) -> None:
+    namespace = kube.namespace()
+    collection = f"/api/v1/namespaces/{namespace}/secrets"
+    listing = kube.client.list(collection)
+    list(listing)
+    started = time.monotonic()
+    events = kube.client.watch(collection, resource_version=listing.resource_version, timeout=2)
+    assert list(itertools.islice(events, 5)) == []
+    assert time.monotonic() - started < 10
+    with kube.watched() as watched:
+        watched.proxy.before = lambda request: Answer(410, GONE % b"")
+        with pytest.raises(ApiError) as caught:
+            next(through(kube, watched).watch(collection, resource_version="1", timeout=5))
+        assert caught.value.gone
+
+
+def test_warnings_are_kept(kube: Kube) -> None:
+    namespace = kube.namespace()
+    with kube.watched() as watched:
+        watched.proxy.before = lambda request: Answer(200, b"{}", {"Warning": '299 - "this version is deprecated"'})
+        client = through(kube, watched)
+        client.get(f"/api/v1/namespaces/{namespace}")
+        client.get(f"/api/v1/namespaces/{namespace}")
+        assert client.warnings == ["this version is deprecated"]
+
+
+def test_the_user_agent_names_us(kube: Kube) -> None:
+    with kube.watched() as watched:
+        through(kube, watched).get("/version")
+        assert watched.last().user_agent == "accel.gpu/test"
