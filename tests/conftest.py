@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import reporter
-from tests.labs import Lab
+from tests.labs import Lab, build_lab, own_lab
 from tests.programs import REPO, tree_copy
 
 SEED = int(os.environ.get("ACCEL_GPU_SEED", random.SystemRandom().randrange(2**32)))
@@ -58,10 +58,8 @@ def tree() -> Path:
 @pytest.fixture(scope="session")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The lab of the tests, up; shared by the run, so that a test which needs it empty calls `lab.reset()` first."""
-    lab = Lab.of_tests()
     # The first time takes minutes: let the build's own progress lines be seen.
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        lab.build()
-    lab.up()
-    yield lab
-    lab.down()
+        build_lab()
+    with own_lab("test") as lab:
+        yield lab

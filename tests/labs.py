@@ -4,14 +4,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
-from .programs import REPO, environment, run
+from .programs import BUILD, REPO, environment, run
 
 LAB = REPO / "lab" / "lab"
+
+
+def build_lab() -> None:
+    """Builds what the cache lacks, and says so while it does."""
+    subprocess.run([LAB, "build"], stdout=subprocess.DEVNULL, check=True)
 
 
 @dataclass
@@ -19,16 +28,8 @@ class Lab:
     """One named lab; `env` is what `lab/lab env` exports, on top of this checkout's own environment."""
 
     name: str
-    port_base: int
+    port_base: int | None = None
     env: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of_tests(cls) -> Lab:
-        """The lab that a test run owns, beside whatever lab the developer has up."""
-        return cls(
-            name=os.environ.get("ACCEL_GPU_TEST_LAB", "test"),
-            port_base=int(os.environ.get("ACCEL_GPU_TEST_PORTS", "18400")),
-        )
 
     @property
     def directory(self) -> Path:
@@ -46,14 +47,10 @@ class Lab:
         """`lab/lab WORDS` for this lab; fails the test when that fails."""
         return run(LAB, "--name", self.name, *words)
 
-    def build(self) -> None:
-        """Builds what the cache lacks, and says so while it does."""
-        subprocess.run([LAB, "build"], stdout=subprocess.DEVNULL, check=True)
-
     def up(self) -> None:
         """Starts a clean lab and reads its environment."""
         self.command("down", "--delete")
-        self.command("up", "--port-base", str(self.port_base))
+        self.command("up", *(["--port-base", str(self.port_base)] if self.port_base else []))
         self.env = self._environment()
 
     def reset(self) -> None:
@@ -71,3 +68,31 @@ class Lab:
             ["bash", "-c", script], cwd=REPO, env=environment(), stdout=subprocess.PIPE, text=True, check=True
         )
         return dict(line.partition("=")[::2] for line in exported.stdout.split("\0") if line)
+
+
+@contextmanager
+def own_lab(name: str) -> Iterator[Lab]:
+    """A clean lab for this test run alone: NAME, or NAME-2 and so on while other runs have those; gone afterwards."""
+    with _first_free(name) as free:
+        lab = Lab(free)
+        lab.up()
+        try:
+            yield lab
+        finally:
+            lab.down()
+
+
+@contextmanager
+def _first_free(name: str) -> Iterator[str]:
+    for number in count(1):
+        candidate = name if number == 1 else f"{name}-{number}"
+        lock = BUILD / "lab" / f".{candidate}.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with lock.open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            # A run that was killed holds no lock: its lab is taken over, and cleaned up first.
+            yield candidate
+            return
