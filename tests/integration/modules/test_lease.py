@@ -29,7 +29,7 @@ from tests.programs import REPO
 
 
 @pytest.fixture
-def place(kube: Kube) -> dict[str, str]:
+def place(kube: Kube) -> dict[str, Any]:
     """A lease of the test's own."""
     kube.delete_afterwards(path(kube.prefix))
     return {"namespace": "default", "name": kube.prefix}
@@ -45,7 +45,7 @@ def spec(kube: Kube) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def stranger(kube: Kube, place: dict[str, str], **options: Any) -> Iterator[Lease]:
+def stranger(kube: Kube, place: dict[str, Any], **options: Any) -> Iterator[Lease]:
     """Another run holds the lease, on a machine of its own."""
     with Lease(kube.client, "another-run", **place, **options) as lease:
         kube.client.patch(path(kube.prefix), {"metadata": {"annotations": {HOLDER_ANNOTATION: None}}})
@@ -59,7 +59,7 @@ def until(done: Any, seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-def test_taken_renewed_and_given_back(kube: Kube, place: dict[str, str]) -> None:
+def test_taken_renewed_and_given_back(kube: Kube, place: dict[str, Any]) -> None:
     with Lease(kube.client, "run-1", duration=3, **place) as lease:
         first = spec(kube)
         assert (first["holderIdentity"], first["leaseDurationSeconds"]) == ("run-1", 3)
@@ -71,14 +71,14 @@ def test_taken_renewed_and_given_back(kube: Kube, place: dict[str, str]) -> None
         assert spec(kube)["leaseTransitions"] == 1
 
 
-def test_a_living_holder_is_named(kube: Kube, place: dict[str, str]) -> None:
+def test_a_living_holder_is_named(kube: Kube, place: dict[str, Any]) -> None:
     with stranger(kube, place):
         with pytest.raises(LeaseHeld, match="another-run") as caught, Lease(kube.client, "me", wait_timeout=0, **place):
             pass
         assert place["name"] in str(caught.value)
 
 
-def test_waiting_ends_when_the_holder_is_done(kube: Kube, place: dict[str, str]) -> None:
+def test_waiting_ends_when_the_holder_is_done(kube: Kube, place: dict[str, Any]) -> None:
     entered = threading.Event()
 
     def second() -> None:
@@ -93,7 +93,7 @@ def test_waiting_ends_when_the_holder_is_done(kube: Kube, place: dict[str, str])
     waiting.join()
 
 
-def test_the_same_run_enters_again(kube: Kube, place: dict[str, str]) -> None:
+def test_the_same_run_enters_again(kube: Kube, place: dict[str, Any]) -> None:
     """A module of this run was killed while it held the lease."""
     with contextlib.ExitStack() as stack:
         outer = stack.enter_context(Lease(kube.client, "run-1", duration=3, **place))
@@ -104,7 +104,7 @@ def test_the_same_run_enters_again(kube: Kube, place: dict[str, str]) -> None:
         outer.check()
 
 
-def test_a_dead_holder_elsewhere_is_waited_for_only_as_long_as_its_lease(kube: Kube, place: dict[str, str]) -> None:
+def test_a_dead_holder_elsewhere_is_waited_for_only_as_long_as_its_lease(kube: Kube, place: dict[str, Any]) -> None:
     """Its clock is an hour ahead, which must not matter."""
     body = {
         "apiVersion": "coordination.k8s.io/v1",
@@ -136,7 +136,7 @@ with Lease(client, "killed-run", namespace="default", name=sys.argv[2]):
 """
 
 
-def test_a_holder_killed_on_this_machine_is_not_waited_for(kube: Kube, place: dict[str, str]) -> None:
+def test_a_holder_killed_on_this_machine_is_not_waited_for(kube: Kube, place: dict[str, Any]) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(kube.kubeconfig), place["name"]],
         cwd=REPO,
@@ -157,7 +157,7 @@ def test_a_holder_killed_on_this_machine_is_not_waited_for(kube: Kube, place: di
         assert spec(kube)["holderIdentity"] == "me"
 
 
-def test_a_stolen_lease_is_noticed(kube: Kube, place: dict[str, str]) -> None:
+def test_a_stolen_lease_is_noticed(kube: Kube, place: dict[str, Any]) -> None:
     lease = Lease(kube.client, "me", duration=3, **place)
     lease.__enter__()
     kube.client.patch(path(kube.prefix), {"spec": {"holderIdentity": "thief"}})
@@ -169,7 +169,7 @@ def test_a_stolen_lease_is_noticed(kube: Kube, place: dict[str, str]) -> None:
     assert spec(kube)["holderIdentity"] == "thief"
 
 
-def test_what_cannot_be_renewed_is_given_up_before_others_may_take_it(kube: Kube, place: dict[str, str]) -> None:
+def test_what_cannot_be_renewed_is_given_up_before_others_may_take_it(kube: Kube, place: dict[str, Any]) -> None:
     with kube.watched() as watched:
         client = kube.connect("accel-gpu-tests", watched.kubeconfig)
         lease = Lease(client, "me", duration=6, **place)
@@ -182,7 +182,7 @@ def test_what_cannot_be_renewed_is_given_up_before_others_may_take_it(kube: Kube
             lease.__exit__(None, None, None)
 
 
-def test_a_short_outage_does_not_lose_it(kube: Kube, place: dict[str, str]) -> None:
+def test_a_short_outage_does_not_lose_it(kube: Kube, place: dict[str, Any]) -> None:
     with kube.watched() as watched:
         lease = Lease(kube.connect("accel-gpu-tests", watched.kubeconfig), "me", duration=9, **place)
         with lease:
@@ -232,7 +232,7 @@ def test_a_module_takes_it_only_to_change_something(kube: Kube) -> None:
 def test_a_module_is_kept_out_and_says_by_whom(kube: Kube) -> None:
     namespace = kube.namespace()
     definition = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}}
-    options = {"definitions": [definition], "lease_namespace": namespace, "lease_wait_timeout": 0}
+    options: dict[str, Any] = {"definitions": [definition], "lease_namespace": namespace, "lease_wait_timeout": 0}
     with Lease(kube.client, "another-run", namespace=namespace):
         kept_out = kube.run(kube_object.main, **options)
         assert (kept_out["failed"], kept_out["code"]) == (True, "lease_held")

@@ -133,7 +133,7 @@ def test_a_foreign_taint_that_comes_between_survives(kube: Kube) -> None:
     """Somebody taints the node after it was read and before it is written."""
     (name,) = kube.nodes(1)
     with kube.watched() as watched:
-        meddled = []
+        meddled: list[Request] = []
 
         def before(request: Request) -> Answer | None:
             if request.method == "PATCH" and not meddled:
