@@ -1,3 +1,6 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
 // Package rules holds what NVIDIA's agents and the kubelet decide, as pure functions: no clock, no client, no file.
 package rules
 

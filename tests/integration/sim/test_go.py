@@ -1,0 +1,26 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The simulator's own tests and checks, by the Go toolchain that builds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab import golang
+from lab.layout import LAB
+from tests.programs import run
+
+SIM = LAB / "sim"
+
+
+@pytest.mark.usual(seconds=40)
+def test_rules_and_agents() -> None:
+    go = golang.find().program
+    for words in (("vet", "-trimpath"), ("test", "-trimpath")):
+        run(go, *words, "./...", cwd=SIM, env=golang.environment())
+
+
+def test_format() -> None:
+    gofmt = golang.find().program.with_name("gofmt")
+    program = gofmt if gofmt.exists() else "gofmt"
+    assert run(program, "-l", ".", cwd=SIM, env=golang.environment()) == ""
