@@ -225,9 +225,7 @@ def _compare(module: GpuModule, cluster: PolicyClient, wanted: Wanted, live: Obj
     return _Found(live, changes(live, wanted, seeded=seeded, hold_driver=True), rolls, ["spec.daemonsets.tolerations"])
 
 
-def _apply(
-    module: GpuModule, cluster: PolicyClient, wanted: Wanted, found: _Found
-) -> tuple[bool, str | None, _Found]:
+def _apply(module: GpuModule, cluster: PolicyClient, wanted: Wanted, found: _Found) -> tuple[bool, str | None, _Found]:
     """Send it; where somebody else wrote meanwhile, compare with what is there now and try again."""
     for attempt in range(_ATTEMPTS):
         if found.live is None or not found.change.changed:
@@ -263,7 +261,15 @@ def _config_name(wanted: Wanted) -> str:
 
 def _seen(verdict: Verdict | None) -> Object:
     if verdict is None:
-        return {"ready": False, "state": "", "reason": "", "waiting": [], "gpu_nodes": 0, "operands": {}, "unreached": []}
+        return {
+            "ready": False,
+            "state": "",
+            "reason": "",
+            "waiting": [],
+            "gpu_nodes": 0,
+            "operands": {},
+            "unreached": [],
+        }
     return {
         "ready": verdict.ready,
         "state": verdict.state,

@@ -82,7 +82,11 @@ class ApiProxy:
     def mutations(self, *user_agents: str) -> list[Request]:
         """Return the changing requests so far, of user agents that contain one of the given words."""
         with self._lock:
-            return [r for r in self.requests if r.mutating and (not user_agents or any(u in r.user_agent for u in user_agents))]
+            return [
+                r
+                for r in self.requests
+                if r.mutating and (not user_agents or any(u in r.user_agent for u in user_agents))
+            ]
 
     @contextmanager
     def running(self) -> Iterator[ApiProxy]:

@@ -39,7 +39,9 @@ def with_kubeconfig(lab: Lab, path: Path) -> dict[str, str]:
     return {**lab.env, "KUBECONFIG": str(path), "K8S_AUTH_KUBECONFIG": str(path)}
 
 
-def changed_kubeconfig(lab: Lab, path: Path, *, cluster: Mapping[str, Any] = {}, user: Mapping[str, Any] | None = None) -> Path:
+def changed_kubeconfig(
+    lab: Lab, path: Path, *, cluster: Mapping[str, Any] = {}, user: Mapping[str, Any] | None = None
+) -> Path:
     """Write a copy of the lab's kubeconfig with another server or user."""
     document = yaml.safe_load(lab.kubeconfig.read_text())
     document["clusters"][0]["cluster"] |= cluster

@@ -54,7 +54,9 @@ class PlaybookRun:
 
     def require_success(self) -> PlaybookRun:
         """Return itself, or fail the test with what the run said."""
-        messages = [f"{name}: {r.get('msg')}" for host in self.stats for name, r in self.results(host) if r.get("failed")]
+        messages = [
+            f"{name}: {r.get('msg')}" for host in self.stats for name, r in self.results(host) if r.get("failed")
+        ]
         assert self.rc == 0, "\n".join([*messages, self.stderr[-3000:], self.stdout[-1500:] if not messages else ""])
         return self
 
@@ -122,7 +124,9 @@ class Playbook:
             if not entry.name.isdigit():
                 continue
             try:
-                alive = needle in (entry / "environ").read_bytes() and "\nState:\tZ" not in (entry / "status").read_text()
+                alive = (
+                    needle in (entry / "environ").read_bytes() and "\nState:\tZ" not in (entry / "status").read_text()
+                )
             except OSError:
                 continue
             if alive:

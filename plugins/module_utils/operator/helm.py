@@ -60,8 +60,12 @@ class Helm:
         command += ["--version", version] if version else []
         status, _out, errors = self._call(command)
         if status:
-            raise ChartProblem(f"The chart {_where(reference, repository, version)} is not to be had. {condense(errors)}")
-        return os.path.join(self._folder, next(name for name in sorted(os.listdir(self._folder)) if name.endswith(".tgz")))
+            raise ChartProblem(
+                f"The chart {_where(reference, repository, version)} is not to be had. {condense(errors)}"
+            )
+        return os.path.join(
+            self._folder, next(name for name in sorted(os.listdir(self._folder)) if name.endswith(".tgz"))
+        )
 
     def render(
         self,
@@ -108,9 +112,7 @@ def _where(reference: str, repository: str | None, version: str | None) -> str:
 
 def at_work(release: str, processes: t.Iterable[t.Sequence[str]]) -> bool:
     """Whether one of these command lines is a helm that works on the release."""
-    return any(
-        args and os.path.basename(args[0]).startswith("helm") and release in args[1:] for args in processes
-    )
+    return any(args and os.path.basename(args[0]).startswith("helm") and release in args[1:] for args in processes)
 
 
 def processes(run: t.Callable[[list[str]], tuple[int, str, str]]) -> list[list[str]] | None:

@@ -50,7 +50,8 @@ def untolerated(pod_spec: Document, node: Document) -> list[Document]:
     return [
         taint
         for taint in taints
-        if taint.get("effect") in ("NoSchedule", "NoExecute") and not any(_tolerates(item, taint) for item in tolerations)
+        if taint.get("effect") in ("NoSchedule", "NoExecute")
+        and not any(_tolerates(item, taint) for item in tolerations)
     ]
 
 

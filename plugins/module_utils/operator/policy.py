@@ -52,7 +52,9 @@ class PolicyChange:
 
 def singleton(policies: t.Iterable[Document]) -> Document | None:
     """The policy that the operator follows: the oldest, by name where two are equally old."""
-    return min(policies, key=lambda found: (found["metadata"]["creationTimestamp"], found["metadata"]["name"]), default=None)
+    return min(
+        policies, key=lambda found: (found["metadata"]["creationTimestamp"], found["metadata"]["name"]), default=None
+    )
 
 
 def created_by_chart(wanted: Wanted) -> PolicyChange:
@@ -83,7 +85,9 @@ def changes(live: Document, wanted: Wanted, *, seeded: bool, hold_driver: bool =
         merged, ours = held, [item for item in noted if _identity(item) in _identities(held)]
         spec = {key: value for key, value in spec.items() if key not in _DRIVER_PARTS}
     # Once the list is in what we have applied, it has to be in every later apply, or the server would take it away.
-    carried = merged != held or bool(child(_applied_daemonsets(live), "tolerations") or "f:tolerations" in _applied_daemonsets(live))
+    carried = merged != held or bool(
+        child(_applied_daemonsets(live), "tolerations") or "f:tolerations" in _applied_daemonsets(live)
+    )
     name = live["metadata"]["name"]
     body = _body(name, spec, merged if carried else None, ours)
     found = difference(t.cast("Object", live), body, FIELD_MANAGER)
@@ -114,9 +118,7 @@ def merge(
 def driver_nodes(daemonsets: t.Iterable[Document]) -> int:
     """On how many nodes a driver pod runs that a new template replaces."""
     return sum(
-        int((found.get("status") or {}).get("currentNumberScheduled") or 0)
-        for found in daemonsets
-        if is_driver(found)
+        int((found.get("status") or {}).get("currentNumberScheduled") or 0) for found in daemonsets if is_driver(found)
     )
 
 
@@ -195,7 +197,13 @@ def _noted(live: Document) -> list[Object] | None:
 def _identity(toleration: Document) -> tuple[t.Any, ...]:
     operator = toleration.get("operator") or "Equal"
     value = "" if operator == "Exists" else toleration.get("value") or ""
-    return (toleration.get("key") or "", operator, value, toleration.get("effect") or "", toleration.get("tolerationSeconds"))
+    return (
+        toleration.get("key") or "",
+        operator,
+        value,
+        toleration.get("effect") or "",
+        toleration.get("tolerationSeconds"),
+    )
 
 
 def _identities(tolerations: t.Iterable[Document]) -> set[tuple[t.Any, ...]]:

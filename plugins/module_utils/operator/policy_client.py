@@ -93,7 +93,9 @@ class PolicyClient:
         self._nodes = self.nodes()
         return assess(policy, daemonsets, self._nodes, effect)
 
-    def await_ready(self, name: str, effect: Effect, waiting: Waiting, partial: t.Callable[[Verdict], Object]) -> Verdict:
+    def await_ready(
+        self, name: str, effect: Effect, waiting: Waiting, partial: t.Callable[[Verdict], Object]
+    ) -> Verdict:
         """Until everything is seen; raises TimeoutStory with what is not, and what ails the pods."""
         return wait_until(
             lambda: self.look(name, effect),

@@ -277,7 +277,10 @@ def _is_established(definition: t.Mapping[str, t.Any]) -> bool:
 
 def _conditions(definition: t.Mapping[str, t.Any]) -> str:
     conditions = (definition.get("status") or {}).get("conditions") or []
-    return "; ".join(f"{item.get('type')}={item.get('status')} {item.get('message', '')}" for item in conditions) or "no status"
+    return (
+        "; ".join(f"{item.get('type')}={item.get('status')} {item.get('message', '')}" for item in conditions)
+        or "no status"
+    )
 
 
 def _sketch(definition: t.Mapping[str, t.Any]) -> Object:

@@ -64,7 +64,9 @@ class Verdict:
     @property
     def pods(self) -> tuple[int, int]:
         """Pods that are ready and pods that should be, over all operands."""
-        return sum(min(item.ready, item.expected) for item in self.operands), sum(item.expected for item in self.operands)
+        return sum(min(item.ready, item.expected) for item in self.operands), sum(
+            item.expected for item in self.operands
+        )
 
 
 @dataclass(frozen=True)

@@ -199,14 +199,16 @@ def abandoned(revision: Revision, watch: Watch) -> tuple[bool, str]:
         return True, f"the helm of run {_holder(watch.note)} that wrote it no longer runs"
     if age > watch.timeout:
         return True, f"nothing has finished it for {age:.0f} s (pending_timeout {watch.timeout:.0f} s)"
-    return False, f"it is {age:.0f} s old; a helm on another machine may be at work until it is {watch.timeout:.0f} s old"
+    return (
+        False,
+        f"it is {age:.0f} s old; a helm on another machine may be at work until it is {watch.timeout:.0f} s old",
+    )
 
 
 def _noted(revision: Revision, watch: Watch) -> bool:
     annotations = ((watch.note or {}).get("metadata") or {}).get("annotations") or {}
-    return (
-        annotations.get(MACHINE_ANNOTATION) == watch.here
-        and annotations.get(REVISION_ANNOTATION) == str(revision.number)
+    return annotations.get(MACHINE_ANNOTATION) == watch.here and annotations.get(REVISION_ANNOTATION) == str(
+        revision.number
     )
 
 

@@ -52,11 +52,15 @@ def release_is_rolled_out(
         for kind in dict.fromkeys(kind for kind, dummy in wanted):
             path = f"/apis/apps/v1/namespaces/{namespace}/{WORKLOADS[kind]}"
             live.update({(kind, found["metadata"]["name"]): found for found in client.list(path)})
-        rollouts = tuple(rollout(kind, live[kind, own]) if (kind, own) in live else absent(kind, own) for kind, own in wanted)
+        rollouts = tuple(
+            rollout(kind, live[kind, own]) if (kind, own) in live else absent(kind, own) for kind, own in wanted
+        )
         if annotation is None or not all(item.done for item in rollouts):
             return _State(rollouts, (), None)
         nodes = {found["metadata"]["name"]: found["metadata"] for found in client.list(NODES, metadata_only=True)}
-        unmarked = tuple(own for own, metadata in nodes.items() if annotation not in (metadata.get("annotations") or {}))
+        unmarked = tuple(
+            own for own, metadata in nodes.items() if annotation not in (metadata.get("annotations") or {})
+        )
         return _State(rollouts, unmarked, len(nodes) - len(unmarked))
 
     def say(state: _State) -> str:
@@ -91,7 +95,9 @@ def release_is_rolled_out(
 
 def ailing(client: Client, namespace: str, selectors: t.Iterable[str]) -> list[Ailment]:
     """What ails the pods behind the selectors, the last words of the worst one's log added; never raises for a log."""
-    pods = [pod for selector in selectors for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=selector)]
+    pods = [
+        pod for selector in selectors for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=selector)
+    ]
     found = troubles(pods)
     return [_with_log(client, namespace, ailment) if at == 0 else ailment for at, ailment in enumerate(found)]
 
@@ -101,10 +107,15 @@ def _with_log(client: Client, namespace: str, ailment: Ailment) -> Ailment:
         return ailment
     query: dict[str, t.Any] = {"container": ailment.container, "tailLines": _LOG_LINES}
     try:
-        text = client.text(f"{NAMESPACES}/{namespace}/pods/{ailment.pod}/log", {**query, "previous": "true"} if ailment.restarts else query)
+        text = client.text(
+            f"{NAMESPACES}/{namespace}/pods/{ailment.pod}/log",
+            {**query, "previous": "true"} if ailment.restarts else query,
+        )
     except ApiError:
         return ailment
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines or lines[-1] in ailment.reason:
         return ailment
-    return Ailment(ailment.node, ailment.pod, ailment.container, f"{ailment.reason}; log: {lines[-1][:300]}", ailment.restarts)
+    return Ailment(
+        ailment.node, ailment.pod, ailment.container, f"{ailment.reason}; log: {lines[-1][:300]}", ailment.restarts
+    )

@@ -17,7 +17,7 @@ from .words import kind, listed, place, said
 _PARTS = ("cluster", "defaults", "pools")
 
 
-class InvalidDocuments(Exception):  # noqa: N818 it names what it carries, not an accident
+class InvalidDocuments(Exception):
     """The documents have mistakes; `problems` holds one line for each, beginning with its path."""
 
     def __init__(self, problems: t.Sequence[str]) -> None:

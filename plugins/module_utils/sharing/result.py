@@ -76,14 +76,18 @@ def warnings(fleet: Fleet) -> list[str]:
     if fleet.membership.empty:
         told.append(f"No node of the cluster belongs to: {', '.join(fleet.membership.empty)}.")
     for pool, names in sorted(fleet.membership.mismatched.items()):
-        told.append(f"Pool {pool} does not match {_some(names)}, pinned to it by the label accel.gpu/pool; the pin counts.")
+        told.append(
+            f"Pool {pool} does not match {_some(names)}, pinned to it by the label accel.gpu/pool; the pin counts."
+        )
     pinned = {
         pool: [name for name in names if name not in fleet.profile.pool_of and name not in fleet.profile.released]
         for pool, names in fleet.membership.left.items()
     }
     for pool, names in sorted(pinned.items()):
         if names:
-            told.append(f"{_some(names)} carry accel.gpu/pool={pool}, which is no declared pool; they are left as they are.")
+            told.append(
+                f"{_some(names)} carry accel.gpu/pool={pool}, which is no declared pool; they are left as they are."
+            )
     not_ready = [name for name in fleet.profile.pool_of if name in fleet.nodes and not fleet.nodes[name].ready]
     if not_ready:
         told.append(f"Not ready, so neither waited for nor proven: {_some(sorted(not_ready))}.")

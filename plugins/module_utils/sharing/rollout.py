@@ -20,11 +20,11 @@ from ..kube.wait import Since
 from .profile import Profile, node_edit, profile
 
 if t.TYPE_CHECKING:
+    from ..fleet.ownership import NodeEdit
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..kube.progress import Progress
     from ..pools.membership import Membership
-    from ..fleet.ownership import NodeEdit
     from ..pools.plan import Plan, PoolPlan
 
 # A node that somebody else writes at the same time is read again this often before it counts as failed.

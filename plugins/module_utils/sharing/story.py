@@ -71,7 +71,9 @@ def _advice(client: Client, plan: Plan, ailing: bool) -> str:
             "run the role gpu_operator (module cluster_policy) first."
         )
     if ailing:
-        return f"Look at those pods: kubectl -n {plan.config.namespace} describe pod and logs --previous; then run again."
+        return (
+            f"Look at those pods: kubectl -n {plan.config.namespace} describe pod and logs --previous; then run again."
+        )
     return (
         f"Look at the pods of {agents.PLUGIN} and {agents.DISCOVERY} in namespace {plan.config.namespace}; "
         "raise wait_timeout if they are only slow. A run again goes on where this one ended."

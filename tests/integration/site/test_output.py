@@ -35,7 +35,11 @@ def flipping(lab: Lab) -> Any:
             replicas = 12 - replicas
             yield {
                 "gpu_pools": [
-                    {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": replicas}}
+                    {
+                        "name": "notebooks",
+                        "match": {"model": "T4"},
+                        "sharing": {"mode": "time-slicing", "replicas": replicas},
+                    }
                 ]
             }
 
@@ -86,7 +90,9 @@ def test_progress_under_ansible_runner(lab: Lab, flipping: Any, tmp_path: Path) 
         inventory=str(REPO / "inventories/lab"),
         extravars=next(flipping),
         tags="sharing,report",
-        envvars={k: v for k, v in lab.env.items() if k.startswith(("LAB_", "K8S_", "KUBE", "ANSIBLE_", "HELM_", "PATH"))},
+        envvars={
+            k: v for k, v in lab.env.items() if k.startswith(("LAB_", "K8S_", "KUBE", "ANSIBLE_", "HELM_", "PATH"))
+        },
         quiet=True,
     )
     assert played.status == "successful"

@@ -20,7 +20,9 @@ from tests.programs import REPO, run
 
 SITE = "accel.gpu.site"
 OURS = "accel.gpu/"
-POOLS: list[dict[str, Any]] = yaml.safe_load((REPO / "inventories/lab/group_vars/gpu_clusters.yml").read_text())["gpu_pools"]
+POOLS: list[dict[str, Any]] = yaml.safe_load((REPO / "inventories/lab/group_vars/gpu_clusters.yml").read_text())[
+    "gpu_pools"
+]
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -118,7 +120,7 @@ def test_a_second_run_sends_nothing(first: FirstRuns, lab: Lab) -> None:
     since = audit.mark(layout)
     again = run_playbook(SITE, environ=lab.env).require_success()
     assert again.changed() == 0
-    ours = [r for r in audit.requests(layout, since, OURS)]
+    ours = list(audit.requests(layout, since, OURS))
     assert [r for r in ours if r.mutating] == []
     assert not [r for r in ours if r.resource == "leases"]
     assert [r for r in audit.requests(layout, since, "Helm/") if r.mutating] == []
