@@ -85,7 +85,7 @@ class _Reader:
         self._hide_text = hide_text
         self._path: str | None = None
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="progress", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> str | None:
         """The file's path; None where none can be made (a full disk): then there is no progress to be seen."""
@@ -94,23 +94,23 @@ class _Reader:
         except OSError:
             return None
         os.close(handle)
+        self._thread = threading.Thread(target=self._follow, args=(self._path,), name="progress", daemon=True)
         self._thread.start()
         return self._path
 
     def __exit__(self, *dummy: object) -> None:
-        if self._path is None:
+        if self._path is None or self._thread is None:
             return
         self._done.set()
         self._thread.join(timeout=5)
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
-    def _follow(self) -> None:
-        assert self._path is not None
+    def _follow(self, path: str) -> None:
         start = time.monotonic()
         shown_at = 0.0
         shown = waiting = ""
-        with open(self._path, encoding="utf-8") as lines:
+        with open(path, encoding="utf-8") as lines:
             ended = False
             while not ended:
                 ended = self._done.wait(_LOOK)

@@ -47,8 +47,8 @@ class _Target:
 
     @property
     def path(self) -> str:
-        assert self.kind is not None
-        return self.kind.path(self.name, self.namespace)
+        """Where the object is; empty as long as the server does not have its kind."""
+        return self.kind.path(self.name, self.namespace) if self.kind is not None else ""
 
     def change(self, action: Action, before: Object, after: Object, note: str | None = None) -> ObjectChange:
         return ObjectChange(self.api_version, self.kind_name, self.name, self.namespace, action, before, after, note)
