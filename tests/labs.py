@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
+from typing import TextIO
 
 from .programs import BUILD, REPO, environment, run
 
@@ -73,26 +73,28 @@ class Lab:
 @contextmanager
 def own_lab(name: str) -> Iterator[Lab]:
     """A clean lab for this test run alone: NAME, or NAME-2 and so on while other runs have those; gone afterwards."""
-    with _first_free(name) as free:
-        lab = Lab(free)
+    free, lock = _first_free(name)
+    lab = Lab(free)
+    try:
         lab.up()
+        yield lab
+    finally:
+        lab.down()
+        lock.close()
+
+
+def _first_free(name: str) -> tuple[str, TextIO]:
+    """A name that no other run holds, with its lock; a run that was killed holds none, so its lab is taken over."""
+    number, candidate = 1, name
+    while True:
+        path = BUILD / "lab" / f".{candidate}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
         try:
-            yield lab
-        finally:
-            lab.down()
-
-
-@contextmanager
-def _first_free(name: str) -> Iterator[str]:
-    for number in count(1):
-        candidate = name if number == 1 else f"{name}-{number}"
-        lock = BUILD / "lab" / f".{candidate}.lock"
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("w") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            # A run that was killed holds no lock: its lab is taken over, and cleaned up first.
-            yield candidate
-            return
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            number += 1
+            candidate = f"{name}-{number}"
+        else:
+            return candidate, lock

@@ -121,7 +121,9 @@ def test_a_change_of_sharing_may_be_killed_after_each_of_its_requests(lab: Lab, 
         {"name": "notebooks", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "time-slicing", "replicas": replicas}}
         for replicas in (4, 8)
     ]
-    options = [{"variables": {"gpu_pools": [pool]}, "arguments": ["--tags", "sharing"]} for pool in pools]
+    options: list[dict[str, Any]] = [
+        {"variables": {"gpu_pools": [pool]}, "arguments": ["--tags", "sharing"]} for pool in pools
+    ]
     run_playbook(SITE, environ=lab.env, **options[0]).require_success()
     proxy = ApiProxy(lab.kubeconfig)
     with proxy.running():

@@ -40,11 +40,11 @@ def with_kubeconfig(lab: Lab, path: Path) -> dict[str, str]:
 
 
 def changed_kubeconfig(
-    lab: Lab, path: Path, *, cluster: Mapping[str, Any] = {}, user: Mapping[str, Any] | None = None
+    lab: Lab, path: Path, *, cluster: Mapping[str, Any] | None = None, user: Mapping[str, Any] | None = None
 ) -> Path:
     """Write a copy of the lab's kubeconfig with another server or user."""
     document = yaml.safe_load(lab.kubeconfig.read_text())
-    document["clusters"][0]["cluster"] |= cluster
+    document["clusters"][0]["cluster"] |= cluster or {}
     if user is not None:
         document["users"][0]["user"] = dict(user)
     path.write_text(yaml.safe_dump(document))
@@ -104,7 +104,7 @@ def broken_operator(lab: Lab) -> Iterator[None]:
 @pytest.mark.usefixtures("broken_operator")
 def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
     message = failing(120, environ=lab.env, variables={"gpu_operator_wait_timeout": 25})
-    assert "ClusterPolicy" in message
+    assert "GPU operator is not ready" in message
     assert "os-release" in message
 
 

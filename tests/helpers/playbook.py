@@ -31,7 +31,8 @@ class PlaybookRun:
     @property
     def stats(self) -> Mapping[str, Mapping[str, int]]:
         """Per host: ok, changed, failures, skipped, unreachable."""
-        return self.document.get("stats", {})
+        stats: Mapping[str, Mapping[str, int]] = self.document.get("stats", {})
+        return stats
 
     def changed(self, host: str = "lab") -> int:
         """Return the number of changed tasks of a host."""
@@ -133,6 +134,6 @@ class Playbook:
                 yield int(entry.name)
 
 
-def run_playbook(name: str, *, timeout: float = 600, **options: Any) -> PlaybookRun:
+def run_playbook(name: str, *, environ: Mapping[str, str], timeout: float = 600, **options: Any) -> PlaybookRun:
     """Run a playbook to its end; the options are those of Playbook."""
-    return Playbook(name, **options).wait(timeout)
+    return Playbook(name, environ=environ, **options).wait(timeout)

@@ -58,8 +58,8 @@ def test_plan_of_no_pools() -> None:
 def test_mistakes() -> None:
     documents = {"cluster": {}, "pools": [{"name": "A"}]}
     problems = plan_problems(documents)
-    assert [problem.split(":")[0] for problem in problems] == ["gpu_cluster.name", "gpu_pools[0].name"]
-    assert all(type(problem) is str for problem in problems)
+    assert [problem.partition(":")[0] for problem in problems] == ["gpu_cluster.name", "gpu_pools[0].name"]
+    assert {problem.__class__ for problem in problems} == {str}
     with pytest.raises(AnsibleFilterError, match="2 mistakes") as raised:
         plan(documents)
     assert all(problem in str(raised.value) for problem in problems)

@@ -21,7 +21,10 @@ class Asked:
 
 
 DENIED = 'nodes is forbidden: User "joe" cannot list resource "nodes" in API group "" at the cluster scope'
-DENIED_THERE = 'leases.coordination.k8s.io is forbidden: User "joe" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "kube-system"'
+DENIED_THERE = (
+    'leases.coordination.k8s.io is forbidden: User "joe" cannot create resource "leases" '
+    'in API group "coordination.k8s.io" in the namespace "kube-system"'
+)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_good_pools(pools: list[Document]) -> None:
 def test_defaults_have_their_own_path_and_are_told_once() -> None:
     defaults = {"name": "x", "labels": {"a": 1}, "sharing": {"mode": "time-slicing", "replicas": 1}}
     problems = validate(CLUSTER, defaults, [{"name": "a"}, {"name": "b", "sharing": {"mode": "none"}}])
-    assert [problem.split(":")[0] for problem in problems] == [
+    assert [problem.partition(":")[0] for problem in problems] == [
         "gpu_defaults.name",
         "gpu_defaults.labels.a",
         "gpu_defaults.sharing.replicas",
@@ -187,7 +187,7 @@ def test_ten_mistakes_are_ten_messages_in_the_order_of_the_documents() -> None:
             {"name": "b"},
         ],
     )
-    assert [problem.split(": ")[0] for problem in problems] == [
+    assert [problem.partition(": ")[0] for problem in problems] == [
         "gpu_cluster.operator.chart",
         "gpu_cluster.colour",
         "gpu_cluster.name",
