@@ -19,6 +19,7 @@ from .conftest import OwnLab
 
 pytestmark = pytest.mark.lab
 
+# What is promised for two cores that have nothing else to do; the lab takes about 6 s of each.
 UP_SECONDS, RESET_SECONDS = 15.0, 10.0
 MOST_MEMORY = 1.5e9
 NODES = {"t4": 5, "l40s": 3, "a100": 3, "h100": 2, "h200": 2, "cpu": 5}
@@ -34,9 +35,9 @@ def built(own: OwnLab, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.usual(10)
 def test_up_is_quick_and_small(own: OwnLab) -> None:
-    started = time.monotonic()
+    started, slower = time.monotonic(), _slower()
     said = own.do("up")
-    assert time.monotonic() - started < UP_SECONDS
+    assert time.monotonic() - started < UP_SECONDS * slower
     assert said.startswith(f'eval "$(lab/lab --name {own.name} env)"')
     status = own.status()
     assert status["up"]
@@ -128,9 +129,9 @@ def test_reset_gives_a_clean_cluster(own: OwnLab) -> None:
     before = own.status()["server"]
     own.do("nodes", "scale", "cpu", "30")
     own.do("fault", "put", "operator-broken")
-    started = time.monotonic()
+    started, slower = time.monotonic(), _slower()
     own.do("reset")
-    assert time.monotonic() - started < RESET_SECONDS
+    assert time.monotonic() - started < RESET_SECONDS * slower
     status = own.status()
     assert (status["up"], status["groups"], status["faults"]) == (True, NODES, {})
     assert status["server"] == before
@@ -151,6 +152,11 @@ def test_down_leaves_nothing(own: OwnLab) -> None:
 
 def test_nothing_is_killed_that_is_not_the_labs(own: OwnLab) -> None:
     assert processes.kill(own.lab) == 0
+
+
+def _slower() -> float:
+    """How much longer things may take because others use this machine too: its load for each processor."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _link(handle: Path) -> str:

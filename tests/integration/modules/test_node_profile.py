@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import Rollout
 from ansible_collections.accel.gpu.plugins.modules import node_profile
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster, settled
@@ -211,7 +212,10 @@ def test_the_whole_result_goes_into_a_file(cluster: Cluster, tmp_path: Any) -> N
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"pools": [{"name": "a", "sharing": {"mode": "time-slicing", "replicas": 1}}]}, "gpu_pools[0].sharing.replicas"),
+        (
+            {"pools": [{"name": "a", "sharing": {"mode": "time-slicing", "replicas": 1}}]},
+            "gpu_pools[0].sharing.replicas",
+        ),
         ({}, "pools"),
     ],
 )

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from lab import audit
+from lab.layout import Lab as LabLayout
 from tests.helpers.playbook import run_playbook
-from tests.labs import Lab
+from tests.labs import Lab, own_lab
 from tests.programs import REPO, environment, run
 
 SITE = "accel.gpu.site"
@@ -39,22 +40,20 @@ def test_an_inventory_without_the_group_fails_and_says_what_to_do(tmp_path: Path
     assert "-e gpu_hosts=PATTERN" in message
 
 
-def test_an_empty_pool_list_installs_the_operator_and_shares_nothing(lab: Lab) -> None:
-    options: dict[str, Any] = {"environ": lab.env, "variables": {"gpu_pools": []}}
+def test_an_empty_pool_list_is_a_clear_nothing(lab: Lab) -> None:
     lab.reset()
-    run_playbook(SITE, **options).require_success()
-    assert run_playbook(SITE, **options).require_success().changed() == 0
-    found = json.loads(run("kubectl", "get", "nodes", "-l", "accel.gpu/pool", "-o", "json", env=lab.env))
-    assert found["items"] == []
+    mark = audit.mark(LabLayout.named(lab.name))
+    played = run_playbook(SITE, environ=lab.env, variables={"gpu_pools": []}).require_success()
+    assert played.changed() == 0
+    assert not [r for r in audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/") if r.mutating]
+    assert "No pools are declared" in played.stderr
 
 
 @pytest.fixture
 def second_lab() -> Iterator[Lab]:
     """Another lab beside the one of the tests."""
-    lab = Lab(name=os.environ.get("ACCEL_GPU_TEST_LAB", "test") + "-b", port_base=18500)
-    lab.up()
-    yield lab
-    lab.down()
+    with own_lab("second") as lab:
+        yield lab
 
 
 @pytest.mark.usual(120)
