@@ -25,6 +25,7 @@ if KUBERNETES_IMPORT_ERROR is None:
 CONNECT_TIMEOUT = 5.0
 POOL_SIZE = 32
 _FIRST_CONTACT_ATTEMPTS = 3
+_INTERNAL_ERRORS = 2
 _BACKOFF, _BACKOFF_MAX, _RETRY_AFTER_MAX = 0.25, 8.0, 30.0
 # What an API server, its etcd or a load balancer before it say while they restart.
 _PASSING = (429, 500, 502, 503, 504)
@@ -168,6 +169,9 @@ class Transport:
             return repeatable or not error.sent
         if error.status == 429:
             return True
+        if error.status == 500 and attempt > _INTERNAL_ERRORS:
+            # A change of etcd's leader ends by itself; a body that the schema refuses is a 500 too, and stays one.
+            return False
         return repeatable and error.status in _PASSING
 
     def _note_warnings(self, response: t.Any) -> None:

@@ -79,6 +79,15 @@ def test_passing_troubles_are_survived_and_bounded(kube: Kube) -> None:
         assert 2 <= time.monotonic() - started < 8
 
 
+def test_an_internal_error_is_not_tried_for_long(kube: Kube) -> None:
+    with kube.watched() as watched:
+        watched.proxy.before = lambda request: Answer(500)
+        client = through(kube, watched)
+        with pytest.raises(ApiError):
+            client.get("/api/v1/namespaces/default")
+        assert client.request_count == 3
+
+
 def test_what_is_refused_is_not_tried_again(kube: Kube) -> None:
     with kube.watched() as watched:
         for status in (400, 401, 403, 409, 422):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import socket
 import time
@@ -54,12 +55,18 @@ def closed_port() -> int:
 
 
 def user(kube: Kube) -> dict[str, Any]:
+    """The admin's certificate and key, as files."""
     document = yaml.safe_load(kube.kubeconfig.read_text())
     found: dict[str, Any] = document["users"][0]["user"]
-    return {
-        key: str(kube.kubeconfig.parent / value) if key in ("client-certificate", "client-key") else value
-        for key, value in found.items()
-    }
+    files = {}
+    for key in ("client-certificate", "client-key"):
+        if f"{key}-data" in found:
+            path = kube.folder / key
+            path.write_bytes(base64.b64decode(found[f"{key}-data"]))
+        else:
+            path = kube.kubeconfig.parent / found[key]
+        files[key] = str(path)
+    return files
 
 
 def test_nothing_listens(kube: Kube) -> None:

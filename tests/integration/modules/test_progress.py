@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +59,7 @@ def play(kube: Kube, slow: Watched, *arguments: str, **keywords: Any) -> Playboo
 
 
 def left_over(folder: Path) -> list[Path]:
-    return [*folder.glob("**/accel-gpu-progress-*"), *Path(tempfile.gettempdir()).glob("accel-gpu-progress-*")]
+    return list(folder.glob("**/accel-gpu-progress-*"))
 
 
 @pytest.mark.parametrize(("arguments", "word"), [((), "changed"), (("--check", "--diff"), "checked")])
