@@ -217,7 +217,8 @@ def _refusal(response: t.Any, method: str, path: str) -> ApiError:
         data = _read(response, method, path)
         parsed = json.loads(data)
         status = parsed if isinstance(parsed, dict) else {}
-    text = status.get("message") or data.decode(errors="replace").strip()[:300] or str(response.reason)
+    words = "" if data.startswith(b"{") else data.decode(errors="replace").strip()[:300]
+    text = status.get("message") or words or str(response.reason)
     return ApiError(
         text,
         status=response.status,

@@ -87,8 +87,9 @@ def edit_of(node: Node, wish: Wish) -> NodeEdit | None:
         # The list is atomic: it is written whole, and only over the very object that was read.
         metadata["resourceVersion"] = node.resource_version
         body["spec"] = {"taints": taints}
-        before["taints"] = sorted(spelled(taint) for taint in node.taints)
-        after["taints"] = sorted(spelled(taint) for taint in taints)
+        # Controllers put theirs on and off at any time: only what this patch changes is shown.
+        old, new = ({spelled(taint) for taint in found} for found in (node.taints, taints))
+        before["taints"], after["taints"] = sorted(old - new), sorted(new - old)
     return NodeEdit(node.name, body, before, after)
 
 

@@ -65,7 +65,7 @@ def test_a_list_whose_version_is_compacted_goes_on_without_repeating(kube: Kube,
 
 def test_passing_troubles_are_survived_and_bounded(kube: Kube) -> None:
     with kube.watched() as watched:
-        troubles = iter([Answer(503), Answer(429, headers={"Retry-After": "1"}), Answer(500), Answer(504)])
+        troubles = iter([Answer(500), Answer(503), Answer(429, headers={"Retry-After": "1"}), Answer(504)])
         watched.proxy.before = lambda request: next(troubles, None)
         client = through(kube, watched)
         assert client.get("/api/v1/namespaces/default") is not None
