@@ -22,10 +22,10 @@ SITE = "accel.gpu.site"
 PROMPT_SECONDS = 45.0
 
 
-def failing(seconds: float = PROMPT_SECONDS, **options: Any) -> str:
+def failing(seconds: float = PROMPT_SECONDS, *, environ: Mapping[str, str], **options: Any) -> str:
     """Run site, which must fail within the given seconds, and return its message."""
     started = time.monotonic()
-    played: PlaybookRun = run_playbook(SITE, **options)
+    played: PlaybookRun = run_playbook(SITE, environ=environ, **options)
     took = time.monotonic() - started
     assert played.rc != 0
     assert took < seconds, f"it took {took:.0f} s to say so"

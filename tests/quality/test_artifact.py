@@ -43,13 +43,14 @@ def test_holds_only_what_users_need(artifact: Path) -> None:
 @pytest.mark.usual(15)
 def test_plan_runs_from_an_installation(artifact: Path, tmp_path: Path) -> None:
     """Installed into an empty folder, the plan playbook runs by its name, far from the repository and any cluster."""
-    run("ansible-galaxy", "collection", "install", "--no-deps", "-p", tmp_path, artifact)
+    # Only this path, or the collection in place counts as installed already.
+    env = environment(ANSIBLE_COLLECTIONS_PATH=str(tmp_path), KUBECONFIG=str(tmp_path / "none"))
+    run("ansible-galaxy", "collection", "install", "--no-deps", "-p", tmp_path, artifact, env=env)
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(
         "gpu_clusters: {hosts: {nowhere: {gpu_cluster: {name: nowhere}, gpu_pools: "
         "[{name: notebooks, match: {model: Tesla-T4}, sharing: {mode: time-slicing, replicas: 4}}]}}}\n"
     )
-    env = environment(ANSIBLE_COLLECTIONS_PATH=str(tmp_path), KUBECONFIG=str(tmp_path / "none"))
     said = run("ansible-playbook", "-i", inventory, "accel.gpu.plan", cwd=tmp_path, env=env)
     assert "notebooks" in said
     assert str(REPO) not in said.replace(str(BUILD), "")
