@@ -149,9 +149,10 @@ _SPEC: dict[str, dict[str, t.Any]] = {
 
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Bring the nodes of the sets to what they are to carry."""
+    sets = node_sets(module.params["sets"])
     outcome = change_nodes(
         module.client,
-        node_sets(module.params["sets"]),
+        sets,
         check=module.check_mode,
         parallel=max(1, module.params["parallel"]),
         lease=module.lease(),
