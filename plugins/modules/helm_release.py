@@ -168,6 +168,7 @@ helm_release:
 """
 
 import contextlib
+import os
 import tempfile
 import typing as t
 
@@ -236,9 +237,12 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _binary(module: GpuModule) -> str:
-    found = module.params["binary_path"] or module.get_bin_path("helm")
+    given = module.params["binary_path"]
+    if given and not os.access(given, os.X_OK):
+        module.fail_json(msg=f"There is no program at binary_path {given}. {INSTALL_HELM}", code="helm_missing")
+    found = given or module.get_bin_path("helm")
     if not found:
-        module.fail_json(msg=INSTALL_HELM, code="helm_missing")
+        module.fail_json(msg=f"helm is not on this machine. {INSTALL_HELM}", code="helm_missing")
     return str(found)
 
 

@@ -11,8 +11,7 @@ import typing as t
 from .chart import ChartProblem, dump, is_local
 
 INSTALL_HELM = (
-    "helm is not on this machine: install it from https://helm.sh/docs/intro/install/ "
-    "(a release of Helm 3 or newer on PATH), or say where it is with the option binary_path."
+    "Install Helm from https://helm.sh/docs/intro/install/ so that it is on PATH, or say where it is with the option binary_path."
 )
 
 _PREFIX = re.compile(r"^(Error:\s*|WARNING:.*\n)+", re.IGNORECASE)
