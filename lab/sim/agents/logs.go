@@ -62,12 +62,16 @@ func (l *podLogs) write(ctx context.Context, pod *Pod, lines map[string][]string
 	return l.announce(ctx, pod)
 }
 
+// writeCRI replaces a log as a whole, so that nobody reads half of it.
 func writeCRI(path string, lines []string, at time.Time) error {
 	var text strings.Builder
 	for _, line := range lines {
 		fmt.Fprintf(&text, "%s stdout F %s\n", at.UTC().Format(time.RFC3339Nano), line)
 	}
-	return os.WriteFile(path, []byte(text.String()), 0o644)
+	if err := os.WriteFile(path+".new", []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // crashed writes the last words of a container that ended with an error.

@@ -66,7 +66,8 @@ func (s *Simulator) reconcile(ctx context.Context, name string) (time.Duration, 
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	v.prune()
-	return v.again.after, v.act()
+	err = v.act()
+	return v.again.after, err
 }
 
 // prune forgets pods that are gone.

@@ -85,8 +85,13 @@ func (s *Simulator) watch() error {
 	assigned := fields.OneTermNotEqualSelector("spec.nodeName", "")
 	s.nodes = cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, "nodes", "", fields.Everything()), &corev1.Node{}, 0, cache.Indexers{})
 	s.pods = cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, "pods", "", assigned), &corev1.Pod{}, 0, cache.Indexers{
-		byNode:      func(object any) ([]string, error) { return []string{object.(*Pod).Node}, nil },
-		byConfigMap: func(object any) ([]string, error) { return []string{object.(*Pod).ConfigMap}, nil },
+		byNode: func(object any) ([]string, error) { return []string{object.(*Pod).Node}, nil },
+		byConfigMap: func(object any) ([]string, error) {
+			if name := object.(*Pod).ConfigMap; name != "" {
+				return []string{name}, nil
+			}
+			return nil, nil
+		},
 	})
 	s.configMaps = cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, "configmaps", "", fields.OneTermNotEqualSelector("metadata.name", "kube-root-ca.crt")),
 		&corev1.ConfigMap{}, 0, cache.Indexers{})

@@ -52,8 +52,9 @@ class Cluster:
         return labels
 
     def gpus(self, name: str) -> dict[str, int]:
-        """What a node has to give, by resource."""
-        return {k: int(v) for k, v in self.node(name)["status"]["allocatable"].items() if k.startswith("nvidia.com/")}
+        """What a node has to give, by resource; a resource that is gone stays in the node's status with 0."""
+        allocatable = self.node(name)["status"]["allocatable"]
+        return {k: int(v) for k, v in allocatable.items() if k.startswith("nvidia.com/") and v != "0"}
 
     def shared(self, name: str) -> tuple[dict[str, int], str, str, str]:
         """A node's resources beside what GFD says of them."""
