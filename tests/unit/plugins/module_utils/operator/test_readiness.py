@@ -1,0 +1,256 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When the operator's word is believed, as a table: each case breaks one thing of a cluster that is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.operator.placement import expected_nodes
+from ansible_collections.accel.gpu.plugins.module_utils.operator.readiness import Effect, Verdict, assess
+
+Object = dict[str, Any]
+
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+EFFECT = Effect((GPU,), "accel-gpu-device-plugin")
+
+
+def node(name: str, gpu: bool = True, taints: list[Object] | None = None) -> Object:
+    labels = {
+        "feature.node.kubernetes.io/pci-10de.present": "true",
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.deploy.driver": "true",
+        "nvidia.com/gpu.deploy.device-plugin": "true",
+    }
+    return {"metadata": {"name": name, "labels": labels if gpu else {}}, "spec": {"taints": taints or []}}
+
+
+def daemonset(name: str, count: int, operand: str, **status: int) -> Object:
+    return {
+        "metadata": {"name": name, "generation": 2, "ownerReferences": [{"kind": "ClusterPolicy"}]},
+        "spec": {
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "nodeSelector": {f"nvidia.com/gpu.deploy.{operand}": "true"},
+                    "tolerations": [GPU],
+                    "volumes": [{"configMap": {"name": "accel-gpu-device-plugin"}}, {"hostPath": {}}],
+                },
+            }
+        },
+        "status": {
+            "observedGeneration": 2,
+            "desiredNumberScheduled": count,
+            "updatedNumberScheduled": count,
+            "numberAvailable": count,
+            **status,
+        },
+    }
+
+
+def status(state: str = "ready", reason: str = "Reconciled", error: str = "", message: str = "") -> Object:
+    return {
+        "metadata": {"name": "cluster-policy"},
+        "status": {
+            "state": state,
+            "conditions": [
+                {"type": "Ready", "status": "False" if error else "True", "reason": (error and "Error") or reason},
+                {"type": "Error", "status": "True" if error else "False", "reason": error, "message": message},
+            ],
+        },
+    }
+
+
+class World:
+    """Three GPU nodes and one other, everything done."""
+
+    def __init__(self) -> None:
+        self.policy = status()
+        self.driver = daemonset("nvidia-driver-daemonset", 3, "driver")
+        self.plugin = daemonset("nvidia-device-plugin-daemonset", 3, "device-plugin")
+        self.others: list[Object] = []
+        self.nodes = [node("gpu-0"), node("gpu-1"), node("gpu-2"), node("cpu-0", gpu=False)]
+
+    def verdict(self) -> Verdict:
+        return assess(self.policy, [self.driver, self.plugin, *self.others], self.nodes, EFFECT)
+
+
+def test_everything_seen() -> None:
+    verdict = World().verdict()
+    assert verdict.ready
+    assert (verdict.gpu_nodes, verdict.pods, verdict.unreached) == (3, (6, 6), ())
+
+
+def _false_ready(world: World) -> None:
+    """As seen at 500 nodes: state ready, while the controller has written no desired count yet."""
+    world.plugin["status"] = {}
+
+
+def _desired_lags(world: World) -> None:
+    world.plugin["status"].update(desiredNumberScheduled=1, updatedNumberScheduled=1, numberAvailable=1)
+
+
+def _old_generation(world: World) -> None:
+    world.plugin["metadata"]["generation"] = 3
+
+
+def _not_updated(world: World) -> None:
+    world.driver["status"]["updatedNumberScheduled"] = 2
+
+
+def _unavailable(world: World) -> None:
+    world.driver["status"]["numberAvailable"] = 2
+
+
+def _stale_tolerations(world: World) -> None:
+    world.driver["spec"]["template"]["spec"]["tolerations"] = []
+
+
+def _stale_volume(world: World) -> None:
+    world.plugin["spec"]["template"]["spec"]["volumes"] = []
+
+
+def _no_status(world: World) -> None:
+    del world.policy["status"]
+
+
+def _error(world: World) -> None:
+    world.policy = status("notReady", error="ReconcileFailed", message="open /host-etc/os-release: no such file")
+
+
+def _not_ready(world: World) -> None:
+    world.policy["status"]["state"] = "notReady"
+
+
+def _no_gpu_nodes(world: World) -> None:
+    world.policy = status(reason="NoGPUNodes")
+
+
+def _nfd_missing(world: World) -> None:
+    world.policy = status(reason="NFDLabelsMissing")
+    world.nodes = [node("cpu-0", gpu=False)]
+
+
+def _unlabelled(world: World) -> None:
+    del world.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.present"]
+
+
+def _none_created(world: World) -> None:
+    for found in (world.driver, world.plugin):
+        found["metadata"]["ownerReferences"] = []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (_false_ready, "nvidia-device-plugin-daemonset: its last change has not been taken up"),
+        (_desired_lags, "wanted on 1 nodes so far, but 3 nodes match"),
+        (_old_generation, "its last change has not been taken up"),
+        (_not_updated, "nvidia-driver-daemonset: 2 of 3 pods are ready"),
+        (_unavailable, "nvidia-driver-daemonset: 2 of 3 pods are ready"),
+        (_stale_tolerations, "does not have the policy's tolerations yet"),
+        (_stale_volume, "does not mount ConfigMap accel-gpu-device-plugin yet"),
+        (_no_status, "has not looked at ClusterPolicy cluster-policy yet"),
+        (_error, "ReconcileFailed: open /host-etc/os-release: no such file"),
+        (_not_ready, "reports state notReady"),
+        (_no_gpu_nodes, "has seen no GPU node yet, though NFD has labelled 3"),
+        (_nfd_missing, "NFD has not labelled any node"),
+        (_unlabelled, "1 GPU nodes have not been labelled by the operator yet: gpu-0"),
+        (_none_created, "has created none of its DaemonSets yet"),
+    ],
+)
+def test_one_thing_is_missing(spoil: Callable[[World], None], said: str) -> None:
+    world = World()
+    spoil(world)
+    verdict = world.verdict()
+    assert not verdict.ready
+    assert any(said in line for line in verdict.waiting), verdict.waiting
+
+
+def test_no_gpu_node_is_ready_when_there_is_none() -> None:
+    verdict = assess(status(reason="NoGPUNodes"), [], [node("cpu-0", gpu=False)], EFFECT)
+    assert verdict.ready
+    assert verdict.gpu_nodes == 0
+
+
+def test_a_node_that_opted_out_is_not_waited_for() -> None:
+    world = World()
+    out = node("gpu-9")
+    out["metadata"]["labels"] = {
+        "feature.node.kubernetes.io/pci-10de.present": "true",
+        "nvidia.com/gpu.deploy.operands": "false",
+    }
+    world.nodes.append(out)
+    assert world.verdict().ready
+
+
+def test_a_taint_that_no_operand_tolerates_is_told_and_not_waited_for() -> None:
+    world = World()
+    world.nodes.append(node("gpu-3", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]))
+    verdict = world.verdict()
+    assert verdict.ready
+    assert verdict.unreached == ("gpu-3",)
+
+
+IN_A_OR_B = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, ["plain"]),
+        ({"nodeSelector": {"zone": "a"}}, []),
+        ({"tolerations": [{"operator": "Exists"}]}, ["plain", "tainted", "cordoned", "drained"]),
+        ({"tolerations": [{"key": "team", "value": "x"}]}, ["plain", "tainted"]),
+        ({"tolerations": [{"key": "team", "value": "y"}]}, ["plain"]),
+        ({"tolerations": [{"key": "team", "operator": "Exists", "effect": "NoExecute"}]}, ["plain"]),
+        ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"zone": "a"}}, ["tainted"]),
+        ({"tolerations": [{"operator": "Exists"}], "terms": [IN_A_OR_B]}, ["tainted", "drained"]),
+        (
+            {
+                "tolerations": [{"operator": "Exists"}],
+                "terms": [{"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}],
+            },
+            ["plain", "cordoned"],
+        ),
+        (
+            {
+                "tolerations": [{"operator": "Exists"}],
+                "terms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["plain"]}]}],
+            },
+            ["plain"],
+        ),
+        (
+            {
+                "tolerations": [{"operator": "Exists"}],
+                "terms": [{"matchExpressions": [{"key": "rank", "operator": "Gt", "values": ["3"]}]}],
+            },
+            ["drained"],
+        ),
+        ({"tolerations": [{"operator": "Exists"}], "terms": [{}]}, []),
+    ],
+)
+def test_where_a_daemon_pod_belongs(spec: Object, expected: list[str]) -> None:
+    def made(name: str, labels: Object, *taints: Object) -> Object:
+        return {"metadata": {"name": name, "labels": labels}, "spec": {"taints": list(taints)}}
+
+    nodes = [
+        made(
+            "plain",
+            {},
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+            {"key": "x", "effect": "PreferNoSchedule"},
+        ),
+        made("tainted", {"zone": "a"}, {"key": "team", "value": "x", "effect": "NoSchedule"}),
+        made("cordoned", {}, {"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"}),
+        made("drained", {"zone": "b", "rank": "4"}, {"key": "example.org/out", "effect": "NoExecute"}),
+    ]
+    pod = dict(spec)
+    terms = pod.pop("terms", None)
+    if terms is not None:
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        pod["affinity"] = {"nodeAffinity": required}
+    assert expected_nodes({"spec": {"template": {"spec": pod}}}, nodes) == expected
