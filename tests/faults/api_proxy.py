@@ -22,6 +22,7 @@ import yaml
 MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "trailer", "content-length"})
 _CHUNK = 64 * 1024
+_BODILESS = frozenset({204, 304})
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,9 @@ def _stream(handler: BaseHTTPRequestHandler, response: http.client.HTTPResponse)
     for name, value in response.getheaders():
         if name.lower() not in _HOP_BY_HOP:
             handler.send_header(name, value)
+    if response.status in _BODILESS:
+        handler.end_headers()
+        return
     handler.send_header("Transfer-Encoding", "chunked")
     handler.end_headers()
     while chunk := response.read1(_CHUNK):

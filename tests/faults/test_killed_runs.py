@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,28 +112,43 @@ def test_a_first_run_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path
     kill_at_each(lab, tmp_path, list(range(1, total + 1)))
 
 
-@pytest.mark.usual(240)
-def test_a_change_of_sharing_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
-    foreign = Foreign(lab)
+def sharing_by(replicas: int) -> dict[str, Any]:
+    """Return the options of a run that shares the T4 nodes so, and does nothing else."""
+    pool = {
+        "name": "notebooks",
+        "match": {"model": "Tesla-T4"},
+        "sharing": {"mode": "time-slicing", "replicas": replicas},
+    }
+    return {"variables": {"gpu_pools": [pool]}, "arguments": ["--tags", "sharing"]}
+
+
+def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]]) -> None:
+    """Go from four shares to eight, killed at each of the chosen requests in turn, and back."""
+    four, eight = sharing_by(4), sharing_by(8)
     lab.reset()
+    foreign = Foreign(lab)
     foreign.place()
-    run_playbook(SITE, environ=lab.env).require_success()
-    pools = [
-        {"name": "notebooks", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "time-slicing", "replicas": replicas}}
-        for replicas in (4, 8)
-    ]
-    options: list[dict[str, Any]] = [
-        {"variables": {"gpu_pools": [pool]}, "arguments": ["--tags", "sharing"]} for pool in pools
-    ]
-    run_playbook(SITE, environ=lab.env, **options[0]).require_success()
+    run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()
+    run_playbook(SITE, environ=lab.env, **four).require_success()
+    total = count_of_changes(lab, tmp_path, **eight)
+    assert total > 5
     proxy = ApiProxy(lab.kubeconfig)
     with proxy.running():
-        for point in range(1, 100):
-            request = site_killed_after(lab, proxy, tmp_path, point, **options[1])
-            if request is None:
-                assert point > 3, "a change of sharing sends more requests than that"
-                break
-            run_playbook(SITE, environ=lab.env, **options[1]).require_success()
-            assert run_playbook(SITE, environ=lab.env, **options[1]).require_success().changed() == 0
+        for point in choose(total):
+            run_playbook(SITE, environ=lab.env, **four).require_success()
+            request = site_killed_after(lab, proxy, tmp_path, point, **eight)
+            print(f"killed after changing request {point}: {request and request.method} {request and request.path}")
+            run_playbook(SITE, environ=lab.env, **eight).require_success()
+            assert run_playbook(SITE, environ=lab.env, **eight).require_success().changed() == 0
             foreign.require_intact()
-            run_playbook(SITE, environ=lab.env, **options[0]).require_success()
+
+
+@pytest.mark.usual(90)
+def test_a_change_of_sharing_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
+    kill_a_change_of_sharing(lab, tmp_path, lambda total: sorted(rng.sample(range(1, total + 1), 3)))
+
+
+@pytest.mark.soak
+@pytest.mark.usual(300)
+def test_a_change_of_sharing_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
+    kill_a_change_of_sharing(lab, tmp_path, lambda total: list(range(1, total + 1)))

@@ -22,7 +22,9 @@ from tests.programs import run
 
 SITE = "accel.gpu.site"
 NODES = 500
-VARIABLES = {"gpu_pools": [{"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}]}
+VARIABLES = {
+    "gpu_pools": [{"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}]
+}
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 

@@ -258,9 +258,11 @@ def test_a_field_that_the_kind_does_not_have_is_refused(kube: Kube) -> None:
     wrong = deployment(namespace)
     wrong["spec"]["replicaz"] = 1
     for check in (True, False):
-        result = kube.run(kube_object.main, check=check, definitions=[wrong])
+        first = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{check}", "namespace": namespace}}
+        result = kube.run(kube_object.main, check=check, definitions=[first, wrong])
         assert result["failed"]
         assert "replicaz" in result["msg"]
+        assert actions(result) == ["created"]
 
 
 def test_an_answer_that_is_lost_does_not_matter(kube: Kube) -> None:

@@ -70,5 +70,7 @@ def test_two_clusters_in_one_run_both_come_right(lab: Lab, second_lab: Lab, tmp_
     again = run_playbook(SITE, environ=environ, inventory=folder).require_success()
     for name, each in labs.items():
         assert again.changed(name) == 0
-        pinned = json.loads(run("kubectl", "get", "nodes", "-l", "accel.gpu/pool=notebooks", "-o", "json", env=each.env))
+        pinned = json.loads(
+            run("kubectl", "get", "nodes", "-l", "accel.gpu/pool=notebooks", "-o", "json", env=each.env)
+        )
         assert {node["status"]["allocatable"]["nvidia.com/gpu"] for node in pinned["items"]} == {"4"}

@@ -1,0 +1,273 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""helm_release with the real helm and the real charts: prepared, proven, repaired, and refused in words."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import helm_release
+from tests.helpers.cluster import Cluster
+from tests.labs import Lab
+
+SPACE, NAME = "nfd-test", "nfd"
+ANNOTATION = "nfd.node.kubernetes.io/feature-labels"
+FEW = {"master": {"enable": True}, "worker": {"enable": False}, "gc": {"enable": True}}
+
+
+@pytest.fixture(scope="module")
+def empty(lab: Lab) -> Cluster:
+    lab.reset()
+    cluster = Cluster(lab)
+    cluster.kubectl("create", "namespace", SPACE)
+    return cluster
+
+
+@pytest.fixture
+def cluster(empty: Cluster) -> Iterator[Cluster]:
+    """The cluster without the release; its CRDs may be there."""
+    yield empty
+    helm(empty, "uninstall", NAME, "--no-hooks", "--ignore-not-found")
+    empty.kubectl("delete", "secrets,leases", "-n", SPACE, "--all")
+
+
+def helm(cluster: Cluster, *words: str) -> str:
+    done = subprocess.run(
+        ["helm", "--namespace", SPACE, *words], env=cluster.lab.env, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def chart(cluster: Cluster) -> str:
+    return f"{cluster.lab.env['LAB_CHARTS']}/node-feature-discovery"
+
+
+def upgrade(cluster: Cluster, *more: str) -> list[str]:
+    """Helm's command line for the release as the tests want it."""
+    values = ["--set", "worker.enable=false,master.enable=true,gc.enable=true"]
+    return ["helm", "--namespace", SPACE, "upgrade", "--install", NAME, chart(cluster), "--skip-crds", *values, *more]
+
+
+def prepare(cluster: Cluster, **options: Any) -> dict[str, Any]:
+    given = {
+        "release_name": NAME,
+        "release_namespace": SPACE,
+        "chart_ref": chart(cluster),
+        "release_values": FEW,
+        "wait_timeout": 60,
+        "wait_sleep": 1,
+    }
+    return cluster.run(helm_release.main, **{**given, **options})
+
+
+def statuses(cluster: Cluster) -> list[str]:
+    found = cluster.get("secrets", "-n", SPACE, "-l", f"owner=helm,name={NAME}")["items"]
+    return [item["metadata"]["labels"]["status"] for item in sorted(found, key=lambda s: int(s["metadata"]["labels"]["version"]))]
+
+
+def killed_while_pending(cluster: Cluster, *more: str) -> None:
+    """Run helm until its record says that it is at work, and kill it as an accident does."""
+    # A hook that never ends keeps helm at work for as long as it takes to see it.
+    process = subprocess.Popen(
+        upgrade(cluster, "--wait", "--timeout", "5m", "--set", "master.nodeSelector.nowhere=yes", *more),
+        env=cluster.lab.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    cluster.until(lambda: any(state.startswith("pending") for state in statuses(cluster)))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_prepared_installed_and_proven(cluster: Cluster) -> None:
+    predicted = prepare(cluster, check=True, diff=True)
+    done = prepare(cluster, diff=True)
+    assert done["diff"] == predicted["diff"]
+    assert done["helm_release"] == predicted["helm_release"]
+    assert done["changed"]
+    assert done["helm_release"]["action"] == "install"
+    assert sorted(done["helm_release"]["crds"]["created"]) == [
+        "nodefeaturegroups.nfd.k8s-sigs.io",
+        "nodefeaturerules.nfd.k8s-sigs.io",
+        "nodefeatures.nfd.k8s-sigs.io",
+    ]
+    assert len(str(done["diff"])) < 2000, "the diff names CRDs, it does not print them"
+    subprocess.run(upgrade(cluster), env=cluster.lab.env, check=True, capture_output=True)
+    mark = cluster.mark()
+    again = prepare(cluster)
+    assert again["changed"] is False
+    assert again["helm_release"]["action"] == "none"
+    assert all(pods == "1/1" for pods in again["helm_release"]["workloads"].values())
+    asked = cluster.requests(mark, "helm_release")
+    assert asked
+    assert {request.split()[0] for request in asked} <= {"get", "list"}
+
+
+def test_values_differ_by_name_and_crds_are_brought_back(cluster: Cluster) -> None:
+    prepare(cluster)
+    subprocess.run(upgrade(cluster), env=cluster.lab.env, check=True, capture_output=True)
+    cluster.kubectl("label", "crd", "nodefeatures.nfd.k8s-sigs.io", "example.org/mine=yes")
+    cluster.kubectl(
+        "patch", "crd", "nodefeatures.nfd.k8s-sigs.io", "--type=json",
+        '-p=[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema/description","value":"old"}]',
+    )  # fmt: skip
+    changed = {**FEW, "imagePullSecrets": [{"name": "s3cr3t"}]}
+    predicted = prepare(cluster, check=True, diff=True, release_values=changed)
+    done = prepare(cluster, diff=True, release_values=changed)
+    assert done["diff"] == predicted["diff"]
+    assert done["helm_release"]["reasons"] == ["values differ: imagePullSecrets"]
+    assert done["helm_release"]["crds"]["updated"] == ["nodefeatures.nfd.k8s-sigs.io"]
+    assert "s3cr3t" not in str(done)
+    definition = cluster.get("crd", "nodefeatures.nfd.k8s-sigs.io")
+    assert definition["metadata"]["labels"]["example.org/mine"] == "yes"
+
+
+def test_a_killed_installation_that_we_announced_is_repaired_at_once(cluster: Cluster) -> None:
+    assert prepare(cluster)["helm_release"]["action"] == "install"
+    killed_while_pending(cluster)
+    assert statuses(cluster) == ["pending-install"]
+    predicted = prepare(cluster, check=True)
+    assert statuses(cluster) == ["pending-install"], "check mode changes nothing"
+    done = prepare(cluster)
+    assert done["helm_release"] == predicted["helm_release"]
+    assert done["helm_release"]["action"] == "install"
+    assert "no longer runs" in done["helm_release"]["repaired"][0]
+    assert statuses(cluster) == []
+    subprocess.run(upgrade(cluster), env=cluster.lab.env, check=True, capture_output=True)
+    assert prepare(cluster)["helm_release"]["action"] == "none"
+
+
+def test_a_killed_upgrade_is_gone_over_again_even_when_nothing_seems_to_differ(cluster: Cluster) -> None:
+    subprocess.run(upgrade(cluster), env=cluster.lab.env, check=True, capture_output=True)
+    killed_while_pending(cluster)
+    assert statuses(cluster) == ["deployed", "pending-upgrade"]
+    done = prepare(cluster, pending_timeout=0)
+    assert done["helm_release"]["action"] == "upgrade"
+    assert statuses(cluster) == ["superseded"]
+    subprocess.run(upgrade(cluster), env=cluster.lab.env, check=True, capture_output=True)
+    assert statuses(cluster) == ["superseded", "deployed"]
+    assert prepare(cluster)["helm_release"]["action"] == "none"
+
+
+def test_a_helm_at_work_is_waited_for_and_never_disturbed(cluster: Cluster) -> None:
+    process = subprocess.Popen(
+        upgrade(cluster, "--wait", "--timeout", "5m", "--set", "master.nodeSelector.nowhere=yes"),
+        env=cluster.lab.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        cluster.until(lambda: statuses(cluster) == ["pending-install"])
+        found = prepare(cluster, wait_timeout=2, pending_timeout=0)
+        assert found["failed"]
+        assert found["code"] == "timeout"
+        assert "a helm process on this machine works on it" in found["msg"]
+        assert statuses(cluster) == ["pending-install"]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_an_unfinished_release_of_another_machine_has_its_time(cluster: Cluster) -> None:
+    killed_while_pending(cluster)
+    found = prepare(cluster, wait=False)
+    assert found["failed"]
+    assert "a helm on another machine may be at work" in found["msg"]
+    start = time.monotonic()
+    done = prepare(cluster, pending_timeout=8)
+    assert time.monotonic() - start < 30
+    assert "nothing has finished it" in done["helm_release"]["repaired"][0]
+
+
+def test_pods_that_do_not_run_are_named(cluster: Cluster) -> None:
+    stuck = {**FEW, "master": {**FEW["master"], "nodeSelector": {"nowhere": "yes"}}}
+    prepare(cluster, release_values=stuck)
+    subprocess.run(
+        upgrade(cluster, "--set", "master.nodeSelector.nowhere=yes"), env=cluster.lab.env, check=True, capture_output=True
+    )
+    found = prepare(cluster, release_values=stuck, wait_timeout=3)
+    assert found["failed"]
+    assert "Deployment nfd-node-feature-discovery-master: 0 of 1 pods are ready" in found["msg"]
+    assert "didn't match" in found["msg"], "the scheduler's own reason"
+
+
+def test_initial_values_are_given_once(cluster: Cluster) -> None:
+    first = {"priorityClassName": "system-node-critical"}
+    assert prepare(cluster, initial_values=first)["helm_release"]["initial_values"] == first
+    subprocess.run(
+        upgrade(cluster, "--set", "priorityClassName=system-node-critical"),
+        env=cluster.lab.env, check=True, capture_output=True,
+    )  # fmt: skip
+    later = prepare(cluster, initial_values={"priorityClassName": "other"})["helm_release"]
+    assert (later["action"], later["initial_values"]) == ("none", first)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_namespace_that_nothing_creates_is_refused_before_anything_changes(cluster: Cluster, check: bool) -> None:
+    found = prepare(cluster, check=check, release_namespace="misspelt")
+    assert found["failed"]
+    assert "Namespace 'misspelt' does not exist" in found["msg"]
+    expected = {"namespaces": ["misspelt"]}
+    predicted = prepare(cluster, check=True, release_namespace="misspelt", expected=expected)
+    assert predicted["helm_release"]["action"] == "install"
+    assert prepare(cluster, release_namespace="misspelt", expected=expected)["failed"], "expected is for check mode"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"binary_path": "/nowhere/helm"}, "There is no program at binary_path /nowhere/helm"),
+        ({"chart_ref": "/nowhere/chart"}, "The chart /nowhere/chart does not exist on this machine"),
+        ({"chart_ref": "bare"}, "A bare chart name needs chart_repo_url"),
+        ({"chart_ref": "x", "chart_repo_url": "http://127.0.0.1:9/"}, "Nothing answers there"),
+        ({"chart_ref": "oci://127.0.0.1:9/x", "chart_version": "1.0.0"}, "Nothing answers there"),
+        ({"release_values": {"worker": 1}}, "does not accept these values"),
+    ],
+)
+def test_one_line_says_what_is_wrong(cluster: Cluster, options: dict[str, Any], said: str) -> None:
+    mark = cluster.mark()
+    found = prepare(cluster, **options)
+    assert found["failed"]
+    assert said in found["msg"]
+    assert "\n" not in found["msg"]
+    assert cluster.requests(mark, "helm_release") == []
+
+
+def test_helm_missing(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cluster.lab.env, "PATH", str(tmp_path))
+    found = prepare(cluster)
+    assert found["failed"]
+    assert "helm is not on this machine" in found["msg"]
+    assert "binary_path" in found["msg"]
+
+
+def test_a_packed_chart_from_a_repository(cluster: Cluster, tmp_path: Path) -> None:
+    helm(cluster, "package", chart(cluster), "--destination", str(tmp_path))
+    helm(cluster, "repo", "index", str(tmp_path))
+    server = subprocess.Popen(
+        ["python3", "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ},
+    )
+    try:
+        assert server.stdout is not None
+        port = server.stdout.readline().split(" port ")[1].split()[0]
+        repository = f"http://127.0.0.1:{port}"
+        found = prepare(cluster, check=True, chart_ref="node-feature-discovery", chart_repo_url=repository)
+        local = prepare(cluster, check=True)
+        assert found["helm_release"] == local["helm_release"]
+        gone = prepare(cluster, chart_ref="node-feature-discovery", chart_repo_url=repository, chart_version="9.9.9")
+        assert 'version "9.9.9" not found' in gone["msg"]
+    finally:
+        server.kill()
+        server.wait()
