@@ -52,6 +52,11 @@ class Fleet:
 
     groups: tuple[Group, ...]
 
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs in all machines together."""
+        return sum(group.count * group.gpus for group in self.groups)
+
     def scaled(self, name: str, count: int) -> Fleet:
         """Return the fleet with another number of machines in one group."""
         if count < 0:

@@ -20,11 +20,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"lab.invalid/sim/agents"
+	"lab.invalid/sim/rules"
 )
 
 // commands by name; without one, the simulator runs.
 var commands = map[string]func(arguments []string) error{
-	"run": run,
+	"run":    run,
+	"config": judge,
 }
 
 func main() {
@@ -73,6 +75,27 @@ func run(arguments []string) error {
 		go serve(*health, &synced)
 	}
 	return simulator.Run(ctx, func() { synced.Store(true) })
+}
+
+// judge says of each file whether NVIDIA's own parser takes it for a configuration of the device plugin.
+func judge(files []string) error {
+	refused := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if _, err := rules.PluginConfig(string(text), rules.Environment{}); err != nil {
+			refused++
+			fmt.Printf("%s: REFUSED %v\n", file, err)
+			continue
+		}
+		fmt.Printf("%s: ok\n", file)
+	}
+	if refused > 0 {
+		return fmt.Errorf("%d of %d refused", refused, len(files))
+	}
+	return nil
 }
 
 func serve(address string, synced *atomic.Bool) {

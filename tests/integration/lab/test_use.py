@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import audit
+from lab import audit, fleet
+from lab.layout import DEFAULT_FLEET
 
 from .conftest import OwnLab
 
@@ -153,7 +154,7 @@ def test_real_operators_run_for_as_long_as_their_pods(own: OwnLab) -> None:
     )
     _until(lambda: _programs(own) == {"nfd-master", "gpu-operator"})
     _until(lambda: _ready(own)[0] == "Reconciled")
-    assert own.status()["gpus_allocatable"] == 67
+    assert own.status()["gpus_allocatable"] == fleet.load(DEFAULT_FLEET).gpus
     assert own.status()["rss"] < 1.5e9
     assert "ClusterPolicy step completed" in own.shell("kubectl logs -n gpu-operator deploy/gpu-operator --tail=20")
     own.do("fault", "put", "operator-broken")

@@ -116,30 +116,30 @@ def test_without_the_refresh_the_lag_makes_plugins_crash(cluster: Cluster) -> No
 
 
 def test_labels_and_taints_come_and_go_and_others_stay(cluster: Cluster) -> None:
-    cluster.kubectl("label", "--overwrite", "node", "t4-1", "rack=7", "team=theirs")
+    cluster.kubectl("label", "--overwrite", "node", "t4-1", "rack=7", "shift=night")
     cluster.kubectl("taint", "--overwrite", "node", "t4-1", "example.org/mine=yes:PreferNoSchedule")
     tainted = {
         "name": "notebooks",
-        "labels": {"team": "theirs", "course": "ml"},
+        "labels": {"shift": "night", "course": "ml"},
         "taints": [{"key": "restricted", "value": "yes", "effect": "NoSchedule"}],
     }
     assert cluster.run(node_profile.main, pools=cluster.pools(tainted))["changed"] is True
     node = cluster.nodes()["t4-1"]
-    assert node["metadata"]["labels"].items() >= {"rack": "7", "team": "theirs", "course": "ml"}.items()
+    assert node["metadata"]["labels"].items() >= {"rack": "7", "shift": "night", "course": "ml"}.items()
     assert {taint["key"] for taint in node["spec"]["taints"]} >= {"restricted", "example.org/mine"}
     # The pool is gone: what it put goes, what was there before it stays.
     others = [pool for pool in cluster.pools() if pool["name"] != "notebooks"]
     result = cluster.run(node_profile.main, pools=others)
     assert result["node_profile"]["released_nodes"] == [f"t4-{number}" for number in range(1, 6)]
     node = cluster.nodes()["t4-1"]
-    assert node["metadata"]["labels"].items() >= {"rack": "7", "team": "theirs"}.items()
+    assert node["metadata"]["labels"].items() >= {"rack": "7", "shift": "night"}.items()
     assert not {"course", "accel.gpu/pool", CONFIG_LABEL} & set(node["metadata"]["labels"])
     assert [taint["key"] for taint in node["spec"]["taints"] if "unschedulable" not in taint["key"]] == [
         "example.org/mine"
     ]
     assert "accel.gpu/pool-labels" not in node["metadata"]["annotations"]
     cluster.kubectl("taint", "node", "t4-1", "example.org/mine-")
-    cluster.kubectl("label", "node", "t4-1", "rack-", "team-")
+    cluster.kubectl("label", "node", "t4-1", "rack-", "shift-")
 
 
 def test_an_entry_that_somebody_else_uses_stays(cluster: Cluster) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from lab import fleet
 from lab.api import Api, ApiError, Object
+from lab.layout import DEFAULT_FLEET
 from lab.layout import Lab as LabLayout
 from tests.labs import Lab
 from tests.programs import run
@@ -120,7 +122,7 @@ class Cluster:
         nodes = [n["metadata"]["name"] for n in self.api.list("/api/v1/nodes")]
         gpus = sum(self.gpus(name).get("nvidia.com/gpu", 0) for name in nodes)
         labelled = sum(int(self.labels(name).get("nvidia.com/gpu.count", 0)) for name in nodes)
-        return ready and len(daemon_sets) > 5 and gpus == labelled == 67
+        return ready and len(daemon_sets) > 5 and gpus == labelled == fleet.load(DEFAULT_FLEET).gpus
 
     def run(
         self, name: str, node: str, *, gpus: int = 1, resource: str = "nvidia.com/gpu", command: str = "sleep 30"
