@@ -113,8 +113,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kube_object:
-  description: What became, or in check mode would become, of the objects.
-  returned: success
+  description: What became, or in check mode would become, of the objects; when one fails, of those before it.
+  returned: always
   type: dict
   contains:
     objects:
@@ -154,6 +154,8 @@ kube_object:
 import contextlib
 import typing as t
 
+from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.lease import LeaseLost
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.objects import Expected, ObjectChange, apply_objects
 
@@ -181,16 +183,26 @@ _SPEC: dict[str, dict[str, t.Any]] = {
 
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Apply or delete the definitions; the lease is held from the first change on."""
-    with contextlib.ExitStack() as stack:
-        changes = apply_objects(
-            module.client,
-            module.params["definitions"],
-            check=module.check_mode,
-            expected=Expected.from_dict(module.params["expected"]),
-            state=module.params["state"],
-            force=module.params["force"],
-            before_write=lambda: stack.enter_context(module.lease()),
-        )
+    done: list[ObjectChange] = []
+    try:
+        with contextlib.ExitStack() as stack:
+            changes = apply_objects(
+                module.client,
+                module.params["definitions"],
+                check=module.check_mode,
+                expected=Expected.from_dict(module.params["expected"]),
+                state=module.params["state"],
+                force=module.params["force"],
+                before_write=lambda: stack.enter_context(module.lease()),
+                on_done=done.append,
+            )
+    except (ApiError, LeaseLost) as error:
+        error.partial = _result(done)
+        raise
+    return _result(changes)
+
+
+def _result(changes: list[ObjectChange]) -> dict[str, t.Any]:
     changed = [change for change in changes if change.changed]
     return {
         "changed": bool(changed),

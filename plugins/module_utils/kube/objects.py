@@ -65,14 +65,15 @@ def apply_objects(
     manager: str = FIELD_MANAGER,
     discovery: Discovery | None = None,
     before_write: t.Callable[[], Lease | None] | None = None,
+    on_done: t.Callable[[ObjectChange], None] = lambda change: None,
 ) -> list[ObjectChange]:
     """Bring objects to their wanted content; what is equal costs its read and nothing else.
 
     `before_write` is called once before the first change is sent, to take the lease; afterwards all is read again, and
-    the lease that it gave is checked before each change.
+    the lease that it gave is checked before each change. `on_done` hears of each object, also when a later one fails.
     Raises InvalidObjects before anything is sent when a kind or namespace is not there and is not expected either.
     """
-    work = _Work(client, expected or Expected(), check, force, manager, discovery or Discovery(client))
+    work = _Work(client, expected or Expected(), check, force, manager, discovery or Discovery(client), on_done)
     targets = work.targets(wanted)
     if state == "absent":
         return work.delete(targets, before_write)
@@ -81,7 +82,14 @@ def apply_objects(
 
 class _Work:
     def __init__(
-        self, client: Client, expected: Expected, check: bool, force: bool, manager: str, discovery: Discovery
+        self,
+        client: Client,
+        expected: Expected,
+        check: bool,
+        force: bool,
+        manager: str,
+        discovery: Discovery,
+        on_done: t.Callable[[ObjectChange], None],
     ) -> None:
         self._client = client
         self._expected = expected
@@ -89,7 +97,9 @@ class _Work:
         self._force = force
         self._manager = manager
         self._discovery = discovery
+        self._on_done = on_done
         self._lease: Lease | None = None
+        self._namespaces: dict[str, bool] = {}
         self._brought: frozenset[tuple[str, str]] = frozenset()
 
     def targets(self, wanted: t.Sequence[Object]) -> list[_Target]:
@@ -132,7 +142,10 @@ class _Work:
             planned = [
                 difference(found, target.wanted, self._manager) for target, found in zip(targets, live, strict=True)
             ]
-        return [self._applied(target, found, plan) for target, found, plan in zip(targets, live, planned, strict=True)]
+        return [
+            self._told(self._applied(target, found, plan))
+            for target, found, plan in zip(targets, live, planned, strict=True)
+        ]
 
     def delete(self, targets: list[_Target], before_write: t.Callable[[], Lease | None] | None) -> list[ObjectChange]:
         live = self._read(targets)
@@ -142,11 +155,15 @@ class _Work:
         # In the opposite order: a namespace or CRD goes after what is in it.
         for target, found in reversed(list(zip(targets, live, strict=True))):
             if found is None or found["metadata"].get("deletionTimestamp"):
-                changes.append(target.change("unchanged", {}, {}))
+                changes.append(self._told(target.change("unchanged", {}, {})))
                 continue
             note = self._deleted(target)
-            changes.append(target.change("deleted", shown(found), {}, note))
+            changes.append(self._told(target.change("deleted", shown(found), {}, note)))
         return list(reversed(changes))
+
+    def _told(self, change: ObjectChange) -> ObjectChange:
+        self._on_done(change)
+        return change
 
     def _check_lease(self) -> None:
         if self._lease is not None:
@@ -191,13 +208,15 @@ class _Work:
             raise InvalidObjects(problems, _TITLE)
 
     def _has_namespace(self, name: str) -> bool:
-        try:
-            return self._client.get(f"{NAMESPACES}/{name}") is not None
-        except ApiError as error:
-            if error.forbidden:
+        if name not in self._namespaces:
+            try:
+                self._namespaces[name] = self._client.get(f"{NAMESPACES}/{name}") is not None
+            except ApiError as error:
+                if not error.forbidden:
+                    raise
                 # Who may write there need not be allowed to see namespaces; the server will say.
-                return True
-            raise
+                self._namespaces[name] = True
+        return self._namespaces[name]
 
     def _applied(self, target: _Target, live: Object | None, plan: Difference) -> ObjectChange:
         if not plan.changed:
@@ -223,7 +242,8 @@ class _Work:
         if live is not None and same_object(live, result):
             # The server's own forms and defaults were all that differed.
             return target.change("unchanged", plan.before, plan.before)
-        return target.change(action, plan.before, shown(result))
+        # What is new is shown as it was asked for, so that a preview without the server says the same.
+        return target.change(action, plan.before, plan.after if live is None else shown(result))
 
     def _can_dry_run(self, target: _Target, live: Object | None) -> bool:
         """The server can only try what has its kind and its namespace already."""

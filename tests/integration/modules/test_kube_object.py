@@ -258,7 +258,11 @@ def test_a_field_that_the_kind_does_not_have_is_refused(kube: Kube) -> None:
     wrong = deployment(namespace)
     wrong["spec"]["replicaz"] = 1
     for check in (True, False):
-        first = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{check}", "namespace": namespace}}
+        first = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"c-{check}".lower(), "namespace": namespace},
+        }
         result = kube.run(kube_object.main, check=check, definitions=[first, wrong])
         assert result["failed"]
         assert "replicaz" in result["msg"]
