@@ -40,7 +40,7 @@ def _columns(kind: str) -> list[Column]:
         Column("MODEL", cuts=True),
         Column("GPUS", number=True),
         Column("MODE"),
-        Column("RESOURCE", cuts=True),
+        Column("nvidia.com/"),
         Column("OFFERED" if kind == "report" else "AFTER", number=True),
         Column("MEM/SHARE", number=True),
         Column("STATE" if kind == "report" else "CHANGES"),
@@ -57,7 +57,7 @@ def _row(name: str, pool: Document, kind: str, reachable: bool) -> list[str]:
         _model(pool),
         str(pool["gpus"]) if reachable else "?",
         mode,
-        str(pool["resource"]),
+        str(pool["resource"]).removeprefix("nvidia.com/"),
         seen if kind == "report" else (str(pool["wanted"]) if reachable else "?"),
         _memory(pool.get("memory_mib_per_share")),
         _state(pool, kind, reachable),
@@ -66,7 +66,7 @@ def _row(name: str, pool: Document, kind: str, reachable: bool) -> list[str]:
 
 def _model(pool: Document) -> str:
     found = pool.get("models") or ([pool["model"]] if pool.get("model") else [])
-    return found[0] if len(found) == 1 else f"{len(found)} models" if found else "any"
+    return str(found[0]).removeprefix("NVIDIA-") if len(found) == 1 else f"{len(found)} models" if found else "any"
 
 
 def _memory(mib: int | None) -> str:
@@ -121,10 +121,11 @@ def _change(pool: Document) -> str:
     changes = pool["changes"]
     if not changes:
         return "no change"
-    told = []
+    told: list[str] = []
     wanted = f"{pool['mode']} x{pool['replicas']}" if (pool.get("replicas") or 1) > 1 else pool["mode"]
-    for mode, count in changes["switched_from"].items():
-        told.append(f"{count} node(s) from {mode} to {wanted}")
+    told.extend(
+        f"{count} node(s) from {mode} to {wanted}" for mode, count in changes["switched_from"].items() if mode != wanted
+    )
     if changes["joining"]:
         told.append(f"{changes['joining']} node(s) join the pool")
     told.extend(f"{what} {_names(changes[what])}" for what in ("labels", "taints") if changes[what])

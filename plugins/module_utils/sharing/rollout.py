@@ -94,7 +94,9 @@ class Rollout:
     def _compared(self, nodes: dict[str, Node], resource_version: str) -> Fleet:
         membership = sort(self._plan.pools, list(nodes.values()))
         configmap = self._client.get(self._config_path)
-        return Fleet(nodes, resource_version, membership, profile(self._plan, list(nodes.values()), membership, configmap))
+        return Fleet(
+            nodes, resource_version, membership, profile(self._plan, list(nodes.values()), membership, configmap)
+        )
 
     def apply(self, fleet: Fleet, lease: Lease) -> None:
         """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others."""
