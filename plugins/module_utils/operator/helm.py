@@ -10,9 +10,7 @@ import typing as t
 
 from .chart import ChartProblem, dump, is_local
 
-INSTALL_HELM = (
-    "Install Helm from https://helm.sh/docs/intro/install/ so that it is on PATH, or say where it is with the option binary_path."
-)
+INSTALL_HELM = "Install Helm from https://helm.sh/docs/intro/install/ so that it is on PATH, or say where it is with the option binary_path."
 
 _PREFIX = re.compile(r"^(Error:\s*|WARNING:.*\n)+", re.IGNORECASE)
 _INCOMPATIBLE = "incompatible with Kubernetes"

@@ -67,12 +67,7 @@ class Rollout:
     """One plan on one cluster; keeps count of what was done, so that a failure tells how far it came."""
 
     def __init__(
-        self,
-        client: Client,
-        plan: Plan,
-        run_id: str,
-        progress: Progress,
-        clock: t.Callable[[], float] = time.monotonic,
+        self, client: Client, plan: Plan, run_id: str, progress: Progress, clock: t.Callable[[], float] = time.monotonic
     ) -> None:
         """Send nothing yet."""
         self._client = client
@@ -92,11 +87,10 @@ class Rollout:
         return self._compared(nodes, listing.resource_version)
 
     def _compared(self, nodes: dict[str, Node], resource_version: str) -> Fleet:
-        membership = sort(self._plan.pools, list(nodes.values()))
-        configmap = self._client.get(self._config_path)
-        return Fleet(
-            nodes, resource_version, membership, profile(self._plan, list(nodes.values()), membership, configmap)
-        )
+        known = list(nodes.values())
+        membership = sort(self._plan.pools, known)
+        wanted = profile(self._plan, known, membership, self._client.get(self._config_path))
+        return Fleet(nodes, resource_version, membership, wanted)
 
     def apply(self, fleet: Fleet, lease: Lease) -> None:
         """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others."""

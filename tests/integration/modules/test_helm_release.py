@@ -70,7 +70,10 @@ def prepare(cluster: Cluster, **options: Any) -> dict[str, Any]:
 
 def statuses(cluster: Cluster) -> list[str]:
     found = cluster.get("secrets", "-n", SPACE, "-l", f"owner=helm,name={NAME}")["items"]
-    return [item["metadata"]["labels"]["status"] for item in sorted(found, key=lambda s: int(s["metadata"]["labels"]["version"]))]
+    return [
+        item["metadata"]["labels"]["status"]
+        for item in sorted(found, key=lambda s: int(s["metadata"]["labels"]["version"]))
+    ]
 
 
 def killed_while_pending(cluster: Cluster, *more: str) -> None:
@@ -191,7 +194,10 @@ def test_pods_that_do_not_run_are_named(cluster: Cluster) -> None:
     stuck = {**FEW, "master": {**FEW["master"], "nodeSelector": {"nowhere": "yes"}}}
     prepare(cluster, release_values=stuck)
     subprocess.run(
-        upgrade(cluster, "--set", "master.nodeSelector.nowhere=yes"), env=cluster.lab.env, check=True, capture_output=True
+        upgrade(cluster, "--set", "master.nodeSelector.nowhere=yes"),
+        env=cluster.lab.env,
+        check=True,
+        capture_output=True,
     )
     found = prepare(cluster, release_values=stuck, wait_timeout=3)
     assert found["failed"]

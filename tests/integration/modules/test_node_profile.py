@@ -20,7 +20,7 @@ X8 = {"mode": "time-slicing", "replicas": 8}
 RENAMED = {"mode": "time-slicing", "replicas": 4, "rename": True}
 NONE = {"mode": "none"}
 
-EXPECTED = {
+EXPECTED: dict[str, tuple[dict[str, Any], dict[str, int], dict[str, str]]] = {
     "none": (NONE, {"nvidia.com/gpu": 1}, {"replicas": "1", "strategy": "none", "product": "Tesla-T4"}),
     "x4": (X4, {"nvidia.com/gpu": 4}, {"replicas": "4", "strategy": "time-slicing", "product": "Tesla-T4-SHARED"}),
     "x8": (X8, {"nvidia.com/gpu": 8}, {"replicas": "8", "strategy": "time-slicing", "product": "Tesla-T4-SHARED"}),

@@ -198,7 +198,7 @@ def test_what_ails_pods_the_worst_first() -> None:
     def pod(name: str, node: str = "n", **status: Any) -> dict[str, Any]:
         return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": status}
 
-    ready = {
+    ready: dict[str, Any] = {
         "phase": "Running",
         "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [{"name": "c"}],
