@@ -147,7 +147,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     pools = _standing(module, state)
     told: dict[str, t.Any] = {"pools": pools, "leftovers": len(state.leftovers), "seconds": 0.0}
     due = [name for name, pool in pools.items() if pool["status"] == "would_run"]
-    before = {name: pool["status"] for name, pool in pools.items()}
+    before = {name: _evidence(pool) for name, pool in pools.items()}
     later = _after_discovery(module, state) if module.check_mode else {}
     if later:
         told["after_discovery"] = later
@@ -163,11 +163,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             problems = _prove(module, proving, state, pools, lease)
         told["seconds"] = elapsed(began)
         changed = bool(state.leftovers) or any(pool["status"] in ("proven", "failed") for pool in pools.values())
-    result = {
-        "changed": changed,
-        "gpu_validation": told,
-        "diff": diff_of(before, {name: pool["status"] for name, pool in pools.items()}, "gpu_validation"),
-    }
+    after = {name: "proven" if pool["status"] == "would_run" else _evidence(pool) for name, pool in pools.items()}
+    result = {"changed": changed, "gpu_validation": told, "diff": diff_of(before, after, "gpu_validation")}
     if problems:
         module.fail_json(msg="Not proven by workloads:\n" + "\n".join(problems), **result)
     return result
@@ -188,6 +185,11 @@ def _standing(module: GpuModule, state: State) -> dict[str, dict[str, t.Any]]:
             )
             pools[pool.name] = {"status": "would_run", "reason": reason}
     return pools
+
+
+def _evidence(pool: t.Mapping[str, t.Any]) -> str:
+    """What there is to show for a pool: that it is proven, or why not."""
+    return {"skipped": "proven", "would_run": pool.get("reason", "")}.get(pool["status"], str(pool["status"]))
 
 
 def _prove(
