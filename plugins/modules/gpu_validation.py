@@ -189,7 +189,8 @@ def _standing(module: GpuModule, state: State) -> dict[str, dict[str, t.Any]]:
 
 def _evidence(pool: t.Mapping[str, t.Any]) -> str:
     """What there is to show for a pool: that it is proven, or why not."""
-    return {"skipped": "proven", "would_run": pool.get("reason", "")}.get(pool["status"], str(pool["status"]))
+    words = {"skipped": "proven", "would_run": str(pool.get("reason"))}
+    return words.get(pool["status"], str(pool["status"]))
 
 
 def _prove(
