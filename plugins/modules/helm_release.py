@@ -206,6 +206,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """Derive from the chart, read the release, repair and apply, and see that it runs."""
     params = module.params
     release = Release.from_params(params)
+    # Ansible puts the options into every result, and values may hold passwords.
+    params["release_values"] = params["initial_values"] = "(not shown)"
     binary = _binary(module)
     waiting = Waiting(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder, contextlib.ExitStack() as held:
