@@ -25,8 +25,8 @@ notes:
     a revision that this collection let helm write from this machine (it leaves a Lease C(accel-gpu-helm-<release>) in the release's
     namespace beforehand), while no such process is left, is dead;
     any other is dead when it is older than O(pending_timeout), and is waited for until then."
-  - The record of a dead revision is deleted, as if it had never begun; what it has created so far is adopted by the next C(helm upgrade --install).
-    The record of a failed revision stays, and Helm upgrades from it.
+  - The record of a dead revision is deleted, as if it had never begun. That of a dead first installation is marked C(superseded) instead, because
+    it is all that tells Helm what there is to upgrade from. The record of a failed revision stays, and Helm upgrades from it.
   - Secrets of releases are read for chart, values and the names of workloads; no value of theirs comes into a result.
   - helm itself is only used for C(helm pull) and C(helm template), and never reaches the cluster from here.
 options:

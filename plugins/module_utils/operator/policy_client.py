@@ -55,7 +55,8 @@ class PolicyClient:
 
     def apply(self, change: PolicyChange, live: Object, *, check: bool) -> tuple[bool, str | None]:
         """Send the change; (False, ..) when the server finds that nothing differs. Raises a conflict when the policy has moved on."""
-        assert change.body is not None
+        if change.body is None:
+            return False, None
         path = f"{CLUSTER_POLICIES}/{live['metadata']['name']}"
         self._unread = live if check else None
         try:

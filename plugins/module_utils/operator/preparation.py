@@ -8,7 +8,7 @@ import datetime
 import hashlib
 import json
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..kube.client import Client
 from ..kube.objects import Expected, InvalidObjects, ObjectChange, apply_objects
@@ -117,11 +117,13 @@ class Preparation:
                 revisions = self._records.revisions()
                 continue
             self.repaired.append(f"revision {revision.number} ({revision.status}): {reason}")
+            # Of a first installation the record is all that tells helm what it has created so far: it stays, for helm to upgrade from.
+            first = len(revisions) == 1
             if self._check:
-                revisions = revisions[1:]
+                revisions = [replace(revision, status=helm.SUPERSEDED)] if first else revisions[1:]
             else:
                 self._write()
-                if not self._records.drop(revision):
+                if not (self._records.supersede(revision) if first else self._records.drop(revision)):
                     self.repaired.pop()
                 revisions = self._records.revisions()
         self._latest = revisions[0] if revisions else None

@@ -60,13 +60,22 @@ class Records:
             return False
         return True
 
-    def supersede(self, revision: Revision) -> None:
-        """Make helm go over a revision again that looks deployed and is not (see release.superseded)."""
+    def supersede(self, revision: Revision) -> bool:
+        """Make helm go over a revision again that looks deployed or at work and is not; False when somebody has touched it since."""
         path = f"{self._secrets}/{revision.secret}"
         secret = self._client.get(path)
-        patch = superseded(secret) if secret else None
-        if patch:
+        if secret is None or secret["metadata"]["resourceVersion"] != revision.resource_version:
+            return False
+        patch = superseded(secret)
+        if patch is None:
+            return self.drop(revision)
+        try:
             self._client.patch(path, patch)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            return False
+        return True
 
     def note(self) -> Object | None:
         """The Lease that says who let helm loose last; None when this collection never did."""

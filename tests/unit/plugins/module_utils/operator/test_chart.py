@@ -206,7 +206,7 @@ def test_what_ails_pods_the_worst_first() -> None:
     crash = {"name": "c", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
     found = troubles(
         [
-            pod("fine", **ready),
+            pod("fine", "n", **ready),
             pod("starting", phase="Running", containerStatuses=[{"name": "c"}]),
             pod(
                 "pending",
