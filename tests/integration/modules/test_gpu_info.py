@@ -1,0 +1,71 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpu_info on the lab: the fleet from one list, drift told, and a cluster that is away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.report import lines
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, node_profile
+from tests.helpers.cluster import Cluster
+from tests.labs import Lab
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab) -> Cluster:
+    return Cluster(lab).install()
+
+
+def test_the_fleet_is_one_list(cluster: Cluster) -> None:
+    mark = cluster.mark()
+    fleet = cluster.run(gpu_info.main, limit=3)["gpu_info"]
+    assert cluster.requests(mark, "gpu_info") == ["list /api/v1/nodes?limit=500"]
+    gpus = [int(node["metadata"]["labels"].get("nvidia.com/gpu.count", 0)) for node in cluster.nodes().values()]
+    assert fleet["totals"]["gpus"] == sum(gpus)
+    assert fleet["totals"]["gpu_nodes"] == sum(1 for count in gpus if count)
+    t4 = sum(1 for name in cluster.nodes() if name.startswith("t4-"))
+    assert fleet["models"]["Tesla-T4"] == {"nodes": t4, "gpus": t4, "drivers": ["580.95.05"]}
+    assert [node["name"] for node in fleet["nodes"]] == ["a100-1", "a100-2", "a100-3"]
+    assert fleet["nodes_not_shown"] == fleet["totals"]["gpu_nodes"] - 3
+
+
+def test_drift_is_what_node_profile_would_change(cluster: Cluster, tmp_path: Path) -> None:
+    pools = cluster.pools()
+    fleet = cluster.run(gpu_info.main, pools=pools)["gpu_info"]
+    predicted = cluster.run(node_profile.main, pools=pools, check=True)["node_profile"]
+    for name, pool in fleet["pools"].items():
+        assert pool["changes"].get("nodes", 0) == predicted["pools"][name]["changed"]
+    assert {entry["pool"] for entry in fleet["drift"]} == {pool["name"] for pool in pools}
+    assert cluster.run(node_profile.main, pools=pools)["changed"] is True
+    path = tmp_path / "fleet.json"
+    after = cluster.run(gpu_info.main, pools=pools, report_path=str(path))["gpu_info"]
+    assert after["drift"] == []
+    assert all(pool["as_declared"] for pool in after["pools"].values())
+    assert len(json.loads(path.read_text())["nodes"]) == after["totals"]["gpu_nodes"]
+    shown = lines(after)
+    assert max(map(len, shown)) <= 100
+    assert sum("as declared, not proven by workloads yet" in line for line in shown) == len(pools)
+
+
+def test_a_cluster_that_is_away(cluster: Cluster) -> None:
+    options = {"cluster": {"name": "lab"}, "host": "https://127.0.0.1:9", "pools": cluster.pools(), "kubeconfig": None}
+    refused = cluster.run(gpu_info.main, **options)
+    assert refused["failed"] is True
+    assert "127.0.0.1:9" in refused["msg"]
+    away = cluster.run(gpu_info.main, **options, offline=True)
+    assert not away.get("failed"), away
+    assert away["gpu_info"]["reachable"] is False
+    assert "127.0.0.1:9" in away["gpu_info"]["reason"]
+    assert away["gpu_info"]["pools"]["notebooks"]["resource"] == "nvidia.com/gpu"
+    assert "time-slicing x4" in "\n".join(lines(away["gpu_info"], "plan"))
+
+
+def test_bad_documents_fail_offline_too(cluster: Cluster) -> None:
+    pools = [{"name": "a", "sharing": {"mode": "time-slicing", "replicas": 1}}]
+    refused = cluster.run(gpu_info.main, pools=pools, host="https://127.0.0.1:9", offline=True)
+    assert refused["failed"] is True
+    assert "gpu_pools[0].sharing.replicas" in refused["msg"]
