@@ -43,6 +43,11 @@ class Lab:
         return cls(name, folder or LABS / name)
 
     @property
+    def shown(self) -> str:
+        """The folder as a person reads it: from the checkout on."""
+        return str(self.dir.relative_to(REPO)) if self.dir.is_relative_to(REPO) else str(self.dir)
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig, which `lab env` exports."""
         return self.dir / "kubeconfig"

@@ -59,7 +59,7 @@ def down(lab: Lab, *, delete: bool) -> None:
         _stop(lab)
         if delete:
             shutil.rmtree(lab.dir)
-    say(f"lab '{lab.name}' is down" + (" and deleted" if delete else f"; its state stays in {lab.dir}"))
+    say(f"lab '{lab.name}' is down" + (" and deleted" if delete else f"; its state stays in {lab.shown}"))
 
 
 def reset(lab: Lab, *, fleet_file: Path | None) -> None:

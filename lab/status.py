@@ -35,7 +35,7 @@ def collect(lab: Lab) -> dict[str, Any]:
         "name": lab.name,
         "up": bool(services) and all(service["state"] == "ready" for service in services),
         "server": f"https://127.0.0.1:{port_of['kube-apiserver']}",
-        "folder": str(lab.dir),
+        "folder": lab.shown,
         "services": services,
         "processes": len(found),
         "rss": processes.memory(found),

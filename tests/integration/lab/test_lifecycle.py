@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import ports, processes
+from lab import fleet, ports, processes
+from lab.layout import DEFAULT_FLEET
 from lab.lifecycle import say
+
+from tests.programs import REPO
 
 from .conftest import OwnLab
 
@@ -22,7 +26,7 @@ pytestmark = pytest.mark.lab
 # What is promised for two cores that have nothing else to do; the lab takes about 6 s of each.
 UP_SECONDS, RESET_SECONDS = 15.0, 10.0
 MOST_MEMORY = 1.5e9
-NODES = {"t4": 5, "l40s": 3, "a100": 3, "h100": 2, "h200": 2, "cpu": 5}
+NODES = {group.name: group.count for group in fleet.load(DEFAULT_FLEET).groups}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,8 +46,18 @@ def test_up_is_quick_and_small(own: OwnLab) -> None:
     status = own.status()
     assert status["up"]
     assert [service["name"] for service in status["services"] if service["restarts"]] == []
-    assert (status["nodes"], status["nodes_ready"], status["groups"]) == (20, 20, NODES)
+    assert (status["nodes"], status["nodes_ready"], status["groups"]) == (
+        sum(NODES.values()),
+        sum(NODES.values()),
+        NODES,
+    )
     assert status["rss"] < MOST_MEMORY
+
+
+def test_the_transcript_of_the_documentation_matches(own: OwnLab) -> None:
+    documented = (REPO / "docs" / "lab.md").read_text().partition("```console\n")[2].partition("```")[0]
+    shown = documented.partition("$ lab/lab status\n")[2].partition("$ ")[0]
+    assert _shape(own.do("status").replace(own.name, "lab")) == _shape(shown)
 
 
 def test_it_listens_on_loopback_only(own: OwnLab) -> None:
@@ -152,6 +166,11 @@ def test_down_leaves_nothing(own: OwnLab) -> None:
 
 def test_nothing_is_killed_that_is_not_the_labs(own: OwnLab) -> None:
     assert processes.kill(own.lab) == 0
+
+
+def _shape(said: str) -> list[str]:
+    """Lines without what differs from run to run: numbers of ports, memory and processes."""
+    return [re.sub(r"\d+", "N", " ".join(line.split())) for line in said.splitlines()]
 
 
 def _slower() -> float:
