@@ -16,7 +16,6 @@ import pytest
 from lab import fleet, ports, processes
 from lab.layout import DEFAULT_FLEET
 from lab.lifecycle import say
-
 from tests.programs import REPO
 
 from .conftest import OwnLab
