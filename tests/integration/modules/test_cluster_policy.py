@@ -1,0 +1,115 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""cluster_policy with the real operator: what is ours comes and goes, others' stays, and a story is told of what does not work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy
+from tests.helpers.cluster import Cluster
+from tests.labs import Lab
+
+NEW = {"key": "example.com/team", "value": "vision", "effect": "NoSchedule"}
+TOLERATION = {"key": "example.com/team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"}
+
+
+@pytest.fixture(scope="module")
+def installed(lab: Lab) -> Cluster:
+    return Cluster(lab).install()
+
+
+@pytest.fixture
+def cluster(installed: Cluster) -> Iterator[Cluster]:
+    yield installed
+    installed.lab.command("fault", "clear")
+
+
+def converge(cluster: Cluster, pools: list[dict[str, Any]] | None = None, **options: Any) -> dict[str, Any]:
+    given = {"pools": pools if pools is not None else cluster.pools(), "wait_timeout": 90, "wait_sleep": 1}
+    return cluster.run(cluster_policy.main, **{**given, **options})
+
+
+def policy(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.get("clusterpolicy", "cluster-policy")
+    return found
+
+
+def tolerations(cluster: Cluster) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = policy(cluster)["spec"]["daemonsets"]["tolerations"]
+    return found
+
+
+def test_a_converged_cluster_is_proven_by_three_lists(cluster: Cluster) -> None:
+    converge(cluster)
+    mark = cluster.mark()
+    again = converge(cluster)
+    assert again["changed"] is False
+    assert again["cluster_policy"]["ready"]
+    assert again["cluster_policy"]["reason"] == "Reconciled"
+    assert again["cluster_policy"]["gpu_nodes"] == 20
+    assert again["cluster_policy"]["operands"]["nvidia-driver-daemonset"] == {"desired": 20, "ready": 20}
+    asked = [request.split("?")[0] for request in cluster.requests(mark, "cluster_policy")]
+    assert sorted(asked) == [
+        "list /api/v1/nodes",
+        "list /apis/apps/v1/namespaces/gpu-operator/daemonsets",
+        "list /apis/nvidia.com/v1/clusterpolicies",
+    ]
+
+
+def test_the_installation_gave_the_pools_tolerations_and_noted_them(cluster: Cluster) -> None:
+    noted = json.loads(policy(cluster)["metadata"]["annotations"]["accel.gpu/tolerations"])
+    assert noted == tolerations(cluster)
+    assert [entry["key"] for entry in noted] == ["nvidia.com/gpu", "restricted-access"]
+
+
+def test_a_new_taint_is_held_back_while_drivers_run_and_nothing_is_sent(cluster: Cluster) -> None:
+    pools = cluster.pools({"name": "train-h200", "taints": [NEW]})
+    before = policy(cluster)["spec"]
+    found = converge(cluster, pools)
+    assert found["changed"] is False
+    assert found["cluster_policy"]["held_back"] == ["spec.daemonsets.tolerations"]
+    assert "roll the driver on 20 nodes" in str(found["warnings"])
+    assert policy(cluster)["spec"] == before
+    allowed = converge(cluster, pools, allow_driver_rollout=True, check=True, diff=True)
+    assert allowed["changed"]
+    assert allowed["cluster_policy"]["driver_nodes"] == 20
+    assert TOLERATION in allowed["diff"]["after"]["spec"]["daemonsets"]["tolerations"]
+    assert policy(cluster)["spec"] == before
+
+
+def test_a_plugin_that_crashes_is_named_with_its_node(cluster: Cluster) -> None:
+    cluster.lab.command("fault", "put", "plugin-crash", "--nodes", "t4-1")
+    cluster.until(lambda: cluster.restarts() > 0)
+    found = converge(cluster, wait_timeout=6)
+    assert found["failed"]
+    assert "nvidia-device-plugin-daemonset: 19 of 20 pods are ready" in found["msg"]
+    assert "on node t4-1" in found["msg"]
+    assert "CrashLoopBackOff" in found["msg"]
+    assert found["cluster_policy"]["operands"]["nvidia-device-plugin-daemonset"] == {"desired": 20, "ready": 19}
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_without_pools_only_what_is_ours_goes(cluster: Cluster, check: bool) -> None:
+    live = policy(cluster)
+    found = converge(cluster, [], check=check)
+    assert not found.get("failed")
+    assert policy(cluster)["spec"]["driver"] == live["spec"]["driver"]
+    converge(cluster)
+
+
+def test_on_an_empty_cluster(lab: Lab, installed: Cluster) -> None:
+    """Runs last: it takes the operator away."""
+    lab.reset()
+    for check in (True, False):
+        found = converge(installed, check=check)
+        assert "install the GPU operator first" in found["msg"]
+    expected = {"kinds": [{"api_version": "nvidia.com/v1", "kind": "ClusterPolicy"}]}
+    found = converge(installed, check=True, diff=True, expected=expected)
+    assert found["changed"]
+    assert found["diff"]["before"] == {}
+    assert set(found["diff"]["after"]["spec"]) == {"devicePlugin", "daemonsets"}
