@@ -180,6 +180,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     try:
         fleet, findings = _converge(module, rollout, fleet)
     except Exception as error:
+        fleet, findings = rollout.latest or (fleet, rollout.findings(fleet))
         error.partial = {  # type: ignore[attr-defined]
             "node_profile": _result(module, rollout, fleet, findings),
             "changed": rollout.done.any,

@@ -41,6 +41,19 @@ def prove(node: Node, pool: PoolPlan) -> Finding | None:
     return Finding(node.name, pool.name, tuple(seen)) if seen else None
 
 
+def settled(findings: t.Mapping[str, Finding]) -> bool:
+    """Whether waiting can change nothing any more."""
+    return all(finding.final for finding in findings.values())
+
+
+def pending_words(findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]) -> str:
+    """What a wait still waits for, in a few words."""
+    waiting = [f"{len(findings)} nodes not as declared yet"] if findings else []
+    if undiscovered:
+        waiting.append(f"{len(undiscovered)} GPU nodes not discovered yet")
+    return ", ".join(waiting) or "all nodes as declared"
+
+
 def wanted_shares(node: Node, pool: PoolPlan) -> int:
     """How many of the pool's resource the node must offer."""
     return node.gpus * pool.shares_per_gpu

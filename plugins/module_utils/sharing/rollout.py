@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ..catalog.names import CONFIG_LABEL, FIELD_MANAGER, REFRESH_ANNOTATION
 from ..fleet import agents
 from ..fleet.node import Node, parse
-from ..fleet.proof import Finding, prove
+from ..fleet.proof import Finding, pending_words, prove, settled
 from ..fleet.sorting import awaited, sort
 from ..kube.bulk import Outcome, is_fatal, run_bounded
 from ..kube.errors import ApiError
@@ -79,6 +79,7 @@ class Rollout:
         self._config_path = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
         self.since = Since(clock)
         self.done = Done()
+        self.latest: tuple[Fleet, dict[str, Finding]] | None = None
 
     def read(self) -> Fleet:
         """One paged list of the nodes and one look at our ConfigMap."""
@@ -135,6 +136,12 @@ class Rollout:
         return None
 
     def seen(self, fleet: Fleet, deadline: float) -> tuple[Fleet, dict[str, Finding], list[str]]:
+        """What _seen() returns; kept as `latest` for a failure that has to tell how far it came."""
+        known, findings, undiscovered = self._seen(fleet, deadline)
+        self.latest = known, findings
+        return known, findings, undiscovered
+
+    def _seen(self, fleet: Fleet, deadline: float) -> tuple[Fleet, dict[str, Finding], list[str]]:
         """Follow the nodes until each is what its pool declares, a new one is discovered, or the time is over.
 
         Returns what is known then, what of it is not as declared, and which GPU nodes are not discovered.
@@ -145,13 +152,13 @@ class Rollout:
         total = len(fleet.profile.pool_of)
         version = fleet.resource_version
         found_at: float | None = None
-        while not _settled(findings) or undiscovered:
+        while not settled(findings) or undiscovered:
             left = deadline - self._clock()
             if found_at is not None:
                 left = min(left, found_at + _GATHER - self._clock())
             if left <= 0:
                 break
-            self._progress.say(_pending_words(findings, undiscovered), total - len(findings), total)
+            self._progress.say(pending_words(findings, undiscovered), total - len(findings), total)
             try:
                 for event in self._client.watch(NODES, resource_version=version, timeout=left):
                     version = event["object"]["metadata"]["resourceVersion"]
@@ -166,9 +173,9 @@ class Rollout:
                     if node.name in undiscovered and node.discovered:
                         undiscovered.discard(node.name)
                         found_at = found_at or self._clock()
-                    if _settled(findings) and not undiscovered:
+                    if settled(findings) and not undiscovered:
                         break
-                    self._progress.say(_pending_words(findings, undiscovered), total - len(findings), total)
+                    self._progress.say(pending_words(findings, undiscovered), total - len(findings), total)
                     if found_at is not None and self._clock() > found_at + _GATHER:
                         break
             except ApiError as error:
@@ -283,15 +290,3 @@ class Rollout:
             return False
 
         return patch
-
-
-def _settled(findings: t.Mapping[str, Finding]) -> bool:
-    """Whether waiting can change nothing any more."""
-    return all(finding.final for finding in findings.values())
-
-
-def _pending_words(findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]) -> str:
-    waiting = [f"{len(findings)} nodes not as declared yet"] if findings else []
-    if undiscovered:
-        waiting.append(f"{len(undiscovered)} GPU nodes not discovered yet")
-    return ", ".join(waiting) or "all nodes as declared"
