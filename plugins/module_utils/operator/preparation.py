@@ -139,6 +139,10 @@ class Preparation:
                 self._write()
                 self._records.supersede(self._latest)
             step = Step(helm.UPGRADE, ("an operation that broke off has left the release half changed",))
+        elif self._latest and self._latest.status == helm.FAILED and not self._check:
+            # Where chart and values are equal, kubernetes.core.helm would leave the failed revision as it is.
+            self._write()
+            self._records.supersede(self._latest)
         if step.action != helm.NOTHING:
             self._require_namespace()
         return step
