@@ -11,7 +11,7 @@ import pytest
 
 from tests.programs import BUILD, REPO, environment, run
 
-ROOMS = {"changelogs", "meta", "playbooks", "plugins", "roles"}
+ROOMS = {"changelogs", "examples", "meta", "playbooks", "plugins", "roles"}
 PAPERS = {
     "CHANGELOG.md",
     "FILES.json",
@@ -38,6 +38,7 @@ def test_holds_only_what_users_need(artifact: Path) -> None:
     assert set(files) >= PAPERS
     assert not [name for name in files if "__pycache__" in name or name.endswith(".pyc")]
     assert {"plugins/modules/nodes.py", "roles/pools/tasks/main.yml", "playbooks/plan.yml"} <= set(files)
+    assert {"examples/rbac/plan.yaml", "examples/rbac/site.yaml"} <= set(files)
 
 
 @pytest.mark.usual(15)
