@@ -13,7 +13,7 @@ from tests.programs import run
 SIM = LAB / "sim"
 
 
-@pytest.mark.usual(seconds=40)
+@pytest.mark.usual(40)
 def test_rules_and_agents() -> None:
     go = golang.find().program
     for words in (("vet", "-trimpath"), ("test", "-trimpath")):
