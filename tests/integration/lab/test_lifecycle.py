@@ -53,9 +53,8 @@ def test_up_is_quick_and_small(own: OwnLab) -> None:
     assert status["rss"] < MOST_MEMORY
 
 
-def test_the_transcript_of_the_documentation_matches(own: OwnLab) -> None:
-    documented = (REPO / "docs" / "lab.md").read_text().partition("```console\n")[2].partition("```")[0]
-    shown = documented.partition("$ lab/lab status\n")[2].partition("$ ")[0]
+def test_the_transcript_in_the_readme_matches(own: OwnLab) -> None:
+    shown = (REPO / "README.md").read_text().partition("$ lab/lab status\n")[2].partition("$ ")[0]
     assert _shape(own.do("status").replace(own.name, "lab")) == _shape(shown)
 
 
