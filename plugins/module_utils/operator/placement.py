@@ -29,6 +29,21 @@ def expected_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str
     return [node["metadata"]["name"] for node in nodes if selects(spec, node) and not untolerated(spec, node)]
 
 
+def lingering_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
+    """The nodes that may keep a pod of this DaemonSet though a new one would be kept away: untolerated, but not NoExecute.
+
+    Its controller does not look at the DaemonSet again when such a taint comes, so its numbers may or may not count these
+    nodes (kubernetes pkg/controller/daemon, syncNodeUpdate).
+    """
+    spec = daemonset["spec"]["template"]["spec"]
+    found = []
+    for node in nodes:
+        effects = {taint.get("effect") for taint in untolerated(spec, node)}
+        if effects == {"NoSchedule"} and selects(spec, node):
+            found.append(node["metadata"]["name"])
+    return found
+
+
 def selects(pod_spec: Document, node: Document) -> bool:
     """Whether node selector and required node affinity admit the node."""
     labels = node["metadata"].get("labels") or {}

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
-from .placement import expected_nodes, untolerated
+from .placement import expected_nodes, lingering_nodes, untolerated
 from .policy import owned
 
 Document = t.Mapping[str, t.Any]
@@ -82,7 +82,7 @@ def assess(policy: Document, daemonsets: t.Iterable[Document], nodes: t.Sequence
     state, reason, problems = _reported(policy)
     gpu_nodes = [node for node in nodes if is_gpu_node(node)]
     ours = [found for found in daemonsets if owned(found)]
-    operands = tuple(operand(found, expected_nodes(found, nodes)) for found in ours)
+    operands = tuple(operand(found, expected_nodes(found, nodes), lingering_nodes(found, nodes)) for found in ours)
     waiting = [*problems, *_nodes_waiting(gpu_nodes, reason)]
     if gpu_nodes and not ours:
         waiting.append("the operator has created none of its DaemonSets yet")
@@ -107,21 +107,22 @@ def is_gpu_node(node: Document) -> bool:
     return any(labels.get(label) == "true" for label in PCI_PRESENT_LABELS)
 
 
-def operand(daemonset: Document, belongs: t.Sequence[str]) -> Operand:
-    """The DaemonSet's numbers beside our own count."""
+def operand(daemonset: Document, belongs: t.Sequence[str], lingering: t.Sequence[str] = ()) -> Operand:
+    """The DaemonSet's numbers beside our own count; nodes on which pods may linger may be counted or not."""
     metadata, status = daemonset["metadata"], daemonset.get("status") or {}
     desired = int(status.get("desiredNumberScheduled") or 0)
     ready = int(status.get("numberAvailable") or 0)
     updated = int(status.get("updatedNumberScheduled") or 0)
     current = int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
+    expected = max(len(belongs), min(desired, len(belongs) + len(lingering)))
     return Operand(
         name=metadata["name"],
         app=str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or ""),
-        expected=len(belongs),
+        expected=expected,
         desired=desired,
         ready=ready if updated >= desired else min(ready, updated),
         current=current,
-        done=current and desired == len(belongs) and updated == desired and ready == desired,
+        done=current and desired == expected and updated == desired and ready == desired,
     )
 
 

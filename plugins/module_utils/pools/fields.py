@@ -64,7 +64,7 @@ CLUSTER = Section(
 _TAINT = Section(
     fields={
         "key": Text((rules.label_key, rules.free_taint), required=True, missing="a taint has a key and an effect"),
-        "value": Text((rules.label_value,), empty=True),
+        "value": Text((rules.label_value, rules.text_to_helm), empty=True),
         "effect": Choice(known=EFFECTS, required=True, missing=f"choose one of {', '.join(EFFECTS)}"),
     }
 )

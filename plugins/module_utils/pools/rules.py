@@ -90,6 +90,13 @@ def free_taint(value: str) -> str | None:
     return f"is reserved: {owner}; choose a key of your own, or nvidia.com/gpu" if owner else None
 
 
+def text_to_helm(value: str) -> str | None:
+    """A value that is still text after it went through Helm's values, whose YAML 1.1 knows more booleans than Ansible's."""
+    if value in ("y", "Y", "n", "N"):
+        return "becomes a boolean in Helm's values; choose another one, such as yes"
+    return None
+
+
 def not_the_pin(value: str) -> str | None:
     """The label of membership is not something to match: who carries it belongs to its pool already."""
     if value.startswith("accel.gpu/"):

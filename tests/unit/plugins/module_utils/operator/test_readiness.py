@@ -195,6 +195,24 @@ def test_a_taint_that_no_operand_tolerates_is_told_and_not_waited_for() -> None:
     assert verdict.unreached == ("gpu-3",)
 
 
+@pytest.mark.parametrize("counted", [2, 3], ids=["looked again", "not looked again"])
+def test_pods_that_outlive_a_new_taint_may_be_counted_or_not(counted: int) -> None:
+    world = World()
+    world.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoSchedule"}]
+    for found in (world.driver, world.plugin):
+        numbers = ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable")
+        found["status"].update(dict.fromkeys(numbers, counted))
+    verdict = world.verdict()
+    assert verdict.ready
+    assert verdict.unreached == ("gpu-0",)
+
+
+def test_a_taint_that_evicts_is_counted() -> None:
+    world = World()
+    world.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoExecute"}]
+    assert "wanted on 3 nodes so far, but 2 nodes match" in " ".join(world.verdict().waiting)
+
+
 IN_A_OR_B = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
 
 

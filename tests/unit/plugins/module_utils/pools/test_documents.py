@@ -54,6 +54,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"taints": [{"effect": "NoSchedule"}]}, ".taints[0].key: is missing; a taint has a key and an effect"),
     ({"taints": [{"key": "a", "effect": "noschedule"}]}, '.taints[0].effect: "noschedule" is not known here; did you'),
     ({"taints": [{"key": "a", "effect": "NoExecute", "value": True}]}, ".taints[0].value: true is a boolean, not text"),
+    ({"taints": [{"key": "a", "effect": "NoExecute", "value": "y"}]}, ".taints[0].value: "),
     ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, ".taints[0].key: "),
     (
         {"taints": [{"key": "a", "effect": "NoExecute"}] * 2},
