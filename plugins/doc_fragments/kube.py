@@ -76,5 +76,5 @@ options:
     default: 30
 requirements:
   - python >= 3.10
-  - kubernetes >= 24.2.0
+  - kubernetes >= 29.0.0
 """

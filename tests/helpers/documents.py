@@ -55,7 +55,8 @@ def sharings(draw: st.DrawFn) -> Document:
 
 taints = st.lists(
     st.fixed_dictionaries(
-        {"key": label_keys | st.just("nvidia.com/gpu"), "effect": effects}, optional={"value": label_values}
+        {"key": label_keys | st.just("nvidia.com/gpu"), "effect": effects},
+        optional={"value": label_values.filter(lambda value: value not in ("y", "n"))},
     ),
     max_size=3,
     unique_by=lambda taint: (taint["key"], taint["effect"]),
