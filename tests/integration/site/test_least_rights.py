@@ -26,7 +26,8 @@ pytestmark = pytest.mark.timeout(600)
 
 def documents(name: str) -> list[dict[str, Any]]:
     """Return the objects of one of the shipped files."""
-    return [found for found in yaml.safe_load_all((RBAC / f"{name}.yaml").read_text()) if found]
+    document = yaml.safe_load((RBAC / f"{name}.yaml").read_text())
+    return list(document["items"]) if document["kind"] == "List" else [document]
 
 
 def bindings(name: str) -> Iterator[dict[str, Any]]:
