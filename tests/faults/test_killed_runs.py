@@ -95,12 +95,12 @@ def kill_at_each(lab: Lab, tmp_path: Path, points: list[int]) -> None:
             require_whole(lab, foreign)
 
 
-@pytest.mark.usual(200)
+@pytest.mark.usual(110)
 def test_a_first_run_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     lab.reset()
     total = count_of_changes(lab, tmp_path)
     assert total > 20
-    kill_at_each(lab, tmp_path, sorted(rng.sample(range(1, total + 1), 2)))
+    kill_at_each(lab, tmp_path, [rng.randint(1, total)])
 
 
 @pytest.mark.soak
@@ -143,9 +143,9 @@ def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], l
             foreign.require_intact()
 
 
-@pytest.mark.usual(90)
+@pytest.mark.usual(70)
 def test_a_change_of_sharing_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
-    kill_a_change_of_sharing(lab, tmp_path, lambda total: sorted(rng.sample(range(1, total + 1), 3)))
+    kill_a_change_of_sharing(lab, tmp_path, lambda total: sorted(rng.sample(range(1, total + 1), 2)))
 
 
 @pytest.mark.soak
