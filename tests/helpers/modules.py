@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import io
 import json
 import os
@@ -40,6 +42,10 @@ def run_module(
         stack.enter_context(mock.patch.object(basic, "_ANSIBLE_ARGS", buffer))
         # Since core 2.19 the arguments have a serialization profile of their own.
         stack.enter_context(mock.patch.object(basic, "_ANSIBLE_PROFILE", "legacy", create=True))
+        # A module's own process is no controller, whatever this one has imported; its warnings come with its result.
+        if importlib.util.find_spec("ansible.module_utils._internal"):
+            internal = importlib.import_module("ansible.module_utils._internal")
+            stack.enter_context(mock.patch.object(internal, "is_controller", False))
         stack.enter_context(mock.patch.dict(os.environ, env or {}))
         stack.enter_context(contextlib.redirect_stdout(printed))
         try:
