@@ -43,6 +43,10 @@ class Lab:
     def audit_log(self) -> Path:
         return self.directory / "log" / "audit.jsonl"
 
+    def env_through(self, kubeconfig: Path) -> dict[str, str]:
+        """The same environment, with the cluster reached as another kubeconfig says."""
+        return {**self.env, "KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+
     def command(self, *words: str) -> str:
         """`lab/lab WORDS` for this lab; fails the test when that fails."""
         return run(LAB, "--name", self.name, *words)

@@ -47,7 +47,7 @@ def test_the_next_run_upgrades_it_although_chart_and_values_are_equal(lab: Lab, 
     proxy.before = refuse_role_bindings
     with proxy.running():
         kubeconfig = proxy.kubeconfig(tmp_path / "config")
-        environ = {**lab.env, "KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+        environ = lab.env_through(kubeconfig)
         refused = run_playbook(SITE, environ=environ, arguments=NFD)
     assert refused.rc != 0
     assert "forbidden by a test" in refused.failure()

@@ -52,7 +52,7 @@ def site_killed_after(lab: Lab, proxy: ApiProxy, tmp_path: Path, number: int, **
 
     proxy.after = strike
     kubeconfig = proxy.kubeconfig(tmp_path / "proxy.kubeconfig")
-    environ = {**lab.env, "KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+    environ = lab.env_through(kubeconfig)
     playbook = Playbook(SITE, environ=environ, **options)
     started.set()
     playbook.wait()
@@ -77,7 +77,7 @@ def count_of_changes(lab: Lab, tmp_path: Path, **options: Any) -> int:
     proxy = ApiProxy(lab.kubeconfig)
     with proxy.running():
         kubeconfig = proxy.kubeconfig(tmp_path / "count.kubeconfig")
-        environ = {**lab.env, "KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+        environ = lab.env_through(kubeconfig)
         run_playbook(SITE, environ=environ, **options).require_success()
         return len(proxy.mutations(*USER_AGENTS))
 

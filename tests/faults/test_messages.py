@@ -34,11 +34,6 @@ def failing(seconds: float = PROMPT_SECONDS, *, environ: Mapping[str, str], **op
     return message
 
 
-def with_kubeconfig(lab: Lab, path: Path) -> dict[str, str]:
-    """Return the lab's environment with another kubeconfig in it."""
-    return {**lab.env, "KUBECONFIG": str(path), "K8S_AUTH_KUBECONFIG": str(path)}
-
-
 def changed_kubeconfig(
     lab: Lab, path: Path, *, cluster: Mapping[str, Any] | None = None, user: Mapping[str, Any] | None = None
 ) -> Path:
@@ -53,14 +48,14 @@ def changed_kubeconfig(
 
 def test_no_cluster_at_the_address(lab: Lab, tmp_path: Path) -> None:
     kubeconfig = changed_kubeconfig(lab, tmp_path / "config", cluster={"server": "https://127.0.0.1:9"})
-    message = failing(environ=with_kubeconfig(lab, kubeconfig))
+    message = failing(environ=lab.env_through(kubeconfig))
     assert "https://127.0.0.1:9" in message
     assert "refused" in message
 
 
 def test_a_kubeconfig_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
     missing = tmp_path / "nowhere"
-    assert str(missing) in failing(environ=with_kubeconfig(lab, missing))
+    assert str(missing) in failing(environ=lab.env_through(missing))
 
 
 def test_the_kubeconfig_of_another_cluster(lab: Lab) -> None:
@@ -75,7 +70,7 @@ def test_a_user_without_rights(lab: Lab, tmp_path: Path) -> None:
     run("kubectl", "apply", "-f", str(tmp_path / "account.json"), env=lab.env)
     token = run("kubectl", "create", "token", "nobody", env=lab.env).strip()
     kubeconfig = changed_kubeconfig(lab, tmp_path / "config", user={"token": token})
-    message = failing(environ=with_kubeconfig(lab, kubeconfig))
+    message = failing(environ=lab.env_through(kubeconfig))
     assert "system:serviceaccount:default:nobody" in message
     assert token not in message
 

@@ -56,7 +56,7 @@ def as_account(lab: Lab, name: str, folder: Path) -> dict[str, str]:
     document["users"][0]["user"] = {"token": token}
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(document))
-    return {**lab.env, "KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+    return lab.env_through(kubeconfig)
 
 
 def asked(lab: Lab, name: str, since: int) -> list[audit.Request]:
