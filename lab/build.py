@@ -24,6 +24,8 @@ from .progress import BuildProgress
 from .tools import PARTS, TOOLS, Copy, Tool
 
 _TAIL = 40
+# Another checkout, or an older commit, may still use what this one does not.
+_KEPT_UNUSED = 30 * 24 * 3600.0
 
 
 def ensure(names: Iterable[str]) -> dict[str, Path]:
@@ -36,7 +38,19 @@ def ensure(names: Iterable[str]) -> dict[str, Path]:
         with locked(cache() / "build.lock", "building the lab's programs"):
             missing = [tool for tool in missing if not folders[tool.name].is_dir()]
             _build_all(missing, folders, go)
+    for tool in tools:
+        os.utime(folders[tool.name])
+    if missing:
+        _forget_unused()
     return folders
+
+
+def _forget_unused() -> None:
+    """Take out of the cache what no lab has used for long, and what killed builds have left."""
+    built = re.compile(rf"({'|'.join(TOOLS)})-[0-9a-f]{{16}}|\.({'|'.join(TOOLS)})-\w+")
+    for folder in cache().iterdir():
+        if built.fullmatch(folder.name) and time.time() - folder.stat().st_mtime > _KEPT_UNUSED:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tool_names(names: Iterable[str]) -> list[str]:

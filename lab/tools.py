@@ -44,7 +44,7 @@ class Tool:
 
 
 def _pinned(name: str, package: str, usual_seconds: int, program: str = "", **more: object) -> Tool:
-    return Tool(name, LAB / "tools" / name, package, program or name, usual_seconds, **more)  # type: ignore[arg-type]
+    return Tool(name, LAB / "pins" / name, package, program or name, usual_seconds, **more)  # type: ignore[arg-type]
 
 
 _GPU_OPERATOR = "github.com/NVIDIA/gpu-operator"
@@ -61,7 +61,7 @@ TOOLS: dict[str, Tool] = {
         _pinned("etcd", "go.etcd.io/etcd/server/v3", 28),
         Tool(
             "kubernetes",
-            LAB / "tools" / "kube",
+            LAB / "pins" / "kube",
             ".",
             "kube",
             265,

@@ -21,3 +21,26 @@ options:
     type: list
     elements: dict
 """
+    # For the filters, which take the three documents as their input.
+    FILTER_INPUT = r"""
+options:
+  _input:
+    description:
+      - The three documents. What they may hold is described by the role P(accel.gpu.pools#role).
+    type: dict
+    required: true
+    suboptions:
+      cluster:
+        description: What all pools of one cluster share, as in C(gpu_cluster).
+        type: dict
+        required: true
+      defaults:
+        description: What is merged into every pool, as in C(gpu_defaults). Lists are replaced, maps merged.
+        type: dict
+        default: {}
+      pools:
+        description: The pools, as in C(gpu_pools).
+        type: list
+        elements: dict
+        default: []
+"""

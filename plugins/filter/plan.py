@@ -14,26 +14,8 @@ description:
   - It reads nothing but its input. The same input gives the same plan.
   - It fails with every mistake of the documents at once. Use P(accel.gpu.plan_problems#filter) to get them as a list.
 positional: _input
-options:
-  _input:
-    description:
-      - The three documents. What they may hold is described by the role P(accel.gpu.pools#role).
-    type: dict
-    required: true
-    suboptions:
-      cluster:
-        description: What all pools of one cluster share, as in C(gpu_cluster).
-        type: dict
-        required: true
-      defaults:
-        description: What is merged into every pool, as in C(gpu_defaults). Lists are replaced, maps merged.
-        type: dict
-        default: {}
-      pools:
-        description: The pools, as in C(gpu_pools).
-        type: list
-        elements: dict
-        default: []
+extends_documentation_fragment:
+  - accel.gpu.documents.filter_input
 seealso:
   - plugin: accel.gpu.plan_problems
     plugin_type: filter

@@ -12,26 +12,8 @@ description:
     The line begins with the path of the value, tells the rule that it breaks, and what to write instead.
   - An empty list means that P(accel.gpu.plan#filter) accepts the documents. No cluster is asked.
 positional: _input
-options:
-  _input:
-    description:
-      - The three documents. What they may hold is described by the role P(accel.gpu.pools#role).
-    type: dict
-    required: true
-    suboptions:
-      cluster:
-        description: What all pools of one cluster share, as in C(gpu_cluster).
-        type: dict
-        required: true
-      defaults:
-        description: What is merged into every pool, as in C(gpu_defaults).
-        type: dict
-        default: {}
-      pools:
-        description: The pools, as in C(gpu_pools).
-        type: list
-        elements: dict
-        default: []
+extends_documentation_fragment:
+  - accel.gpu.documents.filter_input
 seealso:
   - plugin: accel.gpu.plan
     plugin_type: filter

@@ -34,23 +34,9 @@ options:
     description: Whether an edit may roll the driver on the nodes that have one.
     type: bool
     default: false
-  expected:
-    description: What earlier steps of this run will have created by the time of the real run; only used in check mode.
-    type: dict
-    default: {}
-    suboptions:
-      namespaces:
-        description: Names of namespaces.
-        type: list
-        elements: str
-        default: []
-      kinds:
-        description: Kinds, each with C(api_version) and C(kind).
-        type: list
-        elements: dict
-        default: []
 extends_documentation_fragment:
   - accel.gpu.kube
+  - accel.gpu.expected
   - accel.gpu.documents
   - accel.gpu.wait
   - accel.gpu.lease
@@ -118,6 +104,11 @@ cluster_policy:
       description: Parts of the change that were held back because the driver would have rolled; empty when nothing was.
       type: list
       elements: str
+    tolerations:
+      description: What the policy has its DaemonSets tolerate once the change is made.
+      type: list
+      elements: dict
+      sample: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
     note:
       description: In check mode, why the server has not judged the change.
       type: str
@@ -126,9 +117,10 @@ cluster_policy:
 import contextlib
 import typing as t
 
+from ..module_utils.fleet.tolerance import of_policy
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule, diff_of
-from ..module_utils.kube.objects import Expected, InvalidObjects
+from ..module_utils.kube.objects import InvalidObjects
 from ..module_utils.operator.policy import (
     API_VERSION,
     CHART_NAME,
@@ -148,14 +140,6 @@ Object = dict[str, t.Any]
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "allow_driver_rollout": {"type": "bool", "default": False},
-    "expected": {
-        "type": "dict",
-        "default": {},
-        "options": {
-            "namespaces": {"type": "list", "elements": "str", "default": []},
-            "kinds": {"type": "list", "elements": "dict", "default": []},
-        },
-    },
 }
 _ATTEMPTS = 5
 
@@ -189,6 +173,7 @@ def work(module: GpuModule) -> Object:
         "name": found.live["metadata"]["name"] if found.live else CHART_NAME,
         "driver_nodes": 0 if found.held_back else found.rolls,
         "held_back": found.held_back,
+        "tolerations": _tolerations(found),
         **({"note": note} if note else {}),
     }
     before, after = found.change.before, found.change.after
@@ -207,7 +192,7 @@ def _find(module: GpuModule, cluster: PolicyClient, wanted: Wanted) -> _Found:
             raise
         live = None
     if live is None:
-        if module.check_mode and (API_VERSION, KIND) in Expected.from_dict(module.params["expected"]).kinds:
+        if module.check_mode and (API_VERSION, KIND) in module.expected.kinds:
             return _Found(None, created_by_chart(wanted), 0, [])
         raise InvalidObjects(
             ["The cluster has no ClusterPolicy: install the GPU operator first (role gpu_operator, or its Helm chart)."]
@@ -251,6 +236,12 @@ def _see(module: GpuModule, cluster: PolicyClient, found: _Found, effect: Effect
     return cluster.await_ready(name, effect, waiting, lambda verdict: {"cluster_policy": {**told, **_seen(verdict)}})
 
 
+def _tolerations(found: _Found) -> list[Object]:
+    if found.live is None or found.change.changed:
+        return of_policy(found.change.after)
+    return of_policy(found.live)
+
+
 def _reaching(found: _Found, wanted: Wanted) -> tuple[Object, ...]:
     return () if found.held_back else wanted.tolerations
 
@@ -291,7 +282,7 @@ def _warnings(found: _Found) -> t.Iterator[str]:
 
 def main() -> None:
     """Run the module."""
-    module = GpuModule(OPTIONS, documents=True, wait=True, lease=True)
+    module = GpuModule(OPTIONS, documents=True, expected=True, wait=True, lease=True)
     module.run(work)
 
 

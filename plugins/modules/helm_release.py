@@ -76,23 +76,9 @@ options:
       - An annotation that the release puts on every node on which one of its DaemonSets runs.
       - When given, the release counts as rolled out only once as many nodes carry it.
     type: str
-  expected:
-    description: What earlier steps of this run will have created by the time of the real run; only used in check mode.
-    type: dict
-    default: {}
-    suboptions:
-      namespaces:
-        description: Names of namespaces.
-        type: list
-        elements: str
-        default: []
-      kinds:
-        description: Kinds, each with C(api_version) and C(kind).
-        type: list
-        elements: dict
-        default: []
 extends_documentation_fragment:
   - accel.gpu.kube
+  - accel.gpu.expected
   - accel.gpu.wait
   - accel.gpu.lease
   - accel.gpu.attributes
@@ -173,7 +159,6 @@ import tempfile
 import typing as t
 
 from ..module_utils.kube.module import GpuModule, diff_of
-from ..module_utils.kube.objects import Expected
 from ..module_utils.operator.chart import ChartProblem
 from ..module_utils.operator.helm import INSTALL_HELM
 from ..module_utils.operator.preparation import Preparation, Release, Waiting
@@ -191,14 +176,6 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "binary_path": {"type": "path"},
     "pending_timeout": {"type": "int", "default": 600},
     "node_annotation": {"type": "str"},
-    "expected": {
-        "type": "dict",
-        "default": {},
-        "options": {
-            "namespaces": {"type": "list", "elements": "str", "default": []},
-            "kinds": {"type": "list", "elements": "dict", "default": []},
-        },
-    },
 }
 
 
@@ -216,7 +193,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             release,
             module.run_command,
             check=module.check_mode,
-            expected=Expected.from_dict(params["expected"]),
+            expected=module.expected,
             run_id=module.run_id,
             waiting=waiting,
             before_write=lambda: held.enter_context(module.lease()),
@@ -250,7 +227,7 @@ def _binary(module: GpuModule) -> str:
 
 def main() -> None:
     """Run the module."""
-    module = GpuModule(OPTIONS, wait=True, lease=True)
+    module = GpuModule(OPTIONS, expected=True, wait=True, lease=True)
     try:
         module.run(work)
     except ChartProblem as error:

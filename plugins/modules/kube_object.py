@@ -22,6 +22,7 @@ description:
   - Kinds and namespaces are checked for all definitions before anything is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
+  - accel.gpu.expected
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
@@ -45,32 +46,6 @@ options:
       - Whether fields that another manager owns are taken over. If not, such a field is a failure naming the manager.
     type: bool
     default: true
-  expected:
-    description:
-      - What this run will have created by the time it comes here, but which does not exist yet in check mode on a first
-        run. Objects that hang on it are previewed in check mode as new.
-      - A kind or namespace that neither exists nor is expected is a failure, in check mode as in the run.
-    type: dict
-    suboptions:
-      namespaces:
-        description: Names of namespaces.
-        type: list
-        elements: str
-        default: []
-      kinds:
-        description: Kinds that a CustomResourceDefinition of an earlier step brings.
-        type: list
-        elements: dict
-        default: []
-        suboptions:
-          api_version:
-            description: Group and version.
-            type: str
-            required: true
-          kind:
-            description: Name of the kind.
-            type: str
-            required: true
 notes:
   - A user who may read but not write gets a preview that is marked as not checked by the server.
   - Values of Secrets are hidden in the diff.
@@ -157,27 +132,12 @@ import typing as t
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.lease import LeaseLost
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.kube.objects import Expected, ObjectChange, apply_objects
+from ..module_utils.kube.objects import ObjectChange, apply_objects
 
 _SPEC: dict[str, dict[str, t.Any]] = {
     "definitions": {"type": "list", "elements": "dict", "required": True},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "force": {"type": "bool", "default": True},
-    "expected": {
-        "type": "dict",
-        "options": {
-            "namespaces": {"type": "list", "elements": "str", "default": []},
-            "kinds": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "api_version": {"type": "str", "required": True},
-                    "kind": {"type": "str", "required": True},
-                },
-            },
-        },
-    },
 }
 
 
@@ -190,7 +150,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
                 module.client,
                 module.params["definitions"],
                 check=module.check_mode,
-                expected=Expected.from_dict(module.params["expected"]),
+                expected=module.expected,
                 state=module.params["state"],
                 force=module.params["force"],
                 before_write=lambda: stack.enter_context(module.lease()),
@@ -218,7 +178,7 @@ def _diff(change: ObjectChange) -> dict[str, t.Any]:
 
 def main() -> None:
     """Run as a module."""
-    module = GpuModule(_SPEC, lease=True)
+    module = GpuModule(_SPEC, expected=True, lease=True)
     module.run(work)
 
 

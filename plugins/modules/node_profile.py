@@ -20,6 +20,8 @@ description:
     first, so that the kubelet renews the copies before a label names what is new in them.
   - Done means seen. The module waits until every node of every pool offers exactly the shares that the pool declares,
     no longer offers the resource of another mode, and carries the labels of gpu-feature-discovery that go with it.
+  - A taint that the ClusterPolicy does not tolerate is held back and told in a warning, because NVIDIA's pods could not
+    come back on its nodes. Where such a taint is already, it stays.
   - Where nothing differs, one list of the nodes and one look at the ConfigMap prove it, and nothing is sent.
   - Labels and taints that were on a node before stay. What the module puts is noted in annotations of the node, and is
     taken back when the pool no longer declares it or the node leaves the pool. No other node is touched.
@@ -41,6 +43,13 @@ options:
         instead, since when, and what to do.
     type: int
     default: 600
+  expected_tolerations:
+    description:
+      - Tolerations that the ClusterPolicy will have by the time of the real run; only used in check mode. See
+        RV(accel.gpu.cluster_policy#module:cluster_policy.tolerations).
+    type: list
+    elements: dict
+    default: []
   report_path:
     description:
       - File for the whole result as JSON. What the module returns names up to 100 nodes.
@@ -115,6 +124,11 @@ node_profile:
       type: list
       elements: str
       returned: always
+    held_back:
+      description: By pool, the taints that were held back (C(key=value:Effect)).
+      type: dict
+      returned: always
+      sample: {train: ["restricted-access=yes:NoSchedule"]}
     config_entries:
       description: Entries of the device plugin's ConfigMap that were C(added) and C(collected).
       type: dict
@@ -171,7 +185,8 @@ if t.TYPE_CHECKING:
 
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Preview in check mode, else apply and prove."""
-    rollout = Rollout(module.client, module.plan, module.run_id, module.progress)
+    expected = module.params["expected_tolerations"] if module.check_mode else []
+    rollout = Rollout(module.client, module.plan, module.run_id, module.progress, expected_tolerations=expected)
     fleet = rollout.read()
     before, after = fleet.profile.diff()
     if module.check_mode:
@@ -187,7 +202,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             **getattr(error, "partial", {}),
         }
         raise
-    for text in warnings(fleet):
+    for text in warnings(module.plan, fleet):
         module.warn(text)
     return {
         "changed": rollout.done.any,
@@ -204,7 +219,7 @@ def _preview(module: GpuModule, rollout: Rollout, fleet: Fleet) -> dict[str, t.A
     unchecked = rollout.preview(fleet)
     if unchecked:
         told["unchecked"] = unchecked
-    for text in warnings(fleet):
+    for text in warnings(module.plan, fleet):
         module.warn(text)
     before, after = fleet.profile.diff()
     if later:
@@ -272,6 +287,7 @@ def main() -> None:
         "wait": {"type": "bool", "default": True},
         "wait_timeout": {"type": "int", "default": 600},
         "report_path": {"type": "path"},
+        "expected_tolerations": {"type": "list", "elements": "dict", "default": []},
     }
     module = GpuModule(spec, documents=True, lease=True)
     module.run(work)

@@ -22,7 +22,7 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
     head = [_title(info, kind, width)]
     if not pools:
         return [*head, "No pools are declared: nothing is shared, labelled or proven.", *_fleet(info, width)]
-    rows = [_row(name, pool, kind, bool(info.get("reachable"))) for name, pool in pools.items()]
+    rows = [_row(name, pool, kind, info) for name, pool in pools.items()]
     body = table(_columns(kind), rows, width)
     return [*head, "", *body, "", *_verdicts(info, pools, kind, width), *_notes(info, width), *_fleet(info, width)]
 
@@ -47,7 +47,8 @@ def _columns(kind: str) -> list[Column]:
     ]
 
 
-def _row(name: str, pool: Document, kind: str, reachable: bool) -> list[str]:
+def _row(name: str, pool: Document, kind: str, info: Document) -> list[str]:
+    reachable = bool(info.get("reachable"))
     replicas = pool.get("replicas") or 1
     mode = f"{pool['mode']} x{replicas}" if replicas > 1 else str(pool["mode"])
     seen = f"{pool['allocatable']}/{pool['wanted']}" if reachable else "?"
@@ -60,7 +61,7 @@ def _row(name: str, pool: Document, kind: str, reachable: bool) -> list[str]:
         str(pool["resource"]).removeprefix("nvidia.com/"),
         seen if kind == "report" else (str(pool["wanted"]) if reachable else "?"),
         _memory(pool.get("memory_mib_per_share")),
-        _state(pool, kind, reachable),
+        _state(pool, kind, info),
     ]
 
 
@@ -73,11 +74,11 @@ def _memory(mib: int | None) -> str:
     return f"{mib / 1024:.1f} GiB" if mib else "?"
 
 
-def _state(pool: Document, kind: str, reachable: bool) -> str:
-    if not reachable:
+def _state(pool: Document, kind: str, info: Document) -> str:
+    if not info.get("reachable"):
         return "?"
     if not pool["nodes"]:
-        return "no nodes"
+        return "after discovery" if _awaits_discovery(kind, info) else "no nodes"
     if kind == "plan":
         return f"{pool['changes']['nodes']} nodes" if pool["changes"] else "none"
     return "ok" if pool["as_declared"] else "differs"
@@ -87,9 +88,17 @@ def _verdicts(info: Document, pools: Document, kind: str, width: int) -> list[st
     if not info.get("reachable"):
         return paragraph("cluster", str(info.get("reason") or "not reached"), width)
     told: list[str] = []
+    if _awaits_discovery(kind, info):
+        text = "no node is known to have GPUs yet; NFD and the GPU operator, once installed, find out which belong to a pool"
+        return paragraph("after discovery", text, width)
     for name, pool in pools.items():
         told.extend(paragraph(name, _change(pool) if kind == "plan" else _verdict(pool), width))
     return told
+
+
+def _awaits_discovery(kind: str, info: Document) -> bool:
+    """Whether the plan is for a cluster of whose hardware nothing is known."""
+    return kind == "plan" and not any(pool["nodes"] for pool in info["pools"].values()) and not info["totals"]["gpu_nodes"]
 
 
 def _verdict(pool: Document) -> str:

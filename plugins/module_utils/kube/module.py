@@ -17,6 +17,7 @@ from ..pools.documents import InvalidDocuments
 from ..pools.plan import Plan
 from .client import Client
 from .config import KUBERNETES_IMPORT_ERROR, ConnectionOptions, check_cluster
+from .definitions import Expected
 from .errors import ApiError, ConnectionProblem, InvalidOptions, SomeFailed, explain
 from .lease import Lease, LeaseHeld, LeaseLost
 from .progress import RUN_ID_ENV, Progress
@@ -47,6 +48,23 @@ DOCUMENTS: ArgumentSpec = {
     "defaults": {"type": "dict"},
     "pools": {"type": "list", "elements": "dict"},
 }
+EXPECTED: ArgumentSpec = {
+    "expected": {
+        "type": "dict",
+        "options": {
+            "namespaces": {"type": "list", "elements": "str", "default": []},
+            "kinds": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "api_version": {"type": "str", "required": True},
+                    "kind": {"type": "str", "required": True},
+                },
+            },
+        },
+    },
+}
 WAIT: ArgumentSpec = {
     "wait": {"type": "bool", "default": True},
     "wait_timeout": {"type": "int", "default": 600},
@@ -69,12 +87,14 @@ class GpuModule(AnsibleModule):
         argument_spec: ArgumentSpec | None = None,
         *,
         documents: bool = False,
+        expected: bool = False,
         wait: bool = False,
         lease: bool = False,
         **kwargs: t.Any,
     ) -> None:
         """Compose the argument spec; a module's own options win over the shared ones of the same name."""
-        parts = [CONNECTION, *(part for part, used in ((DOCUMENTS, documents), (WAIT, wait), (LEASE, lease)) if used)]
+        shared = ((DOCUMENTS, documents), (EXPECTED, expected), (WAIT, wait), (LEASE, lease))
+        parts = [CONNECTION, *(part for part, used in shared if used)]
         composed: ArgumentSpec = {}
         for part in (*parts, argument_spec or {}):
             composed.update({name: {**composed.get(name, {}), **option} for name, option in part.items()})
@@ -115,6 +135,11 @@ class GpuModule(AnsibleModule):
         if missing:
             self.fail_json(msg=f"missing required arguments: {', '.join(missing)}")
         return derive(self.params["cluster"], self.params.get("defaults") or {}, self.params["pools"])
+
+    @property
+    def expected(self) -> Expected:
+        """What earlier steps of this run will have created by the time of the real run."""
+        return Expected.from_dict(self.params["expected"])
 
     def lease(self) -> Lease:
         """The right to change this cluster, to be held (with) around all changes; does nothing in check mode."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ..fleet.tolerance import untolerated as kept_away_by
+
 Document = t.Mapping[str, t.Any]
 
 # What the controller adds to every daemon pod.
@@ -61,24 +63,7 @@ def untolerated(pod_spec: Document, node: Document) -> list[Document]:
     tolerations = list(pod_spec.get("tolerations") or [])
     known = _ALWAYS_TOLERATED + (_HOST_NETWORK_TOLERATED if pod_spec.get("hostNetwork") else ())
     tolerations += [{"key": key, "operator": "Exists", "effect": effect} for key, effect in known]
-    taints = node.get("spec", {}).get("taints") or []
-    return [
-        taint
-        for taint in taints
-        if taint.get("effect") in ("NoSchedule", "NoExecute")
-        and not any(_tolerates(item, taint) for item in tolerations)
-    ]
-
-
-def _tolerates(toleration: Document, taint: Document) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    exists = toleration.get("operator") == "Exists"
-    if not toleration.get("key"):
-        return exists
-    if toleration["key"] != taint.get("key"):
-        return False
-    return exists or (toleration.get("value") or "") == (taint.get("value") or "")
+    return kept_away_by(tolerations, node.get("spec", {}).get("taints") or [])
 
 
 def _term(term: Document, node: Document) -> bool:

@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
+from ..fleet.tolerance import of_policy
 from ..kube.compare import difference
 from ..kube.fields import child, owned_by
 
@@ -50,13 +51,6 @@ class PolicyChange:
         return self.body is not None
 
 
-def singleton(policies: t.Iterable[Document]) -> Document | None:
-    """The policy that the operator follows: the oldest, by name where two are equally old."""
-    return min(
-        policies, key=lambda found: (found["metadata"]["creationTimestamp"], found["metadata"]["name"]), default=None
-    )
-
-
 def created_by_chart(wanted: Wanted) -> PolicyChange:
     """The change to a policy that does not exist yet: all that is ours, on an object of which nothing is known."""
     name = CHART_NAME
@@ -75,7 +69,7 @@ def changes(live: Document, wanted: Wanted, *, seeded: bool, hold_driver: bool =
     `seeded`: our own first installation gave the chart these tolerations, so entries equal to ours are ours although no annotation says so.
     `hold_driver`: leave out what reaches the driver's DaemonSet.
     """
-    held: list[Object] = list(((live.get("spec") or {}).get("daemonsets") or {}).get("tolerations") or [])
+    held = of_policy(live)
     noted = _noted(live)
     if noted is None:
         noted = [item for item in held if seeded and _identity(item) in _identities(wanted.tolerations)]

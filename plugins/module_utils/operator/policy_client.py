@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import typing as t
 
+from ..fleet.tolerance import singleton
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED, same_object
 from ..kube.paths import CLUSTER_POLICIES, NODES, object_path
 from ..kube.wait import wait_until
 from ..pools.plan import ConfigPlan
-from .policy import PolicyChange, singleton
+from .policy import PolicyChange
 from .preparation import Waiting
 from .readiness import Effect, Verdict, assess, some
 from .records import note_path, was_installed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import CONFIG_LABEL
 from ..fleet.node import Node
-from ..fleet.ownership import POOLS, NodeEdit, edit
+from ..fleet.ownership import POOLS, NodeEdit, edit, spelled
 from .entries import ConfigMap, Entries, entries
 
 if t.TYPE_CHECKING:
@@ -27,6 +27,8 @@ class Profile:
     pool_of: t.Mapping[str, str]
     refreshed: tuple[str, ...]
     entries: Entries
+    # The taints, as spelled(), that are not put on more nodes than have them.
+    held: frozenset[str] = frozenset()
 
     @property
     def changed(self) -> bool:
@@ -37,6 +39,13 @@ class Profile:
     def released(self) -> list[str]:
         """The nodes that belong to no pool any more and give back what is ours."""
         return [node.name for node in self.edits if node.name not in self.pool_of]
+
+    @property
+    def new_taints(self) -> set[str]:
+        """The taints, as spelled(), that some node gets."""
+        return {
+            taint for node in self.edits for taint in set(node.after.get("taints", ())) - set(node.before.get("taints", ()))
+        }
 
     def diff(self) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
         """Before and after, for up to DIFF_LIMIT nodes: of thousands nobody reads more."""
@@ -53,14 +62,37 @@ class Profile:
         return before, after
 
 
-def node_edit(node: Node, pool: PoolPlan | None) -> NodeEdit | None:
-    """What makes a node a member of the pool (of none: what gives back all that is ours), or None when it is."""
+def node_edit(node: Node, pool: PoolPlan | None, held: t.Collection[str] = ()) -> NodeEdit | None:
+    """What makes a node a member of the pool (of none: what gives back all that is ours), or None when it is.
+
+    A held taint is not put on the node, and stays where the node has it.
+    """
     if pool is None:
         return edit(node, POOLS, drop_others=True)
-    return edit(node, POOLS, labels=pool.node_labels, taints=pool.taints, drop_others=True)
+    there = {spelled(taint) for taint in node.taints}
+    taints = [taint for taint in pool.taints if spelled(taint) in there or spelled(taint) not in held]
+    return edit(node, POOLS, labels=pool.node_labels, taints=taints, drop_others=True)
 
 
-def profile(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configmap: ConfigMap | None) -> Profile:
+def held_taints(profile: Profile, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]) -> dict[str, list[str]]:
+    """By pool, its held taints that a node of it lacks."""
+    found: dict[str, list[str]] = {}
+    for pool in pools:
+        held = [text for text in map(spelled, pool.taints) if text in profile.held]
+        members = [nodes[name] for name, of in profile.pool_of.items() if of == pool.name and name in nodes] if held else []
+        lacking = [text for text in held if any(text not in map(spelled, node.taints) for node in members)]
+        if lacking:
+            found[pool.name] = lacking
+    return found
+
+
+def profile(
+    plan: Plan,
+    nodes: t.Sequence[Node],
+    membership: Membership,
+    configmap: ConfigMap | None,
+    held: t.Collection[str] = (),
+) -> Profile:
     """Compare every node of the cluster with its pool; a node of no pool is touched only where something on it is ours.
 
     A node that several pools claim is left as it is: the user has to say which of them it belongs to.
@@ -72,7 +104,7 @@ def profile(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configm
     named: set[str] = set()
     for node in nodes:
         of_pool = pools.get(pool_of.get(node.name, ""))
-        change = node_edit(node, of_pool) if of_pool or node.name not in unclear else None
+        change = node_edit(node, of_pool, held) if of_pool or node.name not in unclear else None
         if change:
             edits.append(change)
         labels = {**node.labels, **(change.labels if change else {})}
@@ -83,4 +115,5 @@ def profile(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configm
         pool_of=pool_of,
         refreshed=tuple(sorted(change.name for change in edits if change.labels.get(CONFIG_LABEL))),
         entries=entries(plan.config.data, named, configmap),
+        held=frozenset(held),
     )

@@ -8,6 +8,7 @@ import typing as t
 
 from ..fleet.proof import wanted_shares
 from ..fleet.sorting import awaited, undiscovered_cluster
+from .profile import held_taints
 
 if t.TYPE_CHECKING:
     from ..fleet.proof import Finding
@@ -46,6 +47,7 @@ def result(
         "failed": dict(sorted(done.failed.items())[:limit]) if done else {},
         "not_as_declared": [str(findings[name]) for name in sorted(findings)][:limit],
         "not_ready": not_ready[:limit],
+        "held_back": held_taints(changes, fleet.nodes, plan.pools),
         "config_entries": {
             "added": list(done.added if done else changes.entries.added),
             "collected": list(done.collected if done else changes.entries.collected),
@@ -67,12 +69,17 @@ def after_discovery(plan: Plan, fleet: Fleet) -> dict[str, t.Any]:
     return {"nodes": nodes[:NAMES_LIMIT], "nodes_count": len(nodes), "pools": list(unknown)}
 
 
-def warnings(fleet: Fleet) -> list[str]:
+def warnings(plan: Plan, fleet: Fleet) -> list[str]:
     """What a user should know although it is no failure."""
     told = [
         f"Node {name} matches the pools {', '.join(pools)} and is left as it is; pin it with the label accel.gpu/pool."
         for name, pools in sorted(fleet.membership.overlaps.items())[:NAMES_LIMIT]
     ]
+    for pool, taints in held_taints(fleet.profile, fleet.nodes, plan.pools).items():
+        told.append(
+            f"{', '.join(taints)} of pool {pool} was held back: the ClusterPolicy does not tolerate it, so NVIDIA's pods "
+            "could not come back on those nodes. Let the driver roll (allow_driver_rollout of cluster_policy), then run again."
+        )
     if fleet.membership.empty:
         told.append(f"No node of the cluster belongs to: {', '.join(fleet.membership.empty)}.")
     for pool, names in sorted(fleet.membership.mismatched.items()):

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from ..catalog.names import CONFIG_LABEL, FIELD_MANAGER, REFRESH_ANNOTATION
 from ..fleet import agents
 from ..fleet.node import Node, parse
+from ..fleet.ownership import spelled
 from ..fleet.proof import Finding, pending_words, prove, settled
 from ..fleet.sorting import awaited, sort
+from ..fleet.tolerance import of_policy, singleton, untolerated
 from ..kube.bulk import Outcome, is_fatal, run_bounded
 from ..kube.errors import ApiError
-from ..kube.paths import NODES, object_path
+from ..kube.paths import CLUSTER_POLICIES, NODES, object_path
 from ..kube.wait import Since
 from .profile import Profile, node_edit, profile
 
@@ -25,7 +27,7 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..kube.progress import Progress
     from ..pools.membership import Membership
-    from ..pools.plan import Plan, PoolPlan
+    from ..pools.plan import Plan, PoolPlan, Toleration
 
 # A node that somebody else writes at the same time is read again this often before it counts as failed.
 _CONFLICTS = 8
@@ -67,13 +69,21 @@ class Rollout:
     """One plan on one cluster; keeps count of what was done, so that a failure tells how far it came."""
 
     def __init__(
-        self, client: Client, plan: Plan, run_id: str, progress: Progress, clock: t.Callable[[], float] = time.monotonic
+        self,
+        client: Client,
+        plan: Plan,
+        run_id: str,
+        progress: Progress,
+        *,
+        expected_tolerations: t.Sequence[Toleration] = (),
+        clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """Send nothing yet."""
+        """Send nothing yet. `expected_tolerations` will be in the ClusterPolicy although they are not there yet."""
         self._client = client
         self._plan = plan
         self._run_id = run_id
         self._progress = progress
+        self._expected_tolerations = list(expected_tolerations)
         self._clock = clock
         self._pools = {pool.name: pool for pool in plan.pools}
         self._config_path = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
@@ -90,8 +100,30 @@ class Rollout:
     def _compared(self, nodes: dict[str, Node], resource_version: str) -> Fleet:
         known = list(nodes.values())
         membership = sort(self._plan.pools, known)
-        wanted = profile(self._plan, known, membership, self._client.get(self._config_path))
+        configmap = self._client.get(self._config_path)
+        wanted = profile(self._plan, known, membership, configmap)
+        held = self._held(wanted.new_taints)
+        if held:
+            wanted = profile(self._plan, known, membership, configmap, held)
         return Fleet(nodes, resource_version, membership, wanted)
+
+    def _held(self, new: t.Collection[str]) -> set[str]:
+        """Of the taints that nodes are to get, those that would keep away NVIDIA's pods once they are started anew.
+
+        The policy that counts says so; without one there are no such pods.
+        """
+        taints = [taint for pool in self._plan.pools for taint in pool.taints if spelled(taint) in new]
+        if not taints:
+            return set()
+        try:
+            policy = singleton(self._client.list(CLUSTER_POLICIES))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return set()
+        if policy is None:
+            return set()
+        return {spelled(taint) for taint in untolerated([*of_policy(policy), *self._expected_tolerations], taints)}
 
     def apply(self, fleet: Fleet, lease: Lease) -> None:
         """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others."""
@@ -263,13 +295,15 @@ class Rollout:
             self._progress.say("nodes labelled", sent, total)
 
         pools = {edit.name: self._pools.get(changes.pool_of.get(edit.name, "")) for edit in changes.edits}
-        calls = [(edit.name, self._patcher(edit, pools[edit.name], lease)) for edit in changes.edits]
+        calls = [(edit.name, self._patcher(edit, pools[edit.name], changes.held, lease)) for edit in changes.edits]
         for outcome in run_bounded(calls, on_done=on_done, stop=lease.lost):
             if outcome.error is not None and is_fatal(outcome.error):
                 raise outcome.error
         lease.check()
 
-    def _patcher(self, edit: NodeEdit, pool: PoolPlan | None, lease: Lease) -> t.Callable[[], bool]:
+    def _patcher(
+        self, edit: NodeEdit, pool: PoolPlan | None, held: t.Collection[str], lease: Lease
+    ) -> t.Callable[[], bool]:
         def patch() -> bool:
             path = f"{NODES}/{edit.name}"
             wanted: NodeEdit | None = edit
@@ -284,7 +318,7 @@ class Rollout:
                     if not error.conflict or attempt == _CONFLICTS - 1:
                         raise
                 raw = self._client.get(path)
-                wanted = node_edit(parse(raw), pool) if raw else None
+                wanted = node_edit(parse(raw), pool, held) if raw else None
                 if wanted is None:
                     return raw is not None
             return False

@@ -77,6 +77,8 @@ def test_a_new_taint_is_held_back_while_drivers_run_and_nothing_is_sent(cluster:
     assert policy(cluster)["spec"] == before
     allowed = converge(cluster, pools, allow_driver_rollout=True, check=True, diff=True)
     assert allowed["changed"]
+    assert TOLERATION in allowed["cluster_policy"]["tolerations"]
+    assert TOLERATION not in found["cluster_policy"]["tolerations"]
     assert allowed["cluster_policy"]["driver_nodes"] == 20
     assert TOLERATION in allowed["diff"]["after"]["spec"]["daemonsets"]["tolerations"]
     assert policy(cluster)["spec"] == before

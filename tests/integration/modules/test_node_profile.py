@@ -20,6 +20,8 @@ X4 = {"mode": "time-slicing", "replicas": 4}
 X8 = {"mode": "time-slicing", "replicas": 8}
 RENAMED = {"mode": "time-slicing", "replicas": 4, "rename": True}
 NONE = {"mode": "none"}
+# A taint of the inventory, which the operator's pods tolerate since its installation.
+RESTRICTED = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
 
 EXPECTED: dict[str, tuple[dict[str, Any], dict[str, int], dict[str, str]]] = {
     "none": (NONE, {"nvidia.com/gpu": 1}, {"replicas": "1", "strategy": "none", "product": "Tesla-T4"}),
@@ -127,12 +129,12 @@ def test_labels_and_taints_come_and_go_and_others_stay(cluster: Cluster) -> None
     tainted = {
         "name": "notebooks",
         "labels": {"shift": "night", "course": "ml"},
-        "taints": [{"key": "restricted", "value": "yes", "effect": "NoSchedule"}],
+        "taints": [RESTRICTED],
     }
     assert cluster.run(node_profile.main, pools=cluster.pools(tainted))["changed"] is True
     node = cluster.nodes()["t4-1"]
     assert node["metadata"]["labels"].items() >= {"rack": "7", "shift": "night", "course": "ml"}.items()
-    assert {taint["key"] for taint in node["spec"]["taints"]} >= {"restricted", "example.org/mine"}
+    assert {taint["key"] for taint in node["spec"]["taints"]} >= {"restricted-access", "example.org/mine"}
     # The pool is gone: what it put goes, what was there before it stays.
     others = [pool for pool in cluster.pools() if pool["name"] != "notebooks"]
     result = cluster.run(node_profile.main, pools=others)
@@ -146,6 +148,26 @@ def test_labels_and_taints_come_and_go_and_others_stay(cluster: Cluster) -> None
     assert "accel.gpu/pool-labels" not in node["metadata"]["annotations"]
     cluster.kubectl("taint", "node", "t4-1", "example.org/mine-")
     cluster.kubectl("label", "node", "t4-1", "rack-", "shift-")
+
+
+def test_a_taint_that_the_policy_does_not_tolerate_is_held_back(cluster: Cluster) -> None:
+    pools = cluster.pools({"name": "notebooks", "labels": {"shift": "late"}, "taints": [{**RESTRICTED, "key": "new"}]})
+    expected = [{"key": "new", "operator": "Exists"}]
+    after_the_roll_out = cluster.run(node_profile.main, pools=pools, expected_tolerations=expected, check=True, diff=True)
+    assert after_the_roll_out["node_profile"]["held_back"] == {}
+    assert "new=yes:NoSchedule" in after_the_roll_out["diff"]["after"]["nodes"]["t4-1"]["taints"]
+    found = {
+        check: cluster.run(node_profile.main, pools=pools, expected_tolerations=[], check=check, diff=True)
+        for check in (True, False)
+    }
+    assert found[True]["diff"] == found[False]["diff"]
+    for result in found.values():
+        assert result["node_profile"]["held_back"] == {"notebooks": ["new=yes:NoSchedule"]}
+        assert "new=yes:NoSchedule of pool notebooks was held back" in str(result["warnings"])
+    node = cluster.nodes()["t4-1"]
+    assert node["metadata"]["labels"]["shift"] == "late"
+    assert "new" not in {taint["key"] for taint in node["spec"].get("taints", [])}
+    assert cluster.run(node_profile.main, pools=pools)["changed"] is False
 
 
 def test_an_entry_that_somebody_else_uses_stays(cluster: Cluster) -> None:

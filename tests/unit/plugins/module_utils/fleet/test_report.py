@@ -73,6 +73,15 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         ["4/16", "differs", "a: differs on 3 node(s): n1: x; and 2 more"],
     ),
     ("empty", "report", _info(pools={"a": _pool(nodes=0, as_declared=False)}), ["no nodes", "no node of the cluster"]),
+    (
+        "before discovery",
+        "plan",
+        _info(
+            pools={"a": _pool(nodes=0, gpus=0, wanted=0)},
+            totals={"nodes": 20, "gpu_nodes": 0, "gpus": 0, "allocatable": {}},
+        ),
+        ["0 after discovery", "after discovery: no node is known to have GPUs yet"],
+    ),
     ("no change", "plan", _info(), ["Plan of cluster lab", "notebooks: no change"]),
     (
         "changes",

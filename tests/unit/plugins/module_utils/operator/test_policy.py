@@ -18,7 +18,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.operator.policy import (
     driver_nodes,
     first_contact,
     merge,
-    singleton,
 )
 
 Object = dict[str, Any]
@@ -179,15 +178,6 @@ def test_a_spoilt_note_claims_nothing(text: str) -> None:
     change = changes(live, Wanted(CONFIG, (GPU,)), seeded=True)
     assert change.body is not None
     assert "daemonsets" not in change.body["spec"]
-
-
-def test_the_oldest_policy_counts_whatever_its_name() -> None:
-    def made(name: str, when: str) -> Object:
-        return {"metadata": {"name": name, "creationTimestamp": when}}
-
-    found = [made("b", "2026-02-01T00:00:00Z"), made("z", "2026-01-01T00:00:00Z"), made("y", "2026-01-01T00:00:00Z")]
-    assert singleton(found) == found[2]
-    assert singleton([]) is None
 
 
 def test_drivers_are_counted_by_the_nodes_that_have_one() -> None:

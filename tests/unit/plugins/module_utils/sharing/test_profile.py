@@ -14,7 +14,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.fleet.ownership import P
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.sorting import awaited, sort, undiscovered_cluster
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import DIFF_LIMIT, Profile, profile
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import (
+    DIFF_LIMIT,
+    Profile,
+    held_taints,
+    profile,
+)
 from tests.helpers.fleet import node
 
 CONFIG = "nvidia.com/device-plugin.config"
@@ -160,3 +165,18 @@ def test_which_nodes_wait_for_discovery(labels: dict[str, str], pool: dict[str, 
 def test_a_cluster_without_nfd_is_undiscovered() -> None:
     assert undiscovered_cluster([Node("n", {"a": "b"})])
     assert not undiscovered_cluster([Node("n", {"feature.node.kubernetes.io/cpu-cpuid.AVX": "true"})])
+
+
+def test_a_held_taint_stays_where_it_is_and_goes_nowhere_else() -> None:
+    plan, text = _plan(TAINTED), "restricted=yes:NoSchedule"
+    first, second, *others = _fleet()
+    (tainted, *_rest), configmap = _converged(plan, [first])
+    nodes = [tainted, second, *others]
+    membership = sort(plan.pools, nodes)
+    assert profile(plan, nodes, membership, configmap).new_taints == {text}
+    changes = profile(plan, nodes, membership, configmap, held=[text])
+    assert [edit.name for edit in changes.edits] == ["t4-2"]
+    assert "spec" not in changes.edits[0].patch
+    assert changes.new_taints == set()
+    assert held_taints(changes, {node.name: node for node in nodes}, plan.pools) == {"notebooks": [text]}
+    assert held_taints(changes, {tainted.name: tainted}, plan.pools) == {}

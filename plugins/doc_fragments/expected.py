@@ -1,0 +1,39 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an earlier step of the same run creates, so that a first run can be previewed."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Fragment accel.gpu.expected."""
+
+    DOCUMENTATION = r"""
+options:
+  expected:
+    description:
+      - What earlier steps of this run will have created by the time of the real run, but which does not exist yet in
+        check mode on a first run. Objects that hang on it are previewed as new.
+      - A kind or namespace that neither exists nor is expected is a failure, in check mode as in the run.
+    type: dict
+    suboptions:
+      namespaces:
+        description: Names of namespaces.
+        type: list
+        elements: str
+        default: []
+      kinds:
+        description: Kinds that a CustomResourceDefinition of an earlier step brings.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          api_version:
+            description: Group and version.
+            type: str
+            required: true
+          kind:
+            description: Name of the kind.
+            type: str
+            required: true
+"""
