@@ -98,7 +98,9 @@ def _verdicts(info: Document, pools: Document, kind: str, width: int) -> list[st
 
 def _awaits_discovery(kind: str, info: Document) -> bool:
     """Whether the plan is for a cluster of whose hardware nothing is known."""
-    return kind == "plan" and not any(pool["nodes"] for pool in info["pools"].values()) and not info["totals"]["gpu_nodes"]
+    return (
+        kind == "plan" and not any(pool["nodes"] for pool in info["pools"].values()) and not info["totals"]["gpu_nodes"]
+    )
 
 
 def _verdict(pool: Document) -> str:

@@ -44,7 +44,9 @@ class Profile:
     def new_taints(self) -> set[str]:
         """The taints, as spelled(), that some node gets."""
         return {
-            taint for node in self.edits for taint in set(node.after.get("taints", ())) - set(node.before.get("taints", ()))
+            taint
+            for node in self.edits
+            for taint in set(node.after.get("taints", ())) - set(node.before.get("taints", ()))
         }
 
     def diff(self) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
@@ -79,7 +81,9 @@ def held_taints(profile: Profile, nodes: t.Mapping[str, Node], pools: t.Iterable
     found: dict[str, list[str]] = {}
     for pool in pools:
         held = [text for text in map(spelled, pool.taints) if text in profile.held]
-        members = [nodes[name] for name, of in profile.pool_of.items() if of == pool.name and name in nodes] if held else []
+        members = (
+            [nodes[name] for name, of in profile.pool_of.items() if of == pool.name and name in nodes] if held else []
+        )
         lacking = [text for text in held if any(text not in map(spelled, node.taints) for node in members)]
         if lacking:
             found[pool.name] = lacking

@@ -8,18 +8,17 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import CONFIG_LABEL, FIELD_MANAGER, REFRESH_ANNOTATION
-from ..fleet import agents
+from ..catalog.names import CONFIG_LABEL, FIELD_MANAGER
 from ..fleet.node import Node, parse
-from ..fleet.ownership import spelled
 from ..fleet.proof import Finding, pending_words, prove, settled
 from ..fleet.sorting import awaited, sort
-from ..fleet.tolerance import of_policy, singleton, untolerated
 from ..kube.bulk import Outcome, is_fatal, run_bounded
 from ..kube.errors import ApiError
-from ..kube.paths import CLUSTER_POLICIES, NODES, object_path
+from ..kube.paths import NODES, object_path
 from ..kube.wait import Since
+from .held import held_back
 from .profile import Profile, node_edit, profile
+from .refresh import refresh
 
 if t.TYPE_CHECKING:
     from ..fleet.ownership import NodeEdit
@@ -83,7 +82,7 @@ class Rollout:
         self._plan = plan
         self._run_id = run_id
         self._progress = progress
-        self._expected_tolerations = list(expected_tolerations)
+        self._expected = tuple(expected_tolerations)
         self._clock = clock
         self._pools = {pool.name: pool for pool in plan.pools}
         self._config_path = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
@@ -102,28 +101,10 @@ class Rollout:
         membership = sort(self._plan.pools, known)
         configmap = self._client.get(self._config_path)
         wanted = profile(self._plan, known, membership, configmap)
-        held = self._held(wanted.new_taints)
+        held = held_back(self._client, self._plan, wanted.new_taints, self._expected)
         if held:
             wanted = profile(self._plan, known, membership, configmap, held)
         return Fleet(nodes, resource_version, membership, wanted)
-
-    def _held(self, new: t.Collection[str]) -> set[str]:
-        """Of the taints that nodes are to get, those that would keep away NVIDIA's pods once they are started anew.
-
-        The policy that counts says so; without one there are no such pods.
-        """
-        taints = [taint for pool in self._plan.pools for taint in pool.taints if spelled(taint) in new]
-        if not taints:
-            return set()
-        try:
-            policy = singleton(self._client.list(CLUSTER_POLICIES))
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return set()
-        if policy is None:
-            return set()
-        return {spelled(taint) for taint in untolerated([*of_policy(policy), *self._expected_tolerations], taints)}
 
     def apply(self, fleet: Fleet, lease: Lease) -> None:
         """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others."""
@@ -133,7 +114,8 @@ class Rollout:
             self._client.apply(self._config_path, self._configmap(changes.entries.applied))
             self.done.added.extend(changes.entries.added)
         if changes.refreshed:
-            self._refresh({name: self._key(changes, name) for name in changes.refreshed}, lease)
+            values = {name: f"{self._key(changes, name)} {self._run_id}" for name in changes.refreshed}
+            self.done.refreshed_pods += refresh(self._client, self._plan.config.namespace, values, lease)
         self._patch(changes, lease)
 
     def collect(self, fleet: Fleet, lease: Lease) -> None:
@@ -253,33 +235,6 @@ class Rollout:
 
     def _key(self, changes: Profile, name: str) -> str:
         return self._pools[changes.pool_of[name]].node_labels[CONFIG_LABEL]
-
-    def _refresh(self, keys: t.Mapping[str, str], lease: Lease) -> None:
-        """Make the kubelet renew the agents' copy of the ConfigMap before a label names the new entry in it.
-
-        A mounted ConfigMap lags by a minute or more; a change of the pod's annotations has the kubelet look at once.
-        """
-        namespace = self._plan.config.namespace
-        pods = self._client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=agents.SELECTOR)
-        calls = []
-        for pod in pods:
-            node = agents.node_of(pod)
-            if node in keys:
-                path = object_path("v1", "Pod", pod["metadata"]["name"], namespace)
-                calls.append((pod["metadata"]["name"], self._toucher(path, f"{keys[node]} {self._run_id}", lease)))
-        outcomes = run_bounded(calls, stop=lease.lost)
-        for outcome in outcomes:
-            # A pod that has gone meanwhile is replaced by one that reads the ConfigMap as it is.
-            if outcome.error and not (isinstance(outcome.error, ApiError) and outcome.error.not_found):
-                raise outcome.error
-        self.done.refreshed_pods += sum(1 for outcome in outcomes if outcome.ok)
-
-    def _toucher(self, path: str, value: str, lease: Lease) -> t.Callable[[], t.Any]:
-        def touch() -> t.Any:
-            lease.check()
-            return self._client.patch(path, {"metadata": {"annotations": {REFRESH_ANNOTATION: value}}})
-
-        return touch
 
     def _patch(self, changes: Profile, lease: Lease) -> None:
         total = len(changes.edits)

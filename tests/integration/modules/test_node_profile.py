@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import Rollout
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import rollout
 from ansible_collections.accel.gpu.plugins.modules import node_profile
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster, settled
 from tests.labs import Lab
@@ -118,7 +118,7 @@ def test_the_lag_of_the_configmap_is_survived(cluster: Cluster) -> None:
 
 def test_without_the_refresh_the_lag_makes_plugins_crash(cluster: Cluster) -> None:
     restarts = cluster.restarts()
-    with mock.patch.object(Rollout, "_refresh"):
+    with mock.patch.object(rollout, "refresh", return_value=0):
         result = shared(cluster, {**X4, "replicas": 6}, wait_timeout=2)
     assert result.get("failed") or cluster.restarts() > restarts
 
@@ -153,7 +153,9 @@ def test_labels_and_taints_come_and_go_and_others_stay(cluster: Cluster) -> None
 def test_a_taint_that_the_policy_does_not_tolerate_is_held_back(cluster: Cluster) -> None:
     pools = cluster.pools({"name": "notebooks", "labels": {"shift": "late"}, "taints": [{**RESTRICTED, "key": "new"}]})
     expected = [{"key": "new", "operator": "Exists"}]
-    after_the_roll_out = cluster.run(node_profile.main, pools=pools, expected_tolerations=expected, check=True, diff=True)
+    after_the_roll_out = cluster.run(
+        node_profile.main, pools=pools, expected_tolerations=expected, check=True, diff=True
+    )
     assert after_the_roll_out["node_profile"]["held_back"] == {}
     assert "new=yes:NoSchedule" in after_the_roll_out["diff"]["after"]["nodes"]["t4-1"]["taints"]
     found = {

@@ -80,7 +80,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             pools={"a": _pool(nodes=0, gpus=0, wanted=0)},
             totals={"nodes": 20, "gpu_nodes": 0, "gpus": 0, "allocatable": {}},
         ),
-        ["0 after discovery", "after discovery: no node is known to have GPUs yet"],
+        ["3.8 GiB after discovery", "after discovery: no node is known to have GPUs yet"],
     ),
     ("no change", "plan", _info(), ["Plan of cluster lab", "notebooks: no change"]),
     (
