@@ -22,6 +22,9 @@ NODE_FAULTS: dict[str, tuple[str | None, str]] = {
     "operand-pending": ("a DaemonSet's name", "pods of the operator's DaemonSets (or of one) stay Pending"),
     "validator-fails": (None, "the operator validator's pod never becomes ready"),
     "node-not-ready": (None, "the node's heartbeats stop"),
+    "mig-failed": (None, "something outside Kubernetes holds the GPUs, and every MIG change fails"),
+    "mig-pending": (None, "the MIG manager sees operands that do not vanish, and stays pending"),
+    "mig-reboot": (None, "GPUs cannot be reset: a change of the MIG mode reboots the node"),
 }
 CLUSTER_FAULTS = {CLUSTER_FAULT: "the GPU operator finds no /host-etc/os-release, and every reconcile fails"}
 

@@ -17,6 +17,7 @@ import yaml
 
 from plugins.module_utils.catalog import models
 
+from . import mig
 from .api import Object
 from .errors import LabError
 from .systems import CONDITIONS, CUDA_OF_BRANCH, KUBELET, SYSTEMS
@@ -235,7 +236,9 @@ def _hardware(group: Group) -> Object:
         "memory_mib": model.memory_mib,
         "family": model.family,
         "compute": model.compute,
-        "mig_capable": model.mig_capable,
+        # A guest cannot cut the GPU of which it has a part.
+        "mig_capable": model.mig_capable and not group.vgpu,
+        "mig": None if group.vgpu else mig.described(model, group.driver),
         "driver": group.driver,
         "cuda": CUDA_OF_BRANCH[group.driver.partition(".")[0]],
         "pci": model.pci_ids[0],

@@ -25,8 +25,9 @@ import (
 
 // commands by name; without one, the simulator runs.
 var commands = map[string]func(arguments []string) error{
-	"run":    run,
-	"config": judge,
+	"run":        run,
+	"config":     judge(pluginConfig),
+	"mig-config": judge(migConfig),
 }
 
 func main() {
@@ -77,25 +78,38 @@ func run(arguments []string) error {
 	return simulator.Run(ctx, func() { synced.Store(true) })
 }
 
-// judge says of each file whether NVIDIA's own parser takes it for a configuration of the device plugin.
-func judge(files []string) error {
-	refused := 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
+// pluginConfig and migConfig ask NVIDIA's own parsers: that of the device plugin, and that of mig-parted.
+func pluginConfig(text string) error {
+	_, err := rules.PluginConfig(text, rules.Environment{})
+	return err
+}
+
+func migConfig(text string) error {
+	_, err := rules.MIGConfigs(text)
+	return err
+}
+
+// judge is a command that says of each file whether a parser takes it.
+func judge(parse func(text string) error) func(files []string) error {
+	return func(files []string) error {
+		refused := 0
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if err := parse(string(text)); err != nil {
+				refused++
+				fmt.Printf("%s: REFUSED %v\n", file, err)
+				continue
+			}
+			fmt.Printf("%s: ok\n", file)
 		}
-		if _, err := rules.PluginConfig(string(text), rules.Environment{}); err != nil {
-			refused++
-			fmt.Printf("%s: REFUSED %v\n", file, err)
-			continue
+		if refused > 0 {
+			return fmt.Errorf("%d of %d refused", refused, len(files))
 		}
-		fmt.Printf("%s: ok\n", file)
+		return nil
 	}
-	if refused > 0 {
-		return fmt.Errorf("%d of %d refused", refused, len(files))
-	}
-	return nil
 }
 
 func serve(address string, synced *atomic.Bool) {

@@ -29,8 +29,8 @@ EXAMPLES = r"""
   vars:
     problems: "{{ {'cluster': gpu_cluster, 'pools': gpu_pools} | accel.gpu.plan_problems }}"
 
-# gpu_pools[2].sharing.replicas: 1 is not allowed: time-slicing needs at least 2 (NVIDIA device plugin); use mode: none
-# for exclusive GPUs
+# gpu_pools[2].sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); leave it out, with
+# mode: none for whole GPUs
 """
 
 RETURN = r"""

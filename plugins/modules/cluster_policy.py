@@ -15,8 +15,9 @@ description:
   - Maps and scalars are server-side applied under the field manager C(accel.gpu). Of the list C(spec.daemonsets.tolerations) this module
     owns single entries, which it notes in the annotation C(accel.gpu/tolerations); it takes out only those.
   - The policy that counts is the oldest one, under any name, as it is for the operator.
-  - If the ConfigMap that the policy is to name does not exist it is created first, because a device plugin that is told to mount a missing
-    ConfigMap never starts. An existing one is left alone; it belongs to M(accel.gpu.node_profile).
+  - If a ConfigMap that the policy is to name does not exist it is created first, because an agent that is told to mount a missing ConfigMap
+    never starts. An existing one is left alone; it belongs to M(accel.gpu.node_profile).
+  - Where a pool has MIG, C(spec.mig.strategy) is taken out whoever set it, because it overrules what each node's own configuration says.
   - An edit that reaches the template of the driver's DaemonSet makes the driver roll on every GPU node, slowly and with GPU pods evicted.
     Such an edit is held back while a driver pod exists, unless O(allow_driver_rollout) is set; everything else is applied.
 notes:
@@ -156,16 +157,16 @@ class _Found(t.NamedTuple):
 def work(module: GpuModule) -> Object:
     """Derive from the pools, read the policy, change what differs, and see that the operator has done it."""
     plan = module.plan
-    wanted = Wanted(plan.policy.spec, tuple(plan.policy.tolerations))
+    wanted = Wanted(plan.policy.spec, tuple(plan.policy.tolerations), plan.policy.mig_by_node)
     cluster = PolicyClient(module.client, plan.operator.namespace)
     found = _find(module, cluster, wanted)
-    lacking = found.change.changed and "devicePlugin" in wanted.spec and cluster.lacks_config(plan.config)
+    lacking = cluster.lacking(plan, found.live) if found.change.changed else []
     changed, note = found.change.changed, None
     if found.change.changed and found.live is not None:
         with contextlib.ExitStack() as held:
             held.enter_context(module.lease())
             if lacking and not module.check_mode:
-                cluster.create_config(plan.config)
+                cluster.create(lacking)
             changed, note, found = _apply(module, cluster, wanted, found)
     for text in _warnings(found):
         module.warn(text)
@@ -178,9 +179,9 @@ def work(module: GpuModule) -> Object:
     }
     before, after = found.change.before, found.change.after
     if lacking:
-        after = {**after, "configmap": {"name": plan.config.name, "entries": sorted(plan.config.data)}}
+        after = {**after, "configmaps": [configmap["metadata"]["name"] for configmap in lacking]}
     verdict = _see(module, cluster, found, Effect(_reaching(found, wanted), _config_name(wanted)), told)
-    result = {"changed": changed or lacking, "cluster_policy": {**told, **_seen(verdict)}}
+    result = {"changed": changed or bool(lacking), "cluster_policy": {**told, **_seen(verdict)}}
     return {**result, "diff": diff_of(before, after, f"{KIND} {told['name']}")}
 
 

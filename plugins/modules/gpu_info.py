@@ -43,9 +43,16 @@ options:
     description:
       - File for the whole result, all nodes included, as JSON.
     type: path
+  html_path:
+    description:
+      - File for the whole result, all nodes included, as one HTML page that stands alone. With O(workloads) it tells who
+        holds what.
+    type: path
 seealso:
   - module: accel.gpu.node_profile
   - plugin: accel.gpu.report_lines
+    plugin_type: filter
+  - plugin: accel.gpu.report_page
     plugin_type: filter
 """
 
@@ -90,7 +97,8 @@ gpu_info:
       type: dict
       returned: when the cluster is reachable
     nodes:
-      description: Up to O(limit) GPU nodes.
+      description: Up to O(limit) GPU nodes. C(mig) is null where the GPU has no MIG, else the C(config) that the node is to
+        have, the MIG manager's C(state) of it, and the MIG C(devices) by profile.
       type: list
       elements: dict
       returned: when the cluster is reachable
@@ -106,6 +114,7 @@ gpu_info:
           config: time-slicing-4-1c2f0a9b
           allocatable: {nvidia.com/gpu: 4}
           capacity: {nvidia.com/gpu: 4}
+          mig: null
           ready: true
           schedulable: true
     nodes_not_shown:
@@ -113,8 +122,8 @@ gpu_info:
       type: int
       returned: when the cluster is reachable
     pools:
-      description: What each pool declares; with a cluster also what is seen (C(nodes), C(models), C(gpus), C(wanted),
-        C(allocatable)), what differs (C(differs), C(differing_nodes), C(as_declared)), what would change (C(changes))
+      description: What each pool declares; with a cluster also what is seen (C(nodes), C(models), C(gpus), C(wanted) and
+        C(allocatable), in all and for each of its C(resources)), what differs (C(differs), C(differing_nodes), C(as_declared)), what would change (C(changes))
         and what workloads proved (C(proof)).
       type: dict
       returned: when O(pools) are given
@@ -146,6 +155,10 @@ gpu_info:
       description: The file with the whole result.
       type: str
       returned: when O(report_path) is given
+    html_path:
+      description: The file with the page.
+      type: str
+      returned: when O(html_path) is given
 """
 
 import json
@@ -159,6 +172,8 @@ from ..module_utils.fleet.sorting import sort
 from ..module_utils.kube.errors import ApiError, ConnectionProblem, explain
 from ..module_utils.kube.module import ArgumentSpec, GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
+from ..module_utils.page.document import page
+from ..module_utils.sharing.configmaps import Configs
 from ..module_utils.sharing.profile import profile
 from ..module_utils.validation import evidence
 
@@ -194,13 +209,12 @@ def _compare(module: GpuModule, nodes: list[Node], told: dict[str, t.Any]) -> di
     """Add what the pools declare against what is seen."""
     plan, client = module.plan, module.client
     membership = sort(plan.pools, nodes)
-    configmap = client.get(object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace))
-    changes = profile(plan, nodes, membership, configmap)
+    changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes))
     proven = evidence.noted(
         client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     )
     by_name = {node.name: node for node in nodes}
-    told["pools"] = summary.pools(plan, nodes, membership, changes)
+    told["pools"] = summary.pools(plan, nodes, membership, changes.edits)
     for pool in plan.pools:
         entry = proven.get(pool.name)
         if entry:
@@ -222,22 +236,34 @@ def _rows(module: GpuModule, nodes: list[Node], pool_of: dict[str, str | None]) 
     held = None
     if module.params["workloads"]:
         held = holders(module.client.list(PODS, field_selector=LIVE_PODS))
+    planned = {pool.name: pool for pool in module.plan.pools} if module.params["pools"] is not None else {}
     return [
-        summary.node_row(node, pool_of[node.name], held.get(node.name, []) if held is not None else None)
+        summary.node_row(
+            node,
+            pool_of[node.name],
+            planned.get(pool_of[node.name] or ""),
+            held.get(node.name, []) if held is not None else None,
+        )
         for node in sorted(nodes, key=lambda node: node.name)
         if node.has_gpu
     ]
 
 
 def _written(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.Any]]) -> dict[str, t.Any]:
-    path, limit = module.params["report_path"], module.params["limit"]
-    if path:
-        with open(path, "w", encoding="utf-8") as handle:
-            json.dump({**told, "nodes": rows}, handle, indent=1)
-        told["report_path"] = path
+    limit, whole = module.params["limit"], {**told, "nodes": rows}
+    for option, form in (("report_path", _json), ("html_path", page)):
+        path = module.params[option]
+        if path:
+            with open(path, "w", encoding="utf-8") as handle:
+                handle.write(form(whole))
+            told[option] = path
     if told["reachable"]:
         told.update(nodes=rows[:limit], nodes_not_shown=max(0, len(rows) - limit))
     return {"changed": False, "gpu_info": told}
+
+
+def _json(told: dict[str, t.Any]) -> str:
+    return json.dumps(told, indent=1)
 
 
 def main() -> None:
@@ -247,6 +273,7 @@ def main() -> None:
         "workloads": {"type": "bool", "default": False},
         "offline": {"type": "bool", "default": False},
         "report_path": {"type": "path"},
+        "html_path": {"type": "path"},
     }
     module = GpuModule(spec, documents=True)
     module.run(work)

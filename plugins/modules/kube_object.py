@@ -46,6 +46,12 @@ options:
       - Whether fields that another manager owns are taken over. If not, such a field is a failure naming the manager.
     type: bool
     default: true
+  note_creation:
+    description:
+      - Whether an object that this module makes gets the annotation C(accel.gpu/created), by which M(accel.gpu.removal)
+        knows that it may go again. An object that was there before never gets it.
+    type: bool
+    default: false
 notes:
   - A user who may read but not write gets a preview that is marked as not checked by the server.
   - Values of Secrets are hidden in the diff.
@@ -138,6 +144,7 @@ _SPEC: dict[str, dict[str, t.Any]] = {
     "definitions": {"type": "list", "elements": "dict", "required": True},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "force": {"type": "bool", "default": True},
+    "note_creation": {"type": "bool", "default": False},
 }
 
 
@@ -153,6 +160,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
                 expected=module.expected,
                 state=module.params["state"],
                 force=module.params["force"],
+                note_creation=module.params["note_creation"],
                 before_write=lambda: stack.enter_context(module.lease()),
                 on_done=done.append,
             )

@@ -12,17 +12,18 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Finds out which node belongs to which pool, and gives each its pool's labels, taints and device plugin
-    configuration, in one patch a node.
-  - The entries of the device plugin's ConfigMap are added before any node names them, and those that no node names any
-    more are collected at the end. Entries of others stay.
+  - Finds out which node belongs to which pool, and gives each its pool's labels, taints, device plugin configuration
+    and MIG configuration, in one patch a node.
+  - The entries of the device plugin's and of the MIG manager's ConfigMap are added before any node names them, and those
+    that no node names any more are collected at the end. Entries of others stay.
+  - NVIDIA's MIG manager neither cordons nor drains, and fails while pods use a GPU that it is to cut; empty the nodes first.
   - The agents' copies of the ConfigMap lag by a minute or more; the agents' pods on the nodes that change are touched
     first, so that the kubelet renews the copies before a label names what is new in them.
   - Done means seen. The module waits until every node of every pool offers exactly the shares that the pool declares,
     no longer offers the resource of another mode, and carries the labels of gpu-feature-discovery that go with it.
   - A taint that the ClusterPolicy does not tolerate is held back and told in a warning, because NVIDIA's pods could not
     come back on its nodes. Where such a taint is already, it stays.
-  - Where nothing differs, one list of the nodes and one look at the ConfigMap prove it, and nothing is sent.
+  - Where nothing differs, one list of the nodes and one look at each ConfigMap prove it, and nothing is sent.
   - Labels and taints that were on a node before stay. What the module puts is noted in annotations of the node, and is
     taken back when the pool no longer declares it or the node leaves the pool. No other node is touched.
 extends_documentation_fragment:
@@ -91,11 +92,19 @@ node_profile:
   type: dict
   contains:
     pools:
-      description: By pool, the counts of its nodes (C(nodes), C(changed), C(proven)), its C(resource), and how many of
-        it are C(wanted) and C(allocatable).
+      description: By pool, the counts of its nodes (C(nodes), C(changed), C(proven)), its C(resource) (what most of it is
+        offered as), how many shares are C(wanted) and C(allocatable) in all, and the same for each of its C(resources).
       type: dict
       returned: always
-      sample: {notebooks: {nodes: 4, changed: 4, proven: 4, resource: nvidia.com/gpu, wanted: 16, allocatable: 16}}
+      sample:
+        notebooks:
+          nodes: 4
+          changed: 4
+          proven: 4
+          resource: nvidia.com/gpu
+          wanted: 16
+          allocatable: 16
+          resources: {nvidia.com/gpu: {wanted: 16, allocatable: 16}}
     changed_nodes:
       description: Names of up to 100 nodes that were changed.
       type: list
@@ -130,7 +139,7 @@ node_profile:
       returned: always
       sample: {train: ["restricted-access=yes:NoSchedule"]}
     config_entries:
-      description: Entries of the device plugin's ConfigMap that were C(added) and C(collected).
+      description: Entries of the two ConfigMaps that were C(added) and C(collected).
       type: dict
       returned: always
     refreshed_pods:

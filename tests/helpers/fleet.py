@@ -8,12 +8,20 @@ import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Match, PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin, mig
+from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 
 
-def pool(name: str = "notebooks", replicas: int = 1, rename: bool = False, **changes: t.Any) -> PoolPlan:
-    """A pool of the given sharing; replicas 1 is exclusive."""
-    mode = "time-slicing" if replicas > 1 else "none"
-    key = f"{mode}-{replicas}-{rename}"
+def pool(
+    name: str = "notebooks", replicas: int = 1, rename: bool = False, mode: str = "", **changes: t.Any
+) -> PoolPlan:
+    """A pool of the given sharing; replicas 1 is exclusive, `layout` is written as in a document."""
+    layout = mig.read(changes.pop("layout")) if "layout" in changes else ()
+    strategy = changes.pop("strategy", ("single" if mig.uniform(layout) else "mixed") if layout else "")
+    mode = mode or ("mig" if layout else "time-slicing" if replicas > 1 else "none")
+    sharing = Sharing(mode, replicas, rename, True, layout, strategy)
+    key = device_plugin.entry_name(sharing)
+    cut = {"nvidia.com/mig.config": "cut"} if layout else {}
     labels = changes.pop("labels", {})
     values: dict[str, t.Any] = {
         "name": name,
@@ -21,18 +29,15 @@ def pool(name: str = "notebooks", replicas: int = 1, rename: bool = False, **cha
         "labels": labels,
         "taints": (),
         "tolerations": (),
-        "mode": mode,
-        "replicas": replicas,
-        "rename": rename,
-        "fail_requests_greater_than_one": True,
+        "sharing": sharing,
         "gpus_per_node": None,
-        "resource": "nvidia.com/gpu.shared" if rename else "nvidia.com/gpu",
-        "shares_per_gpu": replicas,
+        "resource": sharing.resources[0],
+        "resources": sharing.resources,
+        "shares_per_gpu": sum(sharing.offers(1).values()),
         "config_key": key,
+        "mig_key": "cut" if layout else "",
         "memory_mib_per_share": 15360 // replicas,
-        "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **labels},
-        "gfd": {"nvidia.com/gpu.replicas": str(replicas), "nvidia.com/gpu.sharing-strategy": mode},
-        "product_suffix": "-SHARED" if replicas > 1 and not rename else "",
+        "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **cut, **labels},
     }
     return PoolPlan(**{**values, **changes})
 

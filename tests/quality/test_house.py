@@ -19,9 +19,10 @@ MODULE_UTILS = "plugins.module_utils"
 # The shared rooms, and what each may know; every other room is an area, which knows these and no other area.
 SHARED: dict[str, set[str]] = {
     "catalog": set(),
+    "modes": {"catalog"},
     "kube": {"catalog", "pools"},
-    "pools": {"catalog", "sharing"},
-    "fleet": {"catalog", "pools", "sharing"},
+    "pools": {"catalog", "modes"},
+    "fleet": {"catalog", "modes", "pools"},
 }
 
 

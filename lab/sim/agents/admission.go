@@ -14,7 +14,7 @@ import (
 )
 
 // admit is the kubelet's admission of pods that ask for devices: they get them, or fail for good.
-func (v *visit) admit(config *rules.Config) error {
+func (v *visit) admit(plugin *agent) error {
 	var held []rules.Allocation
 	var waiting []*Pod
 	for _, pod := range v.pods {
@@ -30,7 +30,7 @@ func (v *visit) admit(config *rules.Config) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	pool := rules.Pool{Healthy: map[string][]string{}, Used: rules.InUse(held), OnePerRequest: config != nil && config.OnePerRequest()}
+	pool := rules.Pool{Healthy: map[string][]string{}, Used: rules.InUse(held), OnePerRequest: plugin != nil && plugin.config.OnePerRequest()}
 	for resource, e := range v.memory.endpoints {
 		if e.size > 0 {
 			pool.Healthy[resource] = e.ids
@@ -71,7 +71,7 @@ func (v *visit) assign(pod *Pod, allocation rules.Allocation) error {
 	}
 	lines := map[string][]string{}
 	for container, resources := range allocation {
-		lines[container] = rules.SMI(v.node.Hardware.Product, rules.Visible(resources))
+		lines[container] = rules.SMI(v.node.Name, v.node.Hardware, v.layout(), rules.Visible(resources))
 	}
 	if err := v.logs.write(v.ctx, pod, lines); err != nil {
 		return err

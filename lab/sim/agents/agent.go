@@ -23,13 +23,19 @@ const (
 // forgiven is how long a container must have run for its back-off to begin anew.
 const forgiven = 10 * time.Minute
 
-// agent is a device plugin or GFD pod: its config-manager picks a file, its main process reads it.
+// agent is a pod of the device plugin, GFD or the MPS control daemon: its config-manager picks a file, its main process
+// reads it, and config is nil as long as that does not run.
 type agent struct {
 	loaded
 	started bool
 	config  *rules.Config
 	manager crash
 	main    crash
+
+	offers map[string][]string // what a device plugin registers
+	labels map[string]string   // what GFD publishes
+	serves []string            // the resources of an MPS control daemon
+	mps    mpsClient
 }
 
 // loaded is what a pod has read; it is kept in an annotation of the pod.
@@ -72,9 +78,9 @@ func (c *crash) waiting(v *visit) bool {
 	return false
 }
 
-// step lets an agent's pod act: start, follow the node's label, crash or recover. It returns the config in use, nil
-// when the main process does not run.
-func (v *visit) step(pod *Pod) (*rules.Config, error) {
+// step lets an agent's pod act: start, follow the node's label, crash or recover. It returns nil when the main process
+// does not run.
+func (v *visit) step(pod *Pod) (*agent, error) {
 	a := v.memory.agents[string(pod.UID)]
 	if a == nil {
 		a = &agent{}
@@ -100,10 +106,10 @@ func (v *visit) step(pod *Pod) (*rules.Config, error) {
 	if err := v.load(pod, a, available); err != nil {
 		return nil, err
 	}
-	if err := v.report(pod, a); err != nil || a.main.failing {
+	if err := v.report(pod, a); err != nil || a.config == nil {
 		return nil, err
 	}
-	return a.config, nil
+	return a, nil
 }
 
 // resume takes the restart counts back from a pod's status, after the simulator itself was restarted.
@@ -193,7 +199,7 @@ func (v *visit) follow(pod *Pod, a *agent, available map[string]string) error {
 // load is the main process reading its file: when told to, and whenever it is started again.
 func (v *visit) load(pod *Pod, a *agent, available map[string]string) error {
 	fault := pod.Operand == devicePlugin && v.node.Faults.Has(rules.PluginCrash)
-	if a.main.waiting(v) || (a.config != nil && !fault && !a.main.failing) {
+	if a.main.waiting(v) || (a.config != nil && !fault && !a.main.failing && pod.Operand != gfd) {
 		return nil
 	}
 	if a.main.failing && a.Config != "" && available[a.Config] != a.Text {
@@ -204,7 +210,7 @@ func (v *visit) load(pod *Pod, a *agent, available map[string]string) error {
 		}
 		a.loaded = next
 	}
-	config, err := judge(pod, a.Text)
+	config, err := v.judge(pod, a)
 	if fault {
 		err = errors.New("error starting plugins: error getting plugins: failed to construct NVML resource managers: failed to initialize NVML: ERROR_UNKNOWN")
 	}
@@ -213,16 +219,34 @@ func (v *visit) load(pod *Pod, a *agent, available map[string]string) error {
 		a.main.fail(err, v)
 		return nil
 	}
+	if a.config == nil {
+		a.mps = mpsClient{}
+	}
 	a.config, a.main.failing = config, false
 	return nil
 }
 
-func judge(pod *Pod, text string) (*rules.Config, error) {
+// judge lets the main process read its file and look at the GPUs. GFD looks at them again and again.
+func (v *visit) judge(pod *Pod, a *agent) (config *rules.Config, err error) {
 	env := rules.Environment{MIGStrategy: pod.Env["MIG_STRATEGY"], MPSRoot: pod.Env["MPS_ROOT"]}
-	if pod.Operand == gfd {
-		return rules.GFDConfig(text, env)
+	hardware, layout := v.node.Hardware, v.layout()
+	switch pod.Operand {
+	case gfd:
+		if config = a.config; config == nil || a.main.failing {
+			config, err = rules.GFDConfig(a.Text, env)
+		}
+		if err == nil {
+			a.labels, err = rules.Labels(hardware, layout, config)
+		}
+	case mpsDaemon:
+		config, a.serves, err = rules.MPSConfig(a.Text, env, hardware, layout)
+	default:
+		config, err = rules.PluginConfig(a.Text, env)
+		if err == nil {
+			a.offers, err = rules.Devices(v.node.Name, hardware, layout, config)
+		}
 	}
-	return rules.PluginConfig(text, env)
+	return config, err
 }
 
 // keep writes what the pod has loaded, which also lets kwok start it.

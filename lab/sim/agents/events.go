@@ -25,27 +25,20 @@ func (s *Simulator) onNode(object any) {
 // onNodeUpdate leaves heartbeats alone.
 func (s *Simulator) onNodeUpdate(before, after any) {
 	a, b := before.(*Node), after.(*Node)
+	if a.MIGConfig != b.MIGConfig && b.MIGConfig != "" {
+		s.poke(b.Name)
+	}
 	same := a.UID == b.UID && a.Config == b.Config && a.Kernel == b.Kernel && a.Ready == b.Ready && a.OS == b.OS && maps.Equal(a.Faults, b.Faults) &&
-		maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Allocatable, b.Allocatable) && sameHardware(a.Hardware, b.Hardware)
+		maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Allocatable, b.Allocatable) && a.Hardware == b.Hardware && a.MIGConfig == b.MIGConfig &&
+		a.Layout.Equal(b.Layout) && a.Rebooting.Equal(b.Rebooting)
 	if !same {
 		s.queue.Add(b.Name)
 	}
 }
 
-func sameHardware(a, b *rules.Hardware) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	x, y := *a, *b
-	if x.VGPU != nil && y.VGPU != nil && *x.VGPU == *y.VGPU {
-		x.VGPU, y.VGPU = nil, nil
-	}
-	return x == y
-}
-
 func (s *Simulator) onPod(object any) {
 	pod := object.(*Pod)
-	if pod.Operand == devicePlugin || pod.Operand == gfd || pod.Operand == nfdWorker {
+	if pod.Operand != "" && pod.Operand != validator {
 		s.refresh(pod, pod.CreationTimestamp.Time)
 	}
 	s.queue.Add(pod.Node)

@@ -79,12 +79,12 @@ func daemonSetOwner(pod *Pod) object {
 }
 
 // discover is gpu-feature-discovery: labels by way of a NodeFeature of its own, stamped when the config was read.
-func (v *visit) discover(pod *Pod, config *rules.Config) error {
+func (v *visit) discover(pod *Pod, a *agent) error {
 	if v.node.Hardware == nil || v.node.Faults.Has(rules.GFDStalled) {
 		return nil
 	}
-	labels := map[string]any{"nvidia.com/gfd.timestamp": strconv.FormatInt(v.memory.agents[string(pod.UID)].At, 10)}
-	for key, value := range rules.Labels(v.node.Hardware, config) {
+	labels := map[string]any{"nvidia.com/gfd.timestamp": strconv.FormatInt(a.At, 10)}
+	for key, value := range a.labels {
 		labels[key] = value
 	}
 	var owners []any

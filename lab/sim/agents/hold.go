@@ -37,10 +37,16 @@ func (v *visit) holding(pod *Pod) string {
 	switch {
 	case v.node.Faults.Pending(pod.Owner.Name):
 		return rules.OperandPending
-	case pod.Operand == validator && v.node.Faults.Has(rules.ValidatorFails):
+	case pod.Operand == validator && (v.node.Faults.Has(rules.ValidatorFails) || v.nothingToValidate(pod)):
 		return rules.ValidatorFails
 	}
 	return ""
+}
+
+// nothingToValidate tells whether a validator was started on GPUs that have MIG on and no device: it can use none of them.
+func (v *visit) nothingToValidate(pod *Pod) bool {
+	layout := v.layout()
+	return layout.Unusable(v.node.Hardware) && pod.CreationTimestamp.Unix() >= layout.Changed
 }
 
 // changeHold also makes an agent forget what it had loaded: it will start anew.

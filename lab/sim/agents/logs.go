@@ -76,7 +76,14 @@ func writeCRI(path string, lines []string, at time.Time) error {
 
 // crashed writes the last words of a container that ended with an error.
 func (l *podLogs) crashed(pod *Pod, container, line string, ended time.Time) {
-	if l.dir == "" || line == "" {
+	if line != "" {
+		l.said(pod, container, []string{fmt.Sprintf("E%s       1 main.go:173] %s", ended.Format("0102 15:04:05.000000"), line)}, ended)
+	}
+}
+
+// said replaces what a container has printed; what was said at the same time is not written again.
+func (l *podLogs) said(pod *Pod, container string, lines []string, at time.Time) {
+	if l.dir == "" {
 		return
 	}
 	l.mutex.Lock()
@@ -90,12 +97,11 @@ func (l *podLogs) crashed(pod *Pod, container, line string, ended time.Time) {
 	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if known = l.written[pod.UID]; known == nil || known.ended[container].Equal(ended) {
+	if known = l.written[pod.UID]; known == nil || known.ended[container].Equal(at) {
 		return
 	}
-	known.ended[container] = ended
-	last := fmt.Sprintf("E%s       1 main.go:173] %s", ended.Format("0102 15:04:05.000000"), line)
-	if err := writeCRI(filepath.Join(l.folder(pod), container+".log"), []string{last}, ended); err != nil {
+	known.ended[container] = at
+	if err := writeCRI(filepath.Join(l.folder(pod), container+".log"), lines, at); err != nil {
 		klog.ErrorS(err, "no log", "pod", klog.KObj(pod))
 	}
 }

@@ -9,20 +9,30 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"lab.invalid/sim/rules"
 )
 
 // memory is what the agents and the kubelet of one node remember. What must survive the simulator is in annotations.
 type memory struct {
+	uid       types.UID
 	agents    map[string]*agent
+	managers  map[string]*partitioner
 	crashes   map[string]*crash
 	assigned  map[string]rules.Allocation
 	endpoints map[string]*endpoint
 	published map[string]string
+	// What was written a moment ago, which the informer may not have seen: the state of the GPUs, until when the node is
+	// down, and the last time that it was.
+	layout    *rules.Layout
+	rebooting time.Time
+	rebooted  time.Time
 }
 
-func newMemory() *memory {
-	return &memory{agents: map[string]*agent{}, crashes: map[string]*crash{}, assigned: map[string]rules.Allocation{}, published: map[string]string{}}
+func newMemory(uid types.UID) *memory {
+	return &memory{uid: uid, agents: map[string]*agent{}, managers: map[string]*partitioner{}, crashes: map[string]*crash{},
+		assigned: map[string]rules.Allocation{}, published: map[string]string{}}
 }
 
 // soonest keeps the shortest time until something happens by itself.
@@ -58,7 +68,8 @@ func (s *Simulator) reconcile(ctx context.Context, name string) (time.Duration, 
 	if err != nil {
 		return 0, err
 	}
-	v := &visit{Simulator: s, ctx: ctx, node: object.(*Node), memory: s.memoryOf(name)}
+	node := object.(*Node)
+	v := &visit{Simulator: s, ctx: ctx, node: node, memory: s.memoryOf(node)}
 	for _, pod := range objects {
 		v.pods = append(v.pods, pod.(*Pod))
 	}
@@ -76,19 +87,16 @@ func (v *visit) prune() {
 	for _, pod := range v.pods {
 		alive[string(pod.UID)] = true
 	}
-	for uid := range v.memory.agents {
+	keep(v.memory.agents, alive)
+	keep(v.memory.managers, alive)
+	keep(v.memory.crashes, alive)
+	keep(v.memory.assigned, alive)
+}
+
+func keep[T any](of map[string]T, alive map[string]bool) {
+	for uid := range of {
 		if !alive[uid] {
-			delete(v.memory.agents, uid)
-		}
-	}
-	for uid := range v.memory.crashes {
-		if !alive[uid] {
-			delete(v.memory.crashes, uid)
-		}
-	}
-	for uid := range v.memory.assigned {
-		if !alive[uid] {
-			delete(v.memory.assigned, uid)
+			delete(of, uid)
 		}
 	}
 }
@@ -97,32 +105,23 @@ func (v *visit) act() error {
 	if v.node.Faults.Has(rules.NodeNotReady) {
 		return nil // a dead kubelet reports nothing
 	}
+	if down, err := v.down(); down || err != nil {
+		return err
+	}
 	if err := v.hold(); err != nil {
 		return err
 	}
-	var plugin *rules.Config
+	var plugin *agent
 	for _, pod := range v.pods {
 		if pod.DeletionTimestamp != nil || pod.Hold != "" {
 			continue
 		}
-		switch pod.Operand {
-		case nfdWorker:
-			if err := v.work(pod); err != nil {
-				return err
-			}
-		case gfd, devicePlugin:
-			config, err := v.step(pod)
-			if err != nil {
-				return err
-			}
-			if config == nil || !pod.Running() {
-				continue
-			}
-			if pod.Operand == devicePlugin {
-				plugin = config
-			} else if err := v.discover(pod, config); err != nil {
-				return err
-			}
+		running, err := v.let(pod)
+		if err != nil {
+			return err
+		}
+		if running != nil && pod.Operand == devicePlugin {
+			plugin = running
 		}
 	}
 	if err := v.register(plugin); err != nil {
@@ -132,4 +131,24 @@ func (v *visit) act() error {
 		return err
 	}
 	return v.recover()
+}
+
+// let makes an operand's pod act; it returns an agent whose main process runs.
+func (v *visit) let(pod *Pod) (*agent, error) {
+	switch pod.Operand {
+	case nfdWorker:
+		return nil, v.work(pod)
+	case migManager:
+		return nil, v.partition(pod)
+	case gfd, devicePlugin, mpsDaemon:
+		a, err := v.step(pod)
+		if err != nil || a == nil || !pod.Running() {
+			return nil, err
+		}
+		if pod.Operand == gfd {
+			err = v.discover(pod, a)
+		}
+		return a, err
+	}
+	return nil, nil
 }

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
 	"lab.invalid/sim/rules"
 )
@@ -34,26 +33,15 @@ const (
 	devicePlugin = "nvidia-device-plugin"
 	gfd          = "gpu-feature-discovery"
 	mpsDaemon    = "mps-control-daemon-ctr"
+	migManager   = "nvidia-mig-manager"
 	validator    = "nvidia-operator-validator"
 )
-
-// Node is what the simulator keeps of a node.
-type Node struct {
-	metav1.ObjectMeta
-	Hardware    *rules.Hardware
-	OS          rules.OS
-	Faults      rules.Faults
-	Config      string
-	Kernel      string
-	Ready       bool
-	Capacity    map[string]int64
-	Allocatable map[string]int64
-}
 
 // Pod is what the simulator keeps of a pod.
 type Pod struct {
 	metav1.ObjectMeta
 	Node      string
+	App       string
 	Operand   string
 	Owner     metav1.OwnerReference
 	Phase     corev1.PodPhase
@@ -95,47 +83,13 @@ func slim(m metav1.ObjectMeta) metav1.ObjectMeta {
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp}
 }
 
-// trimNode is the informer's transform: five thousand nodes shall cost little.
-func trimNode(object any) (any, error) {
-	n, isNode := object.(*corev1.Node)
-	if !isNode {
-		return object, nil
-	}
-	hardware, err := rules.ParseHardware(n.Annotations[rules.HardwareAnnotation])
-	if err != nil {
-		klog.ErrorS(err, "hardware of node ignored", "node", n.Name)
-	}
-	os, err := rules.ParseOS(n.Annotations[rules.OSAnnotation])
-	if err != nil {
-		klog.ErrorS(err, "os of node ignored", "node", n.Name)
-	}
-	node := &Node{ObjectMeta: slim(n.ObjectMeta), Hardware: hardware, OS: os, Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
-		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}
-	for _, condition := range n.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			node.Ready = condition.Status == corev1.ConditionTrue
-		}
-	}
-	return node, nil
-}
-
-func amounts(list corev1.ResourceList) map[string]int64 {
-	found := map[string]int64{}
-	for name, quantity := range list {
-		if strings.HasPrefix(string(name), extended) {
-			found[string(name)] = quantity.Value()
-		}
-	}
-	return found
-}
-
 // trimPod is the informer's transform of pods.
 func trimPod(object any) (any, error) {
 	p, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return object, nil
 	}
-	pod := &Pod{ObjectMeta: slim(p.ObjectMeta), Node: p.Spec.NodeName, Phase: p.Status.Phase, Devices: p.Annotations[rules.DevicesAnnotation],
+	pod := &Pod{ObjectMeta: slim(p.ObjectMeta), Node: p.Spec.NodeName, App: p.Labels["app"], Phase: p.Status.Phase, Devices: p.Annotations[rules.DevicesAnnotation],
 		State: p.Annotations[stateAnnotation], Hold: p.Annotations[holdAnnotation], Foreign: foreign(p.Annotations)}
 	if owner := metav1.GetControllerOf(p); owner != nil {
 		pod.Owner = metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
@@ -169,12 +123,15 @@ func operand(p *corev1.Pod) *corev1.Container {
 			c.Name = nfdWorker
 			return &c
 		}
-		if c.Name == devicePlugin || c.Name == gfd || c.Name == mpsDaemon {
+		if c.Name == devicePlugin || c.Name == gfd || c.Name == mpsDaemon || c.Name == migManager {
 			return &c
 		}
 	}
 	return nil
 }
+
+// configPaths are where agents have their ConfigMap mounted: those that use config-manager, NFD's worker, MIG manager.
+var configPaths = []string{"/available-configs", "/etc/kubernetes/node-feature-discovery", "/mig-parted-config"}
 
 // describe keeps how an agent is configured: its own environment and that of its config-manager.
 func describe(pod *Pod, p *corev1.Pod, main *corev1.Container) {
@@ -192,8 +149,7 @@ func describe(pod *Pod, p *corev1.Pod, main *corev1.Container) {
 		mounted[m.Name] = m.MountPath
 	}
 	for _, v := range p.Spec.Volumes {
-		path := mounted[v.Name]
-		if v.ConfigMap != nil && (path == "/available-configs" || path == "/etc/kubernetes/node-feature-discovery") {
+		if v.ConfigMap != nil && slices.Contains(configPaths, mounted[v.Name]) {
 			pod.ConfigMap = p.Namespace + "/" + v.ConfigMap.Name
 		}
 	}

@@ -57,6 +57,35 @@ func TestTrimPluginPod(t *testing.T) {
 	}
 }
 
+func TestTrimMIGManagerPod(t *testing.T) {
+	pod := trimmedPod(t, `{"metadata": {"name": "m", "namespace": "gpu-operator", "labels": {"app": "nvidia-mig-manager"}}, "spec": {
+ "containers": [{"name": "nvidia-mig-manager", "env": [{"name": "WITH_REBOOT", "value": "true"}],
+  "volumeMounts": [{"name": "e", "mountPath": "/bin/entrypoint.sh"}, {"name": "c", "mountPath": "/mig-parted-config"}, {"name": "g", "mountPath": "/gpu-clients"}]}],
+ "volumes": [{"name": "e", "configMap": {"name": "entrypoint"}}, {"name": "c", "configMap": {"name": "parted"}}, {"name": "g", "configMap": {"name": "clients"}}]}}`)
+	if pod.Operand != migManager || pod.ConfigMap != "gpu-operator/parted" || pod.Env["WITH_REBOOT"] != "true" || pod.App != "nvidia-mig-manager" {
+		t.Errorf("%+v", pod)
+	}
+}
+
+func TestTrimNodeUnderMIG(t *testing.T) {
+	text := `{"metadata": {"name": "n1", "labels": {"nvidia.com/mig.config": "halves", "nvidia.com/mig.config.state": "pending", "nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"},
+ "annotations": {"lab.accel.gpu/mig": "{\"gpus\": {\"0\": [\"3g.40gb@4\"]}}", "lab.accel.gpu/rebooting": "1700000000123", "lab.accel.gpu/hardware": "{\"product\": \"NVIDIA A100\", \"gpus\": 1}"}}}`
+	trimmed := func() *Node {
+		object, err := trimNode(decode[corev1.Node](t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return object.(*Node)
+	}
+	node := trimmed()
+	if node.MIGConfig != "halves" || node.MIGState != "pending" || len(node.Deploy) != 1 || node.Layout.Count() != 1 || node.Rebooting.UnixMilli() != 1700000000123 {
+		t.Errorf("%+v", node)
+	}
+	if node.Hardware != trimmed().Hardware {
+		t.Error("machines that are alike have a hardware each")
+	}
+}
+
 func TestOperands(t *testing.T) {
 	for _, test := range []struct{ name, pod, want string }{
 		{"NFD's worker by its program", `{"spec": {"containers": [{"name": "worker", "command": ["nfd-worker"]}]}}`, nfdWorker},
@@ -64,6 +93,7 @@ func TestOperands(t *testing.T) {
 		{"NFD's master", `{"spec": {"containers": [{"name": "master", "command": ["nfd-master"]}]}}`, ""},
 		{"GFD", `{"spec": {"containers": [{"name": "gpu-feature-discovery"}, {"name": "config-manager"}]}}`, gfd},
 		{"MPS", `{"spec": {"containers": [{"name": "mps-control-daemon-ctr"}]}}`, mpsDaemon},
+		{"MIG", `{"spec": {"containers": [{"name": "nvidia-mig-manager"}]}}`, migManager},
 		{"validator", `{"metadata": {"labels": {"app": "nvidia-operator-validator"}}, "spec": {"containers": [{"name": "nvidia-operator-validator"}]}}`, validator},
 		{"workload", `{"spec": {"containers": [{"name": "main", "command": ["sleep", "1"]}]}}`, ""},
 	} {

@@ -9,11 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"lab.invalid/sim/rules"
 )
 
 // grace is how long a kubelet keeps the capacity of a resource whose plugin went away (endpointStopGracePeriod).
@@ -27,7 +24,7 @@ type endpoint struct {
 }
 
 // register is the kubelet's side: what the running plugin offers becomes the node's capacity.
-func (v *visit) register(config *rules.Config) error {
+func (v *visit) register(plugin *agent) error {
 	if v.memory.endpoints == nil {
 		v.memory.endpoints = map[string]*endpoint{}
 		for resource, size := range v.node.Capacity {
@@ -35,8 +32,8 @@ func (v *visit) register(config *rules.Config) error {
 		}
 	}
 	offered := map[string][]string{}
-	if config != nil && (!config.MPS() || v.mpsServed()) {
-		offered = rules.Devices(v.node.Name, v.node.Hardware, config)
+	if plugin != nil && v.mpsServed(plugin) {
+		offered = plugin.offers
 	}
 	for resource, ids := range offered {
 		v.memory.endpoints[resource] = &endpoint{ids: ids, size: int64(len(ids))}
@@ -61,16 +58,6 @@ func (v *visit) register(config *rules.Config) error {
 	return v.patchNode(object{"capacity": quantities(capacity), "allocatable": quantities(allocatable)})
 }
 
-// mpsServed tells whether the plugin finds an MPS control daemon.
-func (v *visit) mpsServed() bool {
-	for _, pod := range v.pods {
-		if pod.Operand == mpsDaemon && pod.Running() {
-			return true
-		}
-	}
-	return false
-}
-
 func quantities(of map[string]int64) map[string]string {
 	list := map[string]string{}
 	for resource, count := range of {
@@ -85,8 +72,5 @@ func (v *visit) patchNode(status object) error {
 		return err
 	}
 	_, err = v.core.CoreV1().Nodes().Patch(v.ctx, v.node.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
+	return unlessGone(err)
 }

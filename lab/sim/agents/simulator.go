@@ -47,6 +47,7 @@ type Simulator struct {
 	histories map[string]*rules.History
 	present   map[string]bool
 	refreshed map[string]time.Time
+	poked     map[string]bool
 	logs      *podLogs
 }
 
@@ -74,7 +75,7 @@ func New(config *rest.Config, options Options) (*Simulator, error) {
 		return nil, err
 	}
 	s := &Simulator{options: options, core: core, dynamic: dyn, metadata: meta, memories: map[string]*memory{}, histories: map[string]*rules.History{},
-		present: map[string]bool{}, refreshed: map[string]time.Time{}, logs: newPodLogs(options.PodLogs, dyn)}
+		present: map[string]bool{}, refreshed: map[string]time.Time{}, poked: map[string]bool{}, logs: newPodLogs(options.PodLogs, dyn)}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 2*time.Second)
 	s.queue = workqueue.NewTypedRateLimitingQueue(limiter)
 	return s, s.watch()
@@ -166,14 +167,15 @@ func (s *Simulator) lag() time.Duration {
 	return s.scaled(s.options.Lag)
 }
 
-// memoryOf is the state of one node; the queue hands a node to one worker at a time.
-func (s *Simulator) memoryOf(node string) *memory {
+// memoryOf is the state of one node; the queue hands a node to one worker at a time. A new machine of an old name has
+// a memory of its own.
+func (s *Simulator) memoryOf(node *Node) *memory {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	m := s.memories[node]
-	if m == nil {
-		m = newMemory()
-		s.memories[node] = m
+	m := s.memories[node.Name]
+	if m == nil || m.uid != node.UID {
+		m = newMemory(node.UID)
+		s.memories[node.Name] = m
 	}
 	return m
 }
@@ -182,4 +184,21 @@ func (s *Simulator) forget(node string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.memories, node)
+	delete(s.poked, node)
+}
+
+// poke notes that a node was given a MIG config: a MIG manager that has nothing to do acts, be it the same as before.
+func (s *Simulator) poke(node string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.poked[node] = true
+}
+
+// unpoke tells whether a node was poked, and forgets it.
+func (s *Simulator) unpoke(node string) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	was := s.poked[node]
+	delete(s.poked, node)
+	return was
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -39,10 +38,7 @@ func (v *visit) patch(pod *Pod, metadata, status object, subresource string) err
 		subresources = []string{subresource}
 	}
 	_, err = v.core.CoreV1().Pods(pod.Namespace).Patch(v.ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, subresources...)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
+	return unlessGone(err)
 }
 
 func condition(kind corev1.PodConditionType, true bool, reason string) object {

@@ -6,7 +6,6 @@ package rules
 import (
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -174,13 +173,4 @@ func pciLabels(devices []map[string]any, pci PCI) []string {
 		labels = append(labels, strings.Join(values, "_")+".present")
 	}
 	return labels
-}
-
-// SMI is what `nvidia-smi -L` prints for these GPUs.
-func SMI(product string, gpus []string) []string {
-	var lines []string
-	for i, gpu := range gpus {
-		lines = append(lines, "GPU "+strconv.Itoa(i)+": "+product+" (UUID: "+gpu+")")
-	}
-	return lines
 }

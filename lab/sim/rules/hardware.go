@@ -5,7 +5,6 @@
 package rules
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -20,17 +19,18 @@ const (
 
 // Hardware is what a node's PCI bus and driver would tell: all GPUs of a node are alike.
 type Hardware struct {
-	Product    string `json:"product"`
-	GPUs       int    `json:"gpus"`
-	MemoryMiB  int    `json:"memory_mib"`
-	Family     string `json:"family"`
-	Compute    string `json:"compute"`
-	MIGCapable bool   `json:"mig_capable"`
-	Driver     string `json:"driver"`
-	CUDA       string `json:"cuda"`
-	PCI        string `json:"pci"`
-	VGPU       *VGPU  `json:"vgpu"`
-	Machine    string `json:"machine"`
+	Product    string    `json:"product"`
+	GPUs       int       `json:"gpus"`
+	MemoryMiB  int       `json:"memory_mib"`
+	Family     string    `json:"family"`
+	Compute    string    `json:"compute"`
+	MIGCapable bool      `json:"mig_capable"`
+	MIG        *Geometry `json:"mig"`
+	Driver     string    `json:"driver"`
+	CUDA       string    `json:"cuda"`
+	PCI        string    `json:"pci"`
+	VGPU       *VGPU     `json:"vgpu"`
+	Machine    string    `json:"machine"`
 }
 
 // VGPU is what a guest learns about the host of its vGPU.
@@ -79,8 +79,7 @@ func ParseOS(annotation string) (OS, error) {
 
 // UUID names one GPU for ever: the same node and index give the same device in every lab.
 func UUID(node string, index int) string {
-	s := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s/%d", node, index)))
-	return fmt.Sprintf("GPU-%s-%s-%s-%s-%s", s[:8], s[8:12], s[12:16], s[16:20], s[20:32])
+	return "GPU-" + hashed(fmt.Sprintf("%s/%d", node, index))
 }
 
 // Faults are the faults put on a node, by name, with their argument.
@@ -94,6 +93,9 @@ const (
 	OperandPending = "operand-pending"
 	ValidatorFails = "validator-fails"
 	NodeNotReady   = "node-not-ready"
+	MIGFailed      = "mig-failed"
+	MIGPending     = "mig-pending"
+	MIGReboot      = "mig-reboot"
 )
 
 // ParseFaults reads a comma list of name[=argument].

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,11 +22,15 @@ func sanitise(name string) string {
 }
 
 // Labels are the labels of gpu-feature-discovery v0.19 for a node of this hardware under this config, without its
-// timestamp (gfd/lm of NVIDIA/k8s-device-plugin; compared with a live H200 in labels_test.go).
-func Labels(h *Hardware, c *Config) map[string]string {
+// timestamp (internal/lm of NVIDIA/k8s-device-plugin; compared with a live H200 in labels_test.go). The error is its
+// last log line.
+func Labels(h *Hardware, l Layout, c *Config) (map[string]string, error) {
 	labels := map[string]string{"nvidia.com/vgpu.present": strconv.FormatBool(h != nil && h.VGPU != nil)}
 	if h == nil || h.GPUs == 0 {
-		return labels
+		return labels, nil
+	}
+	if c.MPS() && len(l.GPUs) > 0 {
+		return nil, errors.New("error creating labeler: error creating sharing labeler: failed to check MPS-capable: MPS sharing is not supported for mig devices")
 	}
 	versionLabels(labels, h)
 	if h.VGPU != nil {
@@ -37,13 +42,11 @@ func Labels(h *Hardware, c *Config) map[string]string {
 		labels["nvidia.com/gpu.machine"] = sanitise(h.Machine)
 	}
 	labels["nvidia.com/mig.capable"] = strconv.FormatBool(h.MIGCapable)
-	labels["nvidia.com/mps.capable"] = strconv.FormatBool(c.Sharing.SharingStrategy() == spec.SharingStrategyMPS)
-	if c.MIGStrategy != spec.MigStrategyNone {
-		labels["nvidia.com/mig.strategy"] = c.MIGStrategy
-	}
+	labels["nvidia.com/mps.capable"] = strconv.FormatBool(c.MPS())
 	labels["nvidia.com/gpu.mode"] = "compute"
-	gpuLabels(labels, h, c)
-	return labels
+	gpuLabels(labels, h, l, c)
+	migLabels(labels, h, l, c)
+	return labels, nil
 }
 
 func versionLabels(labels map[string]string, h *Hardware) {
@@ -67,35 +70,51 @@ func versionLabels(labels map[string]string, h *Hardware) {
 	}
 }
 
-// gpuLabels uses the first entry of a resource, unlike the plugin, which takes the largest.
-func gpuLabels(labels map[string]string, h *Hardware, c *Config) {
-	replicas, renamed := 1, false
-	for _, r := range c.Sharing.ReplicatedResources().Resources {
-		if r.Name == fullGPU {
-			replicas, renamed = r.Replicas, r.Rename != ""
-			break
-		}
-	}
-	product, strategy := sanitise(h.Product), string(spec.SharingStrategyNone)
-	if replicas > 1 {
-		strategy = string(c.Sharing.SharingStrategy())
-		if !renamed {
-			product += "-SHARED"
-		}
+// gpuLabels describes the GPUs as such. Sharing shows as long as one of them has MIG off.
+func gpuLabels(labels map[string]string, h *Hardware, l Layout, c *Config) {
+	if len(l.GPUs) < h.GPUs {
+		resourceLabels(labels, fullGPU, h.GPUs, c, h.Product)
+	} else {
+		resourceLabels(labels, fullGPU, h.GPUs, nil, h.Product)
 	}
 	major, minor, _ := strings.Cut(h.Compute, ".")
 	for key, value := range map[string]string{
-		"product":          product,
-		"count":            strconv.Itoa(h.GPUs),
-		"replicas":         strconv.Itoa(replicas),
-		"sharing-strategy": strategy,
-		"memory":           strconv.Itoa(h.MemoryMiB),
-		"family":           h.Family,
-		"compute.major":    major,
-		"compute.minor":    minor,
+		"memory":        strconv.Itoa(h.MemoryMiB),
+		"family":        h.Family,
+		"compute.major": major,
+		"compute.minor": minor,
 	} {
 		labels[fullGPU+"."+key] = value
 	}
+}
+
+// resourceLabels are the labels that every resource has, without a config those of one that cannot be shared. GFD uses
+// the first entry of a resource, unlike the plugin, which takes the largest.
+func resourceLabels(labels map[string]string, resource string, count int, c *Config, parts ...string) {
+	replicas, renamed := 0, false
+	if c != nil {
+		replicas = 1
+		for _, r := range c.Sharing.ReplicatedResources().Resources {
+			if string(r.Name) == resource {
+				replicas, renamed = r.Replicas, r.Rename != ""
+				break
+			}
+		}
+	}
+	for i := range parts {
+		parts[i] = sanitise(parts[i])
+	}
+	strategy := spec.SharingStrategyNone
+	if replicas > 1 {
+		strategy = c.Sharing.SharingStrategy()
+		if !renamed {
+			parts = append(parts, "SHARED")
+		}
+	}
+	labels[resource+".product"] = strings.Join(parts, "-")
+	labels[resource+".count"] = strconv.Itoa(count)
+	labels[resource+".replicas"] = strconv.Itoa(replicas)
+	labels[resource+".sharing-strategy"] = string(strategy)
 }
 
 // hostBranch is the branch as the host writes it into the vGPU's PCI record.

@@ -56,7 +56,10 @@ func TestLabelsOfALiveH200(t *testing.T) {
 			}
 			wanted := maps.Clone(live)
 			maps.Copy(wanted, test.differs)
-			got := Labels(h200, config)
+			got, err := Labels(h200, Layout{}, config)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for key, value := range wanted {
 				if got["nvidia.com/"+key] != value {
 					t.Errorf("%s = %q, want %q", key, got["nvidia.com/"+key], value)
@@ -77,7 +80,10 @@ func TestLabelsOfAGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Labels(&guest, config)
+	got, err := Labels(&guest, Layout{}, config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for key, want := range map[string]string{"vgpu.present": "true", "vgpu.host-driver-version": "550.163.02", "vgpu.host-driver-branch": "r550_00",
 		"gpu.product": "GRID-A100-10C-v2", "gpu.machine": "VMware201", "mig.capable": "false"} {
 		if got["nvidia.com/"+key] != want {

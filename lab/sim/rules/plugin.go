@@ -107,35 +107,6 @@ func (c *Config) OnePerRequest() bool {
 	return c.MPS() || c.Sharing.TimeSlicing.FailRequestsGreaterThanOne && c.Sharing.SharingStrategy() == spec.SharingStrategyTimeSlicing
 }
 
-// Devices are the device ids that the plugin registers, by resource, in order: two entries of one resource add up to
-// the larger count, and an entry of a resource that the node lacks has no effect.
-func Devices(node string, h *Hardware, c *Config) map[string][]string {
-	if h == nil {
-		return map[string][]string{}
-	}
-	resource, replicas := fullGPU, 0
-	for _, r := range c.Sharing.ReplicatedResources().Resources {
-		if r.Name != fullGPU {
-			continue
-		}
-		replicas = max(replicas, r.Replicas)
-		if r.Rename != "" {
-			resource = string(r.Rename)
-		}
-	}
-	var ids []string
-	for gpu := range h.GPUs {
-		id := UUID(node, gpu)
-		if replicas == 0 {
-			ids = append(ids, id)
-		}
-		for replica := range replicas {
-			ids = append(ids, fmt.Sprintf("%s::%d", id, replica))
-		}
-	}
-	return map[string][]string{resource: ids}
-}
-
 func value(pointer *string, fallback string) string {
 	if pointer == nil {
 		return fallback

@@ -76,7 +76,10 @@ func TestDevices(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			devices := Devices("n1", &two, config)
+			devices, err := Devices("n1", &two, Layout{}, config)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if len(devices) != 1 || len(devices[test.resource]) != test.count {
 				t.Errorf("devices %v", devices)
 			}

@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import difflib
 import functools
 import re
 
+from . import mig
 from .names import MIG_INFIX, SHARED_SUFFIX
 
 # Where a number of memory comes from.
 MEASURED = "gpu-feature-discovery v0.19.0 on the GPU itself, driver 580.159.04"
 TRANSCRIPT = "nvidia-smi of that GPU in public transcripts, ECC on where the GPU has it"
-NOT_VERIFIED = "NVIDIA's data sheet; not seen in the driver's own words"
+NOT_VERIFIED = "NVIDIA's data sheet, or a model with the same memory; not seen in the driver's own words"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Model:
     family: str
     compute: str
     pci_ids: tuple[str, ...]
-    mig_capable: bool = False
+    vgpu: bool = False
+    """True when NVIDIA vGPU software has vGPU types for it."""
     aliases: tuple[str, ...] = ()
     other_products: tuple[str, ...] = ()
     memory_source: str = TRANSCRIPT
@@ -37,99 +40,169 @@ class Model:
         """Every name under which GFD is known to publish this model, the usual one first."""
         return (self.product, *self.other_products)
 
+    @property
+    def mig_capable(self) -> bool:
+        """True when the catalog knows into what it can be cut."""
+        return mig.geometry(self.key) is not None
 
-# PCI device ids: gpu-operator assets/state-mig-manager/0400_configmap.yaml where MIG is possible, else pci.ids.
-# Compute capability: developer.nvidia.com/cuda-gpus. Family: k8s-device-plugin internal/lm/resource.go.
-MODELS = (
-    Model("T4", "Tesla-T4", 15360, "turing", "7.5", ("1eb8",)),
-    Model("V100-SXM2-16GB", "Tesla-V100-SXM2-16GB", 16384, "volta", "7.0", ("1db1",), memory_source=NOT_VERIFIED),
-    Model("V100-SXM2-32GB", "Tesla-V100-SXM2-32GB", 32768, "volta", "7.0", ("1db5",)),
-    Model("V100-PCIE-16GB", "Tesla-V100-PCIE-16GB", 16384, "volta", "7.0", ("1db4",), memory_source=NOT_VERIFIED),
-    Model("V100-PCIE-32GB", "Tesla-V100-PCIE-32GB", 32768, "volta", "7.0", ("1db6",), memory_source=NOT_VERIFIED),
-    Model(
-        "V100S-PCIE-32GB",
-        "Tesla-V100S-PCIE-32GB",
-        32768,
-        "volta",
-        "7.0",
-        ("1df6",),
-        aliases=("V100S",),
-        memory_source=NOT_VERIFIED,
-    ),
-    Model("A10", "NVIDIA-A10", 23028, "ampere", "8.6", ("2236",)),
-    Model("A10G", "NVIDIA-A10G", 23028, "ampere", "8.6", ("2237",)),
-    Model("A16", "NVIDIA-A16", 15356, "ampere", "8.6", ("25b6",)),
-    Model("A30", "NVIDIA-A30", 24576, "ampere", "8.0", ("20b7",), mig_capable=True),
-    Model("A40", "NVIDIA-A40", 46068, "ampere", "8.6", ("2235",)),
-    Model(
+
+# Product and PCI device id: what the driver calls each id, open-gpu-kernel-modules 580.142 and 595.45.04
+# src/nvidia/generated/g_nv_name_released.h, as GFD writes it (k8s-device-plugin internal/lm/resource.go, sanitise); the
+# V100s: nvidia-smi and pci.ids. 20b1: gpu-operator assets/state-mig-manager/0400_configmap.yaml.
+# vgpu: a default vGPU type in gpu-operator v26.7.0 assets/state-vgpu-device-manager/0500_configmap.yaml.
+# Compute capability: developer.nvidia.com/cuda-gpus. Family: k8s-device-plugin internal/lm/resource.go, getArchFamily.
+_volta = functools.partial(Model, family="volta", compute="7.0", vgpu=True)
+_turing = functools.partial(Model, family="turing", compute="7.5")
+_ga100 = functools.partial(Model, family="ampere", compute="8.0")
+_ga10x = functools.partial(Model, family="ampere", compute="8.6")
+_ada = functools.partial(Model, family="ada-lovelace", compute="8.9")
+_hopper = functools.partial(Model, family="hopper", compute="9.0", vgpu=True)
+_gb100 = functools.partial(Model, family="blackwell", compute="10.0", vgpu=True)
+_gb110 = functools.partial(Model, family="blackwell", compute="10.3")
+_gb20x = functools.partial(Model, family="blackwell", compute="12.0")
+
+MODELS: tuple[Model, ...] = (
+    _volta("V100-SXM2-16GB", "Tesla-V100-SXM2-16GB", 16384, pci_ids=("1db1",)),
+    _volta("V100-SXM2-32GB", "Tesla-V100-SXM2-32GB", 32768, pci_ids=("1db5",)),
+    _volta("V100-PCIE-16GB", "Tesla-V100-PCIE-16GB", 16384, pci_ids=("1db4",)),
+    _volta("V100-PCIE-32GB", "Tesla-V100-PCIE-32GB", 32768, pci_ids=("1db6",)),
+    _volta("V100S-PCIE-32GB", "Tesla-V100S-PCIE-32GB", 32768, pci_ids=("1df6",), aliases=("V100S",)),
+    _turing("T4", "Tesla-T4", 15360, pci_ids=("1eb8",), vgpu=True),
+    _turing("RTX-2080-Ti", "NVIDIA-GeForce-RTX-2080-Ti", 11264, pci_ids=("1e07", "1e04")),
+    # One PCI device id for both; the subsystem tells them apart.
+    _ga10x("A2", "NVIDIA-A2", 15356, pci_ids=("25b6",), vgpu=True),
+    _ga10x("A16", "NVIDIA-A16", 15356, pci_ids=("25b6",), vgpu=True),
+    _ga10x("A10", "NVIDIA-A10", 23028, pci_ids=("2236",), vgpu=True),
+    _ga10x("A10G", "NVIDIA-A10G", 23028, pci_ids=("2237",)),
+    _ga10x("A40", "NVIDIA-A40", 46068, pci_ids=("2235",), vgpu=True),
+    _ga100("A30", "NVIDIA-A30", 24576, pci_ids=("20b7",), vgpu=True),
+    _ga100(
         "A100-SXM4-40GB",
         "NVIDIA-A100-SXM4-40GB",
         40960,
-        "ampere",
-        "8.0",
-        ("20b0",),
-        mig_capable=True,
+        pci_ids=("20b0",),
+        vgpu=True,
         aliases=("A100-SXM-40GB",),
     ),
-    Model(
+    _ga100(
         "A100-SXM4-80GB",
         "NVIDIA-A100-SXM4-80GB",
         81920,
-        "ampere",
-        "8.0",
-        ("20b2",),
-        mig_capable=True,
+        pci_ids=("20b2",),
+        vgpu=True,
         aliases=("A100-SXM-80GB",),
     ),
-    Model("A100-PCIE-40GB", "NVIDIA-A100-PCIE-40GB", 40960, "ampere", "8.0", ("20b1", "20f1"), mig_capable=True),
-    Model(
+    _ga100("A100-PCIE-40GB", "NVIDIA-A100-PCIE-40GB", 40960, pci_ids=("20b1", "20f1"), vgpu=True),
+    _ga100(
         "A100-80GB-PCIe",
         "NVIDIA-A100-80GB-PCIe",
         81920,
-        "ampere",
-        "8.0",
-        ("20b5",),
-        mig_capable=True,
-        aliases=("A100-PCIE-80GB",),
+        pci_ids=("20b5",),
+        vgpu=True,
+        other_products=("NVIDIA-A100-PCIE-80GB",),
     ),
-    Model("L4", "NVIDIA-L4", 23034, "ada-lovelace", "8.9", ("27b8",)),
-    Model("L40", "NVIDIA-L40", 46068, "ada-lovelace", "8.9", ("26b5",)),
-    Model("L40S", "NVIDIA-L40S", 46068, "ada-lovelace", "8.9", ("26b9",)),
-    Model("RTX-6000-Ada", "NVIDIA-RTX-6000-Ada-Generation", 49140, "ada-lovelace", "8.9", ("26b1",)),
-    Model(
+    _ga100("A800-SXM4-40GB", "NVIDIA-A800-SXM4-40GB", 40960, pci_ids=("20bd",), aliases=("A800-SXM-40GB",)),
+    _ga100("A800-40GB-Active", "NVIDIA-A800-40GB-Active", 40960, pci_ids=("20f6",), vgpu=True),
+    _ga100(
+        "A800-SXM4-80GB",
+        "NVIDIA-A800-SXM4-80GB",
+        81920,
+        pci_ids=("20f3",),
+        vgpu=True,
+        aliases=("A800-SXM-80GB",),
+    ),
+    _ga100(
+        "A800-80GB-PCIe",
+        "NVIDIA-A800-80GB-PCIe",
+        81920,
+        pci_ids=("20f5",),
+        vgpu=True,
+        aliases=("A800-PCIE-80GB",),
+        other_products=("NVIDIA-A800-80GB-PCIe-LC",),
+    ),
+    _ga100("PG506-232", "NVIDIA-PG506-232", 98304, pci_ids=("20b6",), other_products=("NVIDIA-PG506-230",)),
+    _ada("L4", "NVIDIA-L4", 23034, pci_ids=("27b8",), vgpu=True),
+    _ada("L20", "NVIDIA-L20", 46068, pci_ids=("26ba",), vgpu=True),
+    _ada("L40", "NVIDIA-L40", 46068, pci_ids=("26b5",), vgpu=True),
+    _ada("L40S", "NVIDIA-L40S", 46068, pci_ids=("26b9",), vgpu=True),
+    _ada("RTX-6000-Ada", "NVIDIA-RTX-6000-Ada-Generation", 49140, pci_ids=("26b1",), vgpu=True),
+    _ada("RTX-4090", "NVIDIA-GeForce-RTX-4090", 24564, pci_ids=("2684",)),
+    _hopper(
         "H100-PCIe",
         "NVIDIA-H100-PCIe",
         81559,
-        "hopper",
-        "9.0",
-        ("2331",),
-        mig_capable=True,
+        pci_ids=("2331",),
         aliases=("H100-PCIe-80GB", "H100-80GB-PCIe"),
     ),
-    Model(
+    _hopper(
         "H100-80GB-HBM3",
         "NVIDIA-H100-80GB-HBM3",
         81559,
-        "hopper",
-        "9.0",
-        ("2330",),
-        mig_capable=True,
+        pci_ids=("2330",),
         aliases=("H100-80GB", "H100-SXM", "H100-SXM5", "H100-SXM5-80GB"),
     ),
-    Model("H100-NVL", "NVIDIA-H100-NVL", 95830, "hopper", "9.0", ("2321",), mig_capable=True),
-    Model(
+    _hopper("H100-NVL", "NVIDIA-H100-NVL", 95830, pci_ids=("2321",)),
+    # Both report themselves as plain "NVIDIA H100": see of_gpu.
+    _hopper("H100-SXM5-94GB", "NVIDIA-H100", 95830, pci_ids=("2339",), aliases=("H100-94GB",)),
+    _hopper("H100-SXM5-64GB", "NVIDIA-H100", 65247, pci_ids=("2337",), aliases=("H100-64GB",)),
+    _hopper("H800", "NVIDIA-H800", 81559, pci_ids=("2324",), aliases=("H800-SXM", "H800-SXM5")),
+    _hopper("H800-PCIe", "NVIDIA-H800-PCIe", 81559, pci_ids=("2322",)),
+    _hopper("H800-NVL", "NVIDIA-H800-NVL", 95830, pci_ids=("233a",), memory_source=NOT_VERIFIED),
+    _hopper("H20", "NVIDIA-H20", 97871, pci_ids=("2329",), aliases=("H20-96GB",)),
+    _hopper("H20-3e", "NVIDIA-H20-3e", 143771, pci_ids=("232c",), aliases=("H20-141GB",)),
+    _hopper(
         "H200",
         "NVIDIA-H200",
         143771,
-        "hopper",
-        "9.0",
-        ("2335",),
-        mig_capable=True,
+        pci_ids=("2335",),
         aliases=("H200-SXM", "H200-SXM-141GB"),
         memory_source=MEASURED,
     ),
-    Model("H200-NVL", "NVIDIA-H200-NVL", 143771, "hopper", "9.0", ("233b",), mig_capable=True),
-    Model("B200", "NVIDIA-B200", 183359, "blackwell", "10.0", ("2901",), mig_capable=True),
+    _hopper("H200-NVL", "NVIDIA-H200-NVL", 143771, pci_ids=("233b",)),
+    # 480 and 120 GB are the CPU's memory; the GPU of both has 96 GB.
+    _hopper(
+        "GH200-480GB",
+        "NVIDIA-GH200-480GB",
+        97871,
+        pci_ids=("2342",),
+        aliases=("GH200-96GB",),
+        other_products=("NVIDIA-GH200-120GB",),
+    ),
+    _hopper("GH200-144GB", "NVIDIA-GH200-144G-HBM3e", 146831, pci_ids=("2348",)),
+    _gb100("B200", "NVIDIA-B200", 183359, pci_ids=("2901",)),
+    _gb100("GB200", "NVIDIA-GB200", 189471, pci_ids=("2941",)),
+    _gb110("B300", "NVIDIA-B300-SXM6-AC", 275040, pci_ids=("3182",), vgpu=True, aliases=("B300-SXM6",)),
+    _gb110("GB300", "NVIDIA-GB300", 284208, pci_ids=("31c2",)),
+    _gb20x(
+        "RTX-PRO-6000-Server",
+        "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+        97887,
+        pci_ids=("2bb5",),
+        vgpu=True,
+    ),
+    _gb20x(
+        "RTX-PRO-6000-Workstation",
+        "NVIDIA-RTX-PRO-6000-Blackwell-Workstation-Edition",
+        97887,
+        pci_ids=("2bb1",),
+    ),
+    _gb20x(
+        "RTX-PRO-6000-Max-Q",
+        "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition",
+        97887,
+        pci_ids=("2bb4",),
+    ),
+    # The card of 72 GB has this id too, another product name, and MIG profiles that nobody published.
+    _gb20x("RTX-PRO-5000", "NVIDIA-RTX-PRO-5000-Blackwell", 48935, pci_ids=("2bb3",)),
+    _gb20x("RTX-PRO-4500", "NVIDIA-RTX-PRO-4500-Blackwell", 32623, pci_ids=("2c31",)),
+    _gb20x(
+        "RTX-PRO-4500-Server",
+        "NVIDIA-RTX-PRO-4500-Blackwell-Server-Edition",
+        32623,
+        pci_ids=("2c3a",),
+        vgpu=True,
+    ),
+    _gb20x("RTX-5090", "NVIDIA-GeForce-RTX-5090", 32607, pci_ids=("2b85",)),
 )
 
 
@@ -146,19 +219,45 @@ def normal(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _by_name() -> dict[str, Model]:
-    return {normal(name): model for model in MODELS for name in (model.key, *model.products, *model.aliases)}
+def _named() -> dict[str, tuple[Model, ...]]:
+    """Every known spelling, and the models that it means: several where the driver gives them one name."""
+    named: dict[str, dict[str, Model]] = collections.defaultdict(dict)
+    for model in MODELS:
+        for name in (model.key, *model.products, *model.aliases):
+            named[normal(name)][model.key] = model
+    return {name: tuple(models.values()) for name, models in named.items()}
 
 
 def find(name: str) -> Model | None:
-    """The model that `name` means: its key, GFD's product name (with or without suffixes), or a common short name."""
-    return _by_name().get(normal(bare_product(name)))
+    """The model that `name` means: its key, GFD's product name (with or without suffixes), or a common short name.
+
+    A name that several models share means none of them: `nearest` lists them, `of_gpu` tells them apart.
+    """
+    models = _named().get(normal(bare_product(name)), ())
+    return models[0] if len(models) == 1 else None
+
+
+def of_gpu(product: str, memory_mib: int | None) -> Model | None:
+    """The model that a node's labels gpu.product and gpu.memory mean; the memory is asked only where a name is shared.
+
+    Of a node with strategy single gpu.memory is that of a MIG device, which tells nothing.
+    """
+    models = _named().get(normal(bare_product(product)), ())
+    if len(models) > 1 and memory_mib is not None:
+        models = tuple(model for model in models if abs(model.memory_mib - memory_mib) * 50 < model.memory_mib)
+    return models[0] if len(models) == 1 else None
 
 
 def nearest(name: str, limit: int = 4) -> tuple[str, ...]:
     """Keys of the models that `name` may mean: those that it abbreviates first, then those spelt alike."""
     wanted = normal(bare_product(name))
-    known = _by_name()
-    begun = [model.key for spelling, model in known.items() if wanted and spelling.startswith(wanted)]
-    alike = [known[spelling].key for spelling in difflib.get_close_matches(wanted, known, n=limit, cutoff=0.5)]
+    known = _named()
+    begun = [
+        model.key for spelling, models in known.items() if wanted and spelling.startswith(wanted) for model in models
+    ]
+    alike = [
+        model.key
+        for spelling in difflib.get_close_matches(wanted, known, n=limit, cutoff=0.5)
+        for model in known[spelling]
+    ]
     return tuple(dict.fromkeys(begun + alike))[:limit]

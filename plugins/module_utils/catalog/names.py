@@ -13,10 +13,13 @@ OWNED_TAINTS_ANNOTATION = "accel.gpu/taints"
 OWNED_LABELS_ANNOTATION = "accel.gpu/labels"
 OWNED_TOLERATIONS_ANNOTATION = "accel.gpu/tolerations"
 REFRESH_ANNOTATION = "accel.gpu/config"
+CREATED_ANNOTATION = "accel.gpu/created"
 LEASE_NAMESPACE = "kube-system"
 LEASE_NAME = "accel-gpu"
 DEVICE_PLUGIN_CONFIGMAP = "accel-gpu-device-plugin"
 VALIDATION_CONFIGMAP = "accel-gpu-validation"
+MIG_CONFIGMAP = "accel-gpu-mig-parted"
+GPUS_ANNOTATION = "accel.gpu/gpus"
 
 # NVIDIA's device plugin (k8s-device-plugin: cmd/config-manager, api/config/v1)
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
@@ -32,6 +35,12 @@ STRATEGY_LABEL = "nvidia.com/gpu.sharing-strategy"
 SHARED_SUFFIX = "-SHARED"
 MIG_INFIX = "-MIG-"
 INVALID_SUFFIX = "-INVALID"
+
+# NVIDIA's MIG manager (mig-parted: cmd/nvidia-mig-manager)
+MIG_CONFIG_LABEL = "nvidia.com/mig.config"
+MIG_STATE_LABEL = "nvidia.com/mig.config.state"
+MIG_CAPABLE_LABEL = "nvidia.com/mig.capable"
+MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
 
 # The GPU operator (gpu-operator: controllers/state_manager.go, gpuNodeLabels)
 GPU_PRESENT_LABEL = "nvidia.com/gpu.present"

@@ -1,10 +1,35 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Releases of the GPU operator and of NFD: what is installed by default, and which API kinds come with it."""
+"""The releases of the GPU operator and of NFD that are installed by default, and the look-up of any other one."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+
+from .operators import OPERATOR_RELEASES, Kind, OperatorRelease, TagRule
+
+__all__ = (
+    "OPERATOR_CHART",
+    "OPERATOR_CHART_REPO",
+    "OPERATOR_NAMESPACE",
+    "OPERATOR_RELEASE",
+    "OPERATOR_RELEASES",
+    "OPERATOR_VERSION",
+    "NFD_CHART",
+    "NFD_KINDS",
+    "NFD_NAMESPACE",
+    "NFD_RELEASE",
+    "NFD_VERSION",
+    "VALIDATION_IMAGE",
+    "Kind",
+    "Known",
+    "OperatorRelease",
+    "TagRule",
+    "driver_os_tag",
+    "operator_kinds",
+    "operator_release",
+)
 
 # NVIDIA's Helm repository, and NFD's registry of charts since v0.17 (their installation guides).
 OPERATOR_CHART = "gpu-operator"
@@ -18,34 +43,6 @@ NFD_CHART = "oci://registry.k8s.io/nfd/charts/node-feature-discovery"
 OPERATOR_VERSION = "v25.10.1"
 NFD_VERSION = "0.19.0"
 
-Kind = tuple[str, str]
-
-
-@dataclasses.dataclass(frozen=True)
-class OperatorRelease:
-    """What one release of the GPU operator brings."""
-
-    version: str
-    driver: str
-    device_plugin: str
-    cuda_image: str
-    kinds: tuple[Kind, ...]
-
-
-_POLICY_KINDS: tuple[Kind, ...] = (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))
-
-# Source: the chart of the tag, deployments/gpu-operator: values.yaml (driver.version, devicePlugin.version,
-# operator.initContainer) and crds/.
-OPERATOR_RELEASES = (
-    OperatorRelease(
-        version="v25.10.1",
-        driver="580.105.08",
-        device_plugin="v0.18.1",
-        cuda_image="nvcr.io/nvidia/cuda:13.0.1-base-ubi9",
-        kinds=_POLICY_KINDS,
-    ),
-)
-
 # Source: node-feature-discovery v0.19.0, deployment/helm/node-feature-discovery/crds/nfd-api-crds.yaml.
 NFD_KINDS: tuple[Kind, ...] = (
     ("nfd.k8s-sigs.io/v1alpha1", "NodeFeature"),
@@ -53,13 +50,63 @@ NFD_KINDS: tuple[Kind, ...] = (
     ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureGroup"),
 )
 
-# nvidia-smi is not in this image: the container toolkit mounts it into every container that was given a GPU.
-VALIDATION_IMAGE = OPERATOR_RELEASES[0].cuda_image
+# The CUDA image of the operator that is installed by default. nvidia-smi is not in it: the container toolkit mounts it
+# into every container that was given a GPU.
+VALIDATION_IMAGE = "nvcr.io/nvidia/cuda:13.0.1-base-ubi9"
+
+_VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """What the catalog knows of a version of the GPU operator that somebody named."""
+
+    asked: str
+    release: OperatorRelease
+    """The release itself, or the one that stands in for it."""
+    exact: bool
+
+    @property
+    def doubt(self) -> str | None:
+        """What to tell the user when the version itself is not known."""
+        if self.exact:
+            return None
+        return f"GPU operator {self.asked} is not in the catalog; it is taken to be like {self.release.version}"
+
+
+def operator_release(version: str) -> Known:
+    """What is known of this version: `v25.10.1`, with or without `v`.
+
+    For an unknown one stands the nearest older release that is known; the oldest where none is older; the newest where
+    the version cannot be read.
+    """
+    parsed = _VERSION.fullmatch(version.strip())
+    if parsed is None:
+        return Known(version, OPERATOR_RELEASES[-1], exact=False)
+    numbers = tuple(int(number) for number in parsed[1].split("."))
+    same = next((release for release in OPERATOR_RELEASES if release.numbers == numbers), None)
+    if same and not parsed[2]:
+        return Known(version, same, exact=True)
+    # A release candidate comes before its release.
+    before_same = parsed[2].startswith("-")
+    older = [
+        release
+        for release in OPERATOR_RELEASES
+        if release.numbers[: len(numbers)] <= numbers and not (before_same and release is same)
+    ]
+    return Known(version, older[-1] if older else OPERATOR_RELEASES[0], exact=False)
 
 
 def operator_kinds(version: str) -> tuple[Kind, ...]:
-    """The API kinds that this operator release installs; those of the newest known one where the release is unknown."""
-    for release in OPERATOR_RELEASES:
-        if release.version.lstrip("v") == version.lstrip("v"):
-            return release.kinds
-    return _POLICY_KINDS
+    """The API kinds that this operator release installs; those of the release that stands in for an unknown one."""
+    return operator_release(version).release.kinds
+
+
+def driver_os_tag(rule: TagRule, os_id: str, version_id: str) -> str:
+    """How the operator ends the tag of a driver image for a system, given NFD's os_release.ID and VERSION_ID.
+
+    The operator appends this to every driver version itself: `rhel9.6` up to v26.3, `rhel9` from v26.7 on.
+    """
+    major = version_id.partition(".")[0]
+    short = any(os_id == system and major.isdigit() and int(major) >= since for system, since in rule)
+    return f"{os_id}{major if short else version_id}"

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 PLUGIN = "nvidia-device-plugin-daemonset"
 DISCOVERY = "gpu-feature-discovery"
-# The pods that mount the device plugin's ConfigMap (gpu-operator assets/state-device-plugin, gpu-feature-discovery).
-SELECTOR = f"app in ({PLUGIN},{DISCOVERY})"
+MIG_MANAGER = "nvidia-mig-manager"
+# The pods that mount our ConfigMaps (gpu-operator assets/state-device-plugin, gpu-feature-discovery, state-mig-manager).
+SELECTOR = f"app in ({PLUGIN},{DISCOVERY},{MIG_MANAGER})"
 
 Pod = t.Mapping[str, t.Any]
 
@@ -48,6 +49,11 @@ def missing(pods: t.Iterable[Pod], nodes: t.Iterable[str]) -> list[str]:
     """The nodes on which no device plugin runs at all."""
     served = {node_of(pod) for pod in pods if _app(pod) == PLUGIN}
     return [name for name in nodes if name not in served]
+
+
+def pod_of(pods: t.Iterable[Pod], app: str, node: str) -> str | None:
+    """The name of this agent's pod on a node."""
+    return next((pod["metadata"]["name"] for pod in pods if _app(pod) == app and node_of(pod) == node), None)
 
 
 def _of_pod(pod: Pod) -> t.Iterator[Ailment]:

@@ -11,10 +11,15 @@ from dataclasses import dataclass, field
 from ..catalog.names import (
     COUNT_LABEL,
     GPU_PRESENT_LABEL,
+    GPUS_ANNOTATION,
     MEMORY_LABEL,
+    MIG_CONFIG_LABEL,
+    MIG_INFIX,
+    MIG_STATE_LABEL,
     PCI_PRESENT_LABELS,
     PRODUCT_LABEL,
     REPLICAS_LABEL,
+    SHARED_SUFFIX,
     STRATEGY_LABEL,
 )
 
@@ -22,6 +27,10 @@ DRIVER = "nvidia.com/cuda.driver-version.full"
 DRIVER_PARTS = tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev"))
 # What sharing and MIG hang on GFD's product name (k8s-device-plugin internal/lm).
 _SUFFIX = re.compile(r"(-MIG-[A-Za-z0-9.+]+)?(-SHARED)?$")
+
+
+# Under the strategy mixed GFD labels each profile.
+_MIG_COUNT = re.compile(r"nvidia\.com/mig-(\d+g\..+)\.count")
 
 
 @dataclass(frozen=True)
@@ -50,13 +59,37 @@ class Node:
 
     @property
     def gpus(self) -> int:
-        """The physical GPUs that GFD counts; 0 before discovery."""
+        """The GPUs that GFD counts: the physical ones, MIG devices under the strategy single; 0 before discovery."""
         return whole(self.labels.get(COUNT_LABEL))
+
+    @property
+    def noted_gpus(self) -> int:
+        """The physical GPUs as they were counted before they were cut; 0 where nothing is noted."""
+        return whole(self.annotations.get(GPUS_ANNOTATION))
+
+    @property
+    def mig_config(self) -> str:
+        """The MIG configuration that the node is to have; empty where nobody said."""
+        return self.labels.get(MIG_CONFIG_LABEL, "")
+
+    @property
+    def mig_state(self) -> str:
+        """What the MIG manager says of it: pending, rebooting, success or failed; empty before it has looked."""
+        return self.labels.get(MIG_STATE_LABEL, "")
 
     @property
     def replicas(self) -> int:
         """The shares a GPU that GFD says; 0 when it says nothing."""
         return whole(self.labels.get(REPLICAS_LABEL))
+
+    @property
+    def mig_devices(self) -> dict[str, int]:
+        """The MIG devices by profile, as GFD labels them under either strategy (`+` is a dot there)."""
+        if MIG_INFIX in self.product:
+            profile = self.product.partition(MIG_INFIX)[2].removesuffix(SHARED_SUFFIX)
+            return {profile: self.gpus} if self.gpus else {}
+        found = {_MIG_COUNT.fullmatch(key): value for key, value in self.labels.items()}
+        return {match[1]: whole(value) for match, value in found.items() if match}
 
     @property
     def mode(self) -> str:

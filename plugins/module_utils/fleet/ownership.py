@@ -52,35 +52,41 @@ def edit(
     labels: t.Mapping[str, str | None] | None = None,
     taints: t.Sequence[Taint] = (),
     drop_others: bool = False,
+    annotations: t.Mapping[str, str | None] | None = None,
+    stale: t.Mapping[str, str] | None = None,
 ) -> NodeEdit | None:
     """The patch that makes a node carry the labels and taints, or None when it does.
 
     A label of None is taken out if it is ours. With drop_others everything of ours that is not wanted is taken out.
+    `annotations` are set, or taken out (None). `stale` tells of labels of others which of them no longer says anything
+    once that label is changed, by the label that is: `{changed: stale}`; it is taken out in the same patch.
     """
     wanted = {key: value for key, value in (labels or {}).items() if value is not None}
     dropped = [key for key, value in (labels or {}).items() if value is None]
     label_patch, owned_labels = _labels(node, noted(node.annotations, owner.labels), wanted, dropped, drop_others)
     merged, owned_taints = _taints(node, noted(node.annotations, owner.taints), taints, drop_others)
-    annotations = {
-        key: value
+    noting = {
+        key: json.dumps(owned) if owned else None
         for key, owned in ((owner.labels, owned_labels), (owner.taints, owned_taints))
-        for value in [json.dumps(owned) if owned else None]
-        if value != node.annotations.get(key)
+    }
+    written = {
+        key: value for key, value in {**(annotations or {}), **noting}.items() if value != node.annotations.get(key)
     }
     taints_differ = merged is not None
-    if not label_patch and not annotations and not taints_differ:
+    if not label_patch and not written and not taints_differ:
         return None
+    label_patch.update({of: None for key, of in (stale or {}).items() if key in label_patch and of in node.labels})
     metadata: dict[str, t.Any] = {}
     if label_patch:
         metadata["labels"] = label_patch
-    if annotations:
-        metadata["annotations"] = annotations
+    if written:
+        metadata["annotations"] = written
     patch: dict[str, t.Any] = {"metadata": metadata}
     if taints_differ:
         # The list is atomic: it is written whole, and only over the very object that was read.
         metadata["resourceVersion"] = node.resource_version
         patch["spec"] = {"taints": merged}
-    before, after = _difference(node, label_patch, annotations, merged)
+    before, after = _difference(node, label_patch, written, merged)
     return NodeEdit(node.name, patch, before, after)
 
 

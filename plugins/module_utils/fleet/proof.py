@@ -7,21 +7,32 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import GPU_RESOURCE, INVALID_SUFFIX, PRODUCT_LABEL, SHARED_GPU_RESOURCE
+from ..catalog.names import INVALID_SUFFIX, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL
+from . import expect
+from .agents import MIG_MANAGER
 from .node import Node
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
 
+_FAILED, _CHANGING = "failed", ("pending", "rebooting")
+# Where the MIG manager stops an agent for the time of a change (mig-parted pkg/mig/reconfigure).
+_DEPLOY, _PAUSED = "nvidia.com/gpu.deploy.", "paused-for-mig-change"
+
+
 @dataclass(frozen=True)
 class Finding:
-    """What of a node is not as its pool declares; final when waiting cannot change it."""
+    """What of a node is not as its pool declares; final when waiting cannot change it.
+
+    `blamed` is the agent (its pods' label app) whose log tells why; empty where none is known.
+    """
 
     node: str
     pool: str
     seen: tuple[str, ...]
     final: bool = False
+    blamed: str = ""
 
     def __str__(self) -> str:
         return f"{self.node} (pool {self.pool}): {'; '.join(self.seen)}"
@@ -31,14 +42,21 @@ def prove(node: Node, pool: PoolPlan) -> Finding | None:
     """None when GFD's labels and the allocatable resources are what the pool declares."""
     if not node.discovered:
         return Finding(node.name, pool.name, ("has an NVIDIA GPU that gpu-feature-discovery has not labelled yet",))
+    if expect.incapable(node, pool):
+        what = f"its {node.model} cannot be cut into MIG devices; choose another sharing.mode for it"
+        return Finding(node.name, pool.name, (what,), final=True)
+    if node.mig_state == _FAILED and expect.mig_config(node, pool, ours=True) in (None, node.mig_config):
+        what = f"{MIG_STATE_LABEL} is {_FAILED} for {node.mig_config}, and the MIG manager does not try again by itself"
+        return Finding(node.name, pool.name, (what,), final=True, blamed=MIG_MANAGER)
     if node.product.endswith(INVALID_SUFFIX):
         return Finding(node.name, pool.name, (f"{PRODUCT_LABEL} is {node.product}: its MIG layout cannot be used",))
-    seen = [*_labels(node, pool), *_resources(node, pool)]
+    seen = [*_agents(node, pool), *_labels(node, pool), *_resources(node, pool)]
     hardware = _hardware(node, pool)
     if hardware:
         # Labels and resources that agree are settled: a missing card does not come back by waiting.
         return Finding(node.name, pool.name, (hardware, *seen), final=not seen)
-    return Finding(node.name, pool.name, tuple(seen)) if seen else None
+    blamed = MIG_MANAGER if node.mig_state in _CHANGING else ""
+    return Finding(node.name, pool.name, tuple(seen), blamed=blamed) if seen else None
 
 
 def settled(findings: t.Mapping[str, Finding]) -> bool:
@@ -54,36 +72,42 @@ def pending_words(findings: t.Mapping[str, Finding], undiscovered: t.Collection[
     return ", ".join(waiting) or "all nodes as declared"
 
 
-def wanted_shares(node: Node, pool: PoolPlan) -> int:
-    """How many of the pool's resource the node must offer."""
-    return node.gpus * pool.shares_per_gpu
+def _agents(node: Node, pool: PoolPlan) -> t.Iterator[str]:
+    if pool.mig_key and node.mig_config != pool.mig_key:
+        yield f"label {MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {pool.mig_key} is expected"
+    elif node.mig_state in _CHANGING:
+        yield f"{MIG_STATE_LABEL} is {node.mig_state}"
+    elif pool.mig_key and not node.mig_state:
+        yield f"the MIG manager has not looked at {node.mig_config} yet"
+    paused = sorted(key for key, value in node.labels.items() if key.startswith(_DEPLOY) and value == _PAUSED)
+    if paused:
+        yield f"{', '.join(key.removeprefix(_DEPLOY) for key in paused)} paused for the change"
 
 
 def _labels(node: Node, pool: PoolPlan) -> t.Iterator[str]:
-    for key, wanted in sorted(pool.gfd.items()):
+    for key, wanted in sorted(expect.labels(node, pool).items()):
         live = node.labels.get(key)
-        if key != PRODUCT_LABEL and live != wanted:
+        if live != wanted:
             yield f"label {key} is {live or 'absent'}, {wanted} is expected"
-    product = node.model + pool.product_suffix
-    if node.product != product:
-        yield f"label {PRODUCT_LABEL} is {node.product}, {product} is expected"
 
 
 def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
-    wanted = wanted_shares(node, pool)
-    live = node.allocatable.get(pool.resource, 0)
-    if live != wanted:
-        capacity = node.capacity.get(pool.resource, 0)
-        # The kubelet keeps the capacity and drops the allocatable while no plugin is registered for the resource.
-        why = "no plugin is registered" if live == 0 else "GPUs are unhealthy"
-        lost = f" of a capacity of {capacity}: {why}" if live < capacity == wanted else ""
-        yield f"allocatable {pool.resource} is {live}{lost}, {wanted} is expected"
-    for other in (GPU_RESOURCE, SHARED_GPU_RESOURCE):
-        if other != pool.resource and node.allocatable.get(other, 0):
-            yield f"allocatable {other} is still {node.allocatable[other]}"
+    expected = expect.resources(node, pool)
+    for resource, wanted in sorted(expected.items()):
+        live = node.allocatable.get(resource, 0)
+        if live != wanted:
+            capacity = node.capacity.get(resource, 0)
+            # The kubelet keeps the capacity and drops the allocatable while no plugin is registered for the resource.
+            why = "no plugin is registered" if live == 0 else "GPUs are unhealthy"
+            lost = f" of a capacity of {capacity}: {why}" if live < capacity == wanted else ""
+            yield f"allocatable {resource} is {live}{lost}, {wanted} is expected"
+    for other, live in sorted(node.allocatable.items()):
+        if other not in expected and live and expect.of_gpus(other):
+            yield f"allocatable {other} is still {live}"
 
 
 def _hardware(node: Node, pool: PoolPlan) -> str | None:
-    if pool.gpus_per_node in (None, node.gpus):
+    found = expect.gpus(node, pool)
+    if pool.gpus_per_node in (None, found):
         return None
-    return f"has {node.gpus} GPU(s), gpus_per_node says {pool.gpus_per_node}"
+    return f"has {found} GPU(s), gpus_per_node says {pool.gpus_per_node}"

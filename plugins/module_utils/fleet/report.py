@@ -49,8 +49,7 @@ def _columns(kind: str) -> list[Column]:
 
 def _row(name: str, pool: Document, kind: str, info: Document) -> list[str]:
     reachable = bool(info.get("reachable"))
-    replicas = pool.get("replicas") or 1
-    mode = f"{pool['mode']} x{replicas}" if replicas > 1 else str(pool["mode"])
+    mode = _mode(pool)
     seen = f"{pool['allocatable']}/{pool['wanted']}" if reachable else "?"
     return [
         name,
@@ -58,16 +57,27 @@ def _row(name: str, pool: Document, kind: str, info: Document) -> list[str]:
         _model(pool),
         str(pool["gpus"]) if reachable else "?",
         mode,
-        str(pool["resource"]).removeprefix("nvidia.com/"),
+        _resource(pool),
         seen if kind == "report" else (str(pool["wanted"]) if reachable else "?"),
         _memory(pool.get("memory_mib_per_share")),
         _state(pool, kind, info),
     ]
 
 
+def _mode(pool: Document) -> str:
+    replicas = pool.get("replicas") or 1
+    return f"{pool['mode']} x{replicas}" if replicas > 1 else str(pool["mode"])
+
+
 def _model(pool: Document) -> str:
     found = pool.get("models") or ([pool["model"]] if pool.get("model") else [])
     return str(found[0]).removeprefix("NVIDIA-") if len(found) == 1 else f"{len(found)} models" if found else "any"
+
+
+def _resource(pool: Document) -> str:
+    others = len(pool.get("resources") or ()) - 1
+    name = str(pool["resource"]).removeprefix("nvidia.com/")
+    return f"{name} +{others}" if others > 0 else name
 
 
 def _memory(mib: int | None) -> str:
@@ -92,8 +102,17 @@ def _verdicts(info: Document, pools: Document, kind: str, width: int) -> list[st
         text = "no node is known to have GPUs yet; NFD and the GPU operator, once installed, find out which belong to a pool"
         return paragraph("after discovery", text, width)
     for name, pool in pools.items():
-        told.extend(paragraph(name, _change(pool) if kind == "plan" else _verdict(pool), width))
+        said = _change(pool) if kind == "plan" else _verdict(pool)
+        told.extend(paragraph(name, "; ".join([said, *_layout(pool)]), width))
     return told
+
+
+def _layout(pool: Document) -> t.Iterator[str]:
+    """What the GPUs are cut into."""
+    for part in pool.get("layout") or ():
+        gpus = f"GPU {', '.join(map(str, part['devices']))}" if part["devices"] else "each GPU"
+        cut = " + ".join(f"{count} x {profile}" for profile, count in sorted(part["profiles"].items()))
+        yield f"{gpus} in {cut}" if cut else f"{gpus} whole"
 
 
 def _awaits_discovery(kind: str, info: Document) -> bool:
@@ -133,7 +152,7 @@ def _change(pool: Document) -> str:
     if not changes:
         return "no change"
     told: list[str] = []
-    wanted = f"{pool['mode']} x{pool['replicas']}" if (pool.get("replicas") or 1) > 1 else pool["mode"]
+    wanted = _mode(pool)
     told.extend(
         f"{count} node(s) from {mode} to {wanted}" for mode, count in changes["switched_from"].items() if mode != wanted
     )

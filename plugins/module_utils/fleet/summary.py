@@ -7,28 +7,33 @@ from __future__ import annotations
 import typing as t
 from collections import Counter, defaultdict
 
-from ..catalog.names import CONFIG_LABEL, POOL_LABEL
-from .proof import prove, wanted_shares
+from ..catalog.names import CONFIG_LABEL, MIG_CAPABLE_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
+from ..modes.device_plugin import MIG
+from . import expect
+from .proof import prove
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
-    from ..sharing.profile import Profile
     from .holders import Holder
     from .node import Node
     from .ownership import NodeEdit
 
 DRIFT_LIMIT = 100
 DIFFERS_LIMIT = 5
+# Labels of a change that are told in other words.
+_NOT_NAMED = {CONFIG_LABEL, POOL_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL}
 
 
-def node_row(node: Node, pool: str | None, of_node: t.Sequence[Holder] | None = None) -> dict[str, t.Any]:
-    """One node as gpu_info returns it."""
+def node_row(
+    node: Node, name: str | None, pool: PoolPlan | None = None, of_node: t.Sequence[Holder] | None = None
+) -> dict[str, t.Any]:
+    """One node as gpu_info returns it; `name` is that of its pool, which need not be a declared one."""
     row: dict[str, t.Any] = {
         "name": node.name,
-        "pool": pool,
+        "pool": name,
         "model": node.model or None,
-        "gpus": node.gpus,
+        "gpus": expect.gpus(node, pool) if pool else node.noted_gpus or node.gpus,
         "memory_mib": node.memory_mib,
         "driver": node.driver or None,
         "mode": node.mode or None,
@@ -36,6 +41,7 @@ def node_row(node: Node, pool: str | None, of_node: t.Sequence[Holder] | None = 
         "config": node.labels.get(CONFIG_LABEL),
         "allocatable": dict(node.allocatable),
         "capacity": dict(node.capacity),
+        "mig": _mig(node),
         "ready": node.ready,
         "schedulable": not node.unschedulable,
     }
@@ -45,6 +51,13 @@ def node_row(node: Node, pool: str | None, of_node: t.Sequence[Holder] | None = 
             for holder in of_node
         ]
     return row
+
+
+def _mig(node: Node) -> dict[str, t.Any] | None:
+    """The node's MIG configuration, what became of it, and its MIG devices by profile; None where there is no MIG."""
+    if node.labels.get(MIG_CAPABLE_LABEL) != "true":
+        return None
+    return {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
 
 
 def totals(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
@@ -77,10 +90,12 @@ def models(nodes: t.Iterable[Node]) -> dict[str, dict[str, t.Any]]:
     }
 
 
-def pools(plan: Plan, nodes: t.Sequence[Node], membership: Membership, changes: Profile) -> dict[str, dict[str, t.Any]]:
+def pools(
+    plan: Plan, nodes: t.Sequence[Node], membership: Membership, changing: t.Iterable[NodeEdit]
+) -> dict[str, dict[str, t.Any]]:
     """Each pool: what it declares, what is seen, what would change, and whether it is as declared."""
     by_name = {node.name: node for node in nodes}
-    edits = {edit.name: edit for edit in changes.edits}
+    edits = {edit.name: edit for edit in changing}
     return {
         pool.name: _pool(
             pool, [by_name[name] for name in membership.by_pool.get(pool.name, ()) if name in by_name], edits
@@ -95,7 +110,8 @@ def declared(pool: PoolPlan) -> dict[str, t.Any]:
         "model": pool.match.model,
         "match_labels": dict(pool.match.labels),
         "mode": pool.mode,
-        "replicas": pool.replicas,
+        "replicas": pool.sharing.replicas,
+        "layout": [{"devices": list(part.devices), "profiles": dict(part.profiles)} for part in pool.sharing.layout],
         "resource": pool.resource,
         "gpus_per_node": pool.gpus_per_node,
         "shares_per_gpu": pool.shares_per_gpu,
@@ -116,15 +132,15 @@ def drift(of_pools: t.Mapping[str, t.Mapping[str, t.Any]], limit: int = DRIFT_LI
 def _pool(pool: PoolPlan, nodes: t.Sequence[Node], edits: t.Mapping[str, NodeEdit]) -> dict[str, t.Any]:
     findings = [finding for node in nodes for finding in [prove(node, pool)] if finding]
     changing = [edits[node.name] for node in nodes if node.name in edits]
-    memory = {node.memory_mib // pool.shares_per_gpu for node in nodes if node.memory_mib}
+    cut = pool.mode == MIG
+    memory = {node.memory_mib // pool.sharing.replicas for node in nodes if node.memory_mib and not cut}
     return {
         **declared(pool),
         "memory_mib_per_share": min(memory) if memory else pool.memory_mib_per_share,
         "models": sorted({node.model for node in nodes if node.model}),
         "nodes": len(nodes),
-        "gpus": sum(node.gpus for node in nodes),
-        "wanted": sum(wanted_shares(node, pool) for node in nodes),
-        "allocatable": sum(node.allocatable.get(pool.resource, 0) for node in nodes),
+        "gpus": sum(expect.gpus(node, pool) for node in nodes),
+        **expect.offered(nodes, pool),
         "changes": _changes(changing, nodes),
         "differs": [str(finding) for finding in findings[:DIFFERS_LIMIT]],
         "differing_nodes": len({finding.node for finding in findings} | {edit.name for edit in changing}),
@@ -136,9 +152,9 @@ def _changes(changing: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[st
     if not changing:
         return {}
     names = {edit.name for edit in changing}
-    switched = {edit.name for edit in changing if CONFIG_LABEL in edit.labels}
+    switched = {edit.name for edit in changing if {CONFIG_LABEL, MIG_CONFIG_LABEL} & edit.labels.keys()}
     modes = Counter(_mode(node) for node in nodes if node.name in switched)
-    labels = {key for edit in changing for key in edit.labels} - {CONFIG_LABEL, POOL_LABEL}
+    labels = {key for edit in changing for key in edit.labels} - _NOT_NAMED
     taints = {
         taint
         for edit in changing
@@ -155,8 +171,10 @@ def _changes(changing: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[st
 
 
 def _mode(node: Node) -> str:
-    if not node.mode:
+    if not node.discovered:
         return "undiscovered"
+    if node.mig_devices:
+        return "mig"
     return f"{node.mode} x{node.replicas}" if node.replicas > 1 else node.mode
 
 

@@ -9,7 +9,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import FIELD_MANAGER
+from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER
 from .bulk import run_bounded
 from .client import Client
 from .compare import Difference, Object, difference, same_object, shown
@@ -62,6 +62,7 @@ def apply_objects(
     expected: Expected | None = None,
     state: t.Literal["present", "absent"] = "present",
     force: bool = True,
+    note_creation: bool = False,
     manager: str = FIELD_MANAGER,
     discovery: Discovery | None = None,
     before_write: t.Callable[[], Lease | None] | None = None,
@@ -71,9 +72,11 @@ def apply_objects(
 
     `before_write` is called once before the first change is sent, to take the lease; afterwards all is read again, and
     the lease that it gave is checked before each change. `on_done` hears of each object, also when a later one fails.
+    With `note_creation` an object that this makes says so in an annotation, for good.
     Raises InvalidObjects before anything is sent when a kind or namespace is not there and is not expected either.
     """
-    work = _Work(client, expected or Expected(), check, force, manager, discovery or Discovery(client), on_done)
+    discovery = discovery or Discovery(client)
+    work = _Work(client, expected or Expected(), check, force, note_creation, manager, discovery, on_done)
     targets = work.targets(wanted)
     if state == "absent":
         return work.delete(targets, before_write)
@@ -87,6 +90,7 @@ class _Work:
         expected: Expected,
         check: bool,
         force: bool,
+        note_creation: bool,
         manager: str,
         discovery: Discovery,
         on_done: t.Callable[[ObjectChange], None],
@@ -95,6 +99,7 @@ class _Work:
         self._expected = expected
         self._check = check
         self._force = force
+        self._note_creation = note_creation
         self._manager = manager
         self._discovery = discovery
         self._on_done = on_done
@@ -135,17 +140,30 @@ class _Work:
     def apply(self, targets: list[_Target], before_write: t.Callable[[], Lease | None] | None) -> list[ObjectChange]:
         live = self._read(targets)
         self._check_namespaces(targets, live)
-        planned = [difference(found, target.wanted, self._manager) for target, found in zip(targets, live, strict=True)]
+        planned = self._planned(targets, live)
         if before_write is not None and not self._check and any(plan.changed for plan in planned):
             self._lease = before_write()
             live = self._read(targets)
-            planned = [
-                difference(found, target.wanted, self._manager) for target, found in zip(targets, live, strict=True)
-            ]
+            planned = self._planned(targets, live)
         return [
             self._told(self._applied(target, found, plan))
             for target, found, plan in zip(targets, live, planned, strict=True)
         ]
+
+    def _planned(self, targets: list[_Target], live: list[Object | None]) -> list[Difference]:
+        return [
+            difference(found, self._noted(target.wanted, found), self._manager)
+            for target, found in zip(targets, live, strict=True)
+        ]
+
+    def _noted(self, wanted: Object, found: Object | None) -> Object:
+        """What was there before us never gets the note; what has it keeps it, or the next apply would take it out."""
+        ours = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
+        if not (self._note_creation and ours):
+            return wanted
+        metadata = wanted["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}
+        return {**wanted, "metadata": {**metadata, "annotations": annotations}}
 
     def delete(self, targets: list[_Target], before_write: t.Callable[[], Lease | None] | None) -> list[ObjectChange]:
         live = self._read(targets)

@@ -12,7 +12,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
+from ..catalog.names import FIELD_MANAGER, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
 from ..fleet.tolerance import of_policy
 from ..kube.compare import difference
 from ..kube.fields import child, owned_by
@@ -34,21 +34,26 @@ class Wanted:
 
     spec: Object
     tolerations: tuple[Object, ...]
+    mig_by_node: bool = False
 
 
 @dataclass(frozen=True)
 class PolicyChange:
-    """One server-side apply; `body` is None when the policy is as wanted. before and after show the fields that are ours."""
+    """One server-side apply; `body` is None when the policy is as wanted. before and after show the fields that are ours.
+
+    `removal` is a merge patch beside it: a field of somebody else's that stands in the way cannot be applied away.
+    """
 
     body: Object | None
     before: Object
     after: Object
     reaches_driver: bool = False
+    removal: Object | None = None
 
     @property
     def changed(self) -> bool:
         """Whether anything has to be sent."""
-        return self.body is not None
+        return self.body is not None or self.removal is not None
 
 
 def created_by_chart(wanted: Wanted) -> PolicyChange:
@@ -74,7 +79,7 @@ def changes(live: Document, wanted: Wanted, *, seeded: bool, hold_driver: bool =
     if noted is None:
         noted = [item for item in held if seeded and _identity(item) in _identities(wanted.tolerations)]
     merged, ours = merge(held, noted, wanted.tolerations)
-    spec = wanted.spec
+    spec = _kept(live, wanted.spec)
     if hold_driver:
         merged, ours = held, [item for item in noted if _identity(item) in _identities(held)]
         spec = {key: value for key, value in spec.items() if key not in _DRIVER_PARTS}
@@ -85,15 +90,34 @@ def changes(live: Document, wanted: Wanted, *, seeded: bool, hold_driver: bool =
     name = live["metadata"]["name"]
     body = _body(name, spec, merged if carried else None, ours)
     found = difference(t.cast("Object", live), body, FIELD_MANAGER)
-    if not found.changed:
+    strategy = _part(live, "spec", "mig", "strategy") if wanted.mig_by_node else None
+    if not found.changed and not strategy:
         return PolicyChange(None, {}, {})
     view = _body(name, spec, merged, ours)
+    before = _projected(live, view, owned_by(live, FIELD_MANAGER))
+    if strategy:
+        before["spec"] = {**before.get("spec", {}), "mig": {"strategy": strategy}}
+    version = {"resourceVersion": live["metadata"]["resourceVersion"]}
     return PolicyChange(
-        body={**body, "metadata": {**body["metadata"], "resourceVersion": live["metadata"]["resourceVersion"]}},
-        before=_projected(live, view, owned_by(live, FIELD_MANAGER)),
+        body={**body, "metadata": {**body["metadata"], **version}} if found.changed else None,
+        before=before,
         after=_shown(view),
         reaches_driver=merged != held or _differs_in_driver(live, spec),
+        removal={"spec": {"mig": {"strategy": None}}} if strategy else None,
     )
+
+
+def _kept(live: Document, spec: Object) -> Object:
+    """Our MIG configuration stays named when the last pool with MIG goes: its nodes' labels name entries until they change."""
+    if "migManager" in spec or _part(live, "spec", "migManager", "config", "name") != MIG_CONFIGMAP:
+        return spec
+    return {**spec, "migManager": {"config": {"name": MIG_CONFIGMAP}}}
+
+
+def _part(document: t.Any, *keys: str) -> t.Any:
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
 
 
 def merge(

@@ -12,7 +12,8 @@ from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED, same_object
 from ..kube.paths import CLUSTER_POLICIES, NODES, object_path
 from ..kube.wait import wait_until
-from ..pools.plan import ConfigPlan
+from ..modes import mig_parted
+from ..pools.plan import Plan
 from .policy import PolicyChange
 from .preparation import Waiting
 from .readiness import Effect, Verdict, assess, some
@@ -22,6 +23,8 @@ from .seen import ailing
 
 Object = dict[str, t.Any]
 _OPERATOR_PODS = "app=gpu-operator"
+# What the operator makes and names where nobody says otherwise, up to v25.10 (assets/state-mig-manager).
+_DEFAULT_MIG = "default-mig-parted-config"
 
 
 class PolicyClient:
@@ -56,31 +59,44 @@ class PolicyClient:
 
     def apply(self, change: PolicyChange, live: Object, *, check: bool) -> tuple[bool, str | None]:
         """Send the change; (False, ..) when the server finds that nothing differs. Raises a conflict when the policy has moved on."""
-        if change.body is None:
+        if not change.changed:
             return False, None
         path = f"{CLUSTER_POLICIES}/{live['metadata']['name']}"
         self._unread = live if check else None
+        result: Object = live
         try:
-            result = self._client.apply(path, change.body, dry_run=check, field_validation="Strict")
+            if change.body is not None:
+                result = self._client.apply(path, change.body, dry_run=check, field_validation="Strict")
+            if change.removal is not None:
+                result = self._client.patch(path, change.removal, dry_run=check)
         except ApiError as error:
             if not (check and error.forbidden):
                 raise
             return True, NOT_CHECKED
         return not same_object(live, result), None
 
-    def lacks_config(self, config: ConfigPlan) -> bool:
-        """Whether the ConfigMap that the policy is to name is not there."""
-        return bool(config.data) and self._client.get(_config_path(config)) is None
+    def lacking(self, plan: Plan, live: Object | None) -> list[Object]:
+        """The ConfigMaps that the policy is to name and that are not there, as they are to be made.
 
-    def create_config(self, config: ConfigPlan) -> None:
-        """Make the ConfigMap before a pod is told to mount it; where it is meanwhile, node_profile looks after it."""
-        body: Object = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": config.name, "namespace": config.namespace},
-            "data": config.data,
-        }
-        self._client.apply(_config_path(config), body)
+        A MIG configuration of ours takes the place of the one that is in use, so it begins with the entries of that one.
+        """
+        found: list[Object] = []
+        if (
+            "devicePlugin" in plan.policy.spec
+            and self._client.get(_path(plan.config.name, plan.config.namespace)) is None
+        ):
+            found.append(_configmap(plan.config.name, plan.config.namespace, plan.config.data))
+        if "migManager" in plan.policy.spec and self._client.get(_path(plan.mig.name, plan.mig.namespace)) is None:
+            used = (((live or {}).get("spec") or {}).get("migManager") or {}).get("config") or {}
+            theirs = mig_parted.read(self._client.get(_path(used.get("name") or _DEFAULT_MIG, plan.mig.namespace)))
+            text = mig_parted.document({**plan.mig.usual, **theirs, **plan.mig.entries})
+            found.append(_configmap(plan.mig.name, plan.mig.namespace, {mig_parted.KEY: text}))
+        return found
+
+    def create(self, configmaps: t.Iterable[Object]) -> None:
+        """Make ConfigMaps before a pod is told to mount them; from then on node_profile looks after them."""
+        for body in configmaps:
+            self._client.apply(_path(body["metadata"]["name"], body["metadata"]["namespace"]), body)
 
     def look(self, name: str, effect: Effect) -> Verdict:
         """Read the DaemonSets anew, the policy unless it has just been read, and the nodes when the rest might be as it should."""
@@ -131,8 +147,17 @@ def _said(verdict: Verdict) -> str:
     return f"{counted}; {verdict.waiting[0]}" if verdict.waiting else counted
 
 
-def _config_path(config: ConfigPlan) -> str:
-    return object_path("v1", "ConfigMap", config.name, config.namespace)
+def _path(configmap: str, namespace: str) -> str:
+    return object_path("v1", "ConfigMap", configmap, namespace)
+
+
+def _configmap(name: str, namespace: str, data: t.Mapping[str, str]) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": dict(data),
+    }
 
 
 def _slim(node: Object) -> Object:

@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog import mig as geometries
 from ..catalog import models, names, releases
-from ..sharing import device_plugin
+from ..modes import device_plugin, mig, mig_parted, yaml_text
+from ..modes.device_plugin import MIG, Sharing
 from .documents import load
 from .matching import resolve
 from .merge import merge
+from .operator_values import mirrored, nfd_values, operator_values
 from .plan import (
     ClusterPlan,
     ConfigPlan,
     Creates,
+    MigPlan,
     Plan,
     PolicyPlan,
     PoolPlan,
@@ -33,8 +37,9 @@ _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
     {"key": f"node-role.kubernetes.io/{role}", "operator": "Equal", "value": "", "effect": "NoSchedule"}
     for role in ("master", "control-plane")
 )
-# NFD is a release of its own; the chart's Job that upgrades CRDs needs an image, and we apply them ourselves.
-_OPERATOR_VALUES: Document = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}}
+# NFD is a release of its own; the chart's Job that upgrades CRDs needs an image, and we apply them ourselves. Without a MIG
+# strategy for all, the plugin takes it from each node's own configuration (gpu-operator applyMIGConfiguration).
+_OPERATOR_VALUES: Document = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}, "mig": {"strategy": ""}}
 _PCI_CLASSES = ("02", "0200", "0207", "0300", "0302")
 # Drivers and NFD's workers mount host paths, which Pod Security allows in privileged namespaces only.
 _PRIVILEGED = {names.POD_SECURITY_LABEL: "privileged"}
@@ -49,6 +54,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     operator, nfd = settings["operator"], settings["nfd"]
     tolerations = _tolerations(taint for pool in planned for taint in pool.taints)
     config = _config(planned, operator["namespace"])
+    cut = _mig(planned, operator["namespace"])
     return Plan(
         cluster=ClusterPlan(
             name=settings["name"],
@@ -56,12 +62,13 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             kubeconfig=settings.get("kubeconfig"),
             context=settings.get("context"),
         ),
-        operator=_release(operator, merge(_OPERATOR_VALUES, operator["values"])),
-        nfd=_release(nfd, _nfd_values(tolerations, nfd["values"])),
-        policy=PolicyPlan(spec=_policy_spec(config), tolerations=tolerations),
+        operator=_release(operator, merge(_OPERATOR_VALUES, operator_values(operator))),
+        nfd=_release(nfd, _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"]))),
+        policy=PolicyPlan(spec=_policy_spec(config, cut), tolerations=tolerations, mig_by_node=bool(cut.entries)),
         config=config,
+        mig=cut,
         validation=ValidationPlan(
-            image=settings["validation"]["image"],
+            image=settings["validation"].get("image") or mirrored(releases.VALIDATION_IMAGE, operator.get("registry")),
             namespace=settings["validation"].get("namespace") or operator["namespace"],
             configmap=names.VALIDATION_CONFIGMAP,
         ),
@@ -78,10 +85,10 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
 
 def _pool(pool: Document) -> PoolPlan:
     match = resolve(pool.get("match") or {})
-    sharing = pool["sharing"]
-    mode, rename, fail_requests = sharing["mode"], sharing["rename"], sharing["fail_requests_greater_than_one"]
-    shares = sharing["replicas"] if mode != device_plugin.EXCLUSIVE else 1
-    key = device_plugin.entry_name(device_plugin.config(mode, shares, rename, fail_requests))
+    sharing = _sharing(pool["sharing"])
+    key = device_plugin.entry_name(sharing)
+    mig_key = mig_parted.entry_name(mig_parted.entry(sharing.layout)) if sharing.mode == MIG else ""
+    shares = None if any(part.devices for part in sharing.layout) else sum(sharing.offers(1).values())
     model = models.find(match.model) if match.model else None
     labels = pool.get("labels") or {}
     taints = tuple(_taint(taint) for taint in pool.get("taints") or ())
@@ -91,18 +98,36 @@ def _pool(pool: Document) -> PoolPlan:
         labels=labels,
         taints=taints,
         tolerations=_tolerations(taints),
-        mode=mode,
-        replicas=shares,
-        rename=rename,
-        fail_requests_greater_than_one=fail_requests,
+        sharing=sharing,
         gpus_per_node=pool.get("gpus_per_node"),
-        resource=device_plugin.resource(mode, rename),
+        resource=sharing.resources[0],
+        resources=sharing.resources,
         shares_per_gpu=shares,
         config_key=key,
-        memory_mib_per_share=model.memory_mib // shares if model else None,
-        node_labels={**labels, names.POOL_LABEL: pool["name"], names.CONFIG_LABEL: key},
-        gfd={names.REPLICAS_LABEL: str(shares), names.STRATEGY_LABEL: mode},
-        product_suffix=device_plugin.product_suffix(mode, rename),
+        mig_key=mig_key,
+        memory_mib_per_share=model.memory_mib // sharing.replicas if model and sharing.mode != MIG else None,
+        node_labels={
+            **labels,
+            names.POOL_LABEL: pool["name"],
+            names.CONFIG_LABEL: key,
+            **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
+        },
+    )
+
+
+def _sharing(written: Document) -> Sharing:
+    mode = written["mode"]
+    layout = mig.read(written["layout"]) if mode == MIG else ()
+    strategy = ""
+    if mode == MIG:
+        strategy = written.get("strategy") or (mig.SINGLE if mig.uniform(layout) else mig.MIXED)
+    return Sharing(
+        mode=mode,
+        replicas=written.get("replicas") or 1 if mode != device_plugin.EXCLUSIVE else 1,
+        rename=written["rename"],
+        fail_requests=written["fail_requests_greater_than_one"],
+        layout=layout,
+        strategy=strategy,
     )
 
 
@@ -127,22 +152,33 @@ def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
 
 
 def _config(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
-    contents = {
-        pool.config_key: device_plugin.config(
-            pool.mode, pool.replicas, pool.rename, pool.fail_requests_greater_than_one
-        )
-        for pool in pools
-    }
-    data = {key: device_plugin.render(contents[key]) for key in sorted(contents)}
+    contents = {pool.config_key: device_plugin.config(pool.sharing) for pool in pools}
+    data = {key: yaml_text.render(contents[key]) for key in sorted(contents)}
     return ConfigPlan(name=names.DEVICE_PLUGIN_CONFIGMAP, namespace=namespace, data=data)
 
 
-def _policy_spec(config: ConfigPlan) -> Document:
+def _mig(pools: t.Sequence[PoolPlan], namespace: str) -> MigPlan:
+    entries = {pool.mig_key: mig_parted.entry(pool.sharing.layout) for pool in pools if pool.mig_key}
+    found = [models.find(pool.match.model) for pool in pools if pool.match.model]
+    gpus = [(model.pci_ids, geometry) for model in found if model and (geometry := geometries.geometry(model.key))]
+    return MigPlan(
+        name=names.MIG_CONFIGMAP,
+        namespace=namespace,
+        entries={key: entries[key] for key in sorted(entries)},
+        usual=mig_parted.usual(gpus) if entries else {},
+    )
+
+
+def _policy_spec(config: ConfigPlan, cut: MigPlan) -> Document:
     """Without an entry there is no ConfigMap, and a plugin that is told to mount one that is not there never starts.
 
-    The default stays empty: nodes outside every pool keep whole GPUs, and changing it would roll every plugin.
+    The device plugin's default stays empty: nodes outside every pool keep whole GPUs, and changing it would roll every
+    plugin.
     """
-    return {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
+    spec: Document = {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
+    if cut.entries:
+        spec["migManager"] = {"config": {"name": cut.name}}
+    return spec
 
 
 def _nfd_values(tolerations: tuple[Toleration, ...], theirs: Document) -> Document:

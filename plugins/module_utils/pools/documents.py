@@ -8,10 +8,11 @@ import dataclasses
 import typing as t
 from collections.abc import Mapping
 
-from .checks import CLUSTER_CHECKS, FLEET_CHECKS, POOL_CHECKS, Document, PoolView
+from .checks import CLUSTER_CHECKS, FLEET_CHECKS, POOL_CHECKS
 from .fields import CLUSTER, DEFAULTS, POOL, POOLS
 from .merge import merge, plain
 from .rules import is_bare_chart
+from .views import Document, PoolView
 from .words import kind, listed, place, said
 
 _PARTS = ("cluster", "defaults", "pools")

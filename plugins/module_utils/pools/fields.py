@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ..catalog import releases
-from ..sharing.device_plugin import EXCLUSIVE, TIME_SLICING
+from ..modes.device_plugin import EXCLUSIVE, MODES
+from ..modes.mig import STRATEGIES
 from . import rules
-from .schema import Anything, Boolean, Choice, Integer, ListOf, MapOf, Section, Text
+from .layout import LayoutField
+from .operator_fields import OPERATOR
+from .schema import Anything, Boolean, Choice, Field, Integer, ListOf, MapOf, Section, Text
 
 # The kubelet runs 110 pods on a node unless told otherwise, and 250 on OpenShift: more shares could never be used.
 MOST_SHARES = 250
@@ -16,7 +21,9 @@ MOST_GPUS = 64
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def _release(namespace: str, release: str, chart: str, chart_repo: str, version: str) -> Section:
+def _release(
+    namespace: str, release: str, chart: str, chart_repo: str, version: str, more: t.Mapping[str, Field] | None = None
+) -> Section:
     return Section(
         fields={
             "version": Text((rules.release_version,), default=version),
@@ -25,6 +32,7 @@ def _release(namespace: str, release: str, chart: str, chart_repo: str, version:
             "chart": Text((rules.chart,), default=chart),
             "chart_repo": Text((rules.chart_repo,), default=chart_repo, empty=True),
             "values": Anything(default={}),
+            **(more or {}),
         }
     )
 
@@ -44,6 +52,7 @@ CLUSTER = Section(
             chart=releases.OPERATOR_CHART,
             chart_repo=releases.OPERATOR_CHART_REPO,
             version=releases.OPERATOR_VERSION,
+            more=OPERATOR,
         ),
         "nfd": _release(
             namespace=releases.NFD_NAMESPACE,
@@ -54,7 +63,7 @@ CLUSTER = Section(
         ),
         "validation": Section(
             fields={
-                "image": Text((rules.image,), default=releases.VALIDATION_IMAGE),
+                "image": Text((rules.image,)),
                 "namespace": Text((rules.dns_label,)),
             }
         ),
@@ -71,17 +80,19 @@ _TAINT = Section(
 
 _SHARING = Section(
     fields={
-        "mode": Choice(known=(EXCLUSIVE, TIME_SLICING), default=EXCLUSIVE),
+        "mode": Choice(known=MODES, default=EXCLUSIVE),
         "replicas": Integer(
             (
                 rules.between(
                     2,
                     MOST_SHARES,
-                    "time-slicing needs at least 2 (NVIDIA device plugin); use mode: none for exclusive GPUs",
+                    "sharing needs at least 2 (NVIDIA device plugin); leave it out, with mode: none for whole GPUs",
                     f"more than {MOST_SHARES} pods do not run on one node (kubelet); share each GPU among fewer",
                 ),
             )
         ),
+        "layout": LayoutField(),
+        "strategy": Choice(known=STRATEGIES),
         "rename": Boolean(default=False),
         "fail_requests_greater_than_one": Boolean(default=True),
     }
@@ -119,6 +130,16 @@ def _no_name_of_its_own(value: str) -> str:
     return "has no place in the defaults; every pool has a name of its own"
 
 
+def _no_layout_for_all(value: t.Any) -> str:
+    return "has no place in the defaults; each pool says what its own GPUs are cut into"
+
+
 # What all pools have in common may be any part of a pool but its name.
-DEFAULTS = Section(fields={**POOL.fields, "name": Text((_no_name_of_its_own,))})
+DEFAULTS = Section(
+    fields={
+        **POOL.fields,
+        "name": Text((_no_name_of_its_own,)),
+        "sharing": Section(fields={**_SHARING.fields, "layout": LayoutField((_no_layout_for_all,))}),
+    }
+)
 POOLS = ListOf(item=POOL)

@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..modes.device_plugin import Sharing
+
 Toleration = dict[str, str]
 Taint = dict[str, str]
 
@@ -36,10 +38,14 @@ class ReleasePlan:
 
 @dataclasses.dataclass(frozen=True)
 class PolicyPlan:
-    """What the pools ask of the ClusterPolicy: fields in `spec`, and our entries of the list daemonsets.tolerations."""
+    """What the pools ask of the ClusterPolicy: fields in `spec`, and our entries of the list daemonsets.tolerations.
+
+    `mig_by_node`: mig.strategy must be absent, since it would overrule what each node's configuration says.
+    """
 
     spec: dict[str, t.Any]
     tolerations: tuple[Toleration, ...]
+    mig_by_node: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +55,16 @@ class ConfigPlan:
     name: str
     namespace: str
     data: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class MigPlan:
+    """The MIG manager's ConfigMap: `entries` (name to content) of the pools, and the `usual` ones that NVIDIA's has."""
+
+    name: str
+    namespace: str
+    entries: dict[str, t.Any]
+    usual: dict[str, t.Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,25 +93,31 @@ class Match:
 
 @dataclasses.dataclass(frozen=True)
 class PoolPlan:
-    """One pool with every value that the nodes, the quota, the report or a validation pod needs of it."""
+    """One pool with every value that the nodes, the quota, the report or a validation pod needs of it.
+
+    `resource` is what most of the pool is offered as, `resources` all of it; `shares_per_gpu` is None where the GPUs of
+    one node are cut differently. `mig_key` is empty unless the GPUs are cut.
+    """
 
     name: str
     match: Match
     labels: dict[str, str]
     taints: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
-    mode: str
-    replicas: int
-    rename: bool
-    fail_requests_greater_than_one: bool
+    sharing: Sharing
     gpus_per_node: int | None
     resource: str
-    shares_per_gpu: int
+    resources: tuple[str, ...]
+    shares_per_gpu: int | None
     config_key: str
+    mig_key: str
     memory_mib_per_share: int | None
     node_labels: dict[str, str]
-    gfd: dict[str, str]
-    product_suffix: str
+
+    @property
+    def mode(self) -> str:
+        """How the GPUs are shared."""
+        return self.sharing.mode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +137,7 @@ class Plan:
     nfd: ReleasePlan
     policy: PolicyPlan
     config: ConfigPlan
+    mig: MigPlan
     validation: ValidationPlan
     pools: tuple[PoolPlan, ...]
     creates: Creates

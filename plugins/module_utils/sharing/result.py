@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..fleet.proof import wanted_shares
+from ..fleet import expect
 from ..fleet.sorting import awaited, undiscovered_cluster
 from .profile import held_taints
 
@@ -34,9 +34,7 @@ def result(
             "nodes": len(nodes),
             "changed": len(members & of_changed),
             "proven": sum(1 for node in nodes if node.ready and node.name not in findings),
-            "resource": pool.resource,
-            "wanted": sum(wanted_shares(node, pool) for node in nodes),
-            "allocatable": sum(node.allocatable.get(pool.resource, 0) for node in nodes),
+            **expect.offered(nodes, pool),
         }
     membership = fleet.membership
     return {
@@ -49,8 +47,8 @@ def result(
         "not_ready": not_ready[:limit],
         "held_back": held_taints(changes, fleet.nodes, plan.pools),
         "config_entries": {
-            "added": list(done.added if done else changes.entries.added),
-            "collected": list(done.collected if done else changes.entries.collected),
+            "added": list(done.added if done else (*changes.entries.added, *changes.mig_entries.added)),
+            "collected": list(done.collected if done else (*changes.entries.collected, *changes.mig_entries.collected)),
         },
         "refreshed_pods": done.refreshed_pods if done else 0,
         "overlaps": dict(sorted(membership.overlaps.items())[:limit]),

@@ -8,14 +8,14 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import CONFIG_LABEL, FIELD_MANAGER
 from ..fleet.node import Node, parse
 from ..fleet.proof import Finding, pending_words, prove, settled
 from ..fleet.sorting import awaited, sort
 from ..kube.bulk import Outcome, is_fatal, run_bounded
 from ..kube.errors import ApiError
-from ..kube.paths import NODES, object_path
+from ..kube.paths import NODES
 from ..kube.wait import Since
+from .configmaps import Configs
 from .held import held_back
 from .profile import Profile, node_edit, profile
 from .refresh import refresh
@@ -85,13 +85,13 @@ class Rollout:
         self._expected = tuple(expected_tolerations)
         self._clock = clock
         self._pools = {pool.name: pool for pool in plan.pools}
-        self._config_path = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
+        self._configs = Configs(client, plan)
         self.since = Since(clock)
         self.done = Done()
         self.latest: tuple[Fleet, dict[str, Finding]] | None = None
 
     def read(self) -> Fleet:
-        """One paged list of the nodes and one look at our ConfigMap."""
+        """One paged list of the nodes and one look at our ConfigMap (at both where GPUs are cut)."""
         listing = self._client.list(NODES)
         nodes = {node.name: node for node in map(parse, listing)}
         return self._compared(nodes, listing.resource_version)
@@ -99,47 +99,31 @@ class Rollout:
     def _compared(self, nodes: dict[str, Node], resource_version: str) -> Fleet:
         known = list(nodes.values())
         membership = sort(self._plan.pools, known)
-        configmap = self._client.get(self._config_path)
-        wanted = profile(self._plan, known, membership, configmap)
+        configmaps = self._configs.read(known)
+        wanted = profile(self._plan, known, membership, configmaps)
         held = held_back(self._client, self._plan, wanted.new_taints, self._expected)
         if held:
-            wanted = profile(self._plan, known, membership, configmap, held)
+            wanted = profile(self._plan, known, membership, configmaps, held)
         return Fleet(nodes, resource_version, membership, wanted)
 
     def apply(self, fleet: Fleet, lease: Lease) -> None:
         """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others."""
         changes = fleet.profile
-        if changes.entries.added:
-            lease.check()
-            self._client.apply(self._config_path, self._configmap(changes.entries.applied))
-            self.done.added.extend(changes.entries.added)
+        self.done.added.extend(self._configs.add(changes, lease))
         if changes.refreshed:
             values = {name: f"{self._key(changes, name)} {self._run_id}" for name in changes.refreshed}
             self.done.refreshed_pods += refresh(self._client, self._plan.config.namespace, values, lease)
         self._patch(changes, lease)
 
     def collect(self, fleet: Fleet, lease: Lease) -> None:
-        """Take out the entries that no node names any more; the labels are read again for it.
-
-        A plugin whose entry vanishes crashes, and a node may have been labelled, or have failed, in the meantime.
-        """
-        candidates = fleet.profile.entries.collected
-        if not candidates:
-            return
-        lease.check()
-        nodes = self._client.list(NODES, metadata_only=True)
-        named = {(node["metadata"].get("labels") or {}).get(CONFIG_LABEL) for node in nodes}
-        collected = [key for key in candidates if key not in named]
-        if collected:
-            self._client.patch(self._config_path, {"data": dict.fromkeys(collected)})
-            self.done.collected.extend(collected)
+        """Take out the entries that no node names any more."""
+        self.done.collected.extend(self._configs.collect(fleet.profile, lease))
 
     def preview(self, fleet: Fleet) -> str | None:
         """Let the server check the ConfigMap and one node of each pool without keeping them; what it did not check."""
         changes = fleet.profile
         try:
-            if changes.entries.added and changes.entries.exists:
-                self._client.apply(self._config_path, self._configmap(changes.entries.applied), dry_run=True)
+            self._configs.add(changes, dry_run=True)
             samples = {fleet.profile.pool_of.get(edit.name, ""): edit for edit in changes.edits}
             for sample in samples.values():
                 self._client.patch(f"{NODES}/{sample.name}", sample.patch, dry_run=True)
@@ -221,20 +205,9 @@ class Rollout:
         else:
             findings.pop(node.name, None)
 
-    def _configmap(self, data: t.Mapping[str, str]) -> dict[str, t.Any]:
-        return {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": self._plan.config.name,
-                "namespace": self._plan.config.namespace,
-                "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
-            },
-            "data": dict(data),
-        }
-
     def _key(self, changes: Profile, name: str) -> str:
-        return self._pools[changes.pool_of[name]].node_labels[CONFIG_LABEL]
+        pool = self._pools.get(changes.pool_of.get(name, ""))
+        return f"{pool.config_key} {pool.mig_key}".strip() if pool else "none"
 
     def _patch(self, changes: Profile, lease: Lease) -> None:
         total = len(changes.edits)

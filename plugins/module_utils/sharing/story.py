@@ -7,11 +7,11 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import agents
+from ..fleet.agents import Ailment
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES
 
 if t.TYPE_CHECKING:
-    from ..fleet.agents import Ailment
     from ..fleet.proof import Finding
     from ..kube.client import Client
     from ..kube.wait import Since
@@ -37,6 +37,13 @@ def story(
             why.append(
                 f"no {agents.PLUGIN} pod runs there: look at its label nvidia.com/gpu.deploy.device-plugin and its taints"
             )
+        blamed = agents.pod_of(pods, findings[name].blamed, name)
+        if blamed:
+            log = _log(client, namespace, Ailment(name, blamed, findings[name].blamed, ""), previous=False)
+            why.append(
+                f"the log of {blamed} ends: {log or '(empty)'}; once what it says is mended, "
+                f"kubectl -n {namespace} delete pod {blamed} has it try again"
+            )
         told.append(f"{findings[name]}; so for {seconds:.0f} s" + "".join(f"; {reason}" for reason in why))
     if len(findings) > _TOLD:
         told.append(f"and {len(findings) - _TOLD} more node(s)")
@@ -52,8 +59,8 @@ def _ailment(client: Client, namespace: str, ailment: Ailment) -> str:
     return f"{ailment}" + (f"; its log ends: {log}" if log else "")
 
 
-def _log(client: Client, namespace: str, ailment: Ailment) -> str:
-    query = {"container": ailment.container, "previous": "true", "tailLines": _LOG_LINES}
+def _log(client: Client, namespace: str, ailment: Ailment, *, previous: bool = True) -> str:
+    query = {"container": ailment.container, "previous": "true" if previous else "false", "tailLines": _LOG_LINES}
     try:
         text = client.text(f"/api/v1/namespaces/{namespace}/pods/{ailment.pod}/log", query)
     except ApiError:

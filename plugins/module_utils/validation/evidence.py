@@ -8,6 +8,7 @@ import hashlib
 import json
 import typing as t
 
+from ..fleet import expect
 from ..fleet.node import Node
 
 if t.TYPE_CHECKING:
@@ -20,21 +21,28 @@ def facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.An
     A pool is a set of nodes that are alike, so that one more of them is no reason to prove it again.
     """
     kinds = {
-        (node.model, node.driver, node.gpus, node.allocatable.get(pool.resource, 0), node.mode, node.replicas)
+        (
+            node.model,
+            node.driver,
+            expect.gpus(node, pool),
+            tuple((name, node.allocatable.get(name, 0)) for name in pool.resources),
+            node.mode,
+            node.replicas,
+        )
         for node in nodes
     }
     return {
         "image": image,
         "mode": pool.mode,
-        "resource": pool.resource,
-        "shares_per_gpu": pool.shares_per_gpu,
+        "replicas": pool.sharing.replicas,
+        "mig": pool.mig_key,
         "tolerations": list(pool.tolerations),
         "nodes": [
             {
                 "model": model,
                 "driver": driver,
                 "gpus": gpus,
-                "allocatable": allocatable,
+                "allocatable": dict(allocatable),
                 "mode": mode,
                 "replicas": replicas,
             }

@@ -8,6 +8,7 @@ import hashlib
 import typing as t
 from dataclasses import dataclass
 
+from ..fleet import expect
 from ..fleet.holders import Holder, held
 from ..fleet.node import Node
 
@@ -34,10 +35,15 @@ class Workload:
 
 @dataclass(frozen=True)
 class Site:
-    """The node on which a pool is proven, and with how many pods."""
+    """The node on which a pool is proven, and the resource that each of the pods asks for."""
 
     node: Node
-    pods: int
+    asked: tuple[str, ...]
+
+    @property
+    def pods(self) -> int:
+        """How many pods there are."""
+        return len(self.asked)
 
 
 @dataclass(frozen=True)
@@ -55,22 +61,44 @@ def choose(
     open_nodes = [node for node in nodes if node.ready and not node.unschedulable]
     if not open_nodes:
         return Nowhere("no node of the pool is ready and schedulable")
-    offering = [node for node in open_nodes if node.allocatable.get(pool.resource)]
+    offered = {node.name: _counts(pool, node) for node in open_nodes}
+    offering = [node for node in open_nodes if any(offered[node.name].values())]
     if not offering:
-        return Nowhere(f"no node of the pool offers {pool.resource}")
+        return Nowhere(f"no node of the pool offers {' or '.join(pool.resources)}")
     free = {
-        node.name: node.allocatable[pool.resource] - held(used.get(node.name, ()), pool.resource) for node in offering
+        node.name: {name: count - held(used.get(node.name, ()), name) for name, count in offered[node.name].items()}
+        for node in offering
     }
-    best = min(offering, key=lambda node: (-free[node.name], node.name))
-    if free[best.name] <= 0:
-        total = sum(node.allocatable[pool.resource] for node in offering)
-        return Nowhere(f"all {total} {pool.resource} of the pool are in use", busy=True)
-    return Site(best, min(free[best.name], enough(pool, best, limit)))
+    best = min(offering, key=lambda node: (-sum(max(0, count) for count in free[node.name].values()), node.name))
+    asked = _asked(free[best.name], enough(pool, best, limit))
+    if not asked:
+        total = sum(sum(offered[node.name].values()) for node in offering)
+        return Nowhere(f"all {total} {' or '.join(pool.resources)} of the pool are in use", busy=True)
+    return Site(best, asked)
 
 
 def enough(pool: PoolPlan, node: Node, limit: int) -> int:
-    """How many pods prove the pool's mode: fewer than one more than there are GPUs prove nothing about sharing."""
-    return max(limit, node.gpus + 1) if pool.shares_per_gpu > 1 else limit
+    """How many pods prove the pool's mode: fewer than one more than there are devices prove nothing about sharing."""
+    if not pool.sharing.shared:
+        return limit
+    devices = sum(expect.resources(node, pool).values()) // pool.sharing.replicas
+    return max(limit, devices + 1)
+
+
+def _counts(pool: PoolPlan, node: Node) -> dict[str, int]:
+    return {name: node.allocatable.get(name, 0) for name in pool.resources}
+
+
+def _asked(free: t.Mapping[str, int], most: int) -> tuple[str, ...]:
+    """One pod for each resource in turn, as long as there is one free."""
+    left = dict(free)
+    asked: list[str] = []
+    while len(asked) < most and any(count > 0 for count in left.values()):
+        for name, count in left.items():
+            if count > 0 and len(asked) < most:
+                asked.append(name)
+                left[name] = count - 1
+    return tuple(asked)
 
 
 def manifest(pool: PoolPlan, site: Site, index: int, workload: Workload) -> dict[str, t.Any]:
@@ -79,7 +107,7 @@ def manifest(pool: PoolPlan, site: Site, index: int, workload: Workload) -> dict
         "name": "nvidia-smi",
         "image": workload.image,
         "command": ["sh", "-c", f"nvidia-smi -L && sleep {workload.hold}"],
-        "resources": {"limits": {pool.resource: "1"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
+        "resources": {"limits": {site.asked[index]: "1"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     security: dict[str, t.Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}

@@ -9,13 +9,17 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ..fleet import expect
 from ..fleet.node import Node
+from ..modes import mig
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
 _DEVICE = re.compile(r"^\s*(?P<what>GPU|MIG)\b(?P<name>.*?)\(UUID: (?P<uuid>(?:GPU|MIG)-[^)\s]+)\)", re.MULTILINE)
 _STUCK = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError")
+
+_MIG_UUID = "MIG-"
 
 Pod = t.Mapping[str, t.Any]
 
@@ -58,9 +62,9 @@ def look(pods: t.Sequence[Pod], wanted: int) -> Look:
 
 def devices(log: str) -> list[tuple[str, str]]:
     """The (name, UUID) of each device that nvidia-smi -L lists; MIG devices stand for the GPU they are on."""
-    found = [(m["what"], m["name"].split(":", 1)[-1].strip(), m["uuid"]) for m in _DEVICE.finditer(log)]
-    slices = [(name, uuid) for what, name, uuid in found if what == "MIG"]
-    return slices or [(name, uuid) for dummy, name, uuid in found]
+    found = list(_DEVICE.finditer(log))
+    slices = [(match["name"].split()[0], match["uuid"]) for match in found if match["what"] == "MIG"]
+    return slices or [(match["name"].split(":", 1)[-1].strip(), match["uuid"]) for match in found]
 
 
 def proof(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> Proof:
@@ -74,7 +78,10 @@ def proof(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> Proof:
             continue
         name, uuid = listed[0]
         seen[uuid] += 1
-        if name and not _same_model(name, node.model):
+        if uuid.startswith(_MIG_UUID):
+            if name not in mig.profiles(pool.sharing.layout):
+                problems.append(f"{pod} was given a MIG device {name}, which is not in the pool's layout")
+        elif name and not _same_model(name, node.model):
             problems.append(f"{pod} was given a {name}, the node is labelled {node.model}")
     if not problems:
         problems.extend(_counts(pool, node, seen))
@@ -88,11 +95,13 @@ def excerpt(log: str, limit: int = 300) -> str:
 
 
 def _counts(pool: PoolPlan, node: Node, seen: Counter[str]) -> t.Iterator[str]:
-    if len(seen) > node.gpus:
-        yield f"the pods saw {len(seen)} devices, {node.name} has {node.gpus} GPU(s)"
+    replicas = pool.sharing.replicas
+    devices = sum(expect.resources(node, pool).values()) // replicas
+    if len(seen) > devices:
+        yield f"the pods saw {len(seen)} devices, {node.name} has {devices}"
     for uuid, holders in sorted(seen.items()):
-        if holders > pool.shares_per_gpu:
-            allowed = "one pod" if pool.shares_per_gpu == 1 else f"{pool.shares_per_gpu} pods"
+        if holders > replicas:
+            allowed = "one pod" if replicas == 1 else f"{replicas} pods"
             yield f"{uuid} was given to {holders} pods at once, mode {pool.mode} allows {allowed}"
 
 

@@ -73,6 +73,8 @@ def test_machines_follow_the_fleet_file(own: OwnLab, tmp_path: Path) -> None:
     own.do("nodes", "apply", str(fleet), "--wait")
     node = json.loads(own.shell("kubectl get node a30-2 -o json"))
     hardware = json.loads(node["metadata"]["annotations"]["lab.accel.gpu/hardware"])
+    profiles = hardware.pop("mig")["profiles"]
+    assert [profile["name"] for profile in profiles] == ["1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me", "4g.24gb"]
     assert hardware == {
         "product": "NVIDIA A30",
         "gpus": 4,

@@ -20,8 +20,25 @@ from tests.programs import run
 
 OPERATOR = "gpu-operator"
 PLUGIN, GFD = "nvidia-device-plugin-daemonset", "gpu-feature-discovery"
+MIG_MANAGER = "nvidia-mig-manager"
+# The ClusterPolicy gives no MIG strategy, so that each node's config decides.
+VALUES = (
+    "nfd.enabled=false,operator.upgradeCRD=false,devicePlugin.config.name=configs,"
+    "migManager.config.name=parted,mig.strategy=null"
+)
 _LABEL = "nvidia.com/device-plugin.config"
+_MIG_LABEL, _MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 _FAULTS = "lab.accel.gpu/faults"
+_MIG_CONFIGS = """
+version: v1
+mig-configs:
+  all-disabled: [{devices: all, mig-enabled: false}]
+  all-enabled: [{devices: all, mig-enabled: true, mig-devices: {}}]
+  halves: [{devices: all, mig-enabled: true, mig-devices: {"3g.40gb": 2}}]
+  balanced: [{devices: all, mig-enabled: true, mig-devices: {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}]
+  too-much: [{devices: all, mig-enabled: true, mig-devices: {"3g.40gb": 3}}]
+  foreign: [{devices: all, mig-enabled: true, mig-devices: {"1g.5gb": 7}}]
+"""
 
 
 def sharing(replicas: int, *, rename: bool = False, one: bool = False) -> str:
@@ -39,6 +56,7 @@ class Cluster:
     lab: Lab
     api: Api
     touched: set[str] = field(default_factory=set)
+    cut: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, lab: Lab) -> Cluster:
@@ -72,13 +90,41 @@ class Cluster:
 
     def configs(self, data: dict[str, str | None]) -> None:
         """Add entries to the ConfigMap; None takes one out."""
+        self._config_map("configs", data)
+
+    def mig_configs(self) -> None:
+        """Make the MIG manager's ConfigMap."""
+        self._config_map("parted", {"config.yaml": _MIG_CONFIGS})
+
+    def _config_map(self, name: str, data: dict[str, str | None]) -> None:
         path = f"/api/v1/namespaces/{OPERATOR}/configmaps"
         try:
-            self.api.merge(f"{path}/configs", {"data": data})
+            self.api.merge(f"{path}/{name}", {"data": data})
         except ApiError as error:
             if error.status != 404:
                 raise
-            self.api.request("POST", path, {"metadata": {"name": "configs"}, "data": data})
+            self.api.request("POST", path, {"metadata": {"name": name}, "data": data})
+
+    def partition(self, name: str, config: str) -> None:
+        """Label a node with the MIG config that it shall have; the state of the last change goes in the same request."""
+        self.cut.add(name)
+        labels = {_MIG_LABEL: config, _MIG_STATE: None}
+        self.api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+
+    def mig(self, name: str) -> tuple[str, str]:
+        """The state of a node's last MIG change, and whether its device plugin may run."""
+        labels = self.labels(name)
+        return labels.get(_MIG_STATE, ""), labels.get("nvidia.com/gpu.deploy.device-plugin", "")
+
+    def partitioned(self, name: str, config: str, state: str = "success", plugin: str = "true") -> None:
+        """Give a node a MIG config, and wait for the outcome."""
+        self.partition(name, config)
+        self.wait(lambda: self.mig(name) == (state, plugin), what=f"{name} to be {config}: {state}, plugin {plugin}")
+
+    def restart(self, name: str, app: str) -> None:
+        """Delete the pod of a DaemonSet on one node."""
+        for pod in self.pods(name, app):
+            self.api.request("DELETE", f"/api/v1/namespaces/{OPERATOR}/pods/{pod['metadata']['name']}")
 
     def fault(self, name: str, faults: str | None) -> None:
         """Put faults on a node, or take all off."""
@@ -92,7 +138,18 @@ class Cluster:
             self.use(name, None)
             self.fault(name, None)
         self.touched.clear()
+        self._undo_mig()
         self.wait(self.settled, limit=60, what="every operand to run again")
+
+    def _undo_mig(self) -> None:
+        """Take MIG off again; a new MIG manager lets the operands run that a failed change has left paused."""
+        for name in self.cut:
+            self.partition(name, "all-disabled")
+            self.restart(name, MIG_MANAGER)
+        self.wait(
+            lambda: all(self.mig(name) == ("success", "true") for name in self.cut), what="nodes without MIG", limit=60
+        )
+        self.cut.clear()
 
     def pods(self, name: str, app: str) -> list[Object]:
         """The pods of one DaemonSet on one node."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.sim.cluster import OPERATOR, Cluster
+from tests.integration.sim.cluster import OPERATOR, VALUES, Cluster
 from tests.labs import Lab
 from tests.programs import run
 
@@ -22,17 +22,17 @@ WORKER = {
 
 @pytest.fixture(scope="package")
 def installed(lab: Lab) -> Cluster:
-    """The default fleet with both charts, every operand ready, and a ConfigMap for the device plugin."""
+    """The default fleet with both charts, every operand ready, and ConfigMaps for device plugin and MIG manager."""
     lab.reset()
     charts = lab.env["LAB_CHARTS"]
     helm = ["helm", "upgrade", "--install", "--create-namespace", "--wait", "--namespace"]
     worker = f"worker.config={json.dumps(WORKER)}"
     run(*helm, "node-feature-discovery", "nfd", f"{charts}/node-feature-discovery", "--set-json", worker, env=lab.env)
-    values = ["--set", "nfd.enabled=false,operator.upgradeCRD=false,devicePlugin.config.name=configs"]
     cluster = Cluster.of(lab)
     cluster.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": OPERATOR}})
     cluster.configs({"none": "version: v1\n"})
-    run(*helm, OPERATOR, "gpu-operator", f"{charts}/gpu-operator", *values, env=lab.env)
+    cluster.mig_configs()
+    run(*helm, OPERATOR, "gpu-operator", f"{charts}/gpu-operator", "--set", VALUES, env=lab.env)
     cluster.wait(cluster.settled, limit=90, what="the operator's DaemonSets")
     return cluster
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tests.integration.sim.cluster import GFD, OPERATOR, PLUGIN, Cluster
+from tests.integration.sim.cluster import GFD, OPERATOR, PLUGIN, VALUES, Cluster
 from tests.programs import run
 
 VALIDATOR = "nvidia-operator-validator"
@@ -68,7 +68,6 @@ def test_uninstalling_the_operator_makes_the_gpus_vanish(cluster: Cluster) -> No
     cluster.wait(
         lambda: "nvidia.com/gpu.product" not in cluster.labels("h200-1"), what="GFD's labels to vanish", limit=60
     )
-    values = "nfd.enabled=false,operator.upgradeCRD=false,devicePlugin.config.name=configs"
-    install = ["helm", "install", "-n", OPERATOR, "gpu-operator", f"{charts}/gpu-operator", "--set", values, "--wait"]
+    install = ["helm", "install", "-n", OPERATOR, "gpu-operator", f"{charts}/gpu-operator", "--set", VALUES, "--wait"]
     run(*install, env=cluster.lab.env)
     cluster.wait(cluster.settled, limit=90, what="the operator's DaemonSets")

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, models
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import (
     MODELS,
     Model,
@@ -16,6 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import (
     find,
     nearest,
     normal,
+    of_gpu,
 )
 
 FOUND = [
@@ -33,7 +34,22 @@ FOUND = [
     ("V100S", "V100S-PCIE-32GB"),
     ("L40", "L40"),
     ("L40s", "L40S"),
+    ("NVIDIA-A800-80GB-PCIe-LC", "A800-80GB-PCIe"),
+    ("NVIDIA-A100-PCIE-80GB", "A100-80GB-PCIe"),
+    ("NVIDIA GH200 120GB", "GH200-480GB"),
+    ("GH200-96GB", "GH200-480GB"),
+    ("NVIDIA-GH200-144G-HBM3e-MIG-1g.18gb.me", "GH200-144GB"),
+    ("NVIDIA-B300-SXM6-AC", "B300"),
+    ("RTX PRO 5000 Blackwell", "RTX-PRO-5000"),
+    ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition-MIG-1g.24gb-SHARED", "RTX-PRO-6000-Server"),
+    ("H100-94GB", "H100-SXM5-94GB"),
+    ("GeForce RTX 4090", "RTX-4090"),
 ]
+
+# Products under which more than one model publishes itself.
+SHARED_PRODUCTS = {"NVIDIA-H100"}
+# PCI device ids that more than one model has.
+SHARED_IDS = {"25b6": {"A2", "A16"}}
 
 
 @pytest.mark.parametrize(("name", "key"), FOUND)
@@ -47,7 +63,11 @@ def test_found(name: str, key: str) -> None:
     ("name", "keys"),
     [
         ("A100", ("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIE-40GB", "A100-80GB-PCIe")),
-        ("H100", ("H100-PCIe", "H100-80GB-HBM3", "H100-NVL")),
+        ("H100", ("H100-PCIe", "H100-80GB-HBM3", "H100-NVL", "H100-SXM5-94GB")),
+        ("H100-SXM5-96GB", ("H100-SXM5-94GB",)),
+        ("NVIDIA-RTX-PRO-5000-72GB-Blackwell", ("RTX-PRO-5000",)),
+        ("RTX PRO 6000", ("RTX-PRO-6000-Server", "RTX-PRO-6000-Workstation", "RTX-PRO-6000-Max-Q")),
+        ("GH200", ("GH200-480GB", "GH200-144GB")),
         ("A100-SXM5-80GB", ("A100-SXM4-80GB",)),
         ("T5", ("T4",)),
         ("Radeon Instinct", ()),
@@ -75,26 +95,84 @@ def test_bare_product(published: str, bare: str) -> None:
 
 
 def test_no_name_means_two_models() -> None:
-    names = Counter(
-        name for model in MODELS for name in {normal(name) for name in (model.key, *model.products, *model.aliases)}
-    )
-    assert [name for name, count in names.items() if count > 1] == []
+    owners: dict[str, set[str]] = {}
+    for model in MODELS:
+        for name in (model.key, *model.products, *model.aliases):
+            owners.setdefault(normal(name), set()).add(model.key)
+    assert {name for name, keys in owners.items() if len(keys) > 1} == {normal(name) for name in SHARED_PRODUCTS}
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.key)
+@pytest.mark.parametrize("suffix", ["", "-SHARED", "-MIG-1g.5gb", "-MIG-1g.5gb-SHARED", "-MIG-INVALID"])
+def test_found_by_every_name(model: Model, suffix: str) -> None:
+    assert find(model.key) is model
+    assert all(find(alias) is model for alias in model.aliases)
+    for product in model.products:
+        found = find(product + suffix)
+        assert found is (None if product in SHARED_PRODUCTS else model)
+        assert of_gpu(product + suffix, model.memory_mib) is model
+
+
+@pytest.mark.parametrize(
+    ("product", "memory_mib", "key"),
+    [
+        ("NVIDIA-H100", 95830, "H100-SXM5-94GB"),
+        ("NVIDIA-H100-SHARED", 65247, "H100-SXM5-64GB"),
+        ("NVIDIA-H100", 97871, None),
+        ("NVIDIA-H100", None, None),
+        ("NVIDIA-H100-MIG-1g.12gb", 11264, None),
+        ("NVIDIA-H200", None, "H200"),
+        ("NVIDIA-H200-MIG-1g.18gb", 16384, "H200"),
+        ("NVIDIA-H999", 95830, None),
+    ],
+)
+def test_memory_tells_apart_what_shares_a_name(product: str, memory_mib: int | None, key: str | None) -> None:
+    model = of_gpu(product, memory_mib)
+    assert (model.key if model else None) == key
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.key)
 def test_entry(model: Model) -> None:
-    assert find(model.product) is find(model.key) is model
     assert re.fullmatch(r"(NVIDIA|Tesla)-[A-Za-z0-9-]+", model.product)
-    assert 15000 < model.memory_mib < 200000
+    assert all(len(product) <= 63 for product in model.products)
+    assert 11000 < model.memory_mib < 300000
+    assert model.pci_ids
     assert all(re.fullmatch(r"[0-9a-f]{4}", device) for device in model.pci_ids)
     assert re.fullmatch(r"\d+\.\d", model.compute)
-    # The families in which MIG exists at all; the A10, A16 and A40 are of one of them and lack it.
-    assert not model.mig_capable or model.compute in {"8.0", "9.0", "10.0"}
+    assert model.memory_source in (models.MEASURED, models.TRANSCRIPT, models.NOT_VERIFIED)
+    assert model.mig_capable == (mig.geometry(model.key) is not None)
+    # The families in which MIG exists at all.
+    assert not model.mig_capable or model.compute in {"8.0", "9.0", "10.0", "10.3", "12.0"}
+
+
+# As k8s-device-plugin's getArchFamily has it.
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.key)
+def test_family_follows_from_compute(model: Model) -> None:
+    major, minor = (int(number) for number in model.compute.split("."))
+    families = {7: ("volta", "turing", 5), 8: ("ampere", "ada-lovelace", 9)}
+    if major in families:
+        older, newer, since = families[major]
+        assert model.family == (older if minor < since else newer)
+    else:
+        assert model.family == {9: "hopper", 10: "blackwell", 12: "blackwell"}[major]
+
+
+@pytest.mark.parametrize(
+    ("key", "vgpu"),
+    [("T4", True), ("A16", True), ("L40S", True), ("H200-NVL", True), ("A10G", False), ("RTX-4090", False)],
+)
+def test_vgpu(key: str, vgpu: bool) -> None:
+    model = find(key)
+    assert model is not None
+    assert model.vgpu is vgpu
 
 
 def test_pci_ids_are_unique() -> None:
-    ids = Counter(device for model in MODELS for device in model.pci_ids)
-    assert ids.most_common(1)[0][1] == 1
+    owners: dict[str, set[str]] = {}
+    for model in MODELS:
+        for device in model.pci_ids:
+            owners.setdefault(device, set()).add(model.key)
+    assert {device: keys for device, keys in owners.items() if len(keys) > 1} == SHARED_IDS
 
 
 def test_h200_is_as_measured() -> None:

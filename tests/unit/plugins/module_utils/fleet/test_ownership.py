@@ -137,3 +137,27 @@ def test_a_second_edit_is_none_and_leaving_restores(
     assert {key: value for key, value in labels.items() if key not in overwritten} == dict(left.labels)
     assert POOLS.labels not in left.annotations
     assert POOLS.taints not in left.annotations
+
+
+def test_what_is_stale_goes_with_what_it_was_about_and_only_then() -> None:
+    node = _node({"config": "a", "state": "success"})
+    change = edit(node, POOLS, labels={"config": "b"}, stale={"config": "state"})
+    assert change is not None
+    assert change.labels == {"config": "b", "state": None}
+    assert change.before["labels"] == {"config": "a", "state": "success"}
+    assert edit(node, POOLS, labels={"config": "a"}, stale={"config": "state"}) is None
+    change = edit(_node({"config": "a"}), POOLS, labels={"config": "b"}, stale={"config": "state"})
+    assert change is not None
+    assert change.labels == {"config": "b"}
+
+
+def test_annotations_come_and_go() -> None:
+    change = edit(_node(), POOLS, annotations={"gpus": "8"})
+    assert change is not None
+    there = _after(_node(), change.patch)
+    assert there.annotations == {"gpus": "8"}
+    assert edit(there, POOLS, annotations={"gpus": "8"}) is None
+    change = edit(there, POOLS, annotations={"gpus": None})
+    assert change is not None
+    assert change.patch["metadata"]["annotations"] == {"gpus": None}
+    assert edit(_node(), POOLS, annotations={"gpus": None}) is None

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
@@ -63,3 +65,104 @@ def test_a_missing_card_of_an_unsettled_node_is_waited_for() -> None:
     finding = prove(node(gpus=7, allocatable={}), pool(gpus_per_node=8))
     assert finding is not None
     assert not finding.final
+
+
+A100 = "NVIDIA-A100-SXM4-40GB"
+SINGLE = pool(layout={"1g.5gb": 7})
+MIXED = pool(layout=["1g.5gb", "1g.5gb", "3g.20gb"])
+SLICED = pool(layout={"3g.20gb": 2}, replicas=2, rename=True)
+CUT = {"nvidia.com/mig.capable": "true", "nvidia.com/mig.config": "cut", "nvidia.com/mig.config.state": "success"}
+
+
+def single(**changes: t.Any) -> Node:
+    """A node of two GPUs cut into seven each, as its agents leave it under the strategy single."""
+    labels = {**CUT, "nvidia.com/mig.strategy": "single", "nvidia.com/gpu.product": f"{A100}-MIG-1g.5gb"}
+    return node(
+        model=A100,
+        gpus=14,
+        **{
+            "annotations": {"accel.gpu/gpus": "2"},
+            "labels": {**labels, **changes.pop("labels", {})},
+            "allocatable": {"nvidia.com/gpu": 14},
+            **changes,
+        },
+    )
+
+
+def mixed(**changes: t.Any) -> Node:
+    """A node of two GPUs, each cut into 2 x 1g.5gb and 3g.20gb, under the strategy mixed."""
+    labels = {**CUT, "nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.replicas": "0"}
+    for profile, count in (("1g.5gb", 4), ("3g.20gb", 2)):
+        for key, value in (("count", str(count)), ("replicas", "1"), ("sharing-strategy", "none")):
+            labels[f"nvidia.com/mig-{profile}.{key}"] = value
+    offered = {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-3g.20gb": 2, "nvidia.com/gpu": 0}
+    return node(
+        model=A100,
+        gpus=2,
+        **{"labels": {**labels, **changes.pop("labels", {})}, "allocatable": offered, **changes},
+    )
+
+
+def sliced() -> Node:
+    """A node of one GPU cut into two, each shared by two, renamed."""
+    prefix = "nvidia.com/mig-3g.20gb"
+    labels = {**CUT, "nvidia.com/mig.strategy": "single", "nvidia.com/gpu.product": f"{A100}-MIG-3g.20gb"}
+    return node(
+        model=A100,
+        gpus=2,
+        replicas=2,
+        rename=True,
+        labels={**labels, f"{prefix}.x": "1"},
+        annotations={"accel.gpu/gpus": "1"},
+        allocatable={"nvidia.com/gpu.shared": 4},
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_node", "of_pool"),
+    [
+        (single(), SINGLE),
+        (single(), pool(layout={"1g.5gb": 7}, gpus_per_node=2)),
+        # Cut by hand, so that nothing is noted: the layout tells how many GPUs the devices come from.
+        (single(annotations={}), SINGLE),
+        (mixed(), MIXED),
+        (sliced(), SLICED),
+        (node(replicas=4, labels={"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/mps.capable": "true"}),
+         pool(mode="mps", replicas=4)),
+        (node(labels={**CUT, "nvidia.com/mig.config": "all-disabled"}), pool()),
+    ],
+)  # fmt: skip
+def test_mig_and_mps_proven(of_node: Node, of_pool: PoolPlan) -> None:
+    assert str(prove(of_node, of_pool)) == "None"
+
+
+@pytest.mark.parametrize(
+    ("of_node", "of_pool", "words", "final"),
+    [
+        (single(labels={"nvidia.com/mig.config.state": "pending"}), SINGLE, ["mig.config.state is pending"], False),
+        (single(labels={"nvidia.com/mig.config.state": None}), SINGLE, ["has not looked at cut yet"], False),
+        (single(labels={"nvidia.com/mig.config.state": "failed"}), SINGLE, ["is failed for cut", "try again"], True),
+        (
+            single(labels={"nvidia.com/mig.config.state": "failed", "nvidia.com/mig.config": "old"}),
+            SINGLE,
+            ["mig.config is old, cut is"],
+            False,
+        ),
+        (single(labels={"nvidia.com/mig.capable": "false"}), SINGLE, ["cannot be cut into MIG devices"], True),
+        (
+            single(labels={"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}),
+            SINGLE,
+            ["device-plugin paused for the change"],
+            False,
+        ),
+        (single(allocatable={"nvidia.com/gpu": 13}), SINGLE, ["nvidia.com/gpu is 13", "14 is expected"], False),
+        (mixed(allocatable={"nvidia.com/mig-1g.5gb": 4}), MIXED, ["allocatable nvidia.com/mig-3g.20gb is 0"], False),
+        (mixed(), pool(), ["allocatable nvidia.com/mig-1g.5gb is still 4", "nvidia.com/gpu is 0"], False),
+        (node(replicas=4), pool(mode="mps", replicas=4), ["sharing-strategy is time-slicing, mps"], False),
+    ],
+)
+def test_mig_and_mps_not_proven(of_node: Node, of_pool: PoolPlan, words: list[str], final: bool) -> None:
+    finding = prove(of_node, of_pool)
+    assert finding is not None
+    assert [word for word in words if word not in str(finding)] == []
+    assert finding.final is final

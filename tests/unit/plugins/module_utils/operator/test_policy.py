@@ -190,3 +190,30 @@ def test_drivers_are_counted_by_the_nodes_that_have_one() -> None:
     assert driver_nodes([]) == 0
     assert driver_nodes([daemonset("nvidia-driver", 3), daemonset("nvidia-driver", 4), daemonset("", 9)]) == 7
     assert driver_nodes([daemonset("nvidia-driver", 3, owner="NVIDIADriver")]) == 0
+
+
+MIG = {"config": {"name": "accel-gpu-mig-parted"}}
+
+
+def test_a_mig_strategy_for_all_goes_whoever_set_it() -> None:
+    live = policy([GPU], [GPU], mig={"strategy": "single"}, **CONFIG)
+    assert not changes(live, Wanted(CONFIG, (GPU,)), seeded=True).changed
+    change = changes(live, Wanted({**CONFIG, "migManager": MIG}, (GPU,), mig_by_node=True), seeded=True)
+    assert change.removal == {"spec": {"mig": {"strategy": None}}}
+    assert change.before["spec"]["mig"] == {"strategy": "single"}
+    assert "mig" not in change.after["spec"]
+    assert change.after["spec"]["migManager"] == MIG
+    assert not change.reaches_driver
+    gone = policy([GPU], [GPU], mig={}, **CONFIG)
+    assert changes(gone, Wanted(CONFIG, (GPU,), mig_by_node=True), seeded=True).removal is None
+
+
+def test_our_mig_configuration_stays_named_after_the_last_pool_with_mig() -> None:
+    live = policy([GPU], [GPU], migManager={**MIG, "enabled": True})
+    change = changes(live, Wanted(CONFIG, (GPU,)), seeded=True)
+    assert change.body is not None
+    assert change.body["spec"]["migManager"] == MIG
+    theirs = policy([GPU], [GPU], migManager={"config": {"name": "theirs"}})
+    change = changes(theirs, Wanted(CONFIG, (GPU,)), seeded=True)
+    assert change.body is not None
+    assert "migManager" not in change.body["spec"]

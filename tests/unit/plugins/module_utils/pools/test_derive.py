@@ -16,6 +16,8 @@ from hypothesis import given
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import InvalidDocuments
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 from tests.helpers.documents import CLUSTER, LAB_POOLS, Document, pool_lists
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -39,8 +41,8 @@ def one(**pool: t.Any) -> PoolPlan:
                 "resource": "nvidia.com/gpu",
                 "shares_per_gpu": 1,
                 "memory_mib_per_share": 15360,
-                "gfd": {"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.sharing-strategy": "none"},
-                "product_suffix": "",
+                "resources": ("nvidia.com/gpu",),
+                "mig_key": "",
             },
         ),
         (
@@ -49,20 +51,48 @@ def one(**pool: t.Any) -> PoolPlan:
                 "resource": "nvidia.com/gpu",
                 "shares_per_gpu": 4,
                 "memory_mib_per_share": 3840,
-                "gfd": {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"},
-                "product_suffix": "-SHARED",
-                "fail_requests_greater_than_one": True,
+                "sharing": Sharing("time-slicing", 4),
             },
         ),
         (
             {"mode": "time-slicing", "replicas": 3, "rename": True},
-            {"resource": "nvidia.com/gpu.shared", "memory_mib_per_share": 5120, "product_suffix": ""},
+            {"resource": "nvidia.com/gpu.shared", "memory_mib_per_share": 5120},
+        ),
+        (
+            {"mode": "mps", "replicas": 4},
+            {"resource": "nvidia.com/gpu", "shares_per_gpu": 4, "sharing": Sharing("mps", 4)},
         ),
     ],
 )
 def test_sharing(sharing: Document, expected: Document) -> None:
     pool = one(sharing=sharing)
     assert {name: getattr(pool, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        ({"1g.5gb": 7}, {"resource": "nvidia.com/gpu", "shares_per_gpu": 7}),
+        (["3g.20gb", "3g.20gb"], {"resource": "nvidia.com/gpu", "shares_per_gpu": 2}),
+        (
+            ["2g.10gb", "3g.20gb"],
+            {"resources": ("nvidia.com/mig-2g.10gb", "nvidia.com/mig-3g.20gb"), "shares_per_gpu": 2},
+        ),
+        (
+            {"0": {"3g.20gb": 2}, 1: None},
+            {"resources": ("nvidia.com/mig-3g.20gb", "nvidia.com/gpu"), "shares_per_gpu": None},
+        ),
+    ],
+)
+def test_mig(layout: t.Any, expected: Document) -> None:
+    plan = planned([{"name": "p", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": layout}}])
+    (pool,) = plan.pools
+    assert {name: getattr(pool, name) for name in expected} == expected
+    assert pool.node_labels["nvidia.com/mig.config"] == pool.mig_key
+    assert set(plan.mig.entries) == {pool.mig_key}
+    assert plan.policy.spec["migManager"] == {"config": {"name": plan.mig.name}}
+    assert plan.policy.mig_by_node
+    assert {"all-disabled", "all-enabled", "all-1g.5gb", "all-1g.5gb.me"} <= set(plan.mig.usual)
 
 
 def test_pool_says_all_labels_of_its_nodes() -> None:
@@ -84,11 +114,11 @@ def test_model_may_be_said_by_gfds_label() -> None:
     listed, unlisted = planned(
         [
             {"name": name, "match": {"labels": {"nvidia.com/gpu.product": product}}}
-            for name, product in (("a", "NVIDIA-L40S-SHARED"), ("b", "NVIDIA-RTX-4090"))
+            for name, product in (("a", "NVIDIA-L40S-SHARED"), ("b", "NVIDIA-TITAN-V"))
         ]
     ).pools
     assert (listed.match.model, listed.match.labels, listed.memory_mib_per_share) == ("L40S", {}, 46068)
-    assert (unlisted.match.model, unlisted.match.products) == (None, ("NVIDIA-RTX-4090",))
+    assert (unlisted.match.model, unlisted.match.products) == (None, ("NVIDIA-TITAN-V",))
 
 
 def test_taint_reaches_everything_that_must_tolerate_it() -> None:
@@ -131,7 +161,11 @@ def test_releases_by_default() -> None:
     plan = planned([])
     assert (plan.operator.version, plan.operator.namespace, plan.operator.name) == ("v25.10.1", *["gpu-operator"] * 2)
     assert plan.operator.chart_repo == "https://helm.ngc.nvidia.com/nvidia"
-    assert plan.operator.values == {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}}
+    assert plan.operator.values == {
+        "nfd": {"enabled": False},
+        "operator": {"upgradeCRD": False},
+        "mig": {"strategy": ""},
+    }
     assert plan.nfd.chart_repo == ""
     assert plan.nfd.namespace_labels == {"pod-security.kubernetes.io/enforce": "privileged"}
     assert plan.creates.namespaces == ("node-feature-discovery", "gpu-operator")
@@ -196,9 +230,9 @@ def test_plan_is_pure_and_plain(pools: list[Document]) -> None:
 
 @given(pool_lists())
 def test_equal_sharing_shares_an_entry(pools: list[Document]) -> None:
-    entries: dict[str, tuple[t.Any, ...]] = {}
+    entries: dict[str, Document] = {}
     for pool in planned(pools).pools:
-        content = (pool.mode, pool.replicas, pool.mode != "none" and (pool.rename, pool.fail_requests_greater_than_one))
+        content = device_plugin.config(pool.sharing)
         assert entries.setdefault(pool.config_key, content) == content
 
 

@@ -65,15 +65,69 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         {"sharing": {"mode": "timeSlicing"}},
         '.sharing.mode: "timeSlicing" is not known here; did you mean time-slicing?',
     ),
-    ({"sharing": {"mode": "mps", "replicas": 4}}, '.sharing.mode: "mps" is not known here; known: none, time-slicing'),
+    ({"sharing": {"mode": "vgpu"}}, '.sharing.mode: "vgpu" is not known here; known: none, time-slicing, mps, mig'),
+    ({"sharing": {"mode": "mps"}}, ".sharing.replicas: is missing; mps needs the shares of a GPU"),
+    ({"sharing": {"mode": "mig"}}, ".sharing.layout: is missing; say what each GPU is cut into"),
+    ({"sharing": {"layout": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside layout; say mode: mig"),
+    (
+        {"sharing": {**SLICED, "layout": {"1g.5gb": 1}}},
+        ".sharing.layout: has no effect with mode: time-slicing; take it",
+    ),
+    (
+        {"sharing": {"mode": "mps", "replicas": 4, "fail_requests_greater_than_one": False}},
+        ".sharing.fail_requests_greater_than_one: MPS always refuses a request for two shares",
+    ),
+    (
+        {"sharing": {"mode": "mps", "replicas": 49}},
+        ".sharing.replicas: 49 is not allowed: the MPS control daemon lets 48 clients share a GPU",
+    ),
+    (
+        {"match": {"model": "V100-SXM2-16GB"}, "sharing": {"mode": "mps", "replicas": 17}},
+        ".sharing.replicas: 17 is not allowed: the MPS control daemon lets 16 clients share a V100-SXM2-16GB",
+    ),
+    ({"sharing": {"mode": "mig", "layout": 3}}, ".sharing.layout: 3 is a number, not a layout"),
+    ({"sharing": {"mode": "mig", "layout": []}}, ".sharing.layout: is empty; write"),
+    (
+        {"sharing": {"mode": "mig", "layout": {"3g20gb": 1}}},
+        ".sharing.layout['3g20gb']: \"3g20gb\" is not a MIG profile",
+    ),
+    ({"sharing": {"mode": "mig", "layout": {"3g.20gb": 0}}}, ".sharing.layout['3g.20gb']: 0 is not a count"),
+    (
+        {"sharing": {"mode": "mig", "layout": [{"3g.20gb": 1}, "x"]}},
+        ".sharing.layout[1]: is text, not what a GPU is cut into",
+    ),
+    (
+        {"sharing": {"mode": "mig", "layout": {0: {"3g.20gb": 1}, "1g.5gb": 1}}},
+        '.sharing.layout: mixes GPU indices with "1g.5gb"',
+    ),
+    (
+        {"gpus_per_node": 4, "sharing": {"mode": "mig", "layout": {4: {"3g.20gb": 1}}}},
+        ".sharing.layout: names GPU 4, but gpus_per_node is 4; the last GPU of a node is 3",
+    ),
+    ({"sharing": {"mode": "mig", "layout": {0: {}}}}, ".sharing.layout: cuts no GPU; say mode: none"),
+    (
+        {"sharing": {"mode": "mig", "strategy": "single", "layout": ["1g.5gb", "2g.10gb"]}},
+        '.sharing.strategy: "single" needs one profile on every GPU of a node',
+    ),
+    (
+        {"match": {"model": "T4"}, "sharing": {"mode": "mig", "layout": {"1g.5gb": 1}}},
+        ".sharing.mode: mig does not exist on a T4; use time-slicing or mps",
+    ),
+    (
+        {"match": {"model": "A30"}, "sharing": {"mode": "mig", "layout": {"3g.20gb": 1}}},
+        ".sharing.layout: a A30 has no profile 3g.20gb; it has 1g.6gb",
+    ),
+    (
+        {"match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": ["4g.20gb", "3g.20gb", "1g.5gb"]}},
+        ".sharing.layout: a A100-SXM4-40GB has no room for 1 x 1g.5gb + 1 x 3g.20gb + 1 x 4g.20gb together; 1 x 3g.20gb + 1 x",
+    ),
     ({"sharing": {"mode": "time-slicing"}}, ".sharing.replicas: is missing; time-slicing needs the shares of a GPU"),
     ({"sharing": {"replicas": 4}}, ".sharing.mode: is missing beside replicas; say mode: time-slicing"),
     ({"sharing": {"mode": "none", "replicas": 4}}, ".sharing.replicas: has no effect with mode: none"),
     ({"sharing": {"mode": "none", "rename": True}}, ".sharing.rename: has no effect with mode: none"),
     (
         {"sharing": {**SLICED, "replicas": 1}},
-        ".sharing.replicas: 1 is not allowed: time-slicing needs at least 2 (NVIDIA device plugin); "
-        "use mode: none for exclusive GPUs",
+        ".sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); leave it out, with mode: none",
     ),
     ({"sharing": {**SLICED, "replicas": 251}}, ".sharing.replicas: 251 is not allowed: more than 250 pods"),
     ({"sharing": {**SLICED, "rename": "yes"}}, '.sharing.rename: "yes" is text, not a boolean; write true or false'),
@@ -151,7 +205,7 @@ def test_mistakes_between_pools(pools: list[Document], messages: list[str]) -> N
         [{"name": "a", "match": {"model": "T4"}}, {"name": "b"}],
         [{"name": v, "match": {"model": "T4", "labels": {"x": v}}} for v in "ab"],
         [{"name": "a", "match": {"labels": {"x": "1"}}}, {"name": "b", "match": {"labels": {"y": "1"}}}],
-        [{"name": "a", "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-RTX-4090"}}, "labels": {"team": ""}}],
+        [{"name": "a", "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-TITAN-V"}}, "labels": {"team": ""}}],
         [{"name": "a", "labels": None, "taints": None, "sharing": None, "match": None, "gpus_per_node": None}],
     ],
 )
@@ -180,7 +234,7 @@ def test_what_a_pool_needs_may_stand_in_the_defaults() -> None:
 def test_ten_mistakes_are_ten_messages_in_the_order_of_the_documents() -> None:
     problems = validate(
         {"operator": {"chart": "a/b"}, "colour": 1},
-        {"sharing": {"mode": "mps"}},
+        {"sharing": {"mode": "vgpu"}},
         [
             {"name": "A", "match": {"model": "T9"}, "taints": [{"key": "a"}]},
             {"name": "b", "sharing": {"mode": "time-slicing", "replicas": "4"}},

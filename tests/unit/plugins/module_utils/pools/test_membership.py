@@ -40,9 +40,9 @@ def test_other_models(product: str) -> None:
     assert sorted_into([T4], n={PRODUCT: product}).by_pool == {"t4": []}
 
 
-@pytest.mark.parametrize("published", ["NVIDIA-RTX-4090", "NVIDIA-RTX-4090-SHARED", "nvidia-rtx-4090"])
+@pytest.mark.parametrize("published", ["NVIDIA-TITAN-V", "NVIDIA-TITAN-V-SHARED", "nvidia-titan-v"])
 def test_model_that_the_catalog_lacks_is_named_by_gfds_label(published: str) -> None:
-    unlisted: Document = {"name": "p", "match": {"labels": {PRODUCT: "NVIDIA-RTX-4090", "rack": "a"}}}
+    unlisted: Document = {"name": "p", "match": {"labels": {PRODUCT: "NVIDIA-TITAN-V", "rack": "a"}}}
     found = sorted_into([unlisted], n={PRODUCT: published, "rack": "a"}, other={PRODUCT: published})
     assert found.by_pool == {"p": ["n"]}
 

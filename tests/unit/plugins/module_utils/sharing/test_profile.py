@@ -16,6 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import (
     DIFF_LIMIT,
+    ConfigMaps,
     Profile,
     held_taints,
     profile,
@@ -30,7 +31,7 @@ def _plan(*pools: dict[str, t.Any]) -> Plan:
 
 
 def _changes(plan: Plan, nodes: list[Node], configmap: dict[str, t.Any] | None = None) -> Profile:
-    return profile(plan, nodes, sort(plan.pools, nodes), configmap)
+    return profile(plan, nodes, sort(plan.pools, nodes), ConfigMaps(configmap))
 
 
 def _converged(plan: Plan, nodes: list[Node]) -> tuple[list[Node], dict[str, t.Any]]:
@@ -173,10 +174,55 @@ def test_a_held_taint_stays_where_it_is_and_goes_nowhere_else() -> None:
     (tainted, *_rest), configmap = _converged(plan, [first])
     nodes = [tainted, second, *others]
     membership = sort(plan.pools, nodes)
-    assert profile(plan, nodes, membership, configmap).new_taints == {text}
-    changes = profile(plan, nodes, membership, configmap, held=[text])
+    configmaps = ConfigMaps(configmap)
+    assert profile(plan, nodes, membership, configmaps).new_taints == {text}
+    changes = profile(plan, nodes, membership, configmaps, held=[text])
     assert [edit.name for edit in changes.edits] == ["t4-2"]
     assert "spec" not in changes.edits[0].patch
     assert changes.new_taints == set()
     assert held_taints(changes, {node.name: node for node in nodes}, plan.pools) == {"notebooks": [text]}
     assert held_taints(changes, {tainted.name: tainted}, plan.pools) == {}
+
+
+A100 = "NVIDIA-A100-SXM4-40GB"
+MIG = {"name": "train", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": {"3g.20gb": 2}}}
+WHOLE = {**MIG, "sharing": {"mode": "none"}}
+CAPABLE = {
+    "nvidia.com/mig.capable": "true",
+    "nvidia.com/mig.config": "all-disabled",
+    "nvidia.com/mig.config.state": "success",
+}
+
+
+def _a100(**changes: t.Any) -> Node:
+    return node("a100-1", model=A100, gpus=8, labels={**CAPABLE, **changes.pop("labels", {})}, **changes)
+
+
+def test_a_node_is_cut_by_one_patch_that_forgets_the_state_before() -> None:
+    plan = _plan(MIG)
+    (edit,) = _changes(plan, [_a100()]).edits
+    assert edit.labels["nvidia.com/mig.config"] == plan.pools[0].mig_key
+    assert edit.labels["nvidia.com/mig.config.state"] is None
+    assert edit.patch["metadata"]["annotations"]["accel.gpu/gpus"] == "8"
+    assert set(_changes(plan, [_a100()]).mig_entries.added) == {*plan.mig.usual, plan.pools[0].mig_key}
+
+
+def test_a_node_is_made_whole_by_name_and_stays_told() -> None:
+    cut, _configmap = _converged(_plan(MIG), [_a100()])
+    after, configmap = _converged(_plan(WHOLE), cut)
+    assert after[0].labels["nvidia.com/mig.config"] == "all-disabled"
+    assert "accel.gpu/gpus" not in after[0].annotations
+    assert not _changes(_plan(WHOLE), after, configmap).edits
+
+
+@pytest.mark.parametrize("label", [None, "all-disabled"])
+def test_what_the_operator_says_of_whole_gpus_is_left_to_it(label: str | None) -> None:
+    (edit,) = _changes(_plan(WHOLE), [_a100(labels={"nvidia.com/mig.config": label})]).edits
+    assert "nvidia.com/mig.config" not in edit.labels
+
+
+def test_a_node_that_leaves_gives_the_configuration_back_to_the_operator() -> None:
+    cut, _configmap = _converged(_plan(MIG), [_a100()])
+    (edit,) = _changes(_plan(T4), cut).edits
+    assert edit.labels["nvidia.com/mig.config"] is None
+    assert edit.patch["metadata"]["annotations"]["accel.gpu/gpus"] is None

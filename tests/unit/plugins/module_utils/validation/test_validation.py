@@ -23,7 +23,7 @@ def _used(name: str, count: int) -> dict[str, list[Holder]]:
 
 def test_the_freest_node_is_chosen() -> None:
     nodes = [node("a", gpus=4), node("b", gpus=4)]
-    assert choose(pool(), nodes, _used("a", 1), 8) == Site(nodes[1], 4)
+    assert choose(pool(), nodes, _used("a", 1), 8) == Site(nodes[1], ("nvidia.com/gpu",) * 4)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_enough_pods_to_prove_the_mode(gpus: int, replicas: int, pods: int) -> N
 def test_manifest() -> None:
     toleration = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
     of_pool = pool(replicas=4, rename=True, tolerations=(toleration,))
-    pod = manifest(of_pool, Site(node("n7"), 4), 2, WORKLOAD)
+    pod = manifest(of_pool, Site(node("n7"), of_pool.resources * 4), 2, WORKLOAD)
     spec = pod["spec"]
     assert "nodeName" not in spec
     assert spec["tolerations"] == [toleration]
@@ -72,7 +72,7 @@ LOGS: list[tuple[str, t.Any, t.Any, list[str], list[str]]] = [
     ("shared", SHARED, node(replicas=4), [_line("a")] * 4, []),
     ("exclusive, shared in truth", pool(), node(gpus=2), [_line("a"), _line("a")], ["given to 2 pods", "one pod"]),
     ("too many shares", SHARED, node(replicas=4, gpus=2), [_line("a")] * 5, ["given to 5 pods", "4 pods"]),
-    ("more devices than GPUs", SHARED, node(replicas=4), [_line("a"), _line("b")], ["saw 2 devices", "has 1 GPU"]),
+    ("more devices than GPUs", SHARED, node(replicas=4), [_line("a"), _line("b")], ["saw 2 devices", "has 1"]),
     ("all devices visible", pool(), node(gpus=2), [_line("a") + _line("b", index=1)], ["lists 2 devices"]),
     ("no driver", pool(), node(), ["NVIDIA-SMI has failed\n"], ["lists 0 devices", "NVIDIA-SMI has failed"]),
     ("another model", pool(), node(), [_line("a", "NVIDIA L40S")], ["was given a NVIDIA L40S", "labelled Tesla-T4"]),

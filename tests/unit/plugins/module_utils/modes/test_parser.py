@@ -11,14 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import device_plugin as plugin
+from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin as plugin
+from ansible_collections.accel.gpu.plugins.module_utils.modes import mig, yaml_text
+from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 from lab.layout import cache
 
 GOOD = [
-    plugin.config("none", 1, False, True),
+    Sharing(),
     *(
-        plugin.config("time-slicing", replicas, rename, fail)
+        Sharing("time-slicing", replicas, rename, fail)
         for replicas, rename, fail in itertools.product((2, 3, 4, 8, 48, 250), (False, True), (False, True))
+    ),
+    *(Sharing("mps", replicas, rename) for replicas, rename in itertools.product((2, 16, 48), (False, True))),
+    *(
+        Sharing("mig", replicas, replicas > 1, True, mig.read(layout), strategy)
+        for replicas in (1, 4)
+        for layout, strategy in (({"1g.10gb": 7}, "single"), ({"1g.10gb+me": 1, "3g.40gb": 1}, "mixed"))
     ),
 ]
 
@@ -42,11 +50,14 @@ def judged(folder: Path, texts: list[str]) -> list[str]:
     return [line.partition(": ")[2] for line in done.stdout.splitlines()]
 
 
+ONE_SHARE = {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 1}]}}}
+
+
 def test_accepts_all_that_we_render(tmp_path: Path) -> None:
-    assert judged(tmp_path, [plugin.render(content) for content in GOOD]) == ["ok"] * len(GOOD)
+    assert judged(tmp_path, [yaml_text.render(plugin.config(sharing)) for sharing in GOOD]) == ["ok"] * len(GOOD)
 
 
 def test_refuses_what_we_refuse_to_derive(tmp_path: Path) -> None:
-    (verdict,) = judged(tmp_path, [plugin.render(plugin.config("time-slicing", 1, False, True))])
+    (verdict,) = judged(tmp_path, [yaml_text.render(ONE_SHARE)])
     assert verdict.startswith("REFUSED")
     assert "number of replicas must be >= 2" in verdict

@@ -1,0 +1,167 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package agents
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lab.invalid/sim/rules"
+)
+
+const paused = "paused-for-mig-change"
+
+func TestMIGChange(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.check("no label", "", "true")
+	w.ask("all-disabled")
+	w.check("already applied", "success", "true")
+	if w.labels[nvsmLabel] != "true" || w.labels["nvidia.com/gpu.deploy.dcgm"] != "false" {
+		t.Errorf("%v", w.labels)
+	}
+	w.ask("halves")
+	w.check("a change", "pending success", "true")
+	w.checkDevices("a change", "3g.40gb", 4)
+	if strings.Join(w.deleted, " ") != "nvidia-cuda-validator nvidia-operator-validator" {
+		t.Errorf("deleted %v", w.deleted)
+	}
+	w.ask("whole")
+	w.check("another", "pending success", "true")
+	w.checkDevices("another", "7g.80gb", 2)
+	w.ask("")
+	w.check("no label any more", "failed", "true")
+	w.ask("whole")
+	w.check("back", "success", "true")
+	w.labels[rules.MIGStateLabel] = ""
+	w.ask("whole")
+	w.check("taken off and put on again while it was idle", "success", "true")
+}
+
+func TestMIGFailures(t *testing.T) {
+	for _, test := range []struct {
+		name, config, fault string
+		devices             string
+	}{
+		{name: "unknown name", config: "thirds"},
+		{name: "does not fit", config: "too-much"},
+		{name: "held by somebody", config: "halves", fault: rules.MIGFailed},
+		{name: "a pod has a GPU", config: "halves", devices: rules.UUID("n1", 1)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			if test.fault != "" {
+				w.v.node.Faults[test.fault] = ""
+			}
+			if test.devices != "" {
+				w.v.pods = append(w.v.pods, &Pod{ObjectMeta: metav1.ObjectMeta{Name: "work", UID: "w"}, Phase: corev1.PodRunning, Devices: `{"c": {"nvidia.com/gpu": ["` + test.devices + `"]}}`})
+			}
+			w.ask(test.config)
+			states := "pending failed"
+			if test.config == "thirds" {
+				states = "failed"
+			}
+			w.check("the first change of a process", states, "true")
+			w.checkDevices(test.name, "", 0)
+			if !strings.Contains(strings.Join(w.v.memory.managers["first"].lines, "\n"), "level=error") {
+				t.Error("its log does not say why")
+			}
+		})
+	}
+}
+
+// The MIG manager forgets to let the operands run again once it has completed a change, until it is started anew.
+func TestMIGFailureAfterASuccess(t *testing.T) {
+	w := newWorld(t)
+	w.ask("halves")
+	w.check("the first change", "pending success", "true")
+	w.v.node.Faults[rules.MIGFailed] = ""
+	w.ask("whole")
+	w.check("the second fails", "pending failed", paused)
+	w.checkDevices("in use", "3g.40gb", 4)
+	delete(w.v.node.Faults, rules.MIGFailed)
+	w.ask("halves")
+	w.check("back to what is still applied", "success", paused)
+	w.start("second")
+	w.settle()
+	w.check("a new process", "success", "true")
+}
+
+func TestMIGPendingForEver(t *testing.T) {
+	for name, fault := range map[string]string{"an operand stays": "", "the fault": rules.MIGPending} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if w.stuck = fault == ""; !w.stuck {
+				w.v.node.Faults[fault] = ""
+			}
+			w.ask("halves")
+			w.check("given up", "pending", paused)
+			w.checkDevices("given up", "", 0)
+			w.stuck = false
+			delete(w.v.node.Faults, fault)
+			w.v.pods = slices.DeleteFunc(w.v.pods, func(pod *Pod) bool { return pod.App == plugins })
+			w.settle()
+			w.check("nobody tries again", "", paused)
+			w.start("second")
+			w.settle()
+			w.check("a new process", "pending success", "true")
+			w.checkDevices("a new process", "3g.40gb", 4)
+		})
+	}
+}
+
+func TestMIGReboot(t *testing.T) {
+	w := newWorld(t)
+	w.v.node.Faults[rules.MIGReboot] = ""
+	w.ask("halves")
+	w.check("on", "pending rebooting pending success", "true")
+	w.checkDevices("on", "3g.40gb", 4)
+	w.ask("whole")
+	w.check("no change of the mode", "pending success", "true")
+	w.ask("all-disabled")
+	w.check("off", "pending rebooting success", "true")
+	w.manager.Env["WITH_REBOOT"] = "false"
+	w.ask("halves")
+	w.check("forbidden", "pending failed", "true")
+}
+
+func TestMIGRebootThatDoesNotHelp(t *testing.T) {
+	w := newWorld(t)
+	w.v.node.Hardware.Compute = "9.0"
+	w.manager.Env["WITH_REBOOT"] = "true"
+	w.v.node.Faults[rules.MIGFailed] = ""
+	w.ask("halves")
+	w.check("held before and after", "pending rebooting failed", "true")
+}
+
+func TestMIGGoesOnAfterTheSimulator(t *testing.T) {
+	w := newWorld(t)
+	w.stuck = true
+	w.labels[rules.MIGConfigLabel] = "halves"
+	for w.manager.State == "" {
+		w.seen()
+		if err := w.v.partition(w.manager); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.check("under way", "pending", paused)
+	w.v.memory, w.v.poked = newMemory("n"), map[string]bool{}
+	w.v.pods = slices.DeleteFunc(w.v.pods, func(pod *Pod) bool { return pod.App == plugins })
+	w.settle()
+	w.check("restarted", "success", "true")
+	w.v.memory = newMemory("n")
+	w.settle()
+	w.check("restarted when all was done", "", "true")
+}
+
+func TestNoMIGManagerWithoutItsConfig(t *testing.T) {
+	w := newWorld(t)
+	w.manager.ConfigMap = namespace + "/missing"
+	w.ask("halves")
+	w.check("no ConfigMap", "", "true")
+}

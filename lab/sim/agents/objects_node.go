@@ -1,0 +1,102 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package agents
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"lab.invalid/sim/rules"
+)
+
+// rebootAnnotation says until when a node is rebooting, in Unix milliseconds; kwok makes such a node NotReady.
+const rebootAnnotation = labAnnotations + "rebooting"
+
+// Node is what the simulator keeps of a node.
+type Node struct {
+	metav1.ObjectMeta
+	Hardware    *rules.Hardware
+	OS          rules.OS
+	Faults      rules.Faults
+	Config      string
+	MIGConfig   string
+	MIGState    string
+	Deploy      map[string]string
+	Layout      rules.Layout
+	Rebooting   time.Time
+	Kernel      string
+	Ready       bool
+	Capacity    map[string]int64
+	Allocatable map[string]int64
+}
+
+// trimNode is the informer's transform: five thousand nodes shall cost little.
+func trimNode(object any) (any, error) {
+	n, isNode := object.(*corev1.Node)
+	if !isNode {
+		return object, nil
+	}
+	layout, err := rules.ParseLayout(n.Annotations[rules.MIGAnnotation])
+	if err != nil {
+		klog.ErrorS(err, "MIG state of node ignored", "node", n.Name)
+	}
+	os, err := rules.ParseOS(n.Annotations[rules.OSAnnotation])
+	if err != nil {
+		klog.ErrorS(err, "os of node ignored", "node", n.Name)
+	}
+	node := &Node{ObjectMeta: slim(n.ObjectMeta), Hardware: hardwareOf(n), OS: os, MIGConfig: n.Labels[rules.MIGConfigLabel], MIGState: n.Labels[rules.MIGStateLabel],
+		Deploy: map[string]string{}, Layout: layout, Rebooting: moment(n.Annotations[rebootAnnotation]), Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
+		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}
+	for _, key := range rules.DeployLabels {
+		if value, there := n.Labels[key]; there {
+			node.Deploy[key] = value
+		}
+	}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			node.Ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	return node, nil
+}
+
+func amounts(list corev1.ResourceList) map[string]int64 {
+	found := map[string]int64{}
+	for name, quantity := range list {
+		if strings.HasPrefix(string(name), extended) {
+			found[string(name)] = quantity.Value()
+		}
+	}
+	return found
+}
+
+// hardwares has each hardware once, by its annotation: machines of a group are alike, and there may be thousands.
+var hardwares sync.Map
+
+func hardwareOf(n *corev1.Node) *rules.Hardware {
+	text := n.Annotations[rules.HardwareAnnotation]
+	if known, there := hardwares.Load(text); there {
+		return known.(*rules.Hardware)
+	}
+	hardware, err := rules.ParseHardware(text)
+	if err != nil {
+		klog.ErrorS(err, "hardware of node ignored", "node", n.Name)
+	}
+	known, _ := hardwares.LoadOrStore(text, hardware)
+	return known.(*rules.Hardware)
+}
+
+func moment(milliseconds string) time.Time {
+	number, err := strconv.ParseInt(milliseconds, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(number)
+}

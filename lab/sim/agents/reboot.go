@@ -1,0 +1,114 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package agents
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lab.invalid/sim/rules"
+)
+
+// layout is what MIG has made of the node's GPUs.
+func (v *visit) layout() rules.Layout {
+	if v.memory.layout == nil {
+		layout := v.node.Layout.Clone()
+		v.memory.layout = &layout
+	}
+	return *v.memory.layout
+}
+
+// recut keeps a new state of the GPUs, if it is one.
+func (v *visit) recut(layout rules.Layout, more object) error {
+	if layout.Equal(v.layout()) && more == nil {
+		return nil
+	}
+	if layout.Count() != v.layout().Count() || len(layout.GPUs) != len(v.layout().GPUs) {
+		layout.Changed = time.Now().Unix()
+	}
+	text, err := json.Marshal(layout)
+	if err != nil {
+		return err
+	}
+	annotations := object{rules.MIGAnnotation: string(text)}
+	for key, value := range more {
+		annotations[key] = value
+	}
+	if err := v.relabel(nil, annotations); err != nil {
+		return err
+	}
+	v.memory.layout = &layout
+	return nil
+}
+
+// relabel changes labels and annotations of this very node.
+func (v *visit) relabel(labels map[string]string, annotations object) error {
+	metadata := object{"uid": string(v.node.UID)}
+	if labels != nil {
+		metadata["labels"] = labels
+	}
+	if annotations != nil {
+		metadata["annotations"] = annotations
+	}
+	data, err := json.Marshal(object{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	_, err = v.core.CoreV1().Nodes().Patch(v.ctx, v.node.Name, types.MergePatchType, data, metav1.PatchOptions{})
+	return unlessGone(err)
+}
+
+// unlessGone forgives that an object is there no more, or is another one of that name.
+func unlessGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// reboot takes the node down for a while; it is NotReady until it is back, by kwok's stages.
+func (v *visit) reboot() error {
+	until := time.Now().Add(v.scaled(rules.Reboot)).Truncate(time.Millisecond)
+	labels := map[string]string{rules.MIGStateLabel: rules.MIGStateRebooting}
+	if err := v.relabel(labels, object{rebootAnnotation: strconv.FormatInt(until.UnixMilli(), 10)}); err != nil {
+		return err
+	}
+	v.memory.rebooting = until
+	v.again.at(until)
+	return nil
+}
+
+// down tells whether the node is rebooting. When it is back, MIG modes that were pending are in effect, and a MIG
+// manager starts anew.
+func (v *visit) down() (bool, error) {
+	until := v.memory.rebooting
+	if until.IsZero() {
+		until = v.node.Rebooting
+	}
+	if until.IsZero() || until.Equal(v.memory.rebooted) {
+		return false, nil
+	}
+	if time.Now().Before(until) {
+		v.again.at(until)
+		return true, nil
+	}
+	for _, pod := range v.pods {
+		if pod.Operand == migManager {
+			if err := v.annotate(pod, stateAnnotation, nil); err != nil {
+				return true, err
+			}
+			v.memory.managers[string(pod.UID)] = &partitioner{}
+		}
+	}
+	if err := v.recut(v.layout().Rebooted(), object{rebootAnnotation: nil}); err != nil {
+		return true, err
+	}
+	v.memory.rebooting, v.memory.rebooted = time.Time{}, until
+	return false, nil
+}

@@ -1,0 +1,112 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package nvml
+
+// The structures hold only what somebody reads.
+type (
+	DeviceAddressingMode       struct{ Value uint32 }
+	DeviceAttributes           struct{ MemorySizeMB uint64 }
+	ComputeInstanceInfo        struct{ ProfileId uint32 }
+	ComputeInstanceProfileInfo struct{ Id uint32 }
+	GpuInstanceInfo            struct{ ProfileId uint32 }
+	GpuInstancePlacement       struct{ Start, Size uint32 }
+	GpuInstanceProfileInfo     struct {
+		Id           uint32
+		MemorySizeMB uint64
+	}
+	GpuFabricInfo struct {
+		ClusterUuid [16]uint8
+		Status      uint32
+		State       uint8
+	}
+	Memory  struct{ Total uint64 }
+	PciInfo struct{ BusId [32]int8 }
+)
+
+// BrandType and the others below are told apart, and that is all.
+type BrandType int
+
+const (
+	BRAND_UNKNOWN BrandType = iota
+	BRAND_QUADRO
+	BRAND_TESLA
+	BRAND_NVS
+	BRAND_GRID
+	BRAND_GEFORCE
+	BRAND_TITAN
+	BRAND_NVIDIA_VAPPS
+	BRAND_NVIDIA_VPC
+	BRAND_NVIDIA_VCS
+	BRAND_NVIDIA_VWS
+	BRAND_NVIDIA_CLOUD_GAMING
+	BRAND_QUADRO_RTX
+	BRAND_NVIDIA_RTX
+	BRAND_NVIDIA
+	BRAND_GEFORCE_RTX
+	BRAND_TITAN_RTX
+)
+
+type DeviceArchitecture uint32
+
+const (
+	DEVICE_ARCH_UNKNOWN DeviceArchitecture = iota
+	DEVICE_ARCH_KEPLER
+	DEVICE_ARCH_MAXWELL
+	DEVICE_ARCH_PASCAL
+	DEVICE_ARCH_VOLTA
+	DEVICE_ARCH_TURING
+	DEVICE_ARCH_AMPERE
+	DEVICE_ARCH_ADA
+	DEVICE_ARCH_HOPPER
+	DEVICE_ARCH_BLACKWELL
+)
+
+type DeviceAddressingModeType uint32
+
+const (
+	DEVICE_ADDRESSING_MODE_NONE DeviceAddressingModeType = iota
+	DEVICE_ADDRESSING_MODE_HMM
+	DEVICE_ADDRESSING_MODE_ATS
+)
+
+const (
+	GPU_FABRIC_STATE_COMPLETED = 3
+	DEVICE_MIG_ENABLE          = 1
+)
+
+// Profiles of GPU instances.
+const (
+	GPU_INSTANCE_PROFILE_1_SLICE = iota
+	GPU_INSTANCE_PROFILE_2_SLICE
+	GPU_INSTANCE_PROFILE_3_SLICE
+	GPU_INSTANCE_PROFILE_4_SLICE
+	GPU_INSTANCE_PROFILE_7_SLICE
+	GPU_INSTANCE_PROFILE_8_SLICE
+	GPU_INSTANCE_PROFILE_6_SLICE
+	GPU_INSTANCE_PROFILE_1_SLICE_REV1
+	GPU_INSTANCE_PROFILE_2_SLICE_REV1
+	GPU_INSTANCE_PROFILE_1_SLICE_REV2
+	GPU_INSTANCE_PROFILE_1_SLICE_GFX
+	GPU_INSTANCE_PROFILE_2_SLICE_GFX
+	GPU_INSTANCE_PROFILE_4_SLICE_GFX
+	GPU_INSTANCE_PROFILE_1_SLICE_NO_ME
+	GPU_INSTANCE_PROFILE_2_SLICE_NO_ME
+	GPU_INSTANCE_PROFILE_1_SLICE_ALL_ME
+	GPU_INSTANCE_PROFILE_2_SLICE_ALL_ME
+	GPU_INSTANCE_PROFILE_COUNT
+)
+
+// Profiles of compute instances.
+const (
+	COMPUTE_INSTANCE_PROFILE_1_SLICE = iota
+	COMPUTE_INSTANCE_PROFILE_2_SLICE
+	COMPUTE_INSTANCE_PROFILE_3_SLICE
+	COMPUTE_INSTANCE_PROFILE_4_SLICE
+	COMPUTE_INSTANCE_PROFILE_7_SLICE
+	COMPUTE_INSTANCE_PROFILE_8_SLICE
+	COMPUTE_INSTANCE_PROFILE_6_SLICE
+	COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1
+	COMPUTE_INSTANCE_PROFILE_COUNT
+	COMPUTE_INSTANCE_ENGINE_PROFILE_COUNT = 1
+)

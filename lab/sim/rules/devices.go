@@ -1,0 +1,106 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package rules
+
+import (
+	"errors"
+	"fmt"
+
+	spec "github.com/NVIDIA/k8s-device-plugin/api/config/v1"
+)
+
+const migResource = "nvidia.com/mig-"
+
+// Devices are the device ids that the plugin registers, by resource, in order. The error is that of a plugin which
+// refuses what MIG has made of the GPUs (internal/rm/device_map.go, internal/plugin/mps.go).
+func Devices(node string, h *Hardware, l Layout, c *Config) (map[string][]string, error) {
+	found := map[string][]string{}
+	if h == nil {
+		return found, nil
+	}
+	if err := validLayout(h, l, c.MIGStrategy); err != nil {
+		return nil, fmt.Errorf("error starting plugins: error getting plugins: unable to create plugins: "+
+			"failed to construct resource managers: error building device map: error building device map from config.resources: %w", err)
+	}
+	for gpu := range h.GPUs {
+		if !l.Enabled(gpu) || c.MIGStrategy == spec.MigStrategyNone {
+			found[fullGPU] = append(found[fullGPU], UUID(node, gpu))
+			continue
+		}
+		for _, s := range l.GPUs[gpu] {
+			if c.MPS() {
+				return nil, errors.New("error starting plugins: error getting plugins: unable to create plugins: failed to create plugin: " +
+					"sharing using MPS is not supported for MIG devices")
+			}
+			resource := deviceResource(h.MIG, s.Profile, c.MIGStrategy)
+			found[resource] = append(found[resource], MIGUUID(node, gpu, s))
+		}
+	}
+	return replicate(found, c), nil
+}
+
+// deviceResource is the resource that a MIG device is registered as. Up to v0.19 the plugin compares profiles by
+// substring, so that one with extras is taken for the plain profile; GFD keeps them apart (k8s-device-plugin #1807).
+func deviceResource(g *Geometry, profile, strategy string) string {
+	if strategy == spec.MigStrategySingle {
+		return fullGPU
+	}
+	if _, known := g.Profile(plain(profile)); known {
+		profile = plain(profile)
+	}
+	return migResource + label(profile)
+}
+
+// validLayout is what the plugin checks before it counts devices: under "single" all of a node must be alike.
+func validLayout(h *Hardware, l Layout, strategy string) error {
+	if strategy != spec.MigStrategySingle {
+		return nil
+	}
+	kinds := map[string]bool{}
+	for gpu := range h.GPUs {
+		if l.Enabled(gpu) && len(l.GPUs[gpu]) == 0 {
+			return fmt.Errorf("invalid MIG configuration: at least one device with migEnabled=true was not configured correctly: "+
+				"error visiting device: device %d has no MIG devices configured", gpu)
+		}
+		for _, s := range l.GPUs[gpu] {
+			kinds[s.Profile] = true
+		}
+	}
+	if len(kinds) > 1 {
+		return errors.New("invalid MIG configuration: error visiting devices: error visiting device: error visiting MIG device: " +
+			"error visiting MIG device: more than one MIG device type present on node")
+	}
+	if len(l.GPUs) > 0 && len(l.GPUs) < h.GPUs {
+		return errors.New("all devices on the node must be configured with the same migEnabled value")
+	}
+	return nil
+}
+
+// replicate makes the shares: two entries of one resource add up to the larger count, and an entry of a resource that
+// the node lacks has no effect.
+func replicate(devices map[string][]string, c *Config) map[string][]string {
+	shared := map[string][]string{}
+	for resource, ids := range devices {
+		name, replicas := resource, 0
+		for _, r := range c.Sharing.ReplicatedResources().Resources {
+			if string(r.Name) != resource {
+				continue
+			}
+			replicas = max(replicas, r.Replicas)
+			if r.Rename != "" {
+				name = string(r.Rename)
+			}
+		}
+		if replicas == 0 {
+			shared[name] = append(shared[name], ids...)
+			continue
+		}
+		for _, id := range ids {
+			for replica := range replicas {
+				shared[name] = append(shared[name], fmt.Sprintf("%s::%d", id, replica))
+			}
+		}
+	}
+	return shared
+}

@@ -1,0 +1,180 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package rules
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	parted "github.com/NVIDIA/mig-parted/api/spec/v1"
+	"github.com/NVIDIA/mig-parted/pkg/types"
+)
+
+// inUse is what NVML says of a GPU or MIG device that some process holds.
+const inUse = "In use by another client"
+
+var computeInstance = regexp.MustCompile(`^\d+c\.`)
+
+// ApplyMode is `nvidia-mig-parted apply --mode-only`: it clears every GPU that is named and has MIG on, then sets the
+// modes. Up to Ampere a mode changes with a reset, which is one of all GPUs; from Hopper on it changes at once.
+func (p *Parted) ApplyMode(entries MIGEntries) error {
+	if p.AssertMode(entries) {
+		return nil
+	}
+	p.Layout = p.Layout.Clone()
+	reset := p.NoReset || resets(p.Hardware)
+	err := p.each(entries, func(entry parted.MigConfigSpec, gpu int) error {
+		if p.Hardware.MIG == nil {
+			return uncapable(entry, "mode")
+		}
+		if p.Layout.Enabled(gpu) {
+			if err := p.clear(gpu); err != nil {
+				return fmt.Errorf("error clearing existing MIG configurations: %w", err)
+			}
+		}
+		delete(p.Layout.Pending, gpu)
+		switch {
+		case entry.MigEnabled == p.Layout.Enabled(gpu):
+		case reset:
+			p.Layout.Pending[gpu] = entry.MigEnabled
+		case p.Use.Busy(gpu):
+			return errors.New("error setting MIG mode: error setting Mig mode: " + inUse)
+		default:
+			p.set(gpu, entry.MigEnabled)
+		}
+		return nil
+	})
+	if err != nil || len(p.Layout.Pending) == 0 {
+		return err
+	}
+	return p.reset()
+}
+
+func resets(h *Hardware) bool {
+	major, _, _ := strings.Cut(h.Compute, ".")
+	return len(major) == 1 && major < "9"
+}
+
+func uncapable(entry parted.MigConfigSpec, what string) error {
+	if entry.MatchesAllDevices() || !entry.MigEnabled {
+		return nil
+	}
+	return fmt.Errorf("cannot set MIG %s on non MIG-capable GPU", what)
+}
+
+func (p *Parted) set(gpu int, on bool) {
+	if on {
+		p.Layout.GPUs[gpu] = []Slice{}
+	} else {
+		delete(p.Layout.GPUs, gpu)
+	}
+}
+
+// reset is a reset of all GPUs of the node: modes that are pending come into effect, and no MIG device survives.
+func (p *Parted) reset() error {
+	if p.NoReset {
+		return errors.New("error resetting all GPUs: exit status 3: resetting the GPUs is not supported on this machine")
+	}
+	for gpu := range p.Hardware.GPUs {
+		if p.Use.Busy(gpu) {
+			return errors.New("error resetting all GPUs: exit status 255: " + inUse)
+		}
+	}
+	p.Layout = p.Layout.Rebooted().Clone()
+	return nil
+}
+
+// clear destroys the devices of a GPU in the order of their profiles, and stops at one that is in use.
+func (p *Parted) clear(gpu int) error {
+	left := slices.Clone(p.Layout.GPUs[gpu])
+	slices.SortStableFunc(left, func(a, b Slice) int { return p.order(a.Profile) - p.order(b.Profile) })
+	for len(left) > 0 {
+		if p.Use.Holds(gpu, left[0]) {
+			p.Layout.GPUs[gpu] = p.sorted(left)
+			return fmt.Errorf("error destroying Compute instance for profile '%s': %s", left[0].Profile, inUse)
+		}
+		left = left[1:]
+	}
+	p.Layout.GPUs[gpu] = []Slice{}
+	return nil
+}
+
+// sorted is the order in which nvidia-smi lists the devices of a GPU: the largest first.
+func (p *Parted) sorted(devices []Slice) []Slice {
+	ordered := slices.Clone(devices)
+	slices.SortStableFunc(ordered, func(a, b Slice) int {
+		x, _ := p.Hardware.MIG.Profile(a.Profile)
+		y, _ := p.Hardware.MIG.Profile(b.Profile)
+		return cmp.Or(cmp.Compare(y.Size, x.Size), cmp.Compare(y.Compute, x.Compute), cmp.Compare(a.Start, b.Start))
+	})
+	return ordered
+}
+
+// order is how NVML numbers profiles: plain ones by size, then the others.
+func (p *Parted) order(name string) int {
+	profile, _ := p.Hardware.MIG.Profile(name)
+	group := slices.Index([]string{"", "+me", "double", "+gfx", "-me", "+me.all"}, extras(name))
+	if extras(name) == "" && slices.ContainsFunc(p.Hardware.MIG.Profiles, func(other Profile) bool {
+		return extras(other.Name) == "" && other.Compute == profile.Compute && other.Size < profile.Size
+	}) {
+		group = 2 // more memory than usual for its compute slices
+	}
+	return group*100 + profile.Compute
+}
+
+// Apply is `nvidia-mig-parted apply`: modes, where they differ, then devices.
+func (p *Parted) Apply(entries MIGEntries) error {
+	if err := p.ApplyMode(entries); err != nil {
+		return err
+	}
+	if p.AssertConfig(entries) {
+		return nil
+	}
+	p.Layout = p.Layout.Clone()
+	return p.each(entries, func(entry parted.MigConfigSpec, gpu int) error {
+		switch {
+		case p.Hardware.MIG == nil:
+			return uncapable(entry, "config")
+		case entry.MigEnabled && !p.Layout.Enabled(gpu):
+			return errors.New("unable to apply MIG config with MIG mode disabled")
+		case !entry.MigEnabled && p.Layout.Enabled(gpu):
+			return errors.New("MIG mode is currently enabled, but the configuration specifies it should be disabled")
+		case !entry.MigEnabled || p.current(gpu).Equals(entry.MigDevices):
+			return nil
+		}
+		if err := p.cut(gpu, entry.MigDevices); err != nil {
+			return fmt.Errorf("error setting MIGConfig: error attempting multiple config orderings: all orderings failed: %w", err)
+		}
+		return nil
+	})
+}
+
+// cut makes the devices of one GPU. A profile that this model lacks makes mig-parted forget the whole list: it clears
+// the GPU, makes nothing and calls that a success (pkg/types/mig_config.go, Flatten; gpu-operator #603).
+func (p *Parted) cut(gpu int, wish types.MigConfig) error {
+	if p.Use.All {
+		return errors.New("error creating GPU instance: " + inUse)
+	}
+	if err := p.clear(gpu); err != nil {
+		return fmt.Errorf("error clearing MigConfig: %w", err)
+	}
+	for name := range wish {
+		if computeInstance.MatchString(name) {
+			return fmt.Errorf("error creating Compute instance for '%s': the lab's GPUs have no compute instances of their own", name)
+		}
+		if _, known := p.Hardware.MIG.Profile(name); !known {
+			return nil
+		}
+	}
+	devices, fits := p.Hardware.MIG.Fit(wish)
+	if !fits {
+		return errors.New("error creating GPU instance: Insufficient Resources")
+	}
+	p.Layout.GPUs[gpu] = p.sorted(devices)
+	return nil
+}

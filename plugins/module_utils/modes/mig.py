@@ -1,0 +1,150 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""MIG layouts: the forms in which a user writes them, and whether a GPU has room for one (pure)."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.mig import MEDIA_BESIDE, RESOURCE_PREFIX, Geometry, Profile
+
+SINGLE, MIXED = "single", "mixed"
+STRATEGIES = (SINGLE, MIXED)
+
+# As nvidia-smi and mig-parted write a profile (go-nvlib pkg/nvlib/device/mig_profile.go): compute instances are not ours.
+PROFILE = re.compile(r"[1-9]\d*g\.[1-9]\d*gb([+-][a-z][a-z0-9.]*)?")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What some GPUs of a node are cut into, as {profile: count}; `devices` empty: every GPU; `profiles` empty: not cut."""
+
+    devices: tuple[int, ...]
+    profiles: dict[str, int]
+
+
+Layout = tuple[Part, ...]
+
+
+def read(written: t.Any) -> Layout:
+    """The layout of a sound document: one for every GPU, or one for each GPU by its index.
+
+    Written as {profile: count}, as a list of profiles, or as a map or list of these by GPU index.
+    """
+    if isinstance(written, dict) and not any(_is_index(key) for key in written):
+        return (Part((), _counts(written)),)
+    if isinstance(written, list) and all(isinstance(item, str) for item in written):
+        return (Part((), _counts(written)),)
+    by_index = written.items() if isinstance(written, dict) else enumerate(written)
+    alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for index, of_gpu in by_index:
+        alike.setdefault(tuple(sorted(_counts(of_gpu or {}).items())), []).append(int(index))
+    return tuple(Part(tuple(sorted(indices)), dict(profiles)) for profiles, indices in alike.items())
+
+
+def on_gpu(layout: Layout, index: int) -> t.Mapping[str, int]:
+    """What the GPU of this index is cut into; a GPU that the layout does not name stays whole."""
+    return next((part.profiles for part in layout if not part.devices or index in part.devices), {})
+
+
+def uniform(layout: Layout) -> str | None:
+    """The one profile of which all MIG devices of all GPUs are; None when there are several, or whole GPUs beside them."""
+    if len(layout) == 1 and not layout[0].devices and len(layout[0].profiles) == 1:
+        return next(iter(layout[0].profiles))
+    return None
+
+
+def profiles(layout: Layout) -> tuple[str, ...]:
+    """Every profile of the layout, sorted."""
+    return tuple(sorted({name for part in layout for name in part.profiles}))
+
+
+def resource(profile: str) -> str:
+    """The extended resource under the strategy mixed (k8s-device-plugin internal/rm: `+` cannot stand in a name)."""
+    return RESOURCE_PREFIX + profile.replace("+", ".")
+
+
+def fits(geometry: Geometry, counts: t.Mapping[str, int]) -> bool:
+    """Whether one GPU has room for these profiles: each at one of its starts, none over another, none too often.
+
+    The media engines have to suffice as well.
+    """
+    wanted: list[Profile] = []
+    for name, count in counts.items():
+        profile = geometry.profile(name)
+        if profile is None or count > profile.most:
+            return False
+        wanted += [profile] * count
+    for index, one in enumerate(wanted):
+        if any(other.media not in MEDIA_BESIDE[one.media] for other in wanted[index + 1 :]):
+            return False
+    return _placed(tuple(sorted(((item.size, item.starts) for item in wanted), reverse=True)), 0)
+
+
+def misfit(geometry: Geometry, counts: t.Mapping[str, int]) -> str | None:
+    """Why these profiles do not fit, and the largest part of them that does; None when they do."""
+    for name, count in counts.items():
+        profile = geometry.profile(name)
+        if profile is None:
+            return f"has no profile {name}; it has {', '.join(item.name for item in geometry.profiles)}"
+        if count > profile.most:
+            return f"has room for {profile.most} x {name}, not for {count}"
+    if fits(geometry, counts):
+        return None
+    return f"has no room for {spelled(counts)} together; {spelled(_largest(geometry, counts))} would fit"
+
+
+def spelled(counts: t.Mapping[str, int]) -> str:
+    """A layout of one GPU in words: `2 x 1g.5gb + 1 x 3g.20gb`."""
+    return " + ".join(f"{count} x {name}" for name, count in sorted(counts.items()) if count) or "nothing"
+
+
+def _largest(geometry: Geometry, counts: t.Mapping[str, int]) -> dict[str, int]:
+    """The part of the counts that fits and fills most memory slices."""
+    best: dict[str, int] = {}
+    reached = -1
+    seen = {tuple(sorted(counts.items()))}
+    queue = [dict(counts)]
+    while queue:
+        candidate = queue.pop(0)
+        if fits(geometry, candidate):
+            filled = sum(_size(geometry, name) * count for name, count in candidate.items())
+            if filled > reached:
+                best, reached = candidate, filled
+            continue
+        for name, count in candidate.items():
+            fewer = {key: value for key, value in {**candidate, name: count - 1}.items() if value}
+            if tuple(sorted(fewer.items())) not in seen:
+                seen.add(tuple(sorted(fewer.items())))
+                queue.append(fewer)
+    return best
+
+
+def _size(geometry: Geometry, name: str) -> int:
+    profile = geometry.profile(name)
+    return profile.size if profile else 0
+
+
+@functools.lru_cache(maxsize=65536)
+def _placed(wanted: tuple[tuple[int, tuple[int, ...]], ...], taken: int) -> bool:
+    """Whether all can be placed beside the memory slices that are taken (a bit each)."""
+    if not wanted:
+        return True
+    (size, starts), *rest = wanted
+    for start in starts:
+        place = ((1 << size) - 1) << start
+        if not place & taken and _placed(tuple(rest), taken | place):
+            return True
+    return False
+
+
+def _counts(of_gpu: t.Any) -> dict[str, int]:
+    names = [name for name, count in of_gpu.items() for dummy in range(count)] if isinstance(of_gpu, dict) else of_gpu
+    return {name: names.count(name) for name in sorted(set(names))}
+
+
+def _is_index(key: t.Any) -> bool:
+    return isinstance(key, int) or (isinstance(key, str) and key.isdigit())

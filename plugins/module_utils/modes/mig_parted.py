@@ -1,0 +1,105 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Configurations of NVIDIA's MIG manager: their content, their text and the names of the entries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import typing as t
+
+try:
+    import yaml
+except ImportError:  # told by the modules' base, together with the library that brings it
+    yaml = None  # type: ignore[assignment]
+
+from . import mig
+from .yaml_text import render
+
+if t.TYPE_CHECKING:
+    from ..catalog.mig import Geometry
+
+# The key that the operator mounts (gpu-operator assets/state-mig-manager/0600_daemonset.yaml).
+KEY = "config.yaml"
+DISABLED, ENABLED = "all-disabled", "all-enabled"
+
+_OURS = re.compile(r"mig-.*-[0-9a-f]{8}")
+
+Entry = list[dict[str, t.Any]]
+
+
+def entry(layout: mig.Layout) -> Entry:
+    """A layout as api/spec/v1 of mig-parted knows it; GPUs that a layout by index does not name are not cut.
+
+    Later parts overwrite earlier ones for the same GPU.
+    """
+    parts: Entry = []
+    if any(part.devices for part in layout):
+        parts.append({"devices": "all", "mig-enabled": False})
+    for part in layout:
+        devices: t.Any = list(part.devices) if part.devices else "all"
+        if part.profiles:
+            parts.append({"devices": devices, "mig-enabled": True, "mig-devices": dict(part.profiles)})
+        else:
+            parts.append({"devices": devices, "mig-enabled": False})
+    return parts
+
+
+def entry_name(content: Entry) -> str:
+    """The name of an entry, a legal label value: readable where it is short, and different for different content."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+    cut = [part["mig-devices"] for part in content if part["mig-enabled"]]
+    words = (
+        "_".join(f"{count}x{name.replace('+', '.')}" for name, count in sorted(cut[0].items())) if len(cut) == 1 else ""
+    )
+    return f"mig-{words}-{digest}" if words and len(words) <= 48 else f"mig-by-gpu-{digest}"
+
+
+def usual(gpus: t.Iterable[tuple[t.Sequence[str], Geometry]]) -> dict[str, Entry]:
+    """What NVIDIA's own configuration always has, and its `all-<profile>` entries for these GPUs (PCI ids, geometry).
+
+    A configuration of one's own replaces NVIDIA's, and nodes outside our pools may name these. Where a profile's name
+    means another count on another GPU, its PCI id tells which.
+    """
+    found: dict[str, Entry] = {
+        DISABLED: [{"devices": "all", "mig-enabled": False}],
+        ENABLED: [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
+    }
+    ids_of: dict[str, dict[int, list[str]]] = {}
+    for pci_ids, geometry in gpus:
+        for profile in geometry.profiles:
+            ids_of.setdefault(profile.name, {}).setdefault(profile.most, []).extend(pci_ids)
+    for name, by_count in sorted(ids_of.items()):
+        found[f"all-{name.replace('+', '.')}"] = [
+            {
+                **(
+                    {"device-filter": [f"0x{one.upper()}10DE" for one in sorted(set(ids))]} if len(by_count) > 1 else {}
+                ),
+                "devices": "all",
+                "mig-enabled": True,
+                "mig-devices": {name: most},
+            }
+            for most, ids in sorted(by_count.items())
+        ]
+    return found
+
+
+def is_ours(name: str) -> bool:
+    """Whether an entry's name is one that entry_name() gives."""
+    return _OURS.fullmatch(name) is not None
+
+
+def read(configmap: t.Mapping[str, t.Any] | None) -> dict[str, Entry]:
+    """The entries of a live ConfigMap; none where its file cannot be read, which the MIG manager cannot do either."""
+    try:
+        content = yaml.safe_load(((configmap or {}).get("data") or {}).get(KEY) or "")
+    except yaml.YAMLError:
+        return {}
+    entries = content.get("mig-configs") if isinstance(content, dict) else None
+    return dict(entries) if isinstance(entries, dict) else {}
+
+
+def document(entries: t.Mapping[str, Entry]) -> str:
+    """The text of the whole configuration."""
+    return render({"version": "v1", "mig-configs": {name: entries[name] for name in sorted(entries)}})

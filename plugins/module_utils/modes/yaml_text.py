@@ -1,0 +1,41 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""YAML text that is the same for the same content on every machine, without a YAML library (pure)."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+_PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
+_READ_AS_OTHER = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
+
+def render(content: dict[str, t.Any]) -> str:
+    """The content as block YAML."""
+    return "\n".join(_block(content)) + "\n"
+
+
+def _block(value: t.Any) -> list[str]:
+    if isinstance(value, dict) and value:
+        lines = []
+        for key, item in value.items():
+            if isinstance(item, (dict, list)) and item:
+                lines += [f"{_scalar(key)}:", *(f"  {line}" for line in _block(item))]
+            else:
+                lines.append(f"{_scalar(key)}: {_scalar(item)}")
+        return lines
+    if isinstance(value, list) and value:
+        lines = []
+        for item in value:
+            first, *rest = _block(item)
+            lines += [f"- {first}", *(f"  {line}" for line in rest)]
+        return lines
+    return [_scalar(value)]
+
+
+def _scalar(value: t.Any) -> str:
+    if isinstance(value, str) and _PLAIN_TEXT.fullmatch(value) and value.lower() not in _READ_AS_OTHER:
+        return value
+    return json.dumps(value)

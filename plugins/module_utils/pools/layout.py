@@ -1,0 +1,67 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The field `layout` of a pool's sharing: its three forms, and what is wrong with one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..modes.mig import PROFILE
+from .schema import Field, Problems, leftover
+from .words import kind, place, said
+
+_FORMS = "write {profile: count}, a list of profiles, or one of these for each GPU index"
+_MOST_GPUS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class LayoutField(Field):
+    """A MIG layout; whether it fits a GPU is a check of the whole pool, since that needs the model."""
+
+    def mistyped(self, value: t.Any) -> str | None:
+        if isinstance(value, (dict, list)):
+            return None if value else f"is empty; {_FORMS}"
+        return leftover(value) or f"is {kind(value)}, not a layout; {_FORMS}"
+
+    def inner(self, value: t.Any, path: str) -> Problems:
+        if isinstance(value, list):
+            if all(isinstance(item, str) for item in value):
+                yield from _of_gpu(value, path)
+                return
+            for index, of_gpu in enumerate(value):
+                yield from _of_gpu(of_gpu, place(path, index))
+            return
+        indexed = [key for key in value if _index(key) is not None]
+        if indexed and len(indexed) < len(value):
+            strays = ", ".join(said(key) for key in value if key not in indexed)
+            yield f"{path}: mixes GPU indices with {strays}; {_FORMS}"
+        elif indexed:
+            for key in indexed:
+                if t.cast("int", _index(key)) >= _MOST_GPUS:
+                    yield f"{place(path, key)}: is no index of a GPU; the first GPU of a node is 0"
+                yield from _of_gpu(value[key], place(path, key))
+        else:
+            yield from _of_gpu(value, path)
+
+
+def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
+    if of_gpu is None or of_gpu in ({}, []):
+        return
+    if not isinstance(of_gpu, (dict, list)):
+        yield f"{path}: is {kind(of_gpu)}, not what a GPU is cut into; write {{profile: count}} or a list of profiles"
+        return
+    for key in of_gpu:
+        at = place(path, key) if isinstance(of_gpu, dict) else path
+        if not isinstance(key, str) or not PROFILE.fullmatch(key):
+            yield f"{at}: {said(key)} is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb"
+        elif isinstance(of_gpu, dict) and (type(of_gpu[key]) is not int or of_gpu[key] < 1):
+            yield f"{at}: {said(of_gpu[key])} is not a count; give a whole number from 1 on, or leave the profile out"
+
+
+def _index(key: t.Any) -> int | None:
+    if isinstance(key, bool):
+        return None
+    if isinstance(key, int):
+        return key if key >= 0 else None
+    return int(key) if isinstance(key, str) and key.isdigit() else None

@@ -1,0 +1,300 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The second half of an uninstallation, once helm has taken the releases out: what they leave behind, kinds, namespaces.
+
+The notes by which our releases are known go after all that depends on knowing it, so that a run that is killed goes on.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import CREATED_ANNOTATION
+from ..fleet.node import Node
+from ..fleet.ownership import NodeEdit
+from ..kube.client import Client
+from ..kube.errors import ApiError, InvalidOptions
+from ..kube.lease import Lease
+from ..kube.objects import NOT_CHECKED
+from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, object_path
+from ..kube.progress import Progress
+from ..kube.wait import wait_until
+from . import marks
+from .account import Account
+from .configmaps import CONFIGMAPS
+from .contents import ELECTIONS, Leaving, strangers
+from .definitions import Definition, Verdict, judge
+from .fleet import patch_nodes, preview_nodes, read_nodes
+from .namespaces import Unknown, delete_namespace, everything
+from .nodes import Leavings, in_short, of_nfd, of_operator, staying, without
+from .operands import Waiting, await_no_pods
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+_TOLD = 5
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release as it is known now: whether we installed it, whether helm still has it, and which kinds came with it."""
+
+    name: str
+    namespace: str
+    ours: bool
+    there: bool
+    note: str
+    selector: str
+    kinds: tuple[Definition, ...]
+    has: t.Callable[[Document], bool]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Both releases, and how NFD marks its annotations."""
+
+    operator: Release
+    nfd: Release
+    nfd_instance: str
+    check: bool
+    progress: Progress
+    # None: do not wait.
+    waiting: Waiting | None
+
+    @property
+    def releases(self) -> tuple[Release, Release]:
+        """Both."""
+        return self.operator, self.nfd
+
+
+@dataclass
+class Found:
+    """One reading: `policies` are those of nobody's release of ours, `leases` paths of notes and elections."""
+
+    nodes: list[Node]
+    verdicts: list[Verdict] = field(default_factory=list)
+    leases: list[str] = field(default_factory=list)
+    namespaces: dict[str, Object] = field(default_factory=dict)
+    policies: bool = False
+
+
+class After:
+    """One cluster; the account says what was done so far."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        """Send nothing yet."""
+        self._client = client
+        self._settings = settings
+        self.account = Account()
+
+    def read(self) -> Found:
+        """Everything that may be left; raises InvalidOptions while helm still has a release of ours."""
+        waiting = [f"{item.namespace}/{item.name}" for item in self._settings.releases if item.ours and item.there]
+        if waiting and not self._settings.check:
+            raise InvalidOptions([f"Helm still has the release {name}: uninstall it first." for name in waiting])
+        found = Found(nodes=read_nodes(self._client))
+        for release in self._settings.releases:
+            for definition in release.kinds if release.ours else ():
+                verdict = self._judge(definition, release, found)
+                if verdict is not None:
+                    found.verdicts.append(verdict)
+        found.leases = list(self._leases())
+        for name in dict.fromkeys(release.namespace for release in self._settings.releases):
+            live = self._client.get(f"{NAMESPACES}/{name}")
+            if live is not None:
+                found.namespaces[name] = live
+        return found
+
+    def changed(self, found: Found) -> bool:
+        """Whether there is anything to take away."""
+        return bool(
+            found.leases
+            or any(not verdict.reason for verdict in found.verdicts)
+            or any(marks.is_marked(live) for live in found.namespaces.values())
+            or any(self._compared(found)(node) for node in found.nodes)
+        )
+
+    def preview(self, found: Found) -> None:
+        """Note what a run would do, as far as it can be known before helm has worked."""
+        try:
+            preview_nodes(self._client, found.nodes, self._compared(found), self.account)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            self.account.unchecked = NOT_CHECKED
+        for verdict in found.verdicts:
+            self._note_kind(verdict)
+        for path in found.leases:
+            self._note_lease(path)
+        for name, live in found.namespaces.items():
+            self._note_namespace(name, live, self._strangers(live))
+        self._note_staying(found)
+
+    def clear(self, found: Found, lease: Lease) -> None:
+        """All of it; raises TimeoutStory when something does not go."""
+        if self._settings.waiting is not None:
+            for release in self._settings.releases:
+                if release.ours:
+                    await_no_pods(self._client, release.namespace, release.selector, self._settings.waiting)
+            # They may have written on nodes until their end.
+            found.nodes = read_nodes(self._client)
+        self._clear_nodes(found, lease)
+        for verdict in found.verdicts:
+            lease.check()
+            self._clear_kind(verdict)
+            self._note_kind(verdict)
+        for path in found.leases:
+            lease.check()
+            self._client.delete(path)
+            self._note_lease(path)
+        for name, live in found.namespaces.items():
+            lease.check()
+            self._clear_namespace(name, live)
+        self._note_staying(found)
+
+    def _clear_nodes(self, found: Found, lease: Lease) -> None:
+        for node in found.nodes:
+            # Its annotation goes with the patch of the node, so this one comes first.
+            resources = self._leavings(node, found).resources
+            if resources:
+                lease.check()
+                body = {"status": {"capacity": dict.fromkeys(resources), "allocatable": dict.fromkeys(resources)}}
+                self._client.patch(f"{NODES}/{node.name}/status", body)
+        compare = self._compared(found)
+        patch_nodes(self._client, found.nodes, compare, lease, self._settings.progress, self.account)
+
+    def _compared(self, found: Found) -> t.Callable[[Node], NodeEdit | None]:
+        def compare(node: Node) -> NodeEdit | None:
+            edit = without(node, self._leavings(node, found))
+            return in_short(edit) if edit else None
+
+        return compare
+
+    def _leavings(self, node: Node, found: Found) -> Leavings:
+        leaving = Leavings()
+        if self._settings.operator.ours and not found.policies:
+            leaving |= of_operator(node)
+        if self._settings.nfd.ours:
+            leaving |= of_nfd(node, self._settings.nfd_instance)
+        return leaving
+
+    def _judge(self, definition: Definition, release: Release, found: Found) -> Verdict | None:
+        live = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{definition.name}")
+        if live is None:
+            return None
+        try:
+            objects = list(self._client.list(definition.objects, metadata_only=True))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            objects = []
+        if definition.kind == "ClusterPolicy":
+            found.policies = any(not release.has(entry) for entry in objects)
+        if not marks.is_marked(live):
+            return Verdict(definition, "this collection did not bring it")
+        return judge(definition, live, objects, release.has)
+
+    def _clear_kind(self, verdict: Verdict) -> None:
+        definition = verdict.definition
+        path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{definition.name}"
+        if verdict.reason:
+            # The kind stays for others; what our agents have left of it does not.
+            for entry in verdict.mine:
+                metadata = entry["metadata"]
+                within = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
+                self._client.delete(f"/apis/{definition.api_version}{within}/{definition.plural}/{metadata['name']}")
+            return
+        self._client.delete(path)
+        if self._settings.waiting is not None:
+            wait_until(
+                functools.partial(self._client.get, path),
+                lambda live: live is None,
+                timeout=self._settings.waiting.timeout,
+                interval=min(self._settings.waiting.interval, 0.5),
+                story=lambda live: (
+                    f"CustomResourceDefinition {definition.name} is not gone: a finalizer keeps one of its objects."
+                ),
+                progress=self._settings.waiting.progress,
+            )
+
+    def _leases(self) -> t.Iterator[str]:
+        """Our notes, and what the operators' pods agreed by."""
+        for release in self._settings.releases:
+            elections = sorted(ELECTIONS) if release.ours else []
+            paths = [object_path("coordination.k8s.io/v1", "Lease", name, release.namespace) for name in elections]
+            for path in (*paths, release.note):
+                if self._client.get(path) is not None:
+                    yield path
+
+    def _strangers(self, live: Document) -> str:
+        """Why a namespace that we have made stays; empty when it goes, and for one that is not ours to delete."""
+        name = live["metadata"]["name"]
+        if not _made_by_us(live):
+            return ""
+        here = [release for release in self._settings.releases if release.namespace == name]
+        other = [release.name for release in here if release.there and not release.ours]
+        if other:
+            return f"the release {other[0]} is in it, which this collection did not install"
+        leases = {release.note.rpartition("/")[2] for release in here}
+        leaving = Leaving(
+            releases=frozenset((release.name, release.namespace) for release in here if release.ours),
+            objects=frozenset(
+                [*(("ConfigMap", entry) for entry in CONFIGMAPS), *(("Lease", entry) for entry in leases)]
+            ),
+        )
+        try:
+            found = strangers(everything(self._client, name), leaving)
+        except Unknown as error:
+            return str(error)
+        more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+        return f"it holds {', '.join(found[:_TOLD])}{more}" if found else ""
+
+    def _clear_namespace(self, name: str, live: Object) -> None:
+        why = self._strangers(live)
+        if _made_by_us(live) and not why:
+            self._note_namespace(name, live, why)
+            delete_namespace(self._client, live, self._settings.waiting)
+        elif marks.is_marked(live):
+            self._give_back(live)
+            self._note_namespace(name, live, why)
+
+    def _give_back(self, live: Document) -> None:
+        """Apply nothing at all: the server takes out the labels and annotations that only we have written."""
+        name = live["metadata"]["name"]
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        patch = marks.unmarked(self._client.apply(f"{NAMESPACES}/{name}", body))
+        if patch:
+            self._client.patch(f"{NAMESPACES}/{name}", patch)
+
+    def _note_kind(self, verdict: Verdict) -> None:
+        label = f"CustomResourceDefinition {verdict.definition.name}"
+        if verdict.reason:
+            self.account.keeps(label, verdict.reason)
+        else:
+            self.account.took(label)
+
+    def _note_lease(self, path: str) -> None:
+        parts = path.split("/")
+        self.account.took(f"Lease {parts[-3]}/{parts[-1]}")
+
+    def _note_namespace(self, name: str, live: Document, why: str) -> None:
+        label = f"Namespace {name}"
+        if _made_by_us(live) and not why:
+            self.account.took(label)
+        elif marks.is_marked(live):
+            labels = {
+                key: (live["metadata"].get("labels") or {}).get(key) for key in sorted(marks.applied_labels(live))
+            }
+            self.account.took(label, {"labels": labels}, {}, "our label taken off")
+            self.account.keeps(label, why or "this collection did not make it")
+
+    def _note_staying(self, found: Found) -> None:
+        for node in found.nodes:
+            for what in staying(node, operator=self._settings.operator.ours and not found.policies):
+                self.account.stays_on(node.name, what)
+
+
+def _made_by_us(namespace: Document) -> bool:
+    return CREATED_ANNOTATION in marks.annotations_of(namespace)

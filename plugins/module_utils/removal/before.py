@@ -1,0 +1,239 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The first half of an uninstallation, while the operator still works: nodes, ClusterPolicies, ConfigMaps, in this order.
+
+A label that names an entry goes before the ConfigMap that has it, and nothing mounts that ConfigMap any more when it goes: so
+no pod crashes on the way, and none hangs. NVIDIA's pods go with their ClusterPolicy, before the operator does.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import MIG_CONFIG_LABEL
+from ..fleet.node import Node
+from ..fleet.ownership import NodeEdit
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from ..kube.lease import Lease
+from ..kube.objects import NOT_CHECKED
+from ..kube.paths import CLUSTER_POLICIES
+from ..kube.progress import Progress
+from . import marks
+from .account import Account
+from .configmaps import CONFIGMAPS, clear_configmap, clear_pod, note_configmap, note_pods, our_configmaps, our_pods
+from .fleet import patch_nodes, preview_nodes, read_nodes
+from .nodes import MIG_OFF, give_back, ours, staying
+from .operands import Waiting, await_operands, await_whole_gpus
+from .policy import Withdrawal, withdrawal
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+_MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
+_TOLERATIONS = "spec.daemonsets.tolerations"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user says, and what the caller knows: whose release an object is, and how many drivers would roll."""
+
+    namespace: str
+    is_ours: t.Callable[[Document], bool]
+    driver_nodes: t.Callable[[t.Iterable[Document]], int]
+    allow_driver_rollout: bool
+    undo_mig: bool
+    progress: Progress
+    # None: do not wait.
+    waiting: Waiting | None
+
+
+@dataclass
+class Found:
+    """One reading of the cluster. `others` are policies that stay, by name; `rolls` the drivers that hold one back."""
+
+    nodes: list[Node]
+    policies: list[Object]
+    configmaps: list[Object]
+    pods: list[Object]
+    others: dict[str, Withdrawal] = field(default_factory=dict)
+    rolls: dict[str, int] = field(default_factory=dict)
+
+
+class Before:
+    """One cluster; the account says what was done so far."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        """Send nothing yet."""
+        self._client = client
+        self._settings = settings
+        self.account = Account()
+
+    def read(self) -> Found:
+        """The nodes, the ClusterPolicies, our ConfigMaps, and pods that we have made or touched."""
+        found = Found(
+            nodes=read_nodes(self._client),
+            policies=_policies(self._client),
+            configmaps=our_configmaps(self._client),
+            pods=our_pods(self._client),
+        )
+        for policy in found.policies:
+            if not self._settings.is_ours(policy):
+                self._compare(policy, found)
+        return found
+
+    def changed(self, found: Found) -> bool:
+        """Whether there is anything to send."""
+        return bool(
+            found.configmaps
+            or found.pods
+            or any(self._settings.is_ours(policy) or self._open(policy, found) for policy in found.policies)
+            or any(self._compared(found)(node) for node in found.nodes)
+        )
+
+    def preview(self, found: Found) -> None:
+        """Note what a run would do, and let the server judge it as far as it can."""
+        try:
+            preview_nodes(self._client, found.nodes, self._compared(found), self.account)
+            for policy in found.policies:
+                path, patch = _path(policy), None if self._settings.is_ours(policy) else self._of(policy, found).patch
+                if self._settings.is_ours(policy):
+                    self._client.delete(path, dry_run=True)
+                elif patch:
+                    self._client.patch(path, patch, dry_run=True)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            self.account.unchecked = NOT_CHECKED
+        self.note_staying(found)
+        self._note_policies(found)
+        for configmap in found.configmaps:
+            note_configmap(configmap, self.account)
+        note_pods(found.pods, self.account)
+
+    def clear(self, found: Found, lease: Lease) -> None:
+        """All of it; raises TimeoutStory when the agents do not follow, SomeFailed when nodes cannot be changed."""
+        self.note_staying(found)
+        self._clear_nodes(found, lease)
+        self._clear_policies(found, lease)
+        for configmap in found.configmaps:
+            lease.check()
+            clear_configmap(self._client, configmap)
+            note_configmap(configmap, self.account)
+        for pod in found.pods:
+            lease.check()
+            clear_pod(self._client, pod)
+        note_pods(found.pods, self.account)
+
+    def note_staying(self, found: Found) -> None:
+        """What of others, or of ours that cannot go, stays on the nodes."""
+        for node in found.nodes:
+            for what in staying(node, operator=False):
+                self.account.stays_on(node.name, what)
+            cut = MIG_CONFIG_LABEL in ours(node).labels and node.labels.get(MIG_CONFIG_LABEL) not in (None, MIG_OFF)
+            if cut and not self._can_undo(node, found):
+                self.account.stays_on(
+                    node.name, "GPUs cut into MIG devices, since no MIG manager was to make them whole"
+                )
+
+    def _clear_nodes(self, found: Found, lease: Lease) -> None:
+        progress, waiting = self._settings.progress, self._settings.waiting
+        patch_nodes(self._client, found.nodes, self._compared(found), lease, progress, self.account)
+        cut = [node.name for node in found.nodes if give_back(node, undo_mig=self._can_undo(node, found)).cut]
+        if cut and waiting is not None:
+            nodes = await_whole_gpus(self._client, cut, waiting)
+            patch_nodes(self._client, nodes, self._compared(found), lease, progress, self.account)
+
+    def _clear_policies(self, found: Found, lease: Lease) -> None:
+        for policy in found.policies:
+            lease.check()
+            if self._settings.is_ours(policy):
+                self._client.delete(_path(policy), body={"preconditions": {"uid": policy["metadata"]["uid"]}})
+            else:
+                self._withdraw(policy, found)
+        self._note_policies(found)
+        if self._settings.waiting is not None and found.policies:
+            gone = {policy["metadata"]["uid"] for policy in found.policies if self._settings.is_ours(policy)}
+            places = {self._place(policy) for policy in found.policies}
+            await_operands(self._client, places, gone, CONFIGMAPS, self._settings.waiting)
+
+    def _withdraw(self, policy: Object, found: Found) -> None:
+        change = self._of(policy, found)
+        live = self._client.patch(_path(policy), change.patch) if change.patch else policy
+        # What the patch has left counts as written by us: our name is taken off it, unless something of ours stays.
+        patch = None if self._held(policy, found) else marks.unmarked(live)
+        if patch:
+            self._client.patch(_path(policy), patch)
+
+    def _note_policies(self, found: Found) -> None:
+        for policy in found.policies:
+            label = f"ClusterPolicy {policy['metadata']['name']}"
+            if self._settings.is_ours(policy):
+                self.account.took(label)
+                continue
+            change = self._of(policy, found)
+            self.account.keeps(label, "this collection did not install it")
+            if self._open(policy, found):
+                notes = marks.annotations_of(policy)
+                before = {
+                    **change.before,
+                    **({"annotations": notes} if notes and not self._held(policy, found) else {}),
+                }
+                self.account.took(label, before, change.after, "our fields taken out")
+            if self._held(policy, found):
+                self.account.held_back.append(_TOLERATIONS)
+                self.account.keeps(
+                    f"{_TOLERATIONS} of {label}",
+                    f"without our entries the driver would roll on {self._rolls(policy, found)} nodes, and evict their GPU "
+                    "pods (allow_driver_rollout)",
+                )
+
+    def _compare(self, policy: Document, found: Found) -> None:
+        name = policy["metadata"]["name"]
+        change = withdrawal(policy)
+        if change.reaches_driver:
+            daemonsets = self._client.list(f"/apis/apps/v1/namespaces/{self._place(policy)}/daemonsets")
+            found.rolls[name] = self._settings.driver_nodes(daemonsets)
+            if found.rolls[name] and not self._settings.allow_driver_rollout:
+                change = withdrawal(policy, hold_driver=True)
+        found.others[name] = change
+
+    def _of(self, policy: Document, found: Found) -> Withdrawal:
+        return found.others[policy["metadata"]["name"]]
+
+    def _rolls(self, policy: Document, found: Found) -> int:
+        return found.rolls.get(policy["metadata"]["name"], 0)
+
+    def _held(self, policy: Document, found: Found) -> bool:
+        """Whether something of ours stays in the policy, since the driver would roll without it."""
+        return bool(self._rolls(policy, found)) and not self._settings.allow_driver_rollout
+
+    def _open(self, policy: Document, found: Found) -> bool:
+        """Whether something of ours in somebody else's policy is to go now."""
+        return self._of(policy, found).patch is not None or (marks.is_marked(policy) and not self._held(policy, found))
+
+    def _place(self, policy: Document) -> str:
+        """The namespace of the policy's operator."""
+        return str((policy.get("status") or {}).get("namespace") or self._settings.namespace)
+
+    def _can_undo(self, node: Node, found: Found) -> bool:
+        """Whether there is a MIG manager on the node that can make its GPUs whole."""
+        at_work = bool(found.policies) and node.ready and node.labels.get(_MIG_MANAGER) == "true"
+        return self._settings.undo_mig and at_work
+
+    def _compared(self, found: Found) -> t.Callable[[Node], NodeEdit | None]:
+        return lambda node: give_back(node, undo_mig=self._can_undo(node, found)).edit
+
+
+def _policies(client: Client) -> list[Object]:
+    try:
+        return list(client.list(CLUSTER_POLICIES))
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        return []
+
+
+def _path(policy: Document) -> str:
+    return f"{CLUSTER_POLICIES}/{policy['metadata']['name']}"

@@ -1,0 +1,67 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stands in a namespace, and whether anything of it is somebody else's (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from .definitions import NODE_FEATURE, by_agent
+
+Document = t.Mapping[str, t.Any]
+
+# What Kubernetes and OpenShift put into every namespace.
+_FURNITURE = {
+    "ConfigMap": {"kube-root-ca.crt", "openshift-service-ca.crt"},
+    "ServiceAccount": {"default", "builder", "deployer"},
+    "RoleBinding": {"system:deployers", "system:image-builders", "system:image-pullers"},
+}
+_PASSING = {"Event"}
+_ACCOUNT = "kubernetes.io/service-account.name"
+# Cluster-wide owners of what NVIDIA's operator makes in its namespace.
+_OPERATORS_OWNERS = {"ClusterPolicy", "NVIDIADriver", "GPUCluster"}
+# By which NVIDIA's operator and NFD's master agree which of their pods leads (gpu-operator cmd/gpu-operator/main.go,
+# node-feature-discovery pkg/nfd-master).
+ELECTIONS = frozenset({"53822513.nvidia.com", "nfd-master.nfd.kubernetes.io"})
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What is on its way out anyway: whole releases of helm (name, namespace), and objects by kind and name."""
+
+    releases: frozenset[tuple[str, str]]
+    objects: frozenset[tuple[str, str]]
+
+
+def strangers(found: t.Sequence[tuple[str, Document]], leaving: Leaving) -> list[str]:
+    """The objects (kind, metadata) that neither are on their way out nor belong to one that is."""
+    own = {str(metadata.get("uid")) for dummy, metadata in found}
+    return sorted(
+        f"{kind} {metadata['name']}"
+        for kind, metadata in found
+        if not _goes(kind, metadata, leaving) and not _is_owned(metadata, own)
+    )
+
+
+def _goes(kind: str, metadata: Document, leaving: Leaving) -> bool:
+    name = str(metadata["name"])
+    labels, marks = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if metadata.get("deletionTimestamp") or kind in _PASSING or name in _FURNITURE.get(kind, ()):
+        return True
+    if (kind, name) in leaving.objects or (kind == "Lease" and name in ELECTIONS):
+        return True
+    if (marks.get("meta.helm.sh/release-name"), marks.get("meta.helm.sh/release-namespace")) in leaving.releases:
+        return True
+    if kind == NODE_FEATURE and by_agent({"metadata": metadata}):
+        return True
+    if kind == "Secret":
+        record = labels.get("owner") == "helm" and (labels.get("name"), metadata.get("namespace")) in leaving.releases
+        return record or marks.get(_ACCOUNT) in _FURNITURE["ServiceAccount"]
+    return False
+
+
+def _is_owned(metadata: Document, own: set[str]) -> bool:
+    """Whether its owner is judged in its place, or is the operator's."""
+    owners = metadata.get("ownerReferences") or []
+    return any(str(owner.get("uid")) in own or owner.get("kind") in _OPERATORS_OWNERS for owner in owners)

@@ -1,0 +1,147 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waits until the agents have followed: GPUs whole again, DaemonSets and pods gone, none that needs a ConfigMap of ours."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import MIG_STATE_LABEL
+from ..fleet.holders import LIVE_PODS, holders
+from ..fleet.node import Node
+from ..kube.client import Client
+from ..kube.paths import PODS
+from ..kube.progress import Progress
+from ..kube.wait import Since, wait_until
+from .fleet import read_nodes
+from .nodes import give_back
+from .policy import mounting
+
+Document = t.Mapping[str, t.Any]
+_TOLD = 5
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How long, how often, and where it is told."""
+
+    timeout: float
+    interval: float
+    progress: Progress
+
+
+def workers(client: Client) -> t.Iterator[str]:
+    """Whoever takes the driver away is told who is at work with it; in check mode that comes in time."""
+    held = holders(client.list(PODS, field_selector=LIVE_PODS))
+    pods = {(holder.namespace, holder.pod) for of_node in held.values() for holder in of_node}
+    if pods:
+        yield f"{len(pods)} pods on {len(held)} nodes hold GPUs, and lose the driver under them: drain these nodes first."
+
+
+def await_whole_gpus(client: Client, cut: t.Sequence[str], waiting: Waiting) -> list[Node]:
+    """Until the MIG manager has undone our layouts on these nodes; all nodes as they are then. Raises TimeoutStory."""
+    since = Since()
+
+    def read() -> dict[str, Node]:
+        return {node.name: node for node in read_nodes(client)}
+
+    def still(nodes: t.Mapping[str, Node]) -> dict[str, str]:
+        found = [nodes[name] for name in cut if name in nodes and give_back(nodes[name], undo_mig=True).cut]
+        return {node.name: node.labels.get(MIG_STATE_LABEL) or "no state yet" for node in found}
+
+    def say(nodes: t.Mapping[str, Node]) -> str:
+        states = still(nodes)
+        for name, state in states.items():
+            since.note(name, state)
+        return f"{len(cut) - len(states)}/{len(cut)} nodes have whole GPUs again"
+
+    def story(nodes: t.Mapping[str, Node]) -> str:
+        states = still(nodes)
+        lines = [f"node {name}: {state} for {since.note(name, state):.0f} s" for name, state in states.items()]
+        return (
+            f"The MIG manager has not made the GPUs of {len(states)} node(s) whole: {_some(lines)}. A pod that holds one "
+            "keeps it from that: drain the node and run again, or leave the GPUs cut (undo_mig: false)."
+        )
+
+    nodes = wait_until(
+        read,
+        lambda found: not still(found),
+        timeout=waiting.timeout,
+        interval=waiting.interval,
+        story=story,
+        say=say,
+        progress=waiting.progress,
+    )
+    return list(nodes.values())
+
+
+def await_operands(
+    client: Client,
+    namespaces: t.Collection[str],
+    gone: t.Collection[str],
+    configmaps: t.Collection[str],
+    waiting: Waiting,
+) -> None:
+    """Until the DaemonSets and pods of the policies with these uids are gone, and no other pod needs the ConfigMaps."""
+
+    def read() -> list[str]:
+        lines: list[str] = []
+        for namespace in sorted(namespaces):
+            daemonsets = list(client.list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets"))
+            going = [found for found in daemonsets if _owned_by(found, uids=gone)]
+            lines += [f"DaemonSet {found['metadata']['name']} is still there" for found in going]
+            staying = [found for found in daemonsets if found not in going and _owned_by(found, kind="ClusterPolicy")]
+            lines += mounting(staying, configmaps)
+            if gone and not going:
+                lines += _orphans(client, namespace, {str(found["metadata"]["uid"]) for found in daemonsets})
+        return lines
+
+    wait_until(
+        read,
+        lambda lines: not lines,
+        timeout=waiting.timeout,
+        interval=waiting.interval,
+        story=lambda lines: f"The operator's pods are not as they should be: {_some(lines)}.",
+        say=lambda lines: f"{len(lines)} of the operator's objects to go: {lines[0]}" if lines else "",
+        progress=waiting.progress,
+    )
+
+
+def await_no_pods(client: Client, namespace: str, selector: str, waiting: Waiting) -> None:
+    """Until no pod of a release is left that could write on nodes again; raises TimeoutStory."""
+    wait_until(
+        lambda: [
+            pod["metadata"]["name"]
+            for pod in client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector, metadata_only=True)
+        ],
+        lambda names: not names,
+        timeout=waiting.timeout,
+        interval=waiting.interval,
+        story=lambda names: f"These pods in namespace {namespace} are not gone: {_some(names)}.",
+        say=lambda names: f"{len(names)} pods to go in namespace {namespace}",
+        progress=waiting.progress,
+    )
+
+
+def _orphans(client: Client, namespace: str, daemonsets: set[str]) -> list[str]:
+    """Pods whose DaemonSet is gone."""
+    pods = client.list(f"/api/v1/namespaces/{namespace}/pods", metadata_only=True)
+    return [
+        f"pod {pod['metadata']['name']} is still there"
+        for pod in pods
+        if any(
+            owner.get("kind") == "DaemonSet" and owner.get("uid") not in daemonsets
+            for owner in pod["metadata"].get("ownerReferences") or []
+        )
+    ]
+
+
+def _owned_by(found: Document, *, uids: t.Collection[str] = (), kind: str = "") -> bool:
+    owners = found["metadata"].get("ownerReferences") or []
+    return any(owner.get("uid") in uids or (kind and owner.get("kind") == kind) for owner in owners)
+
+
+def _some(lines: t.Sequence[str]) -> str:
+    more = f" and {len(lines) - _TOLD} more" if len(lines) > _TOLD else ""
+    return f"{'; '.join(lines[:_TOLD])}{more}"

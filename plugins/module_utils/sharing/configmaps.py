@@ -1,0 +1,79 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The two ConfigMaps that NVIDIA's agents read, as one cluster has them: read, add what is new, collect what is old."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.names import CONFIG_LABEL, FIELD_MANAGER, MIG_CONFIG_LABEL
+from ..kube.paths import NODES, object_path
+from ..modes import mig_parted
+from .profile import ConfigMaps
+
+if t.TYPE_CHECKING:
+    from ..fleet.node import Node
+    from ..kube.client import Client
+    from ..kube.lease import Lease
+    from ..pools.plan import Plan
+    from .profile import Profile
+
+
+class Configs:
+    """The device plugin's ConfigMap, with a key an entry, and the MIG manager's, with one file for all entries."""
+
+    def __init__(self, client: Client, plan: Plan) -> None:
+        """Nothing is asked yet."""
+        self._client = client
+        self._plan = plan
+        self._plugin = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
+        self._mig = object_path("v1", "ConfigMap", plan.mig.name, plan.mig.namespace)
+
+    def read(self, nodes: t.Iterable[Node]) -> ConfigMaps:
+        """Both as they are; the MIG manager's only where a pool or a node has to do with it."""
+        cut = bool(self._plan.mig.entries) or any(mig_parted.is_ours(node.mig_config) for node in nodes)
+        return ConfigMaps(self._client.get(self._plugin), self._client.get(self._mig) if cut else None)
+
+    def add(self, changes: Profile, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
+        """Write the entries that node labels are about to name; in a dry run only into ConfigMaps that exist."""
+        plugin, cut = changes.entries, changes.mig_entries
+        written: list[str] = []
+        if plugin.added and (plugin.exists or not dry_run):
+            self._apply(self._plugin, plugin.applied, lease, dry_run)
+            written += plugin.added
+        if cut.added and (cut.exists or not dry_run):
+            self._apply(self._mig, {mig_parted.KEY: mig_parted.document(cut.applied)}, lease, dry_run)
+            written += cut.added
+        return written
+
+    def collect(self, changes: Profile, lease: Lease) -> list[str]:
+        """Take out the entries that no node names any more; the labels are read again for it.
+
+        An agent whose entry vanishes crashes, and a node may have been labelled, or have failed, in the meantime.
+        """
+        plugin, cut = changes.entries.collected, changes.mig_entries.collected
+        if not plugin and not cut:
+            return []
+        lease.check()
+        labels = [node["metadata"].get("labels") or {} for node in self._client.list(NODES, metadata_only=True)]
+        plugin = tuple(set(plugin) - {of_node.get(CONFIG_LABEL) for of_node in labels})
+        cut = tuple(set(cut) - {of_node.get(MIG_CONFIG_LABEL) for of_node in labels})
+        if plugin:
+            self._client.patch(self._plugin, {"data": dict.fromkeys(sorted(plugin))})
+        if cut:
+            lease.check()
+            kept = {name: of for name, of in changes.mig_entries.applied.items() if name not in cut}
+            self._apply(self._mig, {mig_parted.KEY: mig_parted.document(kept)}, lease, dry_run=False)
+        return sorted([*plugin, *cut])
+
+    def _apply(self, path: str, data: t.Mapping[str, str], lease: Lease | None, dry_run: bool) -> None:
+        if lease is not None:
+            lease.check()
+        name = path.rpartition("/")[2]
+        metadata = {
+            "name": name,
+            "namespace": self._plan.config.namespace,
+            "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
+        }
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
+        self._client.apply(path, body, dry_run=dry_run)

@@ -1,0 +1,300 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Takes out what this collection has put on a cluster."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: removal
+short_description: Take out what this collection has put on a cluster, and nothing else
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Two halves of an uninstallation, one before and one after Helm takes out the releases (M(kubernetes.core.helm), C(release_state=absent)).
+    The role P(accel.gpu.uninstall#role) calls both.
+  - "What is ours is known by what is noted on the cluster: labels, annotations and taints of nodes by annotations that begin with C(accel.gpu/);
+    entries of the ClusterPolicy's C(spec.daemonsets.tolerations) by its annotation C(accel.gpu/tolerations); fields and entries of ConfigMaps by
+    the API server's own record of who has written them (field manager C(accel.gpu)); Helm releases by the Lease C(accel-gpu-helm-<release>), and
+    namespaces by the annotation C(accel.gpu/created), both of which say that this collection made them."
+  - "O(stage=before_helm), while the operator still works: nodes give back what is ours; GPUs that a layout of ours has cut are made whole; a
+    ClusterPolicy of a release that we have installed is deleted, and its DaemonSets and pods are seen to go; out of any other ClusterPolicy our
+    fields are taken; then our ConfigMaps are deleted, because by then nothing names or mounts them."
+  - "O(stage=after_helm): labels, annotations and taints that an operator or an NFD of ours has left on nodes; the kinds (CRDs) that came with
+    our releases, unless somebody else has an object of them or has written them; our notes; the namespaces that we have made, unless something of
+    somebody else is in them; at last the Lease by which runs know of each other."
+  - An operator or an NFD that somebody else has installed stays. RV(removal.left) says of everything that stays why.
+  - Can be killed at any moment and run again. A second run finds nothing and changes nothing. Pools are neither needed nor heeded.
+notes:
+  - The chart's clean-up hooks are not used. They are Jobs, which need an image, more rights, and cannot be run a second time once they have failed.
+  - A value that somebody had set before this collection wrote another one in its place is not known any more; the place is left empty.
+  - Taking entries out of C(spec.daemonsets.tolerations) of a ClusterPolicy that stays rolls the driver on every GPU node. Where drivers run this is
+    held back, together with the note of which entries are ours, unless O(allow_driver_rollout) is set.
+  - In check mode O(stage=after_helm) takes for gone what O(stage=before_helm) and Helm will have taken. NVIDIA's agents withdraw some of
+    their labels by themselves in between, so that the run may show fewer of those.
+options:
+  stage:
+    description:
+      - V(before_helm) before the releases are uninstalled, V(after_helm) afterwards.
+    type: str
+    choices: [before_helm, after_helm]
+    required: true
+  allow_driver_rollout:
+    description:
+      - Whether to take our tolerations out of a ClusterPolicy that stays, although the driver rolls for it.
+    type: bool
+    default: false
+  undo_mig:
+    description:
+      - Whether to wait until GPUs that a layout of ours has cut are whole again. If not, they stay cut.
+    type: bool
+    default: true
+  pending_timeout:
+    description:
+      - Seconds after which an operation on a release that another machine's helm has begun, and not finished, is taken for dead.
+    type: int
+    default: 600
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.wait
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+seealso:
+  - module: accel.gpu.helm_release
+  - module: kubernetes.core.helm
+"""
+
+EXAMPLES = r"""
+- name: Take out what stands in the way of Helm
+  accel.gpu.removal:
+    cluster: "{{ gpu_cluster }}"
+    stage: before_helm
+  register: first_half
+
+- name: Uninstall what this collection has installed, the operator before NFD
+  kubernetes.core.helm:
+    release_name: "{{ item.name }}"
+    release_namespace: "{{ item.namespace }}"
+    release_state: absent
+    disable_hook: true
+    wait: true
+  loop: "{{ first_half.removal.releases | selectattr('uninstall') }}"
+
+- name: Take out what they have left, the kinds and the namespaces
+  accel.gpu.removal:
+    cluster: "{{ gpu_cluster }}"
+    stage: after_helm
+"""
+
+RETURN = r"""
+removal:
+  description: What was taken out, or in check mode would be; a failure has what was taken out until then.
+  returned: always
+  type: dict
+  contains:
+    releases:
+      description: The releases of the operator and of NFD, in the order in which they are to be uninstalled.
+      type: list
+      elements: dict
+      returned: success
+      contains:
+        name: {description: Its name., type: str}
+        namespace: {description: Its namespace., type: str}
+        status: {description: "Helm's status of it, V(absent) when there is none.", type: str}
+        ours: {description: Whether this collection has installed it., type: bool}
+        uninstall: {description: Whether it is to be uninstalled., type: bool}
+    removed:
+      description: Objects that were deleted, or out of which our part was taken; nodes are counted apart.
+      type: list
+      elements: str
+      returned: always
+      sample: ["ClusterPolicy cluster-policy: deleted", "ConfigMap gpu-operator/accel-gpu-device-plugin: deleted"]
+    nodes_changed:
+      description: How many nodes have given something back.
+      type: int
+      returned: always
+    names_changed:
+      description: Names of up to 100 of them.
+      type: list
+      elements: str
+      returned: always
+    left:
+      description: What stays, and why.
+      type: list
+      elements: str
+      returned: always
+      sample: ["Namespace gpu-operator: it holds ConfigMap dashboards"]
+    held_back:
+      description: What was held back because the driver would have rolled.
+      type: list
+      elements: str
+      returned: always
+    unchecked:
+      description: Why the server did not check the changes in check mode.
+      type: str
+      returned: in check mode, when the user has no right to a dry run
+"""
+
+import contextlib
+import typing as t
+
+from ..module_utils.catalog.names import LEASE_NAME
+from ..module_utils.catalog.releases import NFD_KINDS, OPERATOR_RELEASES
+from ..module_utils.kube.module import ArgumentSpec, GpuModule, diff_of
+from ..module_utils.operator import preparation
+from ..module_utils.operator.leaving import Leaving
+from ..module_utils.operator.policy import driver_nodes
+from ..module_utils.operator.records import note_path
+from ..module_utils.pools.derive import derive
+from ..module_utils.pools.plan import Plan, ReleasePlan
+from ..module_utils.removal import after, before, last
+from ..module_utils.removal.account import Account
+from ..module_utils.removal.definitions import Definition
+from ..module_utils.removal.operands import Waiting, workers
+
+OPTIONS: ArgumentSpec = {
+    "stage": {"type": "str", "choices": ["before_helm", "after_helm"], "required": True},
+    "allow_driver_rollout": {"type": "bool", "default": False},
+    "undo_mig": {"type": "bool", "default": True},
+    "pending_timeout": {"type": "int", "default": 600},
+}
+_OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for kind in release.kinds))
+
+
+def work(module: GpuModule) -> dict[str, t.Any]:
+    """Read what is ours, and preview or take it out."""
+    if module.params["cluster"] is None:
+        module.fail_json(msg="missing required arguments: cluster")
+    plan = derive(module.params["cluster"], {}, [])
+    releases = [_leaving(module, release) for release in (plan.operator, plan.nfd)]
+    half = _before if module.params["stage"] == "before_helm" else _after
+    changed, account = half(module, plan, releases)
+    for release in releases:
+        if release.there and not release.ours:
+            account.keeps(f"Helm release {release.namespace}/{release.name}", "this collection did not install it")
+    told = [_told(release) for release in releases]
+    return {
+        "changed": changed,
+        "removal": {"releases": told, **account.result()},
+        "diff": diff_of(*account.diff(), "removal"),
+    }
+
+
+def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool, Account]:
+    params = module.params
+    settings = before.Settings(
+        namespace=plan.operator.namespace,
+        is_ours=lambda found: releases[0].ours and releases[0].has(found),
+        driver_nodes=driver_nodes,
+        allow_driver_rollout=params["allow_driver_rollout"],
+        undo_mig=params["undo_mig"],
+        progress=module.progress,
+        waiting=_waiting(module),
+    )
+    stage = before.Before(module.client, settings)
+    found = stage.read()
+    to_open = [release for release in releases if release.ours and not release.open]
+    if any(settings.is_ours(policy) for policy in found.policies):
+        for text in workers(module.client):
+            module.warn(text)
+    if module.check_mode or not (stage.changed(found) or to_open):
+        stage.preview(found)
+    else:
+        with _partial(module, stage.account), module.lease() as lease:
+            # Another run may have changed the cluster while this one waited for its lease.
+            found = stage.read()
+            for release in to_open:
+                release.settle()
+                lease.check()
+                release.reopen(module.run_id)
+            stage.clear(found, lease)
+    for release in to_open:
+        stage.account.took(f"Helm release {release.namespace}/{release.name}", release.found, how="to be uninstalled")
+    return stage.account.changed, stage.account
+
+
+def _after(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool, Account]:
+    kinds = (_OPERATOR_KINDS, NFD_KINDS)
+    operator, nfd = (_release(release, of) for release, of in zip(releases, kinds, strict=True))
+    settings = after.Settings(
+        operator=operator,
+        nfd=nfd,
+        nfd_instance=str((plan.nfd.values.get("master") or {}).get("instance") or ""),
+        check=module.check_mode,
+        progress=module.progress,
+        waiting=_waiting(module),
+    )
+    stage = after.After(module.client, settings)
+    found = stage.read()
+    lease_path = last.lease_path(LEASE_NAME, module.params["lease_namespace"])
+    if not stage.changed(found) and module.client.get(lease_path) is None:
+        stage.preview(found)
+    elif module.check_mode:
+        stage.preview(found)
+        last.note_lease(lease_path, stage.account)
+    else:
+        with _partial(module, stage.account):
+            with module.lease() as lease:
+                stage.clear(stage.read(), lease)
+            last.drop_lease(module.client, lease_path, stage.account)
+    return stage.account.changed, stage.account
+
+
+def _leaving(module: GpuModule, release: ReleasePlan) -> Leaving:
+    params = module.params
+    waiting = preparation.Waiting(
+        params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress
+    )
+    return Leaving(
+        module.client, release.name, release.namespace, module.run_command, waiting, float(params["pending_timeout"])
+    )
+
+
+def _release(release: Leaving, kinds: t.Iterable[tuple[str, str]]) -> after.Release:
+    return after.Release(
+        name=release.name,
+        namespace=release.namespace,
+        ours=release.ours,
+        there=release.there,
+        note=note_path(release.name, release.namespace),
+        selector=f"app.kubernetes.io/instance={release.name}",
+        kinds=tuple(Definition(*kind) for kind in kinds),
+        has=release.has,
+    )
+
+
+def _waiting(module: GpuModule) -> Waiting | None:
+    params = module.params
+    return Waiting(params["wait_timeout"], params["wait_sleep"], module.progress) if params["wait"] else None
+
+
+def _told(release: Leaving) -> dict[str, t.Any]:
+    return {
+        "name": release.name,
+        "namespace": release.namespace,
+        "status": release.found,
+        "ours": release.ours,
+        "uninstall": release.ours and release.there,
+    }
+
+
+@contextlib.contextmanager
+def _partial(module: GpuModule, account: Account) -> t.Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        done = {"removal": account.result(), "changed": account.changed}
+        error.partial = {**done, **getattr(error, "partial", {})}  # type: ignore[attr-defined]
+        raise
+
+
+def main() -> None:
+    """Run the module."""
+    module = GpuModule(OPTIONS, wait=True, lease=True)
+    module.run(work)
+
+
+if __name__ == "__main__":
+    main()

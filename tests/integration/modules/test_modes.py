@@ -1,0 +1,104 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""MIG and MPS on the lab: what a pool declares is what its nodes offer, and the way back leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile
+from tests.helpers.cluster import NAMESPACE, Cluster, settled
+from tests.labs import Lab
+
+NONE = {"mode": "none"}
+# The A100-SXM4-80GB nodes of the lab have eight GPUs, the T4 nodes one.
+SEVENTHS = {"mode": "mig", "layout": {"1g.10gb": 7}}
+MIXTURE = {"mode": "mig", "layout": ["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]}
+SLICED = {"mode": "mig", "layout": {"3g.40gb": 2}, "replicas": 2, "rename": True}
+BY_GPU = {"mode": "mig", "layout": {0: {"7g.80gb": 1}, 1: {"1g.10gb": 7}}}
+MODES: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
+    "sevenths": ("train-a100", "a100-", SEVENTHS, {"nvidia.com/gpu": 56}),
+    "mixture": (
+        "train-a100",
+        "a100-",
+        MIXTURE,
+        {"nvidia.com/mig-1g.10gb": 16, "nvidia.com/mig-2g.20gb": 8, "nvidia.com/mig-3g.40gb": 8},
+    ),
+    "sliced": ("train-a100", "a100-", SLICED, {"nvidia.com/gpu.shared": 32}),
+    "by gpu": (
+        "train-a100",
+        "a100-",
+        BY_GPU,
+        {"nvidia.com/mig-7g.80gb": 1, "nvidia.com/mig-1g.10gb": 7, "nvidia.com/gpu": 6},
+    ),
+    "whole again": ("train-a100", "a100-", NONE, {"nvidia.com/gpu": 8}),
+    "mps": ("notebooks", "t4-", {"mode": "mps", "replicas": 4}, {"nvidia.com/gpu": 4}),
+    "mps renamed": ("notebooks", "t4-", {"mode": "mps", "replicas": 4, "rename": True}, {"nvidia.com/gpu.shared": 4}),
+    "alone again": ("notebooks", "t4-", NONE, {"nvidia.com/gpu": 1}),
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab) -> Iterator[Cluster]:
+    installed = Cluster(lab).install()
+    share(installed, "notebooks", NONE)
+    yield installed
+    lab.command("fault", "clear")
+
+
+def share(cluster: Cluster, pool: str, sharing: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Give one pool this sharing, as the roles gpu_operator and sharing do; the others stay exclusive."""
+    others = [name for name in ("notebooks", "inference") if name != pool]
+    pools = cluster.pools({"name": pool, "sharing": sharing}, *({"name": name, "sharing": NONE} for name in others))
+    if not options.get("check"):
+        policy = cluster.run(cluster_policy.main, pools=pools, wait_timeout=90, wait_sleep=1)
+        assert not policy.get("failed"), policy
+    return cluster.run(node_profile.main, **{"pools": pools, "wait_timeout": 120, **options})
+
+
+@pytest.mark.usual(20)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster, mode: str) -> None:
+    pool, prefix, sharing, offered = MODES[mode]
+    others = {name: settled(node) for name, node in cluster.nodes().items() if not name.startswith(prefix)}
+    result = share(cluster, pool, sharing)
+    assert not result.get("failed"), result
+    members = sorted(name for name in cluster.nodes() if name.startswith(prefix))
+    assert cluster.offered(prefix) == dict.fromkeys(members, offered)
+    assert result["node_profile"]["pools"][pool]["proven"] == len(members)
+    assert {name: settled(node) for name, node in cluster.nodes().items() if name in others} == others
+    again = share(cluster, pool, sharing)
+    assert again["changed"] is False, again
+
+
+def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
+    predicted = share(cluster, "train-a100", SEVENTHS, check=True, diff=True)
+    done = share(cluster, "train-a100", SEVENTHS, diff=True)
+    assert predicted["diff"] == done["diff"]
+    assert predicted["changed"] is done["changed"] is True
+
+
+def test_a_layout_is_an_entry_beside_those_of_others(cluster: Cluster) -> None:
+    share(cluster, "train-a100", MIXTURE)
+    configmap = cluster.get("configmap", "accel-gpu-mig-parted", "-n", NAMESPACE)
+    entries = yaml.safe_load(configmap["data"]["config.yaml"])["mig-configs"]
+    named = {node["metadata"]["labels"].get("nvidia.com/mig.config") for node in cluster.nodes().values()} - {None}
+    assert named <= set(entries)
+    assert {"all-disabled", "all-enabled", "all-1g.10gb"} <= set(entries)
+    assert [name for name in entries if name.startswith("mig-")] == [name for name in named if name.startswith("mig-")]
+
+
+def test_a_change_that_fails_is_told_at_once_with_the_manager_s_own_words(cluster: Cluster) -> None:
+    share(cluster, "train-a100", NONE)
+    cluster.lab.command("fault", "put", "mig-failed", "--nodes", "a100-1")
+    result = share(cluster, "train-a100", SEVENTHS)
+    assert result["failed"] is True
+    for word in ("a100-1 (pool train-a100)", "nvidia.com/mig.config.state is failed", "the log of", "delete pod"):
+        assert word in result["msg"]
+    assert "a100-2" not in result["msg"]
+    cluster.lab.command("fault", "clear")
+    share(cluster, "train-a100", NONE)

@@ -1,0 +1,142 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""removal on a cluster whose operator and NFD somebody else has installed: they go on working, without what was ours."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile, removal
+from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster
+from tests.helpers.everything import written_by
+from tests.labs import Lab
+from tests.programs import run
+
+THEIRS = {"key": "example.com/theirs", "operator": "Exists"}
+PCI = {"sources": {"pci": {"deviceClassWhitelist": ["0300", "0302"], "deviceLabelFields": ["vendor"]}}}
+NFD: dict[str, Any] = {
+    "master": {"extraLabelNs": ["nvidia.com"]},
+    "worker": {"tolerations": [{"operator": "Exists"}], "config": PCI},
+}
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+OPERATOR = {
+    "nfd": {"enabled": False},
+    "operator": {"upgradeCRD": False},
+    "daemonsets": {"tolerations": [GPU, THEIRS]},
+    # All at a time: by itself the operator rolls a driver node by node.
+    "driver": {"version": "580.95.05", "upgradePolicy": {"maxParallelUpgrades": 0, "maxUnavailable": "100%"}},
+}
+
+
+def helm(cluster: Cluster, release: str, chart: str, namespace: str, values: dict[str, Any]) -> None:
+    charts = cluster.lab.env["LAB_CHARTS"]
+    text = json.dumps(values)
+    run(
+        "bash",
+        "-c",
+        f"helm install {release} {charts}/{chart} -n {namespace} --create-namespace --wait -f - <<'E'\n{text}\nE",
+        env=cluster.lab.env,
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab) -> Cluster:
+    """NFD and the operator as somebody has installed them by hand, under names of their own."""
+    lab.reset()
+    cluster = Cluster(lab)
+    helm(cluster, "features", "node-feature-discovery", "features", NFD)
+    helm(cluster, "nvidia", "gpu-operator", NAMESPACE, OPERATOR)
+    cluster.until(lambda: all(cluster.offered("t4-").values()), 60)
+    return cluster
+
+
+def policy(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.get("clusterpolicy", "cluster-policy", "--show-managed-fields")
+    return found
+
+
+def put(cluster: Cluster, *changes: dict[str, Any]) -> None:
+    """What sharing puts onto the cluster."""
+    pools = cluster.pools(*changes)
+    for main, more in ((cluster_policy.main, {"allow_driver_rollout": True, "wait_sleep": 1}), (node_profile.main, {})):
+        found = cluster.run(main, pools=pools, wait_timeout=120, **more)
+        assert not found.get("failed"), found["msg"]
+
+
+def take(cluster: Cluster, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
+    found = cluster.run(removal.main, stage=stage, wait_timeout=120, wait_sleep=1, **options)
+    assert not found.get("failed"), found["msg"]
+    return found
+
+
+def managers(found: dict[str, Any]) -> set[str]:
+    return {entry["manager"] for entry in found["metadata"]["managedFields"]}
+
+
+@pytest.mark.usual(60)
+def test_their_operator_works_on_without_what_was_ours(cluster: Cluster) -> None:
+    before, offered = policy(cluster), cluster.offered("t4-")
+    put(cluster, {"name": "train-h100", "taints": []})
+    assert cluster.offered("t4-") != offered
+    restarts = cluster.restarts()
+
+    preview = take(cluster, check=True, diff=True)
+    found = take(cluster, diff=True)
+    assert preview["changed"]
+    assert found["changed"]
+    assert preview["diff"] == found["diff"]
+    assert preview["removal"] == found["removal"]
+    assert found["removal"]["held_back"] == []
+    assert not any(release["uninstall"] for release in found["removal"]["releases"])
+    assert "ClusterPolicy cluster-policy: this collection did not install it" in found["removal"]["left"]
+
+    after = policy(cluster)
+    assert after["spec"] == before["spec"]
+    assert "accel.gpu/tolerations" not in (after["metadata"].get("annotations") or {})
+    assert "accel.gpu" not in managers(after)
+    cluster.until(lambda: cluster.offered("t4-") == offered, 60)
+    assert cluster.restarts() == restarts
+    for node in cluster.nodes().values():
+        assert not [key for key in node["metadata"]["labels"] if key.startswith("accel.gpu/") or key == CONFIG_LABEL]
+        assert not [key for key in node["metadata"].get("annotations", {}) if key.startswith("accel.gpu/")]
+    assert take(cluster)["changed"] is False
+
+    last = take(cluster, "after_helm")
+    assert last["removal"]["removed"] == ["Lease kube-system/accel-gpu: deleted"]
+    assert take(cluster, "after_helm")["changed"] is False
+    assert written_by(cluster.lab, "accel.gpu") == []
+    assert policy(cluster)["status"]["state"] == "ready"
+
+
+@pytest.mark.usual(40)
+def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster) -> None:
+    put(cluster)
+    assert [entry["key"] for entry in policy(cluster)["spec"]["daemonsets"]["tolerations"]] == [
+        "nvidia.com/gpu",
+        "example.com/theirs",
+        "restricted-access",
+    ]
+    for check in (True, False):
+        found = take(cluster, check=check)
+        assert found["removal"]["held_back"] == ["spec.daemonsets.tolerations"]
+        assert "the driver would roll on 20 nodes" in str(found["removal"]["left"])
+    held = policy(cluster)
+    assert len(held["spec"]["daemonsets"]["tolerations"]) == 3
+    assert "config" not in held["spec"]["devicePlugin"]
+    assert take(cluster)["changed"] is False
+    assert take(cluster, allow_driver_rollout=True)["changed"]
+    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS]
+    assert "accel.gpu" not in managers(policy(cluster))
+    assert take(cluster, allow_driver_rollout=True)["changed"] is False
+
+
+def test_a_cluster_on_which_we_never_were(cluster: Cluster) -> None:
+    for stage in ("before_helm", "after_helm"):
+        take(cluster, stage)
+    mark = cluster.mark()
+    for stage in ("before_helm", "after_helm"):
+        assert take(cluster, stage)["changed"] is False
+    assert {request.split()[0] for request in cluster.requests(mark, "removal")} <= {"get", "list"}

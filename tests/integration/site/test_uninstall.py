@@ -1,0 +1,210 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook uninstall on the lab: all of ours goes, what is somebody else's stays, however often a run is killed."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import audit
+from lab.layout import Lab as LabLayout
+from tests.helpers.everything import Objects, everything, written_by
+from tests.helpers.foreign import Foreign
+from tests.helpers.killing import changing_requests, killed_after
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.integration.site.test_least_rights import as_account, asked, documents
+from tests.labs import Lab
+from tests.programs import run
+
+SITE, UNINSTALL = "accel.gpu.site", "accel.gpu.uninstall"
+# What site needs to have made everything that an uninstallation takes out, but not to have proven it.
+INSTALL = {"arguments": ["--tags", "nfd,gpu_operator,sharing"]}
+CREATED = "accel.gpu/created"
+NAMESPACES = ("gpu-operator", "node-feature-discovery")
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def kubectl(lab: Lab, *words: str) -> str:
+    return run("kubectl", *words, env=lab.env)
+
+
+def played(lab: Lab, name: str, **options: Any) -> PlaybookRun:
+    return run_playbook(name, environ=options.pop("environ", lab.env), **options).require_success()
+
+
+def left(found: PlaybookRun) -> list[str]:
+    return [line for result in found.module_results("accel.gpu.removal") for line in result["removal"]["left"]]
+
+
+def mark_namespaces(lab: Lab) -> None:
+    """As this collection notes the namespaces that it makes."""
+    for name in NAMESPACES:
+        kubectl(lab, "annotate", "--overwrite", "namespace", name, f"{CREATED}=true")
+
+
+def differences(before: Objects, after: Objects) -> dict[str, Any]:
+    """Every object that is not as it was."""
+    return {
+        label: (before.get(label), after.get(label))
+        for label in sorted({*before, *after})
+        if before.get(label) != after.get(label)
+    }
+
+
+@pytest.fixture
+def empty(lab: Lab) -> tuple[Foreign, Objects]:
+    """An empty cluster on which other people have put things, and all of its objects."""
+    lab.reset()
+    foreign = Foreign(lab)
+    foreign.place()
+    return foreign, everything(lab)
+
+
+@pytest.mark.usual(120)
+def test_everything_of_ours_goes_and_nothing_else(lab: Lab, empty: tuple[Foreign, Objects]) -> None:
+    foreign, before = empty
+    played(lab, SITE)
+    mark_namespaces(lab)
+    used = everything(lab)
+
+    preview = played(lab, UNINSTALL, arguments=["--check", "--diff"])
+    assert preview.changed() == 3
+    assert differences(used, everything(lab)) == {}
+
+    real = played(lab, UNINSTALL, arguments=["--diff"])
+    assert real.changed() == 3
+    assert left(real) == left(preview) == []
+    removed = [
+        sorted(line for result in one.module_results("accel.gpu.removal") for line in result["removal"]["removed"])
+        for one in (preview, real)
+    ]
+    assert removed[0] == removed[1]
+
+    foreign.require_intact()
+    assert differences(before, everything(lab)) == {}
+    assert written_by(lab, "accel.gpu") == []
+
+    mark = audit.mark(LabLayout.named(lab.name))
+    assert played(lab, UNINSTALL).changed() == 0
+    assert played(lab, UNINSTALL, arguments=["--check"]).changed() == 0
+    sent = [request for request in audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/") if request.mutating]
+    assert sent == []
+
+
+@pytest.mark.usual(120)
+def test_what_is_somebody_elses_stays_and_is_said(lab: Lab, empty: tuple[Foreign, Objects]) -> None:
+    """In our namespaces, of our kinds, in our ConfigMap, and on nodes of ours."""
+    foreign, before = empty
+    played(lab, SITE, **INSTALL)
+    mark_namespaces(lab)
+    kubectl(lab, "-n", "gpu-operator", "create", "configmap", "dashboards", "--from-literal=kept=yes")
+    entry = json.dumps({"data": {"their-own": "version: v1"}})
+    kubectl(lab, "-n", "gpu-operator", "patch", "configmap", "accel-gpu-device-plugin", "--type=merge", "-p", entry)
+    feature = {
+        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+        "kind": "NodeFeatureRule",
+        "metadata": {"name": "their-rule"},
+        "spec": {"rules": []},
+    }
+    run("bash", "-c", f"kubectl apply -f - <<'E'\n{json.dumps(feature)}\nE", env=lab.env)
+    kubectl(lab, "label", "node", "t4-1", "nvidia.com/gpu.deploy.dcgm-exporter=false", "--overwrite")
+
+    found = played(lab, UNINSTALL)
+    told = "\n".join(left(found))
+    assert "Namespace gpu-operator: it holds ConfigMap accel-gpu-device-plugin, ConfigMap dashboards" in told
+    assert "ConfigMap gpu-operator/accel-gpu-device-plugin: somebody else has entries in it: their-own" in told
+    assert "nodefeaturerules.nfd.k8s-sigs.io: somebody else's objects need it: NodeFeatureRule their-rule" in told
+    assert "node t4-1: label nvidia.com/gpu.deploy.dcgm-exporter=false" in told
+
+    foreign.require_intact()
+    after = differences(before, everything(lab))
+    assert set(after) == {
+        "Namespace gpu-operator",
+        "ConfigMap gpu-operator/accel-gpu-device-plugin",
+        "ConfigMap gpu-operator/dashboards",
+        "ConfigMap gpu-operator/kube-root-ca.crt",
+        "ServiceAccount gpu-operator/default",
+        "CustomResourceDefinition nodefeaturerules.nfd.k8s-sigs.io",
+        "NodeFeatureRule their-rule",
+        "Node t4-1",
+    }
+    assert after["ConfigMap gpu-operator/accel-gpu-device-plugin"][1]["data"] == {"their-own": "version: v1"}
+    namespace = after["Namespace gpu-operator"][1]["metadata"]
+    assert set(namespace["labels"]) == {"kubernetes.io/metadata.name"}
+    assert "annotations" not in namespace
+    assert played(lab, UNINSTALL).changed() == 0
+
+
+@pytest.mark.usual(60)
+def test_site_puts_back_what_a_killed_uninstallation_has_taken(lab: Lab, tmp_path: Path) -> None:
+    lab.reset()
+    played(lab, SITE, **INSTALL)
+    requests = changing_requests(lab, UNINSTALL, tmp_path)
+    policy = next(number for number, request in enumerate(requests, 1) if "/clusterpolicies/" in request.path)
+    played(lab, SITE, **INSTALL)
+    struck = killed_after(lab, UNINSTALL, policy, tmp_path)
+    assert struck is not None
+    assert "/clusterpolicies/" in struck.path
+    played(lab, SITE, **INSTALL)
+    assert played(lab, SITE, **INSTALL).changed() == 0
+
+
+def kill_at(lab: Lab, folder: Path, choose: Callable[[int], list[int]]) -> None:
+    """An uninstallation that is killed after each of the chosen requests ends, run again, where an unharmed one ends."""
+    lab.reset()
+    foreign = Foreign(lab)
+    foreign.place()
+    before = everything(lab)
+    played(lab, SITE, **INSTALL)
+    mark_namespaces(lab)
+    total = len(changing_requests(lab, UNINSTALL, folder))
+    assert total > 20
+    for point in choose(total):
+        played(lab, SITE, **INSTALL)
+        mark_namespaces(lab)
+        request = killed_after(lab, UNINSTALL, point, folder)
+        print(f"killed after changing request {point}: {request and request.method} {request and request.path}")
+        played(lab, UNINSTALL)
+        assert differences(before, everything(lab)) == {}
+        assert written_by(lab, "accel.gpu") == []
+        assert played(lab, UNINSTALL).changed() == 0
+    foreign.require_intact()
+
+
+@pytest.mark.usual(150)
+def test_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
+    kill_at(lab, tmp_path, lambda total: [rng.randint(1, total)])
+
+
+@pytest.mark.soak
+@pytest.mark.usual(3600)
+@pytest.mark.timeout(3 * 3600)
+def test_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
+    kill_at(lab, tmp_path, lambda total: list(range(1, total + 1)))
+
+
+def test_its_rights_are_no_wildcards() -> None:
+    for role in documents("uninstall"):
+        for rule in role.get("rules", []):
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+@pytest.mark.usual(75)
+def test_runs_with_the_shipped_rights_alone(lab: Lab, tmp_path: Path) -> None:
+    lab.reset()
+    since = audit.mark(LabLayout.named(lab.name))
+    played(lab, SITE, **INSTALL)
+    environ = as_account(lab, "uninstall", tmp_path)
+    played(lab, UNINSTALL, environ=environ, arguments=["--check", "--diff"])
+    found = played(lab, UNINSTALL, environ=environ)
+    assert {"accel.gpu", "Helm"} <= {request.agent.partition("/")[0] for request in asked(lab, "uninstall", since)}
+    # Nobody has noted here that the namespaces were made by us.
+    assert left(found) == [f"Namespace {name}: this collection did not make it" for name in NAMESPACES]
+    assert played(lab, UNINSTALL, environ=environ).changed() == 0

@@ -1,0 +1,188 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page as a whole: it stands alone, tells what is known, is readable by everybody, and is no larger than it need be."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import itertools
+import json
+import re
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.page.document import page
+from ansible_collections.accel.gpu.plugins.module_utils.page.style import DARK, LIGHT
+from tests.helpers import infos
+from tests.helpers.html import Element, parse
+
+TWENTY = infos.fleet(20)
+DECLARED = ("model", "mode", "replicas", "resource", "gpus_per_node", "shares_per_gpu", "memory_mib_per_share")
+AWAY = {
+    "cluster": "prod",
+    "reachable": False,
+    "reason": "Connection refused",
+    "pools": {name: {key: pool[key] for key in DECLARED} for name, pool in TWENTY["pools"].items()},
+}
+PAGES: dict[str, dict[str, t.Any]] = {
+    "20 nodes": TWENTY,
+    "120 nodes": infos.fleet(120),
+    "as declared": infos.fleet(20, troubled=False),
+    "nobody asked": infos.fleet(20, workloads=False),
+    "not reached": AWAY,
+    "no pools": {key: value for key, value in TWENTY.items() if key != "pools"},
+    "no nodes shown": {**TWENTY, "nodes": [], "nodes_not_shown": 22},
+    "an empty cluster": {"reachable": True, "totals": {"nodes": 3, "gpu_nodes": 0, "gpus": 0, "allocatable": {}}},
+    "nothing": {},
+}
+
+
+@pytest.fixture(params=list(PAGES.values()), ids=list(PAGES))
+def root(request: pytest.FixtureRequest) -> Element:
+    """Each kind of page."""
+    return parse(page(request.param))
+
+
+def test_it_asks_nobody_for_anything(root: Element) -> None:
+    for element in root.walk():
+        assert not {"src", "srcset", "action", "data", "style", "ping"} & element.attributes.keys()
+        assert not [name for name in element.attributes if name.startswith("on")]
+        href = element.attributes.get("href", "#")
+        assert (href or "").startswith("#") or (element.name, href) == ("link", "data:,")
+    for text in (part.text for name in ("style", "script") for part in root.find(name)):
+        assert not re.search(r"//|url\(|@import|fetch|XMLHttp|innerHTML|eval", text)
+
+
+def test_the_policy_allows_this_style_and_this_script_alone(root: Element) -> None:
+    (policy,) = root.find("meta", http_equiv="") or root.find("meta", **{"http-equiv": "Content-Security-Policy"})
+    rules = dict(rule.strip().partition(" ")[::2] for rule in (policy.attributes["content"] or "").split(";"))
+    hashes = {
+        name: base64.b64encode(hashlib.sha256(part.text.encode()).digest()).decode()
+        for name in ("style", "script")
+        for part in root.find(name)
+    }
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert rules["style-src"] == f"'sha256-{hashes['style']}'"
+    assert rules["script-src"] == f"'sha256-{hashes.get('script')}'" or "script" not in hashes
+    assert rules["img-src"] == "data:"
+    assert set(rules) == {"default-src", "style-src", "script-src", "img-src", "base-uri", "form-action"}
+    before = [element.name for element in root.find("head")[0].walk()]
+    assert before.index("meta") < before.index("style")
+
+
+def test_everybody_can_read_it(root: Element) -> None:
+    assert root.find("html")[0].attributes["lang"] == "en"
+    assert len(root.find("h1")) == len(root.find("main")) == 1
+    levels = [int(element.name[1]) for element in root.walk() if re.fullmatch("h[1-6]", element.name)]
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    for svg in root.find("svg"):
+        titles = svg.find("title")
+        assert svg.attributes.get("aria-hidden") == "true" or (svg.attributes["role"] == "img" and titles[0].text)
+    assert all(head.attributes["scope"] in {"col", "row"} for head in root.find("th"))
+    labelled = [field for label in root.find("label") for field in label.find("input")]
+    assert len(labelled) == len(root.find("input"))
+
+
+def test_every_place_is_there_once(root: Element) -> None:
+    places = [element.attributes["id"] for element in root.walk() if "id" in element.attributes]
+    assert len(places) == len(set(places))
+    links = {(element.attributes["href"] or "")[1:] for element in root.walk() if element.name in {"a", "use"}}
+    assert links <= set(places)
+
+
+def brightness(colour: str) -> float:
+    """The relative luminance of WCAG 2."""
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+TEXT = [(text, back) for text in ("text", "muted", "link") for back in ("page", "card")]
+TEXT += [("ok", "ok-back"), ("warn", "warn-back"), ("bad", "bad-back"), ("muted", "soft")]
+SHAPES = [("held", "soft"), ("held", "card"), ("edge", "card"), ("edge", "soft"), ("bad", "soft"), ("bad", "card")]
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("front", "back", "least"), [*((*pair, 4.5) for pair in TEXT), *((*pair, 3.0) for pair in SHAPES)]
+)
+def test_contrast(theme: dict[str, str], front: str, back: str, least: float) -> None:
+    low, high = sorted((brightness(theme[front]), brightness(theme[back])))
+    assert (high + 0.05) / (low + 0.05) >= least
+
+
+@pytest.mark.parametrize("info", PAGES.values(), ids=PAGES.keys())
+def test_the_same_input_gives_the_same_page_and_stays_what_it_was(info: dict[str, t.Any]) -> None:
+    before = copy.deepcopy(info)
+    assert page(info) == page(json.loads(json.dumps(info)))
+    assert info == before
+
+
+def told(info: t.Mapping[str, t.Any], *, of: str = "body") -> str:
+    (element,) = parse(page(info)).find(of)
+    return " ".join(element.text.split())
+
+
+SAID: list[tuple[str, dict[str, t.Any], list[str]]] = [
+    (
+        "20 nodes",
+        TWENTY,
+        [
+            "2 of 6 pools are as declared; 4 differ.",
+            "22 of 26 nodes",
+            "t4-6 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected",
+            "1 node to switch from whole GPUs to time-slicing \u00d74",
+            "offered21 of 24 wanted",
+            "which GPU they are on",
+            "NamespacePodsNodes",
+            "In no pool2 nodes",
+            "MIG devices: 16 \u00d7 2g.20gb, 8 \u00d7 3g.40gb",
+            "Not proven by workloads yet.",
+        ],
+    ),
+    ("as declared", PAGES["as declared"], ["All 6 pools are as declared.", "Nothing: every pool is as declared."]),
+    ("nobody asked", PAGES["nobody asked"], ["not known who holds it", "It was not asked which pods hold what."]),
+    ("not reached", AWAY, ["The cluster was not reached: Connection refused", "not reached", "Requested as"]),
+    ("no pools", PAGES["no pools"], ["No pools are declared", "GPU nodes"]),
+    ("no nodes shown", PAGES["no nodes shown"], ["22 more GPU nodes not on this page (option limit of gpu_info)"]),
+    ("overlap", {**TWENTY, "overlaps": {"t4-2": ["a", "b"]}}, ["t4-2: a, b. It is left as it is.", "several pools"]),
+    ("released", {**TWENTY, "released": ["t4-2"]}, ["Belongs to no pool any more and gives its labels backt4-2"]),
+]
+
+
+@pytest.mark.parametrize(("info", "words"), [case[1:] for case in SAID], ids=[case[0] for case in SAID])
+def test_said(info: dict[str, t.Any], words: list[str]) -> None:
+    text = told(info)
+    assert [word for word in words if " ".join(word.split()) not in text] == []
+
+
+def test_every_node_is_there_with_what_it_holds() -> None:
+    nodes = {node.find("span", class_="name")[0].text: node for node in parse(page(TWENTY)).find("details")}
+    assert set(nodes) == {row["name"] for row in TWENTY["nodes"]}
+    for row in TWENTY["nodes"]:
+        text = nodes[row["name"]].text
+        assert [pod for pod in row["workloads"] if pod["pod"] not in text or pod["namespace"] not in text] == []
+
+
+def test_few_nodes_are_open_and_many_are_small() -> None:
+    few, many = parse(page(TWENTY)), parse(page(infos.fleet(120)))
+    assert few.find("details", open="") or [node for node in few.find("details") if "open" in node.attributes]
+    assert not [node for node in many.find("details") if "open" in node.attributes]
+    assert [body.find("body", class_="dense") != [] for body in (few, many)] == [False, True]
+
+
+@pytest.mark.usual(2)
+def test_five_hundred_full_nodes_are_one_small_page_in_a_second() -> None:
+    info = infos.full(500)
+    assert sum(len(row["workloads"]) for row in info["nodes"]) == 500 * 8 * 4
+    seconds = []
+    for _attempt in range(3):
+        begun = time.process_time()
+        text = page(info)
+        seconds.append(time.process_time() - begun)
+    assert len(text.encode()) < 1_500_000
+    assert min(seconds) < 1

@@ -1,0 +1,46 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role report writes its page in check mode too, and never counts it as a change; here of a cluster that is away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.helpers.documents import CLUSTER, LAB_POOLS, Document
+from tests.helpers.html import parse
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.programs import environment
+
+
+def play(folder: Path, *arguments: str, **variables: str) -> PlaybookRun:
+    """The role for a cluster that nobody can reach."""
+    plays = [{"hosts": "all", "gather_facts": False, "connection": "local", "roles": ["accel.gpu.report"]}]
+    host: Document = {"gpu_cluster": CLUSTER, "gpu_pools": LAB_POOLS, "report_offline": True, **variables}
+    host["ansible_python_interpreter"] = "{{ ansible_playbook_python }}"
+    playbook, inventory = folder / "play.yml", folder / "hosts.yml"
+    playbook.write_text(yaml.safe_dump(plays))
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"lab": host}}}))
+    environ = environment(KUBECONFIG=str(folder / "none"))
+    return run_playbook(str(playbook), environ=environ, inventory=inventory, arguments=arguments)
+
+
+@pytest.mark.usual(8)
+@pytest.mark.parametrize("arguments", [(), ("--check", "--diff")], ids=["run", "check"])
+def test_the_page_is_written_and_is_no_change(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    path = tmp_path / "fleet.html"
+    for _again in range(2):
+        run = play(tmp_path, *arguments, report_html_path=str(path)).require_success()
+        assert run.changed() == 0
+        assert not [result for _name, result in run.results() if result.get("diff")]
+    (body,) = parse(path.read_text(encoding="utf-8")).find("body")
+    assert [name for name in (pool["name"] for pool in LAB_POOLS) if name not in body.text] == []
+    assert "The cluster was not reached" in body.text
+
+
+@pytest.mark.usual(4)
+def test_without_a_path_no_page_is_written(tmp_path: Path) -> None:
+    play(tmp_path).require_success()
+    assert not list(tmp_path.glob("*.html"))
