@@ -40,6 +40,7 @@ SMALL_POOLS = [
         "labels": {"team": "research"},
     },
 ]
+VARIABLES = {"gpu_pools": SMALL_POOLS, "validation_hold": 2}
 
 
 def kubectl(lab: Lab, *words: str) -> Any:
@@ -100,38 +101,35 @@ def count_of_changes(lab: Lab, tmp_path: Path, **options: Any) -> int:
         return len(proxy.mutations(*USER_AGENTS))
 
 
-def kill_at_each(lab: Lab, tmp_path: Path, points: list[int], fleet: Path | None = None, **options: Any) -> None:
-    """From an empty cluster: kill at each of these requests in turn, each time from the beginning."""
+def kill_a_first_run(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]]) -> None:
+    """From an empty cluster: kill at each of the chosen requests in turn, each time from the beginning."""
+    fleet = tmp_path / "small.yaml"
+    fleet.write_text(yaml.safe_dump(SMALL))
+    lab.reset(fleet)
+    total = count_of_changes(lab, tmp_path, variables=VARIABLES)
+    print(f"an unharmed first run sends {total} changing requests")
+    assert total > 20
     proxy = ApiProxy(lab.kubeconfig)
     with proxy.running():
-        for point in points:
+        for point in choose(total):
             lab.reset(fleet)
             foreign = Foreign(lab)
             foreign.place()
-            request = site_killed_after(lab, proxy, tmp_path, point, **options)
+            request = site_killed_after(lab, proxy, tmp_path, point, variables=VARIABLES)
             print(f"killed after changing request {point}: {request and request.method} {request and request.path}")
-            require_whole(lab, foreign, **options)
+            require_whole(lab, foreign, variables=VARIABLES)
 
 
-@pytest.mark.usual(110)
+@pytest.mark.usual(70)
 def test_a_first_run_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
-    lab.reset()
-    total = count_of_changes(lab, tmp_path)
-    assert total > 20
-    kill_at_each(lab, tmp_path, [rng.randint(1, total)])
+    kill_a_first_run(lab, tmp_path, lambda total: [rng.randint(1, total)])
 
 
 @pytest.mark.soak
-@pytest.mark.usual(3000)
+@pytest.mark.usual(2400)
 @pytest.mark.timeout(3 * 3600)
 def test_a_first_run_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
-    fleet = tmp_path / "small.yaml"
-    fleet.write_text(yaml.safe_dump(SMALL))
-    small = {"variables": {"gpu_pools": SMALL_POOLS}}
-    lab.reset(fleet)
-    total = count_of_changes(lab, tmp_path, **small)
-    print(f"an unharmed first run sends {total} changing requests")
-    kill_at_each(lab, tmp_path, list(range(1, total + 1)), fleet, **small)
+    kill_a_first_run(lab, tmp_path, lambda total: list(range(1, total + 1)))
 
 
 def sharing_by(replicas: int) -> dict[str, Any]:
