@@ -109,13 +109,23 @@ class Api:
     def _send(
         self, method: str, path: str, payload: bytes | None, headers: dict[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=60)
-            self._local.connection = connection
-        connection.request(method, path, payload, headers)
-        answer = connection.getresponse()
-        return answer, answer.read()
+        kept: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if kept is not None:
+            try:
+                return _exchange(kept, method, path, payload, headers)
+            except (ssl.SSLEOFError, ConnectionError):
+                # The server closes a connection that was idle for long; it has not seen the request.
+                kept.close()
+        self._local.connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=60)
+        return _exchange(self._local.connection, method, path, payload, headers)
+
+
+def _exchange(
+    connection: http.client.HTTPSConnection, method: str, path: str, payload: bytes | None, headers: dict[str, str]
+) -> tuple[http.client.HTTPResponse, bytes]:
+    connection.request(method, path, payload, headers)
+    answer = connection.getresponse()
+    return answer, answer.read()
 
 
 def in_parallel(call: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:

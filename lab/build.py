@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -163,3 +164,11 @@ class Durations:
         temporary = self._path.with_suffix(".new")
         temporary.write_text(json.dumps(self._own, indent=2) + "\n")
         temporary.replace(self._path)
+
+
+if __name__ == "__main__":
+    # With the standard library alone, so that it can run before there is a virtual environment.
+    try:
+        ensure(PARTS)
+    except LabError as error:
+        sys.exit(f"lab: {error}")

@@ -32,10 +32,20 @@ def pytest_report_header() -> str:
     return f"seed: {SEED} (ACCEL_GPU_SEED={SEED} repeats this run)"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sampled: dict[str, list[pytest.Item]] = {}
     for item in items:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker("lab")
+        if item.get_closest_marker("sampled"):
+            sampled.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, alike in sampled.items():
+        mark = alike[0].get_closest_marker("sampled")
+        kept = random.Random(f"{SEED} {name}").sample(alike, min(mark.args[0], len(alike))) if mark else []
+        for item in alike:
+            if item not in kept:
+                item.add_marker("soak")
 
 
 @pytest.fixture

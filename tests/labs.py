@@ -57,9 +57,9 @@ class Lab:
         self.command("up", *(["--port-base", str(self.port_base)] if self.port_base else []))
         self.env = self._environment()
 
-    def reset(self) -> None:
-        """An empty cluster with the default fleet."""
-        self.command("reset")
+    def reset(self, fleet: Path | None = None) -> None:
+        """An empty cluster with this fleet, else with the default one."""
+        self.command("reset", *(["--fleet", str(fleet)] if fleet else []))
 
     def down(self) -> None:
         """Leaves nothing running, unless ACCEL_GPU_TEST_KEEP asks to look at it."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.faults.api_proxy import ApiProxy, Request
 from tests.helpers.foreign import Foreign
@@ -22,6 +23,24 @@ from tests.programs import run
 # What a user's run sends: our modules, and helm, which it starts.
 USER_AGENTS = ("accel.gpu/", "Helm/")
 SITE = "accel.gpu.site"
+# A fleet in which every kind of request occurs, and few of them twice.
+SMALL = {
+    "groups": [
+        {"name": "t4", "count": 2, "model": "T4", "gpus": 1},
+        {"name": "h100", "count": 1, "model": "H100-80GB-HBM3", "gpus": 2},
+        {"name": "cpu", "count": 1},
+    ]
+}
+SMALL_POOLS = [
+    {"name": "notebooks", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}},
+    {
+        "name": "train",
+        "match": {"model": "H100-80GB-HBM3"},
+        "taints": [{"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}],
+        "labels": {"team": "research"},
+    },
+]
+VARIABLES = {"gpu_pools": SMALL_POOLS, "validation_hold": 2}
 
 
 def kubectl(lab: Lab, *words: str) -> Any:
@@ -82,34 +101,35 @@ def count_of_changes(lab: Lab, tmp_path: Path, **options: Any) -> int:
         return len(proxy.mutations(*USER_AGENTS))
 
 
-def kill_at_each(lab: Lab, tmp_path: Path, points: list[int]) -> None:
-    """From an empty cluster: kill at each of these requests in turn, each time from the beginning."""
+def kill_a_first_run(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]]) -> None:
+    """From an empty cluster: kill at each of the chosen requests in turn, each time from the beginning."""
+    fleet = tmp_path / "small.yaml"
+    fleet.write_text(yaml.safe_dump(SMALL))
+    lab.reset(fleet)
+    total = count_of_changes(lab, tmp_path, variables=VARIABLES)
+    print(f"an unharmed first run sends {total} changing requests")
+    assert total > 20
     proxy = ApiProxy(lab.kubeconfig)
     with proxy.running():
-        for point in points:
-            lab.reset()
+        for point in choose(total):
+            lab.reset(fleet)
             foreign = Foreign(lab)
             foreign.place()
-            request = site_killed_after(lab, proxy, tmp_path, point)
+            request = site_killed_after(lab, proxy, tmp_path, point, variables=VARIABLES)
             print(f"killed after changing request {point}: {request and request.method} {request and request.path}")
-            require_whole(lab, foreign)
+            require_whole(lab, foreign, variables=VARIABLES)
 
 
-@pytest.mark.usual(110)
+@pytest.mark.usual(70)
 def test_a_first_run_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
-    lab.reset()
-    total = count_of_changes(lab, tmp_path)
-    assert total > 20
-    kill_at_each(lab, tmp_path, [rng.randint(1, total)])
+    kill_a_first_run(lab, tmp_path, lambda total: [rng.randint(1, total)])
 
 
 @pytest.mark.soak
-@pytest.mark.usual(5400)
+@pytest.mark.usual(2400)
 @pytest.mark.timeout(3 * 3600)
 def test_a_first_run_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
-    lab.reset()
-    total = count_of_changes(lab, tmp_path)
-    kill_at_each(lab, tmp_path, list(range(1, total + 1)))
+    kill_a_first_run(lab, tmp_path, lambda total: list(range(1, total + 1)))
 
 
 def sharing_by(replicas: int) -> dict[str, Any]:

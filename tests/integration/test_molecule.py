@@ -16,7 +16,8 @@ SCENARIOS = sorted(path.parent.name for path in (REPO / "molecule").glob("*/mole
 SCENARIOS.remove("default")
 
 
-@pytest.mark.usual(90)
+@pytest.mark.usual(60)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(lab: Lab, scenario: str, tmp_path: Path) -> None:
     lab.reset()

@@ -1,0 +1,29 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's programs have one version of each library that they share: what is compiled once is built in half the time."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from tests.programs import REPO
+
+_REQUIRED = re.compile(r"^(?:require )?\s*(\S+) (v\S+)(?: // indirect)?$", re.MULTILINE)
+_REPLACED = re.compile(r"^\s*(?:replace )?(\S+) => \S+ (v\S+)$", re.MULTILINE)
+# The operator is to run with the Kubernetes libraries of its release, and process-compose shares next to nothing.
+APART = {"gpu-operator": ("k8s.io/", "sigs.k8s.io/"), "process-compose": ("",)}
+# Kubernetes' own libraries are what all the others wait for.
+SHARED = ("k8s.io/", "golang.org/x/", "google.golang.org/")
+
+
+def test_shared_libraries_have_one_version() -> None:
+    versions: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for file in [*sorted((REPO / "lab" / "pins").glob("*/go.mod")), REPO / "lab" / "sim" / "go.mod"]:
+        text = file.read_text(encoding="utf-8")
+        apart = APART.get(file.parent.name, ())
+        for module, version in {**dict(_REQUIRED.findall(text)), **dict(_REPLACED.findall(text))}.items():
+            if module.startswith(SHARED) and not module.startswith(apart):
+                versions[module][version].add(file.parent.name)
+    assert len(versions) > 20
+    assert {module: dict(found) for module, found in versions.items() if len(found) > 1} == {}
