@@ -46,6 +46,12 @@ def ensure(names: Iterable[str]) -> dict[str, Path]:
     return folders
 
 
+def cached(name: str) -> Path | None:
+    """Return the cache folder of a tool as this checkout pins it, or None where it is not built."""
+    folder = _folder(TOOLS[name], golang.find())
+    return folder if folder.is_dir() else None
+
+
 def _forget_unused() -> None:
     """Take out of the cache what no lab has used for long, and what killed builds have left."""
     built = re.compile(rf"({'|'.join(TOOLS)})-[0-9a-f]{{16}}|\.({'|'.join(TOOLS)})-\w+")

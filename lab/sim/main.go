@@ -79,8 +79,9 @@ func run(arguments []string) error {
 }
 
 // pluginConfig and migConfig ask NVIDIA's own parsers: that of the device plugin, and that of mig-parted.
+// pluginConfig judges as the plugin does that the operator has started, which always has a root for MPS.
 func pluginConfig(text string) error {
-	_, err := rules.PluginConfig(text, rules.Environment{})
+	_, err := rules.PluginConfig(text, rules.Environment{MPSRoot: "/run/nvidia/mps"})
 	return err
 }
 

@@ -135,7 +135,7 @@ from ..module_utils.operator.policy import (
 )
 from ..module_utils.operator.policy_client import PolicyClient
 from ..module_utils.operator.preparation import Waiting
-from ..module_utils.operator.readiness import Effect, Verdict
+from ..module_utils.operator.readiness import MIG_DAEMONSET, PLUGIN_DAEMONSET, Effect, Verdict
 
 Object = dict[str, t.Any]
 
@@ -180,7 +180,7 @@ def work(module: GpuModule) -> Object:
     before, after = found.change.before, found.change.after
     if lacking:
         after = {**after, "configmaps": [configmap["metadata"]["name"] for configmap in lacking]}
-    verdict = _see(module, cluster, found, Effect(_reaching(found, wanted), _config_name(wanted)), told)
+    verdict = _see(module, cluster, found, Effect(_reaching(found, wanted), _configmaps(wanted)), told)
     result = {"changed": changed or bool(lacking), "cluster_policy": {**told, **_seen(verdict)}}
     return {**result, "diff": diff_of(before, after, f"{KIND} {told['name']}")}
 
@@ -247,8 +247,12 @@ def _reaching(found: _Found, wanted: Wanted) -> tuple[Object, ...]:
     return () if found.held_back else wanted.tolerations
 
 
-def _config_name(wanted: Wanted) -> str:
-    return str(((wanted.spec.get("devicePlugin") or {}).get("config") or {}).get("name") or "")
+def _configmaps(wanted: Wanted) -> dict[str, str]:
+    named = {
+        daemonset: ((wanted.spec.get(part) or {}).get("config") or {}).get("name")
+        for daemonset, part in ((PLUGIN_DAEMONSET, "devicePlugin"), (MIG_DAEMONSET, "migManager"))
+    }
+    return {daemonset: name for daemonset, name in named.items() if name}
 
 
 def _seen(verdict: Verdict | None) -> Object:

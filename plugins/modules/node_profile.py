@@ -96,15 +96,7 @@ node_profile:
         offered as), how many shares are C(wanted) and C(allocatable) in all, and the same for each of its C(resources).
       type: dict
       returned: always
-      sample:
-        notebooks:
-          nodes: 4
-          changed: 4
-          proven: 4
-          resource: nvidia.com/gpu
-          wanted: 16
-          allocatable: 16
-          resources: {nvidia.com/gpu: {wanted: 16, allocatable: 16}}
+      sample: {notebooks: {nodes: 4, changed: 4, proven: 4, resource: nvidia.com/gpu, wanted: 16, allocatable: 16}}
     changed_nodes:
       description: Names of up to 100 nodes that were changed.
       type: list

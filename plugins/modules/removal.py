@@ -47,7 +47,7 @@ options:
     default: false
   undo_mig:
     description:
-      - Whether to wait until GPUs that a layout of ours has cut are whole again. If not, they stay cut.
+      - Whether to make GPUs whole again that a layout of ours has cut. Needs O(wait); else they stay cut.
     type: bool
     default: true
   pending_timeout:
@@ -189,7 +189,7 @@ def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[boo
         is_ours=lambda found: releases[0].ours and releases[0].has(found),
         driver_nodes=driver_nodes,
         allow_driver_rollout=params["allow_driver_rollout"],
-        undo_mig=params["undo_mig"],
+        undo_mig=params["undo_mig"] and params["wait"],
         progress=module.progress,
         waiting=_waiting(module),
     )

@@ -7,9 +7,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Match, PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin, mig
 from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Match, PoolPlan
 
 
 def pool(

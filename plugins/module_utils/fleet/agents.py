@@ -51,6 +51,12 @@ def missing(pods: t.Iterable[Pod], nodes: t.Iterable[str]) -> list[str]:
     return [name for name in nodes if name not in served]
 
 
+def is_ready(pod: Pod) -> bool:
+    """Whether the kubelet says that a pod is ready."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
+
+
 def pod_of(pods: t.Iterable[Pod], app: str, node: str) -> str | None:
     """The name of this agent's pod on a node."""
     return next((pod["metadata"]["name"] for pod in pods if _app(pod) == app and node_of(pod) == node), None)

@@ -29,21 +29,15 @@ _OURS = re.compile(r"mig-.*-[0-9a-f]{8}")
 Entry = list[dict[str, t.Any]]
 
 
-def entry(layout: mig.Layout) -> Entry:
-    """A layout as api/spec/v1 of mig-parted knows it; GPUs that a layout by index does not name are not cut.
+def entry(layout: mig.Layout, gpus: int | None = None) -> Entry:
+    """A layout as api/spec/v1 of mig-parted knows it; a layout by index needs the number of a node's GPUs.
 
-    Later parts overwrite earlier ones for the same GPU.
+    Each GPU is named once: mig-parted applies one part after the other, and refuses what contradicts an earlier one.
     """
-    parts: Entry = []
-    if any(part.devices for part in layout):
-        parts.append({"devices": "all", "mig-enabled": False})
-    for part in layout:
-        devices: t.Any = list(part.devices) if part.devices else "all"
-        if part.profiles:
-            parts.append({"devices": devices, "mig-enabled": True, "mig-devices": dict(part.profiles)})
-        else:
-            parts.append({"devices": devices, "mig-enabled": False})
-    return parts
+    parts = [_part(list(part.devices) or "all", part.profiles) for part in layout]
+    named = {index for part in layout for index in part.devices}
+    whole = [index for index in range(gpus or 0) if index not in named] if named else []
+    return [*parts, _part(whole, {})] if whole else parts
 
 
 def entry_name(content: Entry) -> str:
@@ -103,3 +97,9 @@ def read(configmap: t.Mapping[str, t.Any] | None) -> dict[str, Entry]:
 def document(entries: t.Mapping[str, Entry]) -> str:
     """The text of the whole configuration."""
     return render({"version": "v1", "mig-configs": {name: entries[name] for name in sorted(entries)}})
+
+
+def _part(devices: t.Any, profiles: t.Mapping[str, int]) -> dict[str, t.Any]:
+    if profiles:
+        return {"devices": devices, "mig-enabled": True, "mig-devices": dict(profiles)}
+    return {"devices": devices, "mig-enabled": False}

@@ -19,8 +19,9 @@ from .policy import owned
 Document = t.Mapping[str, t.Any]
 
 _OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
-# The DaemonSets that mount the device plugin's ConfigMap (gpu-operator assets/state-device-plugin, gpu-feature-discovery).
+# The DaemonSets that mount our ConfigMaps (gpu-operator assets/state-device-plugin, state-mig-manager).
 PLUGIN_DAEMONSET = "nvidia-device-plugin-daemonset"
+MIG_DAEMONSET = "nvidia-mig-manager"
 _NAMED = 5
 
 
@@ -71,10 +72,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Effect:
-    """What the applied policy must have left in the DaemonSets' templates before their numbers count."""
+    """What the applied policy must have left in the DaemonSets' templates before their numbers count.
+
+    `configmaps` says which ConfigMap each DaemonSet mounts.
+    """
 
     tolerations: tuple[Document, ...] = ()
-    config_name: str = ""
+    configmaps: t.Mapping[str, str] = field(default_factory=dict)
 
 
 def assess(policy: Document, daemonsets: t.Iterable[Document], nodes: t.Sequence[Document], effect: Effect) -> Verdict:
@@ -167,10 +171,10 @@ def _stale(daemonset: Document, effect: Effect) -> list[str]:
     there = [_plain(item) for item in spec.get("tolerations") or []]
     if any(_plain(item) not in there for item in effect.tolerations):
         return [f"DaemonSet {name} does not have the policy's tolerations yet"]
-    if effect.config_name and name == PLUGIN_DAEMONSET:
-        mounted = [(volume.get("configMap") or {}).get("name") for volume in spec.get("volumes") or []]
-        if effect.config_name not in mounted:
-            return [f"DaemonSet {name} does not mount ConfigMap {effect.config_name} yet"]
+    wanted = effect.configmaps.get(name)
+    mounted = [(volume.get("configMap") or {}).get("name") for volume in spec.get("volumes") or []]
+    if wanted and wanted not in mounted:
+        return [f"DaemonSet {name} does not mount ConfigMap {wanted} yet"]
     return []
 
 

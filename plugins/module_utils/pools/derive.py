@@ -87,7 +87,8 @@ def _pool(pool: Document) -> PoolPlan:
     match = resolve(pool.get("match") or {})
     sharing = _sharing(pool["sharing"])
     key = device_plugin.entry_name(sharing)
-    mig_key = mig_parted.entry_name(mig_parted.entry(sharing.layout)) if sharing.mode == MIG else ""
+    cut = mig_parted.entry(sharing.layout, pool.get("gpus_per_node"))
+    mig_key = mig_parted.entry_name(cut) if sharing.mode == MIG else ""
     shares = None if any(part.devices for part in sharing.layout) else sum(sharing.offers(1).values())
     model = models.find(match.model) if match.model else None
     labels = pool.get("labels") or {}
@@ -158,7 +159,9 @@ def _config(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
 
 
 def _mig(pools: t.Sequence[PoolPlan], namespace: str) -> MigPlan:
-    entries = {pool.mig_key: mig_parted.entry(pool.sharing.layout) for pool in pools if pool.mig_key}
+    entries = {
+        pool.mig_key: mig_parted.entry(pool.sharing.layout, pool.gpus_per_node) for pool in pools if pool.mig_key
+    }
     found = [models.find(pool.match.model) for pool in pools if pool.match.model]
     gpus = [(model.pci_ids, geometry) for model in found if model and (geometry := geometries.geometry(model.key))]
     return MigPlan(

@@ -92,6 +92,12 @@ def layout_fits(pool: PoolView) -> Problems:
         return
     path, layout, model = f"{pool.path}.sharing.layout", mig.read(written), _model(pool)
     gpus = part(pool.merged, "gpus_per_node")
+    by_index = any(found.devices for found in layout)
+    if by_index and gpus is None:
+        yield (
+            f"{pool.path}.gpus_per_node: is missing beside a layout by GPU index; say how many GPUs each node has, so "
+            "that those without a layout are made whole"
+        )
     beyond = [index for found in layout for index in found.devices if isinstance(gpus, int) and index >= gpus]
     if beyond:
         yield f"{path}: names GPU {max(beyond)}, but gpus_per_node is {gpus}; the last GPU of a node is {gpus - 1}"

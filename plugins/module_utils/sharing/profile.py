@@ -47,6 +47,11 @@ class Profile:
         return [node.name for node in self.edits if node.name not in self.pool_of]
 
     @property
+    def cut(self) -> list[str]:
+        """The nodes that get another MIG configuration."""
+        return [node.name for node in self.edits if node.labels.get(MIG_CONFIG_LABEL)]
+
+    @property
     def new_taints(self) -> set[str]:
         """The taints, as spelled(), that some node gets."""
         return {

@@ -17,6 +17,7 @@ from ..kube.paths import NODES
 from ..kube.wait import Since
 from .configmaps import Configs
 from .held import held_back
+from .mig_manager import renew
 from .profile import Profile, node_edit, profile
 from .refresh import refresh
 
@@ -113,6 +114,8 @@ class Rollout:
         if changes.refreshed:
             values = {name: f"{self._key(changes, name)} {self._run_id}" for name in changes.refreshed}
             self.done.refreshed_pods += refresh(self._client, self._plan.config.namespace, values, lease)
+        if changes.cut:
+            renew(self._client, self._plan.mig.namespace, changes.cut, lease, self._progress)
         self._patch(changes, lease)
 
     def collect(self, fleet: Fleet, lease: Lease) -> None:

@@ -133,6 +133,33 @@ def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster) -> None:
     assert take(cluster, allow_driver_rollout=True)["changed"] is False
 
 
+@pytest.mark.usual(60)
+def test_cut_gpus_are_made_whole(cluster: Cluster) -> None:
+    offered = cluster.offered("a100-")
+    put(
+        cluster,
+        {"name": "train-h100", "taints": []},
+        {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
+    )
+    assert all(
+        "nvidia.com/gpu" not in found or found != whole
+        for found, whole in zip(cluster.offered("a100-").values(), offered.values(), strict=True)
+    )
+    preview = take(cluster, check=True)
+    assert not [line for line in preview["removal"]["left"] if "MIG" in line]
+    found = take(cluster)
+    assert found["removal"]["removed"] == preview["removal"]["removed"]
+    assert "ConfigMap gpu-operator/accel-gpu-mig-parted: deleted" in found["removal"]["removed"]
+    cluster.until(lambda: cluster.offered("a100-") == offered, 60)
+    for name, node in cluster.nodes().items():
+        if name.startswith("a100-"):
+            labels = node["metadata"]["labels"]
+            # The operator's own default, and the MIG manager's answer.
+            assert labels.get("nvidia.com/mig.config") == "all-disabled"
+            assert labels.get("nvidia.com/mig.config.state") == "success"
+    assert take(cluster)["changed"] is False
+
+
 def test_a_cluster_on_which_we_never_were(cluster: Cluster) -> None:
     for stage in ("before_helm", "after_helm"):
         take(cluster, stage)

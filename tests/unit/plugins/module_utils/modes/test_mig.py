@@ -20,7 +20,14 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools import rules
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import MigPlan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.mig_entries import mig_entries
 
-A100, A30 = geometry("A100-SXM4-40GB"), geometry("A30")
+
+def _of(model: str) -> Geometry:
+    found = geometry(model)
+    assert found
+    return found
+
+
+A100, A30 = _of("A100-SXM4-40GB"), _of("A30")
 CAPABLE = [(model.key, found) for model in MODELS if (found := geometry(model.key))]
 
 
@@ -81,7 +88,7 @@ def _every_placement(of: Geometry) -> set[tuple[tuple[str, int], ...]]:
         counts = {name: sum(1 for other, dummy in placed if other == name) for name, dummy in placed}
         found.add(tuple(sorted(counts.items())))
         taken = {unit for name, start in placed for unit in range(start, start + of.profile(name).size)}  # type: ignore[union-attr]
-        for profile, start in ((profile, start) for profile in of.profiles for start in profile.starts):
+        for profile, start in [(one, start) for one in of.profiles for start in one.starts]:
             free = not taken & set(range(start, start + profile.size))
             beside = all(profile.media in MEDIA_BESIDE[of.profile(name).media] for name, dummy in placed)  # type: ignore[union-attr]
             more = tuple(sorted([*placed, (profile.name, start)]))
@@ -134,15 +141,26 @@ def test_names_tell_contents_apart(one: mig.Layout, other: mig.Layout) -> None:
 
 
 def test_gpus_that_a_layout_by_index_does_not_name_stay_whole() -> None:
-    assert mig_parted.entry(mig.read({1: ["7g.40gb"]})) == [
-        {"devices": "all", "mig-enabled": False},
+    assert mig_parted.entry(mig.read({1: ["7g.40gb"], 2: None}), 4) == [
         {"devices": [1], "mig-enabled": True, "mig-devices": {"7g.40gb": 1}},
+        {"devices": [2], "mig-enabled": False},
+        {"devices": [0, 3], "mig-enabled": False},
     ]
 
 
+@given(layouts(), st.integers(1, 8))
+def test_each_gpu_is_named_once(layout: mig.Layout, gpus: int) -> None:
+    named = [part["devices"] for part in mig_parted.entry(layout, gpus)]
+    if "all" in named:
+        assert named == ["all"]
+    else:
+        indices = [index for devices in named for index in devices]
+        assert len(indices) == len(set(indices))
+        assert set(range(gpus)) <= set(indices)
+
+
 def test_one_profile_name_with_two_counts_is_told_apart_by_pci_id() -> None:
-    a100_80 = geometry("A100-SXM4-80GB")
-    usual = mig_parted.usual([(("20b0",), A100), (("20b2",), a100_80)])
+    usual = mig_parted.usual([(("20b0",), A100), (("20b2",), _of("A100-SXM4-80GB"))])
     assert usual["all-1g.10gb"] == [
         {"device-filter": ["0x20B010DE"], "devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 4}},
         {"device-filter": ["0x20B210DE"], "devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}},

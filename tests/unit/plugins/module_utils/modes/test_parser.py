@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin as plugin
 from ansible_collections.accel.gpu.plugins.module_utils.modes import mig, yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
-from lab.layout import cache
+from lab import build
 
 GOOD = [
     Sharing(),
@@ -33,10 +33,10 @@ GOOD = [
 
 @functools.cache
 def _simulator() -> Path:
-    built = sorted(cache().glob("sim-*/bin/sim"), key=lambda path: path.stat().st_mtime)
-    if not built:
+    folder = build.cached("sim")
+    if folder is None:
         pytest.skip("the lab's simulator, which holds NVIDIA's parser, is not built (lab/lab build)")
-    return built[-1]
+    return folder / "bin" / "sim"
 
 
 def judged(folder: Path, texts: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.operator.readiness impor
 Object = dict[str, Any]
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-EFFECT = Effect((GPU,), "accel-gpu-device-plugin")
+EFFECT = Effect((GPU,), {"nvidia-device-plugin-daemonset": "accel-gpu-device-plugin"})
 
 
 def node(name: str, gpu: bool = True, taints: list[Object] | None = None) -> Object:

@@ -35,7 +35,7 @@ def told(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.Any
         "totals": summary.totals(nodes),
         "models": summary.models(nodes),
         "pools": {of.name: {**summary.declared(of), "nodes": len(nodes), "as_declared": True}},
-        "nodes": [summary.node_row(one, of.name, held.get(one.name, [])) for one in nodes],
+        "nodes": [summary.node_row(one, of.name, of, held.get(one.name, [])) for one in nodes],
         "nodes_not_shown": 0,
     }
 

@@ -13,11 +13,11 @@ import typing as t
 import pytest
 from hypothesis import given
 
+from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import InvalidDocuments
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin
-from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 from tests.helpers.documents import CLUSTER, LAB_POOLS, Document, pool_lists
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -69,6 +69,9 @@ def test_sharing(sharing: Document, expected: Document) -> None:
     assert {name: getattr(pool, name) for name in expected} == expected
 
 
+A100X8: Document = {"match": {"model": "A100-SXM4-40GB"}, "gpus_per_node": 8}
+
+
 @pytest.mark.parametrize(
     ("layout", "expected"),
     [
@@ -85,7 +88,7 @@ def test_sharing(sharing: Document, expected: Document) -> None:
     ],
 )
 def test_mig(layout: t.Any, expected: Document) -> None:
-    plan = planned([{"name": "p", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": layout}}])
+    plan = planned([{"name": "p", **A100X8, "sharing": {"mode": "mig", "layout": layout}}])
     (pool,) = plan.pools
     assert {name: getattr(pool, name) for name in expected} == expected
     assert pool.node_labels["nvidia.com/mig.config"] == pool.mig_key

@@ -104,7 +104,14 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         {"gpus_per_node": 4, "sharing": {"mode": "mig", "layout": {4: {"3g.20gb": 1}}}},
         ".sharing.layout: names GPU 4, but gpus_per_node is 4; the last GPU of a node is 3",
     ),
-    ({"sharing": {"mode": "mig", "layout": {0: {}}}}, ".sharing.layout: cuts no GPU; say mode: none"),
+    (
+        {"gpus_per_node": 1, "sharing": {"mode": "mig", "layout": {0: {}}}},
+        ".sharing.layout: cuts no GPU; say mode: none",
+    ),
+    (
+        {"sharing": {"mode": "mig", "layout": {0: {"3g.20gb": 1}}}},
+        ".gpus_per_node: is missing beside a layout by GPU index; say how many GPUs each node has",
+    ),
     (
         {"sharing": {"mode": "mig", "strategy": "single", "layout": ["1g.5gb", "2g.10gb"]}},
         '.sharing.strategy: "single" needs one profile on every GPU of a node',
