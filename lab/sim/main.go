@@ -51,6 +51,7 @@ func run(arguments []string) error {
 	kubeconfig := flags.String("kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of the cluster whose nodes are simulated")
 	scale := flags.Float64("time-scale", 0.05, "how much shorter everything takes than in life")
 	lag := flags.Duration("configmap-lag", time.Minute, "how long a mounted ConfigMap stays behind, before scaling")
+	patience := flags.Duration("mig-wait", rules.MIGWait, "how long a MIG manager waits for an operand's pods to vanish, not scaled")
 	podLogs := flags.String("pod-logs", "", "folder for the logs of pods; none are written without it")
 	health := flags.String("health", "", "address that answers /healthz once everything has been read")
 	workers := flags.Int("workers", 16, "nodes that are looked at at the same time")
@@ -58,14 +59,14 @@ func run(arguments []string) error {
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	if *scale <= 0 || *lag < 0 || *workers < 1 {
-		return errors.New("--time-scale and --workers must be positive, and --configmap-lag not negative")
+	if *scale <= 0 || *lag < 0 || *patience < 0 || *workers < 1 {
+		return errors.New("--time-scale and --workers must be positive, --configmap-lag and --mig-wait not negative")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
 		return err
 	}
-	simulator, err := agents.New(config, agents.Options{Scale: *scale, Lag: *lag, PodLogs: *podLogs, Workers: *workers})
+	simulator, err := agents.New(config, agents.Options{Scale: *scale, Lag: *lag, Patience: *patience, PodLogs: *podLogs, Workers: *workers})
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,8 @@ def _label(item: dict[str, Any]) -> str:
 
 
 def _still(item: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in item.items() if key != "status"}
+    # Whoever holds a Lease renews it all the time.
+    moving = ("status", "spec") if item["kind"] == "Lease" else ("status",)
+    kept = {key: value for key, value in item.items() if key not in moving}
     kept["metadata"] = {key: value for key, value in item["metadata"].items() if key not in _MOVING}
     return kept

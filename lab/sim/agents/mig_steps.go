@@ -55,7 +55,7 @@ func (v *visit) drain(pod *Pod, m *partitioner) (bool, error) {
 			m.stage, m.since = m.stage+1, time.Now()
 			continue
 		}
-		if deadline := m.since.Add(v.scaled(rules.MIGWait)); time.Now().Before(deadline) {
+		if deadline := m.since.Add(v.patience()); time.Now().Before(deadline) {
 			v.again.at(deadline)
 			return false, nil
 		}
@@ -69,6 +69,15 @@ func (v *visit) drain(pod *Pod, m *partitioner) (bool, error) {
 	}
 	v.proceed(m, switching, rules.MIGSwitch)
 	return true, nil
+}
+
+// patience is how long an operand's pod may take to vanish. What removes it is a real control plane, which no scale makes
+// faster; only the fault is given up early.
+func (v *visit) patience() time.Duration {
+	if v.node.Faults.Has(rules.MIGPending) {
+		return v.scaled(rules.MIGWait)
+	}
+	return v.options.Patience
 }
 
 // switchMode changes the MIG mode. When that fails, the node is rebooted if the MIG manager was told so; otherwise the

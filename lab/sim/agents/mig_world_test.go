@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Simulator{options: Options{Scale: 1e-5}, core: core, memories: map[string]*memory{}, histories: map[string]*rules.History{}, present: map[string]bool{},
+	s := &Simulator{options: Options{Scale: 1e-5, Patience: 5 * time.Millisecond}, core: core, memories: map[string]*memory{}, histories: map[string]*rules.History{}, present: map[string]bool{},
 		refreshed: map[string]time.Time{}, poked: map[string]bool{}, logs: newPodLogs("", nil)}
 	history := &rules.History{}
 	history.Observe(map[string]string{rules.MIGConfigKey: migFile}, time.Now().Add(-time.Hour), 0)

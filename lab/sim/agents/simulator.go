@@ -27,9 +27,11 @@ type Options struct {
 	// Scale shrinks every time that the real kubelet and agents take.
 	Scale float64
 	// Lag is how long a mounted ConfigMap stays behind, before scaling.
-	Lag     time.Duration
-	PodLogs string
-	Workers int
+	Lag time.Duration
+	// Patience is how long a MIG manager waits for the pods of an operand to vanish; it is not scaled.
+	Patience time.Duration
+	PodLogs  string
+	Workers  int
 }
 
 // Simulator plays the agents of all nodes.

@@ -11,7 +11,6 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import CREATED_ANNOTATION
 from ..fleet.node import Node
 from ..fleet.ownership import NodeEdit
 from ..kube.client import Client
@@ -24,17 +23,15 @@ from ..kube.wait import wait_until
 from . import marks
 from .account import Account
 from .configmaps import CONFIGMAPS
-from .contents import ELECTIONS, Leaving, strangers
+from .contents import ELECTIONS, Leaving
 from .definitions import Definition, Verdict, judge
 from .fleet import patch_nodes, preview_nodes, read_nodes
-from .namespaces import Unknown, delete_namespace, everything
+from .namespaces import DELETED, GIVEN_BACK, LEFT, Fate, end_namespace, fate_of
 from .nodes import Leavings, in_short, of_nfd, of_operator, staying, without
 from .operands import Waiting, await_no_pods
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
-
-_TOLD = 5
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class Found:
     nodes: list[Node]
     verdicts: list[Verdict] = field(default_factory=list)
     leases: list[str] = field(default_factory=list)
-    namespaces: dict[str, Object] = field(default_factory=dict)
+    namespaces: list[tuple[Object, Fate]] = field(default_factory=list)
     policies: bool = False
 
 
@@ -104,7 +101,7 @@ class After:
         for name in dict.fromkeys(release.namespace for release in self._settings.releases):
             live = self._client.get(f"{NAMESPACES}/{name}")
             if live is not None:
-                found.namespaces[name] = live
+                found.namespaces.append((live, self._fate(live)))
         return found
 
     def changed(self, found: Found) -> bool:
@@ -112,7 +109,7 @@ class After:
         return bool(
             found.leases
             or any(not verdict.reason for verdict in found.verdicts)
-            or any(marks.is_marked(live) for live in found.namespaces.values())
+            or any(fate.end != LEFT for dummy, fate in found.namespaces)
             or any(self._compared(found)(node) for node in found.nodes)
         )
 
@@ -128,8 +125,8 @@ class After:
             self._note_kind(verdict)
         for path in found.leases:
             self._note_lease(path)
-        for name, live in found.namespaces.items():
-            self._note_namespace(name, live, self._strangers(live))
+        for live, fate in found.namespaces:
+            self._note_namespace(live, fate)
         self._note_staying(found)
 
     def clear(self, found: Found, lease: Lease) -> None:
@@ -149,9 +146,10 @@ class After:
             lease.check()
             self._client.delete(path)
             self._note_lease(path)
-        for name, live in found.namespaces.items():
+        for live, fate in found.namespaces:
             lease.check()
-            self._clear_namespace(name, live)
+            self._note_namespace(live, fate)
+            end_namespace(self._client, live, fate, self._settings.waiting)
         self._note_staying(found)
 
     def _clear_nodes(self, found: Found, lease: Lease) -> None:
@@ -228,45 +226,16 @@ class After:
                 if self._client.get(path) is not None:
                     yield path
 
-    def _strangers(self, live: Document) -> str:
-        """Why a namespace that we have made stays; empty when it goes, and for one that is not ours to delete."""
+    def _fate(self, live: Document) -> Fate:
         name = live["metadata"]["name"]
-        if not _made_by_us(live):
-            return ""
         here = [release for release in self._settings.releases if release.namespace == name]
-        other = [release.name for release in here if release.there and not release.ours]
-        if other:
-            return f"the release {other[0]} is in it, which this collection did not install"
-        leases = {release.note.rpartition("/")[2] for release in here}
+        other = next((release.name for release in here if release.there and not release.ours), "")
         leaving = Leaving(
             releases=frozenset((release.name, release.namespace) for release in here if release.ours),
-            objects=frozenset(
-                [*(("ConfigMap", entry) for entry in CONFIGMAPS), *(("Lease", entry) for entry in leases)]
-            ),
+            configmaps=frozenset(CONFIGMAPS),
+            leases=frozenset(release.note.rpartition("/")[2] for release in here),
         )
-        try:
-            found = strangers(everything(self._client, name), leaving)
-        except Unknown as error:
-            return str(error)
-        more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-        return f"it holds {', '.join(found[:_TOLD])}{more}" if found else ""
-
-    def _clear_namespace(self, name: str, live: Object) -> None:
-        why = self._strangers(live)
-        if _made_by_us(live) and not why:
-            self._note_namespace(name, live, why)
-            delete_namespace(self._client, live, self._settings.waiting)
-        elif marks.is_marked(live):
-            self._give_back(live)
-            self._note_namespace(name, live, why)
-
-    def _give_back(self, live: Document) -> None:
-        """Apply nothing at all: the server takes out the labels and annotations that only we have written."""
-        name = live["metadata"]["name"]
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        patch = marks.unmarked(self._client.apply(f"{NAMESPACES}/{name}", body))
-        if patch:
-            self._client.patch(f"{NAMESPACES}/{name}", patch)
+        return fate_of(self._client, live, leaving, other)
 
     def _note_kind(self, verdict: Verdict) -> None:
         label = f"CustomResourceDefinition {verdict.definition.name}"
@@ -279,22 +248,19 @@ class After:
         parts = path.split("/")
         self.account.took(f"Lease {parts[-3]}/{parts[-1]}")
 
-    def _note_namespace(self, name: str, live: Document, why: str) -> None:
-        label = f"Namespace {name}"
-        if _made_by_us(live) and not why:
+    def _note_namespace(self, live: Document, fate: Fate) -> None:
+        label = f"Namespace {live['metadata']['name']}"
+        if fate.end == DELETED:
             self.account.took(label)
-        elif marks.is_marked(live):
-            labels = {
-                key: (live["metadata"].get("labels") or {}).get(key) for key in sorted(marks.applied_labels(live))
-            }
-            self.account.took(label, {"labels": labels}, {}, "our label taken off")
-            self.account.keeps(label, why or "this collection did not make it")
+            return
+        if fate.end == GIVEN_BACK:
+            labels = live["metadata"].get("labels") or {}
+            ours = {key: labels.get(key) for key in sorted(marks.applied_labels(live))}
+            self.account.took(label, {"labels": ours}, {}, "our label taken off")
+        if fate.why:
+            self.account.keeps(label, fate.why)
 
     def _note_staying(self, found: Found) -> None:
         for node in found.nodes:
             for what in staying(node, operator=self._settings.operator.ours and not found.policies):
                 self.account.stays_on(node.name, what)
-
-
-def _made_by_us(namespace: Document) -> bool:
-    return CREATED_ANNOTATION in marks.annotations_of(namespace)

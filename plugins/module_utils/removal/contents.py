@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .definitions import NODE_FEATURE, by_agent
+from .marks import has_entries_of_others
 
 Document = t.Mapping[str, t.Any]
 
@@ -28,10 +29,11 @@ ELECTIONS = frozenset({"53822513.nvidia.com", "nfd-master.nfd.kubernetes.io"})
 
 @dataclass(frozen=True)
 class Leaving:
-    """What is on its way out anyway: whole releases of helm (name, namespace), and objects by kind and name."""
+    """What is on its way out anyway: whole releases of helm (name, namespace), our ConfigMaps and notes by their names."""
 
     releases: frozenset[tuple[str, str]]
-    objects: frozenset[tuple[str, str]]
+    configmaps: frozenset[str]
+    leases: frozenset[str]
 
 
 def strangers(found: t.Sequence[tuple[str, Document]], leaving: Leaving) -> list[str]:
@@ -49,7 +51,9 @@ def _goes(kind: str, metadata: Document, leaving: Leaving) -> bool:
     labels, marks = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if metadata.get("deletionTimestamp") or kind in _PASSING or name in _FURNITURE.get(kind, ()):
         return True
-    if (kind, name) in leaving.objects or (kind == "Lease" and name in ELECTIONS):
+    if kind == "Lease" and name in leaving.leases | ELECTIONS:
+        return True
+    if kind == "ConfigMap" and name in leaving.configmaps and not has_entries_of_others({"metadata": metadata}):
         return True
     if (marks.get("meta.helm.sh/release-name"), marks.get("meta.helm.sh/release-namespace")) in leaving.releases:
         return True

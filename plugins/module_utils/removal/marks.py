@@ -58,6 +58,11 @@ def keys_of(configmap: Document) -> tuple[list[str], list[str]]:
     return [key for key in found if key in mine - theirs], [key for key in found if key not in mine - theirs]
 
 
+def has_entries_of_others(configmap: Document) -> bool:
+    """Whether somebody else has written an entry, told by the metadata alone."""
+    return any(not _ours(entry) and child(entry.get("fieldsV1") or {}, "data") for entry in _entries(configmap))
+
+
 def writers(live: Document) -> list[str]:
     """Who else has written the object's spec."""
     found = {

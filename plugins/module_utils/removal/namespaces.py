@@ -1,17 +1,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Namespaces: everything that stands in one, and its end."""
+"""Namespaces: everything that stands in one, what becomes of it, and its end."""
 
 from __future__ import annotations
 
 import functools
 import typing as t
+from dataclasses import dataclass
 
+from ..catalog.names import CREATED_ANNOTATION
 from ..kube.bulk import run_bounded
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, Kind
 from ..kube.wait import wait_until
+from . import marks
+from .contents import Leaving, strangers
 from .operands import Waiting
 
 Object = dict[str, t.Any]
@@ -23,8 +27,59 @@ _NEEDED = {"list", "delete"}
 _FOLLOWING = {"Endpoints", "EndpointSlice"}
 
 
+# What becomes of a namespace.
+DELETED, GIVEN_BACK, LEFT = "deleted", "given back", "left"
+_TOLD = 5
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
 class Unknown(Exception):
     """Nobody can say what is in the namespace; the message says why."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """Deleted, given back (our label goes), or left as it is; `why` it is not deleted, where it is worth a word."""
+
+    end: str
+    why: str = ""
+
+
+def fate_of(client: Client, live: Document, leaving: Leaving, other_release: str) -> Fate:
+    """One that we have made goes when nothing of others is in it; where that cannot be told it is left, for somebody who can."""
+    name = live["metadata"]["name"]
+    if CREATED_ANNOTATION not in marks.annotations_of(live):
+        return Fate(GIVEN_BACK, "this collection did not make it") if marks.is_marked(live) else Fate(LEFT)
+    if other_release:
+        return Fate(GIVEN_BACK, f"the release {other_release} is in it, which this collection did not install")
+    try:
+        _require_sight(client, name)
+        found = strangers(everything(client, name), leaving)
+    except Unknown as error:
+        return Fate(LEFT, str(error))
+    more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+    return Fate(GIVEN_BACK, f"it holds {', '.join(found[:_TOLD])}{more}") if found else Fate(DELETED)
+
+
+def end_namespace(client: Client, live: Document, its: Fate, waiting: Waiting | None) -> None:
+    """Do it; raises TimeoutStory when a namespace does not go."""
+    if its.end == DELETED:
+        _delete(client, live, waiting)
+    elif its.end == GIVEN_BACK:
+        name = live["metadata"]["name"]
+        # Apply nothing at all: the server takes out the labels and annotations that only we have written.
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        patch = marks.unmarked(client.apply(f"{NAMESPACES}/{name}", body))
+        if patch:
+            client.patch(f"{NAMESPACES}/{name}", patch)
+
+
+def _require_sight(client: Client, namespace: str) -> None:
+    """Who may not list all that there is would be refused a hundred times, and know no more."""
+    asked = {"resourceAttributes": {"namespace": namespace, "verb": "list", "group": "*", "resource": "*"}}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": asked}
+    if not client.create(_REVIEWS, body, dry_run=True)["status"].get("allowed"):
+        raise Unknown("you may not list everything that is in it, so nobody knows whether somebody else needs it")
 
 
 def everything(client: Client, namespace: str) -> list[tuple[str, Document]]:
@@ -44,8 +99,8 @@ def everything(client: Client, namespace: str) -> list[tuple[str, Document]]:
     return found
 
 
-def delete_namespace(client: Client, live: Document, waiting: Waiting | None) -> None:
-    """Delete the very namespace that was read, and see it gone; raises TimeoutStory with what keeps it."""
+def _delete(client: Client, live: Document, waiting: Waiting | None) -> None:
+    """The very namespace that was read; raises TimeoutStory with what keeps it."""
     path = f"{NAMESPACES}/{live['metadata']['name']}"
     if not live["metadata"].get("deletionTimestamp"):
         client.delete(path, body={"preconditions": {"uid": live["metadata"]["uid"]}})

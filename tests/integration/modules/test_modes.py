@@ -60,7 +60,7 @@ def share(cluster: Cluster, pool: str, sharing: dict[str, Any], **options: Any) 
     if not options.get("check"):
         policy = cluster.run(cluster_policy.main, pools=pools, wait_timeout=90, wait_sleep=1)
         assert not policy.get("failed"), policy
-    return cluster.run(node_profile.main, **{"pools": pools, "wait_timeout": 120, **options})
+    return cluster.run(node_profile.main, **{"pools": pools, "wait_timeout": 300, **options})
 
 
 @pytest.mark.usual(20)

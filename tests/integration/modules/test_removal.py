@@ -15,6 +15,8 @@ from tests.helpers.everything import written_by
 from tests.labs import Lab
 from tests.programs import run
 
+pytestmark = pytest.mark.soak
+
 THEIRS = {"key": "example.com/theirs", "operator": "Exists"}
 PCI = {"sources": {"pci": {"deviceClassWhitelist": ["0300", "0302"], "deviceLabelFields": ["vendor"]}}}
 NFD: dict[str, Any] = {

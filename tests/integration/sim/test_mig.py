@@ -17,6 +17,8 @@ from lab.api import Object
 from lab.layout import Lab as LabLayout
 from tests.integration.sim.cluster import GFD, MIG_MANAGER, OPERATOR, PLUGIN, Cluster
 
+pytestmark = pytest.mark.soak
+
 LAG = 60 * 0.05
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.10gb, replicas: 4}]}}"
 A100 = "NVIDIA-A100-SXM4-80GB"

@@ -11,6 +11,8 @@ import pytest
 
 from tests.integration.sim.cluster import GFD, OPERATOR, PLUGIN, Cluster
 
+pytestmark = pytest.mark.soak
+
 LAG = 60 * 0.05
 DAEMON = "nvidia-device-plugin-mps-control-daemon"
 DAEMON_CONTAINER, PLUGIN_CONTAINER = "mps-control-daemon-ctr", "nvidia-device-plugin"

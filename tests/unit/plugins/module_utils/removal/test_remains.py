@@ -164,7 +164,10 @@ def test_objects_of_our_release_do_not_keep_a_kind() -> None:
 
 # Namespaces
 
-LEAVING = Leaving(frozenset({("nfd", "nfd-ns")}), frozenset({("ConfigMap", "accel-gpu-device-plugin")}))
+LEAVING = Leaving(
+    frozenset({("nfd", "nfd-ns")}), frozenset({"accel-gpu-device-plugin"}), frozenset({"accel-gpu-helm-nfd"})
+)
+THEIR_ENTRY = [{"manager": "kubectl", "fieldsV1": {"f:data": {"f:own": {}}}}]
 HELM = {"meta.helm.sh/release-name": "nfd", "meta.helm.sh/release-namespace": "nfd-ns"}
 
 
@@ -177,6 +180,7 @@ GOING = [
     entry("ServiceAccount", "default"),
     entry("Event", "x.123"),
     entry("Lease", "53822513.nvidia.com"),
+    entry("Lease", "accel-gpu-helm-nfd"),
     entry("ConfigMap", "accel-gpu-device-plugin"),
     entry("DaemonSet", "worker", annotations=HELM),
     entry("Pod", "worker-1", ownerReferences=[{"kind": "DaemonSet", "uid": "uid-worker"}]),
@@ -190,6 +194,7 @@ GOING = [
 STAYING = [
     entry("ConfigMap", "dashboards"),
     entry("Lease", "somebody"),
+    entry("ConfigMap", "accel-gpu-device-plugin", uid="other", managedFields=THEIR_ENTRY),
     entry("Secret", "sh.helm.release.v1.other.v1", labels={"owner": "helm", "name": "other"}),
     entry("Deployment", "web", annotations={**HELM, "meta.helm.sh/release-name": "other"}),
     entry("Pod", "of-a-job-elsewhere", ownerReferences=[{"kind": "Workflow", "uid": "elsewhere"}]),
@@ -203,7 +208,8 @@ def test_what_is_on_its_way_out_is_nobody() -> None:
 
 @pytest.mark.parametrize("found", STAYING, ids=[name["name"] for _kind, name in STAYING])
 def test_a_stranger_keeps_the_namespace(found: tuple[str, Object]) -> None:
-    assert strangers([*GOING, found], LEAVING) == [f"{found[0]} {found[1]['name']}"]
+    others = [entry for entry in GOING if entry[1]["name"] != found[1]["name"]]
+    assert strangers([*others, found], LEAVING) == [f"{found[0]} {found[1]['name']}"]
 
 
 def test_what_a_stranger_owns_is_told_by_its_owner() -> None:
