@@ -1,0 +1,183 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documents that are not even of the right kind."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import (
+    InvalidDocuments,
+    parts,
+    validate,
+)
+from tests.helpers.documents import CLUSTER, Document
+
+SLICED: Document = {"mode": "time-slicing", "replicas": 4}
+
+# A pool (beside its name) and the one message about it, which begins with gpu_pools[0].
+POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
+    ({"shraing": {}}, ".shraing: is not known here; did you mean sharing?"),
+    ({"gpusPerNode": 1}, ".gpusPerNode: is not known here; did you mean gpus_per_node?"),
+    ({"replicas": 4}, ".replicas: is not known here; it belongs under sharing"),
+    ({"model": "T4"}, ".model: is not known here; it belongs under match"),
+    ({"colour": "red"}, ".colour: is not known here; known: name, match, gpus_per_node, labels, taints, sharing"),
+    ({5: "x"}, "[5]: is not known here; keys are text, and 5 is a number"),
+    ({"gpus_per_node": "4"}, '.gpus_per_node: "4" is text, not a number; write it without quotes'),
+    ({"gpus_per_node": 1.5}, ".gpus_per_node: 1.5 is a number with a fraction, not a whole number"),
+    ({"gpus_per_node": True}, ".gpus_per_node: true is a boolean, not a whole number"),
+    ({"gpus_per_node": 0}, ".gpus_per_node: 0 is not allowed: without a GPU there is nothing to drive or to share"),
+    ({"gpus_per_node": 65}, ".gpus_per_node: 65 is not allowed: no node has more than 64 GPUs"),
+    ({"labels": ["a"]}, ".labels: is a list, not a map; write it as `key: value` lines"),
+    ({"labels": {"gpu": True}}, ".labels.gpu: true is a boolean, not text; put it in quotes"),
+    ({"labels": {"tier": 1}}, ".labels.tier: 1 is a number, not text; put it in quotes"),
+    ({"labels": {"tier": None}}, '.labels.tier: has no value; write "" for an empty one'),
+    ({"labels": {"a b": "c"}}, ".labels['a b']: the key \"a b\" is not a label key"),
+    ({"labels": {"-/a": "c"}}, ".labels['-/a']: the key \"-/a\" is not a label key; before the one '/'"),
+    ({"labels": {"a/b/c": "d"}}, ".labels['a/b/c']: the key"),
+    ({"labels": {"a": "b c"}}, '.labels.a: "b c" is not a label value; use a-z'),
+    ({"labels": {"a": "x" * 64}}, ".labels.a: "),
+    ({"labels": {"a": "{{ team }}"}}, '.labels.a: "{{ team }}" still holds a template'),
+    ({"labels": {"accel.gpu/pool": "x"}}, ".labels['accel.gpu/pool']: the key \"accel.gpu/pool\" is reserved: this"),
+    ({"labels": {"nvidia.com/mig.config": "x"}}, ".labels['nvidia.com/mig.config']: the key"),
+    ({"labels": {"kubernetes.io/hostname": "x"}}, ".labels['kubernetes.io/hostname']: the key"),
+    ({"match": {"model": "T9"}}, '.match.model: "T9" is no GPU model of the catalog; did you mean T4?'),
+    ({"match": {"model": ["T4"]}}, ".match.model: is a list, not text; give one value"),
+    ({"match": "T4"}, '.match: "T4" is text, not a map; write it as `key: value` lines'),
+    ({"match": {"labels": {"accel.gpu/pool": "x"}}}, ".match.labels['accel.gpu/pool']: the key"),
+    ({"match": {"labels": {"a": "1"}}, "labels": {"a": "2"}}, '.labels.a: "2" contradicts match.labels'),
+    ({"taints": {"key": "a"}}, ".taints: is a map, not a list; begin each entry with a dash"),
+    ({"taints": [{"key": "a"}]}, ".taints[0].effect: is missing; choose one of NoSchedule"),
+    ({"taints": [{"effect": "NoSchedule"}]}, ".taints[0].key: is missing; a taint has a key and an effect"),
+    ({"taints": [{"key": "a", "effect": "noschedule"}]}, '.taints[0].effect: "noschedule" is not known here; did you'),
+    ({"taints": [{"key": "a", "effect": "NoExecute", "value": True}]}, ".taints[0].value: true is a boolean, not text"),
+    ({"taints": [{"key": "a", "effect": "NoExecute", "value": "y"}]}, ".taints[0].value: "),
+    ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, ".taints[0].key: "),
+    (
+        {"taints": [{"key": "a", "effect": "NoExecute"}] * 2},
+        ".taints[1]: repeats key a and effect NoExecute of taints[0]",
+    ),
+    ({"taints": ["a=b:NoSchedule"]}, '.taints[0]: "a=b:NoSchedule" is text, not a map'),
+    (
+        {"sharing": {"mode": "timeSlicing"}},
+        '.sharing.mode: "timeSlicing" is not known here; did you mean time-slicing?',
+    ),
+    ({"sharing": {"mode": "vgpu"}}, '.sharing.mode: "vgpu" is not known here; known: none, time-slicing, mps, mig'),
+    ({"sharing": {"mode": "mps"}}, ".sharing.replicas: is missing; mps needs the shares of a GPU"),
+    ({"sharing": {"mode": "mig"}}, ".sharing.layout: is missing; say what each GPU is cut into"),
+    ({"sharing": {"layout": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside layout; say mode: mig"),
+    (
+        {"sharing": {**SLICED, "layout": {"1g.5gb": 1}}},
+        ".sharing.layout: has no effect with mode: time-slicing; take it",
+    ),
+    (
+        {"sharing": {"mode": "mps", "replicas": 4, "fail_requests_greater_than_one": False}},
+        ".sharing.fail_requests_greater_than_one: MPS always refuses a request for two shares",
+    ),
+    (
+        {"sharing": {"mode": "mps", "replicas": 49}},
+        ".sharing.replicas: 49 is not allowed: the MPS control daemon lets 48",
+    ),
+    (
+        {"match": {"model": "V100-SXM2-16GB"}, "sharing": {"mode": "mps", "replicas": 17}},
+        ".sharing.replicas: 17 is not allowed: the MPS control daemon lets 16 clients share a V100-SXM2-16GB",
+    ),
+    ({"sharing": {"mode": "mig", "layout": 3}}, ".sharing.layout: 3 is a number, not a layout"),
+    ({"sharing": {"mode": "mig", "layout": []}}, ".sharing.layout: is empty; write"),
+    (
+        {"sharing": {"mode": "mig", "layout": {"3g20gb": 1}}},
+        ".sharing.layout['3g20gb']: \"3g20gb\" is not a MIG profile",
+    ),
+    ({"sharing": {"mode": "mig", "layout": {"3g.20gb": 0}}}, ".sharing.layout['3g.20gb']: 0 is not a count"),
+    (
+        {"sharing": {"mode": "mig", "layout": [{"3g.20gb": 1}, "x"]}},
+        ".sharing.layout[1]: is text, not what a GPU is cut into",
+    ),
+    (
+        {"sharing": {"mode": "mig", "layout": {0: {"3g.20gb": 1}, "1g.5gb": 1}}},
+        '.sharing.layout: mixes GPU indices with "1g.5gb"',
+    ),
+    (
+        {"gpus_per_node": 4, "sharing": {"mode": "mig", "layout": {4: {"3g.20gb": 1}}}},
+        ".sharing.layout: names GPU 4, but gpus_per_node is 4; the last GPU of a node is 3",
+    ),
+    (
+        {"gpus_per_node": 1, "sharing": {"mode": "mig", "layout": {0: {}}}},
+        ".sharing.layout: cuts no GPU; say mode: none",
+    ),
+    (
+        {"sharing": {"mode": "mig", "layout": {0: {"3g.20gb": 1}}}},
+        ".gpus_per_node: is missing beside a layout by GPU index",
+    ),
+    (
+        {"sharing": {"mode": "mig", "strategy": "single", "layout": ["1g.5gb", "2g.10gb"]}},
+        '.sharing.strategy: "single" needs one profile on every GPU of a node',
+    ),
+    (
+        {"match": {"model": "T4"}, "sharing": {"mode": "mig", "layout": {"1g.5gb": 1}}},
+        ".sharing.mode: mig does not exist on a T4; use time-slicing or mps",
+    ),
+    (
+        {"match": {"model": "A30"}, "sharing": {"mode": "mig", "layout": {"3g.20gb": 1}}},
+        ".sharing.layout: a A30 has no profile 3g.20gb; it has 1g.6gb",
+    ),
+    (
+        {"match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": ["4g.20gb", "3g.20gb", "1g.5gb"]}},
+        ".sharing.layout: a A100-SXM4-40GB has no room for 1 x 1g.5gb + 1 x 3g.20gb + 1 x 4g.20gb together; 1 x 3g.20gb + 1 x",
+    ),
+    ({"sharing": {"mode": "time-slicing"}}, ".sharing.replicas: is missing; time-slicing needs the shares of a GPU"),
+    ({"sharing": {"replicas": 4}}, ".sharing.mode: is missing beside replicas; say mode: time-slicing"),
+    ({"sharing": {"mode": "none", "replicas": 4}}, ".sharing.replicas: has no effect with mode: none"),
+    ({"sharing": {"mode": "none", "rename": True}}, ".sharing.rename: has no effect with mode: none"),
+    (
+        {"sharing": {**SLICED, "replicas": 1}},
+        ".sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); leave it out, with mode: none",
+    ),
+    ({"sharing": {**SLICED, "replicas": 251}}, ".sharing.replicas: 251 is not allowed: more than 250 pods"),
+    ({"sharing": {**SLICED, "rename": "yes"}}, '.sharing.rename: "yes" is text, not a boolean; write true or false'),
+]
+
+
+@pytest.mark.parametrize(
+    ("pools", "message"),
+    [
+        ({"name": "a"}, "gpu_pools: is a map, not a list; begin each entry with a dash"),
+        ("{{ pools }}", 'gpu_pools: "{{ pools }}" still holds a template'),
+    ],
+)
+def test_pools_that_are_no_list(pools: t.Any, message: str) -> None:
+    (problem,) = validate(CLUSTER, {}, pools)
+    assert problem.startswith(message)
+
+
+def test_document_that_contains_itself() -> None:
+    pools: list[t.Any] = []
+    pools.append(pools)
+    (problem,) = validate(CLUSTER, {}, pools)
+    assert "contains itself" in problem
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([], "the documents: are a list, not a map of cluster, defaults and pools"),
+        (
+            {"cluster": {}, "pool": []},
+            '"pool": is not one of the documents cluster, defaults and pools',
+        ),
+    ],
+)
+def test_filters_want_one_map(documents: t.Any, message: str) -> None:
+    with pytest.raises(InvalidDocuments) as raised:
+        parts(documents)
+    assert raised.value.problems == [message]
+
+
+def test_a_thousand_pools_are_checked_in_a_moment() -> None:
+    pools = [{"name": f"p{n}", "match": {"model": "T4", "labels": {"rack": str(n)}}} for n in range(1000)]
+    started = time.process_time()
+    assert validate(CLUSTER, {}, pools) == []
+    assert time.process_time() - started < 2
