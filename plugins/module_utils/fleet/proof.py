@@ -77,11 +77,16 @@ def _agents(node: Node, pool: PoolPlan) -> t.Iterator[str]:
         yield f"label {MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {pool.mig_key} is expected"
     elif node.mig_state in _CHANGING:
         yield f"{MIG_STATE_LABEL} is {node.mig_state}"
-    elif pool.mig_key and not node.mig_state:
+    elif not node.mig_state and (pool.mig_key or _expects_mig_manager(node)):
         yield f"the MIG manager has not looked at {node.mig_config} yet"
     paused = sorted(key for key, value in node.labels.items() if key.startswith(_DEPLOY) and value == _PAUSED)
     if paused:
         yield f"{', '.join(key.removeprefix(_DEPLOY) for key in paused)} paused for the change"
+
+
+def _expects_mig_manager(node: Node) -> bool:
+    """Whether the MIG manager has yet to look at a node; where it finds something to do, agents stop for the time."""
+    return bool(node.mig_config) and node.labels.get(f"{_DEPLOY}mig-manager") == "true"
 
 
 def _labels(node: Node, pool: PoolPlan) -> t.Iterator[str]:

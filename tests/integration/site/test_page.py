@@ -75,4 +75,4 @@ def test_check_mode_writes_the_same_page(lab: Lab, holding: str, tmp_path: Path)
     checked, real = tmp_path / "checked.html", tmp_path / "real.html"
     assert report(lab, checked, "--check", "--diff").changed() == 0
     report(lab, real)
-    assert checked.read_bytes() == real.read_bytes()
+    assert checked.read_text().split("><") == real.read_text().split("><")

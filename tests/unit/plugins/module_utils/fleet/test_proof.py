@@ -23,6 +23,8 @@ from tests.helpers.fleet import node, pool
         (node(gpus=2, replicas=4, rename=True), pool(replicas=4, rename=True)),
         # A resource that was there before stays as a key at 0, in life too.
         (node(allocatable={"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 0}), pool()),
+        # A label that is left over where no MIG manager runs is nobody's business.
+        (node(labels={"nvidia.com/mig.config": "all-disabled"}), pool()),
     ],
 )
 def test_proven(of_node: Node, of_pool: PoolPlan) -> None:
@@ -45,6 +47,12 @@ def test_proven(of_node: Node, of_pool: PoolPlan) -> None:
             ["nvidia.com/gpu is still 1"],
         ),
         (node(labels={"nvidia.com/gpu.replicas": None}), pool(), ["gpu.replicas is absent, 1 is expected"]),
+        (
+            # What the operator writes on a new node, before the MIG manager has stopped the agents to look at it.
+            node(labels={"nvidia.com/mig.config": "all-disabled", "nvidia.com/gpu.deploy.mig-manager": "true"}),
+            pool(),
+            ["the MIG manager has not looked at all-disabled yet"],
+        ),
     ],
 )
 def test_not_proven(of_node: Node, of_pool: PoolPlan, words: list[str]) -> None:
