@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.faults.api_proxy import ApiProxy, Request
 from tests.helpers.foreign import Foreign
-from tests.helpers.playbook import Playbook, run_playbook
+from tests.helpers.killing import changing_requests, killed_after
+from tests.helpers.playbook import run_playbook
 from tests.labs import Lab
 from tests.programs import run
 
-# What a user's run sends: our modules, and helm, which it starts.
-USER_AGENTS = ("accel.gpu/", "Helm/")
 SITE = "accel.gpu.site"
 # A fleet in which every kind of request occurs, and few of them twice.
 SMALL = {
@@ -48,37 +45,6 @@ def kubectl(lab: Lab, *words: str) -> Any:
     return json.loads(run("kubectl", *words, "-o", "json", env=lab.env))
 
 
-def site_killed_after(lab: Lab, proxy: ApiProxy, tmp_path: Path, number: int, **options: Any) -> Request | None:
-    """Run site and kill its whole tree once the API server has done changing request `number`; None if it ended before."""
-    seen = 0
-    lock = threading.Lock()
-    struck: list[Request] = []
-    playbook: Playbook | None = None
-    started = threading.Event()
-
-    def strike(request: Request, status: int) -> None:
-        nonlocal seen
-        if not (request.mutating and status < 400 and any(agent in request.user_agent for agent in USER_AGENTS)):
-            return
-        with lock:
-            seen += 1
-            if seen != number:
-                return
-            struck.append(request)
-        started.wait()
-        assert playbook is not None
-        playbook.kill()
-
-    proxy.after = strike
-    kubeconfig = proxy.kubeconfig(tmp_path / "proxy.kubeconfig")
-    environ = lab.env_through(kubeconfig)
-    playbook = Playbook(SITE, environ=environ, **options)
-    started.set()
-    playbook.wait()
-    proxy.after = lambda request, status: None
-    return struck[0] if struck else None
-
-
 def require_whole(lab: Lab, foreign: Foreign, **options: Any) -> None:
     """The re-run converges, a third run finds nothing to do, and the invariants hold."""
     run_playbook(SITE, environ=lab.env, **options).require_success()
@@ -91,33 +57,20 @@ def require_whole(lab: Lab, foreign: Foreign, **options: Any) -> None:
     assert kubectl(lab, "get", "pods", "-A", "-l", "accel.gpu/validation")["items"] == []
 
 
-def count_of_changes(lab: Lab, tmp_path: Path, **options: Any) -> int:
-    """How many changing requests an unharmed run sends from here."""
-    proxy = ApiProxy(lab.kubeconfig)
-    with proxy.running():
-        kubeconfig = proxy.kubeconfig(tmp_path / "count.kubeconfig")
-        environ = lab.env_through(kubeconfig)
-        run_playbook(SITE, environ=environ, **options).require_success()
-        return len(proxy.mutations(*USER_AGENTS))
-
-
 def kill_a_first_run(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]]) -> None:
     """From an empty cluster: kill at each of the chosen requests in turn, each time from the beginning."""
     fleet = tmp_path / "small.yaml"
     fleet.write_text(yaml.safe_dump(SMALL))
     lab.reset(fleet)
-    total = count_of_changes(lab, tmp_path, variables=VARIABLES)
+    total = len(changing_requests(lab, SITE, tmp_path, variables=VARIABLES))
     print(f"an unharmed first run sends {total} changing requests")
     assert total > 20
-    proxy = ApiProxy(lab.kubeconfig)
-    with proxy.running():
-        for point in choose(total):
-            lab.reset(fleet)
-            foreign = Foreign(lab)
-            foreign.place()
-            request = site_killed_after(lab, proxy, tmp_path, point, variables=VARIABLES)
-            print(f"killed after changing request {point}: {request and request.method} {request and request.path}")
-            require_whole(lab, foreign, variables=VARIABLES)
+    for point in choose(total):
+        lab.reset(fleet)
+        foreign = Foreign(lab)
+        foreign.place()
+        killed_after(lab, SITE, point, tmp_path, variables=VARIABLES)
+        require_whole(lab, foreign, variables=VARIABLES)
 
 
 @pytest.mark.usual(70)
@@ -150,17 +103,14 @@ def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], l
     foreign.place()
     run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()
     run_playbook(SITE, environ=lab.env, **four).require_success()
-    total = count_of_changes(lab, tmp_path, **eight)
+    total = len(changing_requests(lab, SITE, tmp_path, **eight))
     assert total > 5
-    proxy = ApiProxy(lab.kubeconfig)
-    with proxy.running():
-        for point in choose(total):
-            run_playbook(SITE, environ=lab.env, **four).require_success()
-            request = site_killed_after(lab, proxy, tmp_path, point, **eight)
-            print(f"killed after changing request {point}: {request and request.method} {request and request.path}")
-            run_playbook(SITE, environ=lab.env, **eight).require_success()
-            assert run_playbook(SITE, environ=lab.env, **eight).require_success().changed() == 0
-            foreign.require_intact()
+    for point in choose(total):
+        run_playbook(SITE, environ=lab.env, **four).require_success()
+        killed_after(lab, SITE, point, tmp_path, **eight)
+        run_playbook(SITE, environ=lab.env, **eight).require_success()
+        assert run_playbook(SITE, environ=lab.env, **eight).require_success().changed() == 0
+        foreign.require_intact()
 
 
 @pytest.mark.usual(70)

@@ -44,7 +44,9 @@ def killed_after(lab: Lab, name: str, number: int, folder: Path, **options: Any)
         playbook = Playbook(name, environ=environ, **options)
         started.set()
         playbook.wait()
-    return struck[0] if struck else None
+    request = struck[0] if struck else None
+    print(f"killed after changing request {number}: {request and f'{request.method} {request.path}'}")
+    return request
 
 
 def changing_requests(lab: Lab, name: str, folder: Path, **options: Any) -> list[Request]:
