@@ -33,6 +33,8 @@ def pool(
         "gpus_per_node": None,
         "resource": sharing.resources[0],
         "resources": sharing.resources,
+        "quota_keys": tuple(f"requests.{resource}" for resource in sharing.resources),
+        "accelerator": None,
         "shares_per_gpu": sum(sharing.offers(1).values()),
         "config_key": key,
         "mig_key": "cut" if layout else "",

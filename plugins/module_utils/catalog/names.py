@@ -51,5 +51,6 @@ PCI_PRESENT_LABELS = (
 )
 GPU_TAINT_KEY = "nvidia.com/gpu"
 
-# Kubernetes
+# Kubernetes; of an extended resource a ResourceQuota takes requests alone (its documentation, "Quota for extended resources")
+QUOTA_PREFIX = "requests."
 POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"

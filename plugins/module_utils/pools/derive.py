@@ -103,6 +103,8 @@ def _pool(pool: Document) -> PoolPlan:
         gpus_per_node=pool.get("gpus_per_node"),
         resource=sharing.resources[0],
         resources=sharing.resources,
+        quota_keys=tuple(f"{names.QUOTA_PREFIX}{resource}" for resource in sharing.resources),
+        accelerator=_accelerator(model, sharing) if model else None,
         shares_per_gpu=shares,
         config_key=key,
         mig_key=mig_key,
@@ -130,6 +132,13 @@ def _sharing(written: Document) -> Sharing:
         layout=layout,
         strategy=strategy,
     )
+
+
+def _accelerator(model: models.Model, sharing: Sharing) -> str:
+    """A label value: nodes that are shared or cut offer other numbers, so the autoscaler must not count them as one kind."""
+    if sharing.mode == MIG:
+        return f"{model.product}-MIG"
+    return f"{model.product}{names.SHARED_SUFFIX}" if sharing.replicas > 1 else model.product
 
 
 def _taint(taint: Document) -> Taint:

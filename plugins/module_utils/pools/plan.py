@@ -96,7 +96,8 @@ class PoolPlan:
     """One pool with every value that the nodes, the quota, the report or a validation pod needs of it.
 
     `resource` is what most of the pool is offered as, `resources` all of it; `shares_per_gpu` is None where the GPUs of
-    one node are cut differently. `mig_key` is empty unless the GPUs are cut.
+    one node are cut differently. `mig_key` is empty unless the GPUs are cut. `quota_keys` are those of a ResourceQuota,
+    `accelerator` is the kind of GPU in the cluster autoscaler's terms, None where the model is not declared.
     """
 
     name: str
@@ -108,6 +109,8 @@ class PoolPlan:
     gpus_per_node: int | None
     resource: str
     resources: tuple[str, ...]
+    quota_keys: tuple[str, ...]
+    accelerator: str | None
     shares_per_gpu: int | None
     config_key: str
     mig_key: str

@@ -7,12 +7,14 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 import time
 import typing as t
 
 import pytest
 from hypothesis import given
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
 from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin
 from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -42,6 +44,8 @@ def one(**pool: t.Any) -> PoolPlan:
                 "shares_per_gpu": 1,
                 "memory_mib_per_share": 15360,
                 "resources": ("nvidia.com/gpu",),
+                "quota_keys": ("requests.nvidia.com/gpu",),
+                "accelerator": "Tesla-T4",
                 "mig_key": "",
             },
         ),
@@ -56,7 +60,12 @@ def one(**pool: t.Any) -> PoolPlan:
         ),
         (
             {"mode": "time-slicing", "replicas": 3, "rename": True},
-            {"resource": "nvidia.com/gpu.shared", "memory_mib_per_share": 5120},
+            {
+                "resource": "nvidia.com/gpu.shared",
+                "memory_mib_per_share": 5120,
+                "quota_keys": ("requests.nvidia.com/gpu.shared",),
+                "accelerator": "Tesla-T4-SHARED",
+            },
         ),
         (
             {"mode": "mps", "replicas": 4},
@@ -69,6 +78,13 @@ def test_sharing(sharing: Document, expected: Document) -> None:
     assert {name: getattr(pool, name) for name in expected} == expected
 
 
+@pytest.mark.parametrize("sharing", [{"mode": "none"}, {"mode": "time-slicing", "replicas": 2}])
+@pytest.mark.parametrize("model", [model.key for model in MODELS])
+def test_every_accelerator_is_a_legal_label_value(model: str, sharing: Document) -> None:
+    accelerator = one(match={"model": model}, sharing=sharing).accelerator or ""
+    assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", accelerator)
+
+
 A100X8: Document = {"match": {"model": "A100-SXM4-40GB"}, "gpus_per_node": 8}
 
 
@@ -79,7 +95,12 @@ A100X8: Document = {"match": {"model": "A100-SXM4-40GB"}, "gpus_per_node": 8}
         (["3g.20gb", "3g.20gb"], {"resource": "nvidia.com/gpu", "shares_per_gpu": 2}),
         (
             ["2g.10gb", "3g.20gb"],
-            {"resources": ("nvidia.com/mig-2g.10gb", "nvidia.com/mig-3g.20gb"), "shares_per_gpu": 2},
+            {
+                "resources": ("nvidia.com/mig-2g.10gb", "nvidia.com/mig-3g.20gb"),
+                "quota_keys": ("requests.nvidia.com/mig-2g.10gb", "requests.nvidia.com/mig-3g.20gb"),
+                "accelerator": "NVIDIA-A100-SXM4-40GB-MIG",
+                "shares_per_gpu": 2,
+            },
         ),
         (
             {"0": {"3g.20gb": 2}, 1: None},
