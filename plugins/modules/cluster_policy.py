@@ -157,7 +157,7 @@ class _Found(t.NamedTuple):
 def work(module: GpuModule) -> Object:
     """Derive from the pools, read the policy, change what differs, and see that the operator has done it."""
     plan = module.plan
-    wanted = Wanted(plan.policy.spec, tuple(plan.policy.tolerations), plan.policy.mig_by_node)
+    wanted = Wanted.by(plan.policy)
     cluster = PolicyClient(module.client, plan.operator.namespace)
     found = _find(module, cluster, wanted)
     lacking = cluster.lacking(plan, found.live) if found.change.changed else []

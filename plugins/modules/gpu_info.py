@@ -33,6 +33,12 @@ options:
       - Whether to tell which pods hold the GPUs of each node.
     type: bool
     default: false
+  costs:
+    description:
+      - Whether to tell what the changes would cost, which needs O(pools). Reads the ClusterPolicy, and where something would
+        change all pods that have not ended.
+    type: bool
+    default: false
   offline:
     description:
       - Whether a cluster that cannot be reached is no failure. RV(gpu_info.reachable) is then V(false), and the pools
@@ -98,7 +104,8 @@ gpu_info:
       returned: when the cluster is reachable
     nodes:
       description: Up to O(limit) GPU nodes. C(mig) is null where the GPU has no MIG, else the C(config) that the node is to
-        have, the MIG manager's C(state) of it, and the MIG C(devices) by profile.
+        have, the MIG manager's C(state) of it, and the MIG C(devices) by profile. With O(pools), C(differs) is a list of
+        short sentences, each what is not as the node's pool declares.
       type: list
       elements: dict
       returned: when the cluster is reachable
@@ -115,6 +122,7 @@ gpu_info:
           allocatable: {nvidia.com/gpu: 4}
           capacity: {nvidia.com/gpu: 4}
           mig: null
+          differs: ["label nvidia.com/gpu.replicas is 1, 4 is expected"]
           ready: true
           schedulable: true
     nodes_not_shown:
@@ -124,8 +132,21 @@ gpu_info:
     pools:
       description: What each pool declares; with a cluster also what is seen (C(nodes), C(models), C(gpus), C(wanted) and
         C(allocatable), in all and for each of its C(resources)), what differs (C(differs), C(differing_nodes), C(as_declared)), what would change (C(changes))
-        and what workloads proved (C(proof)).
+        and what workloads proved (C(proof)). With O(costs), C(costs) are how many C(drivers) would be rolled, how many C(pods)
+        lose a GPU by that or because it is cut anew, how many of NVIDIA's C(agent_pods) start anew, on how many nodes GPUs are
+        cut anew (C(cut_nodes)), and on how many of these they must be reset, or the node rebooted (C(resets)).
       type: dict
+      returned: when O(pools) are given
+    costs:
+      description: The same for all pools together; C(held_back), whether the drivers wait for
+        O(accel.gpu.cluster_policy#module:allow_driver_rollout), and C(release), the operator's version now and then, or null.
+      type: dict
+      returned: when O(costs) are asked for and the cluster is reachable
+    warnings:
+      description: What is odd though no mistake, a sentence each. Nodes that are of several pools or have left theirs, empty
+        pools, unknown models and releases, combinations known to break.
+      type: list
+      elements: str
       returned: when O(pools) are given
     drift:
       description: What is not as declared, up to 100 entries of C(pool) and C(what).
@@ -164,18 +185,24 @@ gpu_info:
 import json
 import typing as t
 
-from ..module_utils.catalog.names import POOL_LABEL
-from ..module_utils.fleet import summary
+from ..module_utils.fleet import oddities, summary
+from ..module_utils.fleet.costs import of_pools, total
 from ..module_utils.fleet.holders import LIVE_PODS, holders
 from ..module_utils.fleet.node import Node, parse
 from ..module_utils.fleet.sorting import sort
 from ..module_utils.kube.errors import ApiError, ConnectionProblem, explain
 from ..module_utils.kube.module import ArgumentSpec, GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
+from ..module_utils.operator.forecast import forecast
 from ..module_utils.page.document import page
+from ..module_utils.pools.doubts import doubts
 from ..module_utils.sharing.configmaps import Configs
 from ..module_utils.sharing.profile import profile
 from ..module_utils.validation import evidence
+
+if t.TYPE_CHECKING:
+    from ..module_utils.fleet.ownership import NodeEdit
+    from ..module_utils.pools.membership import Membership
 
 NAMES_LIMIT = 100
 
@@ -186,6 +213,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     if module.params["pools"] is not None:
         # Bad documents are told before the cluster is asked.
         told["pools"] = {pool.name: summary.declared(pool) for pool in module.plan.pools}
+        told["warnings"] = doubts(module.plan)
     nodes: list[Node] = []
     try:
         nodes = [parse(raw) for raw in module.client.list(NODES)]
@@ -199,54 +227,36 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     told["cluster"] = told["cluster"] or module.client.cluster_name or module.client.server
     told.update(reachable=True, totals=summary.totals(nodes), models=summary.models(nodes))
     told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][:NAMES_LIMIT]
-    pool_of = {node.name: node.labels.get(POOL_LABEL) for node in nodes}
-    if module.params["pools"] is not None:
-        pool_of = _compare(module, nodes, told)
-    return _written(module, told, _rows(module, nodes, pool_of))
+    membership, edits = _compare(module, nodes, told) if module.params["pools"] is not None else (None, ())
+    rolls = forecast(module.client, module.plan) if membership and module.params["costs"] else None
+    pods: list[dict[str, t.Any]] = []
+    if module.params["workloads"] or (rolls and (edits or rolls.roll.any)):
+        pods = list(module.client.list(PODS, field_selector=LIVE_PODS))
+    if membership and rolls:
+        counts = of_pools(module.plan.pools, nodes, membership, edits, rolls.roll, pods)
+        for name, of_pool in counts.items():
+            told["pools"][name]["costs"] = of_pool
+        told["costs"] = rolls.told(total(counts.values()))
+    planned = module.plan.pools if membership else ()
+    held = holders(pods) if module.params["workloads"] else None
+    return _written(module, told, summary.rows(nodes, planned, membership, edits, held))
 
 
-def _compare(module: GpuModule, nodes: list[Node], told: dict[str, t.Any]) -> dict[str, str | None]:
+def _compare(module: GpuModule, nodes: list[Node], told: dict[str, t.Any]) -> tuple[Membership, tuple[NodeEdit, ...]]:
     """Add what the pools declare against what is seen."""
     plan, client = module.plan, module.client
     membership = sort(plan.pools, nodes)
     changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes))
-    proven = evidence.noted(
-        client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
-    )
-    by_name = {node.name: node for node in nodes}
     told["pools"] = summary.pools(plan, nodes, membership, changes.edits)
-    for pool in plan.pools:
-        entry = proven.get(pool.name)
-        if entry:
-            members = [by_name[name] for name in membership.by_pool[pool.name]]
-            now = evidence.fingerprint(evidence.facts(pool, members, plan.validation.image))
-            told["pools"][pool.name]["proof"] = {
-                "node": entry.get("node"),
-                "devices": entry.get("devices") or {},
-                "current": entry.get("evidence") == now,
-            }
+    kept = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
+    for name, proof in evidence.proofs(plan, nodes, membership, kept).items():
+        told["pools"][name]["proof"] = proof
     told["drift"] = summary.drift(told["pools"])
     told["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
     told["released"] = changes.released[:NAMES_LIMIT]
     told["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
-    return {node.name: changes.pool_of.get(node.name) for node in nodes}
-
-
-def _rows(module: GpuModule, nodes: list[Node], pool_of: dict[str, str | None]) -> list[dict[str, t.Any]]:
-    held = None
-    if module.params["workloads"]:
-        held = holders(module.client.list(PODS, field_selector=LIVE_PODS))
-    planned = {pool.name: pool for pool in module.plan.pools} if module.params["pools"] is not None else {}
-    return [
-        summary.node_row(
-            node,
-            pool_of[node.name],
-            planned.get(pool_of[node.name] or ""),
-            held.get(node.name, []) if held is not None else None,
-        )
-        for node in sorted(nodes, key=lambda node: node.name)
-        if node.has_gpu
-    ]
+    told["warnings"] = [*doubts(plan, oddities.traits(nodes)), *oddities.all_of(nodes, membership, changes.released)]
+    return membership, changes.edits
 
 
 def _written(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.Any]]) -> dict[str, t.Any]:
@@ -271,6 +281,7 @@ def main() -> None:
     spec: ArgumentSpec = {
         "limit": {"type": "int", "default": 100},
         "workloads": {"type": "bool", "default": False},
+        "costs": {"type": "bool", "default": False},
         "offline": {"type": "bool", "default": False},
         "report_path": {"type": "path"},
         "html_path": {"type": "path"},

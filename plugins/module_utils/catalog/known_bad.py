@@ -101,3 +101,33 @@ USER_NAMESPACES = (
     "Pods with spec.hostUsers false: their containers cannot be created (notes of v26.3.1, container toolkit issue 648)"
 )
 GPUCLUSTER_BESIDE = "A GPUCluster beside a ClusterPolicy: a cluster can have one of them only (notes of v26.7.0)"
+
+# What a cluster must be known to have before a sentence is worth telling; empty where nothing that this collection reads would
+# tell. `model X`: GPUs whose name begins so; `mig`: a pool that cuts them; all others are told by the nodes' labels.
+ONLY_WITH: dict[str, frozenset[str]] = {
+    CRUN: frozenset({"openshift"}),
+    OPENSHIFT_4_11_12: frozenset({"openshift"}),
+    OPENSHIFT_4_15_REGISTRY: frozenset({"openshift"}),
+    VGPU_KUBEVIRT: frozenset({"vgpu"}),
+    VGPU_MANAGER_GSP: frozenset({"vgpu"}),
+    NOUVEAU_VGPU: frozenset({"vgpu"}),
+    ONE_DRIVER: frozenset({"vgpu"}),
+    GH200_BALANCED: frozenset({"model GH200", "mig"}),
+    TOOLKIT_RKE2_K3S: frozenset(),
+    DRIVER_570_MIXED_MIG: frozenset({"mig"}),
+    B200_DEFAULT_DRIVER: frozenset({"model B200"}),
+    CDI_RKE2: frozenset({"rke2"}),
+    CDMM_MIG: frozenset({"model GH200", "mig"}),
+    CRIO_INIT: frozenset(),
+    TOOLKIT_IMPORTS: frozenset(),
+    GKE_1_33: frozenset({"gke"}),
+    RTX_PRO_VGPU: frozenset({"vgpu", "model RTX"}),
+    SELINUX_MIG: frozenset({"selinux", "mig"}),
+    RHEL8_MIG: frozenset({"rhel8", "mig"}),
+    MIG_MANAGER_PAUSED: frozenset({"mig"}),
+    MIG_MANAGER_PENDING: frozenset({"mig"}),
+    PEERMEM_RESTART: frozenset(),
+    ALL_RDMA_DEVICES: frozenset(),
+    USER_NAMESPACES: frozenset(),
+    GPUCLUSTER_BESIDE: frozenset(),
+}

@@ -9,6 +9,10 @@ import typing as t
 
 RESOURCE_PREFIX = "nvidia.com/mig-"
 
+# Families (GFD's gpu.family) whose GPUs are reset when their MIG mode is switched; one that is passed through to a virtual
+# machine may not be able to, and needs a reboot. From Hopper on there is no reset. Source: MIG user guide, "Enable MIG Mode".
+RESET_FAMILIES = ("ampere",)
+
 # The GI profile id where no public source says it.
 UNKNOWN_ID = -1
 

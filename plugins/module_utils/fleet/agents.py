@@ -10,6 +10,16 @@ from dataclasses import dataclass
 PLUGIN = "nvidia-device-plugin-daemonset"
 DISCOVERY = "gpu-feature-discovery"
 MIG_MANAGER = "nvidia-mig-manager"
+MPS_DAEMON = "nvidia-device-plugin-mps-control-daemon"
+DRIVER = "nvidia-driver-daemonset"
+VALIDATOR = "nvidia-operator-validator"
+# NVIDIA's pods by their label app (gpu-operator assets/*/*daemonset.yaml); on OpenShift a driver's has its system behind it.
+OPERANDS = (
+    *(DRIVER, PLUGIN, DISCOVERY, MIG_MANAGER, MPS_DAEMON, VALIDATOR),
+    *("nvidia-container-toolkit-daemonset", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-node-status-exporter"),
+)
+# What the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and itself, which is started anew.
+STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, "nvidia-dcgm", "nvidia-dcgm-exporter", VALIDATOR, MIG_MANAGER})
 # The pods that mount our ConfigMaps (gpu-operator assets/state-device-plugin, gpu-feature-discovery, state-mig-manager).
 SELECTOR = f"app in ({PLUGIN},{DISCOVERY},{MIG_MANAGER})"
 
@@ -93,6 +103,17 @@ def _why(status: t.Mapping[str, t.Any]) -> str:
         if condition.get("status") == "False" and condition.get("message"):
             return f": {condition['message']}"
     return ""
+
+
+def operands(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
+    """The apps of NVIDIA's pods, one for each pod, by node."""
+    found: dict[str, list[str]] = {}
+    for pod in pods:
+        app = _app(pod)
+        known = DRIVER if app.startswith(f"{DRIVER}-") else app
+        if known in OPERANDS and node_of(pod):
+            found.setdefault(node_of(pod), []).append(known)
+    return found
 
 
 def _app(pod: Pod) -> str:

@@ -80,7 +80,7 @@ def labels(node: Node, pool: PoolPlan) -> dict[str, str]:
         return {**found, _MPS_CAPABLE: "true"} if sharing.mode == MPS else found
     found = {MIG_STRATEGY_LABEL: sharing.strategy}
     how = {"replicas": str(sharing.replicas), "sharing-strategy": TIME_SLICING if sharing.shared else EXCLUSIVE}
-    counts = _devices(node, pool)
+    counts = devices(node, pool) or dict.fromkeys(mig.profiles(sharing.layout), 0)
     if sharing.strategy == mig.SINGLE:
         (profile, count), *dummy = counts.items()
         product = f"{node.model}{MIG_INFIX}{profile.replace('+', '.')}{shared}"
@@ -109,12 +109,13 @@ def incapable(node: Node, pool: PoolPlan) -> bool:
     return pool.mode == MIG and node.discovered and node.labels.get(MIG_CAPABLE_LABEL) != "true"
 
 
-def _devices(node: Node, pool: PoolPlan) -> dict[str, int]:
+def devices(node: Node, pool: PoolPlan) -> dict[str, int]:
+    """The MIG devices of a node of the pool, by profile; none where its GPUs stay whole."""
     counts: dict[str, int] = {}
     for index in range(gpus(node, pool)):
         for profile, count in mig.on_gpu(pool.sharing.layout, index).items():
             counts[profile] = counts.get(profile, 0) + count
-    return counts or dict.fromkeys(mig.profiles(pool.sharing.layout), 0)
+    return counts
 
 
 def of_gpus(key: str) -> bool:

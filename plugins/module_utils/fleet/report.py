@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .cost_lines import cost_lines
 from .table import WIDTH, Column, paragraph, table
 
 Document = t.Mapping[str, t.Any]
@@ -24,7 +25,14 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
         return [*head, "No pools are declared: nothing is shared, labelled or proven.", *_fleet(info, width)]
     rows = [_row(name, pool, kind, info) for name, pool in pools.items()]
     body = table(_columns(kind), rows, width)
-    return [*head, "", *body, "", *_verdicts(info, pools, kind, width), *_notes(info, width), *_fleet(info, width)]
+    costs = cost_lines(info, width) if kind == "plan" else []
+    return [
+        *(*head, "", *body, ""),
+        *_verdicts(info, pools, kind, width),
+        *(["", *costs] if costs else []),
+        *_notes(info, width),
+        *_fleet(info, width),
+    ]
 
 
 def _title(info: Document, kind: str, width: int) -> str:
@@ -163,10 +171,10 @@ def _change(pool: Document) -> str:
 
 
 def _notes(info: Document, width: int) -> list[str]:
-    """Nodes about which the pools do not agree, or which nobody knows yet."""
+    """What is odd, and the nodes which nobody knows yet or which leave their pool."""
     told: list[str] = []
-    for node, claiming in sorted((info.get("overlaps") or {}).items()):
-        told += paragraph("overlap", f"{node} matches the pools {_names(claiming)}; it is left as it is", width)
+    for warning in info.get("warnings") or ():
+        told += paragraph("warning", warning, width)
     undiscovered = info.get("undiscovered") or []
     if undiscovered:
         text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {_names(undiscovered)}"

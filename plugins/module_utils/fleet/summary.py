@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from ..catalog.names import CONFIG_LABEL, MIG_CAPABLE_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
 from ..modes.device_plugin import MIG
 from . import expect
+from .differences import differences
 from .proof import prove
 
 if t.TYPE_CHECKING:
@@ -25,10 +26,40 @@ DIFFERS_LIMIT = 5
 _NOT_NAMED = {CONFIG_LABEL, POOL_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL}
 
 
+def rows(
+    nodes: t.Iterable[Node],
+    pools: t.Iterable[PoolPlan],
+    membership: Membership | None,
+    changing: t.Iterable[NodeEdit] = (),
+    held: t.Mapping[str, t.Sequence[Holder]] | None = None,
+) -> list[dict[str, t.Any]]:
+    """Every GPU node by its name, compared with the pools where a membership says which is whose."""
+    pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members} if membership else {}
+    edits = {change.name: change for change in changing}
+    planned = {pool.name: pool for pool in pools}
+    found = []
+    for node in sorted((node for node in nodes if node.has_gpu), key=lambda node: node.name):
+        name = pool_of.get(node.name) if membership else node.labels.get(POOL_LABEL)
+        pool = planned.get(name or "")
+        of_node = held.get(node.name, ()) if held is not None else None
+        differs = None
+        if membership:
+            differs = differences(node, pool, edits.get(node.name), membership.overlaps.get(node.name, ()))
+        found.append(node_row(node, name, pool, of_node, differs))
+    return found
+
+
 def node_row(
-    node: Node, name: str | None, pool: PoolPlan | None = None, of_node: t.Sequence[Holder] | None = None
+    node: Node,
+    name: str | None,
+    pool: PoolPlan | None = None,
+    of_node: t.Sequence[Holder] | None = None,
+    differs: t.Sequence[str] | None = None,
 ) -> dict[str, t.Any]:
-    """One node as gpu_info returns it; `name` is that of its pool, which need not be a declared one."""
+    """One node as gpu_info returns it; `name` is that of its pool, which need not be a declared one.
+
+    `of_node` is who holds its GPUs, `differs` what is not as declared; None where nobody asked.
+    """
     row: dict[str, t.Any] = {
         "name": node.name,
         "pool": name,
@@ -45,6 +76,8 @@ def node_row(
         "ready": node.ready,
         "schedulable": not node.unschedulable,
     }
+    if differs is not None:
+        row["differs"] = list(differs)
     if of_node is not None:
         row["workloads"] = [
             {"namespace": holder.namespace, "pod": holder.pod, "resource": holder.resource, "count": holder.count}

@@ -17,6 +17,9 @@ from ..fleet.tolerance import of_policy
 from ..kube.compare import difference
 from ..kube.fields import child, owned_by
 
+if t.TYPE_CHECKING:
+    from ..pools.plan import PolicyPlan
+
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
@@ -35,6 +38,11 @@ class Wanted:
     spec: Object
     tolerations: tuple[Object, ...]
     mig_by_node: bool = False
+
+    @classmethod
+    def by(cls, plan: PolicyPlan) -> Wanted:
+        """What is derived."""
+        return cls(plan.spec, tuple(plan.tolerations), plan.mig_by_node)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import expect
+from ..fleet.oddities import NAMES_LIMIT, of_membership, said_not_ready
 from ..fleet.sorting import awaited, undiscovered_cluster
 from .profile import held_taints
 
@@ -14,8 +15,6 @@ if t.TYPE_CHECKING:
     from ..fleet.proof import Finding
     from ..pools.plan import Plan
     from .rollout import Done, Fleet
-
-NAMES_LIMIT = 100
 
 
 def result(
@@ -69,35 +68,13 @@ def after_discovery(plan: Plan, fleet: Fleet) -> dict[str, t.Any]:
 
 def warnings(plan: Plan, fleet: Fleet) -> list[str]:
     """What a user should know although it is no failure."""
-    told = [
-        f"Node {name} matches the pools {', '.join(pools)} and is left as it is; pin it with the label accel.gpu/pool."
-        for name, pools in sorted(fleet.membership.overlaps.items())[:NAMES_LIMIT]
-    ]
+    told = [*of_membership(fleet.membership, fleet.profile.released)]
     for pool, taints in held_taints(fleet.profile, fleet.nodes, plan.pools).items():
         told.append(
             f"{', '.join(taints)} of pool {pool} was held back: the ClusterPolicy does not tolerate it, so NVIDIA's pods "
             "could not come back on those nodes. Let the driver roll (allow_driver_rollout of cluster_policy), then run again."
         )
-    if fleet.membership.empty:
-        told.append(f"No node of the cluster belongs to: {', '.join(fleet.membership.empty)}.")
-    for pool, names in sorted(fleet.membership.mismatched.items()):
-        told.append(
-            f"Pool {pool} does not match {_some(names)}, pinned to it by the label accel.gpu/pool; the pin counts."
-        )
-    pinned = {
-        pool: [name for name in names if name not in fleet.profile.pool_of and name not in fleet.profile.released]
-        for pool, names in fleet.membership.left.items()
-    }
-    for pool, names in sorted(pinned.items()):
-        if names:
-            told.append(
-                f"{_some(names)} carry accel.gpu/pool={pool}, which is no declared pool; they are left as they are."
-            )
-    not_ready = [name for name in fleet.profile.pool_of if name in fleet.nodes and not fleet.nodes[name].ready]
-    if not_ready:
-        told.append(f"Not ready, so neither waited for nor proven: {_some(sorted(not_ready))}.")
+    away = sorted(name for name in fleet.profile.pool_of if name in fleet.nodes and not fleet.nodes[name].ready)
+    if away:
+        told.append(said_not_ready(away))
     return told
-
-
-def _some(names: t.Sequence[str], limit: int = 5) -> str:
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

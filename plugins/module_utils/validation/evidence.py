@@ -12,7 +12,8 @@ from ..fleet import expect
 from ..fleet.node import Node
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import PoolPlan
+    from ..pools.membership import Membership
+    from ..pools.plan import Plan, PoolPlan
 
 
 def facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.Any]:
@@ -66,6 +67,22 @@ def noted(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str, t.Any]
             continue
         if isinstance(entry, dict):
             found[pool] = entry
+    return found
+
+
+def proofs(
+    plan: Plan, nodes: t.Iterable[Node], membership: Membership, configmap: t.Mapping[str, t.Any] | None
+) -> dict[str, dict[str, t.Any]]:
+    """Of the pools that were proven: on which node, who held each device, and whether the pool is still what it was then."""
+    by_name = {node.name: node for node in nodes}
+    entries, found = noted(configmap), {}
+    for pool in plan.pools:
+        entry = entries.get(pool.name)
+        if entry:
+            members = [by_name[name] for name in membership.by_pool[pool.name]]
+            now = fingerprint(facts(pool, members, plan.validation.image))
+            devices = entry.get("devices") or {}
+            found[pool.name] = {"node": entry.get("node"), "devices": devices, "current": entry.get("evidence") == now}
     return found
 
 

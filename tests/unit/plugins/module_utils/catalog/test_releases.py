@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import 
     operator_release,
 )
 
-SENTENCES = {name: text for name, text in vars(known_bad).items() if name.isupper()}
+SENTENCES = {name: text for name, text in vars(known_bad).items() if name.isupper() and isinstance(text, str)}
 
 
 def release(version: str) -> OperatorRelease:
@@ -63,6 +63,7 @@ def test_what_a_release_knows_its_followers_know(field: str, since: tuple[int, i
 def test_known_bad_is_a_sentence_with_its_source(name: str, text: str) -> None:
     assert re.fullmatch(r"[A-Z].+ \((notes of|cloud-native-docs|mig-parted|gpu-operator) ?[^()]*\)", text), name
     assert any(text in item.known_bad for item in OPERATOR_RELEASES)
+    assert text in known_bad.ONLY_WITH
 
 
 @pytest.mark.parametrize(

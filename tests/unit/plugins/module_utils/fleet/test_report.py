@@ -53,6 +53,13 @@ CHANGES = {
 }
 PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
+
+def _costing(**counts: t.Any) -> dict[str, t.Any]:
+    each = {name: counts.pop(name, 0) for name in ("drivers", "pods", "agent_pods", "cut_nodes", "resets")}
+    total = {**each, "held_back": False, "release": None, **counts}
+    return _info(pools={"notebooks": _pool(changes=CHANGES, costs=each)}, costs=total)
+
+
 CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     (
         "as declared",
@@ -96,7 +103,26 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         ["refused"],
     ),
     ("no pools", "plan", _info(pools={}), ["No pools are declared", "fleet:"]),
-    ("overlap", "plan", _info(overlaps={"n1": ["a", "b"]}), ["n1 matches the pools a, b"]),
+    ("warnings", "plan", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
+    ("warnings of a report", "report", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
+    ("free of cost", "plan", _costing(), ["costs: no driver is rolled, no pod loses its GPU"]),
+    (
+        "costs",
+        "plan",
+        _costing(drivers=4, pods=9, agent_pods=31, cut_nodes=2, resets=1, held_back=True),
+        [
+            "COSTS DRIVERS ROLLED PODS LOSE GPU AGENT PODS NODES CUT GPU RESETS notebooks 4 9 31 2 1",
+            "drivers: on 4 node(s) the driver is rolled, and pods that hold a GPU there are evicted; held back, unless",
+            "mig: GPUs of 2 node(s) are cut anew, which fails while a pod holds one",
+            "resets: the MIG mode of 1 node(s) with Ampere GPUs is switched",
+        ],
+    ),
+    (
+        "another operator",
+        "plan",
+        _costing(agent_pods=9, release={"installed": "v25.3.2", "wanted": "v25.10.1"}),
+        ["operator: v25.3.2 becomes v25.10.1, so that all of NVIDIA's pods start anew"],
+    ),
     ("undiscovered", "plan", _info(undiscovered=list("abcdefg")), ["7 GPU node(s)", "a, b, c, d, e and 2 more"]),
     ("released", "plan", _info(released=["n9"]), ["left: 1 node(s) give"]),
 ]

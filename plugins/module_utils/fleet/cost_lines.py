@@ -1,0 +1,54 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a plan costs, as lines for a terminal (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .costs import COUNTS
+from .table import Column, paragraph, table
+
+Document = t.Mapping[str, t.Any]
+
+_HEADS = dict(zip(COUNTS, ("DRIVERS ROLLED", "PODS LOSE GPU", "AGENT PODS", "NODES CUT", "GPU RESETS"), strict=True))
+
+
+def cost_lines(info: Document, width: int) -> list[str]:
+    """A table of the pools that cost something, and what is to be known about it; empty where nobody asked for costs."""
+    total: Document | None = info.get("costs")
+    if total is None:
+        return []
+    told: list[str] = []
+    dear = {name: pool["costs"] for name, pool in info["pools"].items() if any(pool["costs"].values())}
+    if dear:
+        columns = [Column("COSTS", cuts=True), *(Column(_HEADS[count], number=True) for count in COUNTS)]
+        told += [
+            *table(columns, [[name, *(counts[key] for key in COUNTS)] for name, counts in dear.items()], width),
+            "",
+        ]
+    elif any(pool["changes"] for pool in info["pools"].values()):
+        text = "no driver is rolled, no pod loses its GPU, none of NVIDIA's pods starts anew"
+        told += paragraph("costs", text, width)
+    for head, text in _explained(total):
+        told += paragraph(head, text, width)
+    return told
+
+
+def _explained(total: Document) -> t.Iterator[tuple[str, str]]:
+    if total["release"]:
+        installed, wanted = total["release"]["installed"], total["release"]["wanted"]
+        yield "operator", f"{installed} becomes {wanted}, so that all of NVIDIA's pods start anew"
+    if total["drivers"]:
+        text = f"on {total['drivers']} node(s) the driver is rolled, and pods that hold a GPU there are evicted"
+        held = "; held back, unless gpu_operator_allow_driver_rollout is true" if total["held_back"] else ""
+        yield "drivers", text + held
+    if total["cut_nodes"]:
+        text = f"GPUs of {total['cut_nodes']} node(s) are cut anew, which fails while a pod holds one: drain them first"
+        yield "mig", text
+    if total["resets"]:
+        text = (
+            f"the MIG mode of {total['resets']} node(s) with Ampere GPUs is switched, for which these are reset; where they are "
+            "passed through to a virtual machine, that may need a reboot of the node"
+        )
+        yield "resets", text

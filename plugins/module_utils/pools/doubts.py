@@ -1,0 +1,54 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the catalog cannot vouch for in sound documents: unknown releases and models, what is known to break (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog import mig as geometries
+from ..catalog import releases
+from ..catalog.known_bad import ONLY_WITH
+from ..modes.device_plugin import MIG
+
+if t.TYPE_CHECKING:
+    from .plan import Plan, PoolPlan
+
+
+def doubts(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
+    """One sentence each; empty for a plan without pools, since nothing is installed then.
+
+    `traits` are what is known of the cluster (of those that known_bad.ONLY_WITH names): a combination that is known to break
+    is told when all that it needs is known to be there.
+    """
+    if not plan.pools:
+        return []
+    known = releases.operator_release(plan.operator.version)
+    there = {*traits, *_of_documents(plan)}
+    told = [known.doubt] if known.doubt else []
+    told += [
+        f"GPU operator {known.release.version}: {text}"
+        for text in known.release.known_bad
+        if ONLY_WITH[text] and ONLY_WITH[text] <= there
+    ]
+    return [*told, *(text for pool in plan.pools for text in _of_pool(pool))]
+
+
+def _of_documents(plan: Plan) -> set[str]:
+    models = {pool.match.model or "" for pool in plan.pools}
+    return {
+        *(f"model {model.partition('-')[0]}" for model in models if model),
+        *(["mig"] if any(pool.mode == MIG for pool in plan.pools) else []),
+    }
+
+
+def _of_pool(pool: PoolPlan) -> t.Iterator[str]:
+    if pool.match.product and pool.match.model is None:
+        yield (
+            f"pool {pool.name}: the catalog has no model {pool.match.product}; its memory and what it can be cut into are "
+            "known once its nodes are there, and a layout is judged by the MIG manager alone"
+        )
+    geometry = geometries.geometry(pool.match.model) if pool.match.model and pool.mode == MIG else None
+    if geometry and geometry.note:
+        sure = "may differ from its layout" if geometry.verified else "is not verified for its layout"
+        yield f"pool {pool.name}: what a {pool.match.model} can be cut into {sure}. {geometry.note}"

@@ -1,0 +1,131 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a change costs the nodes of a pool, and what differs on one node, in words."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.fleet import agents
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.costs import COUNTS, Roll, Running, costs, total
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.differences import differences
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.holders import Holder
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import node_edit
+from tests.helpers.fleet import node, pod, pool
+
+A100 = "NVIDIA-A100-SXM4-40GB"
+AMPERE = {"nvidia.com/mig.capable": "true", "nvidia.com/gpu.family": "ampere", "nvidia.com/mig.config": "all-disabled"}
+HOPPER = {**AMPERE, "nvidia.com/gpu.family": "hopper"}
+CUT = {
+    **AMPERE,
+    "nvidia.com/mig.config": "all-1g.5gb",
+    "nvidia.com/mig.config.state": "success",
+    "nvidia.com/gpu.product": f"{A100}-MIG-1g.5gb",
+}
+APPS = [agents.DRIVER, agents.PLUGIN, agents.DISCOVERY, agents.MIG_MANAGER, "nvidia-dcgm-exporter", agents.VALIDATOR]
+SEVENTHS = pool(layout={"1g.5gb": 7})
+THIRDS = pool(layout={"3g.20gb": 2})
+NOTHING = Roll()
+DRIVER = Roll(every=True)
+PLUGIN = Roll(apps=frozenset({agents.PLUGIN, agents.DISCOVERY}))
+
+
+@pytest.mark.parametrize(
+    ("of_node", "of_pool", "roll", "counts"),
+    [
+        (node(), pool(), NOTHING, {}),
+        (node(), pool(replicas=4), NOTHING, {}),
+        (node(), pool(replicas=4), PLUGIN, {"agent_pods": 2}),
+        (node(), pool(), DRIVER, {"drivers": 1, "pods": 2, "agent_pods": 6}),
+        (node(labels=AMPERE), SEVENTHS, NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1, "resets": 1}),
+        (node(labels=HOPPER), SEVENTHS, NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1}),
+        (node(labels=AMPERE), SEVENTHS, DRIVER, {"drivers": 1, "pods": 2, "agent_pods": 6, "cut_nodes": 1, "resets": 1}),
+        # The devices are there already, under another name of the configuration.
+        (node(gpus=7, labels=CUT), SEVENTHS, NOTHING, {}),
+        # From one layout to another the mode stays on.
+        (node(gpus=7, labels=CUT), THIRDS, NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1}),
+        (node(gpus=7, labels=CUT), pool(), NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1, "resets": 1}),
+    ],
+)  # fmt: skip
+def test_costs(of_node: Node, of_pool: PoolPlan, roll: Roll, counts: dict[str, int]) -> None:
+    holders = [Holder("n1", "a", name, "nvidia.com/gpu", 1) for name in ("x", "x", "y")]
+    running = Running({"n1": APPS}, {"n1": holders})
+    change = node_edit(of_node, of_pool)
+    found = costs(of_pool, [of_node], {"n1": change} if change else {}, roll, running)
+    assert found == {**dict.fromkeys(COUNTS, 0), **counts}
+    assert total([found, found]) == {name: 2 * count for name, count in found.items()}
+
+
+def test_operands_are_nvidia_s_pods_by_node() -> None:
+    pods: list[dict[str, t.Any]] = [pod("a", "n1"), pod("b", "n1"), pod("c", "n2"), pod("d"), pod("e", "n1")]
+    for one, app in zip(pods, (f"{agents.DRIVER}-418.94", agents.PLUGIN, "web", agents.PLUGIN, None), strict=True):
+        one["metadata"]["labels"] = {"app": app} if app else {}
+    assert agents.operands(pods) == {"n1": [agents.DRIVER, agents.PLUGIN]}
+
+
+TAINT = {"key": "a", "value": "b", "effect": "NoSchedule"}
+SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": pool().config_key}
+
+
+@pytest.mark.parametrize(
+    ("of_node", "of_pool", "told"),
+    [
+        (node(labels=SETTLED), pool(), []),
+        (node(), None, []),
+        (node(labels=SETTLED, ready=False), pool(), ["is not ready"]),
+        (
+            node(labels=SETTLED),
+            pool(labels={"team": "x"}, taints=(TAINT,)),
+            ["label team is absent, x is declared", "taint a=b:NoSchedule is missing"],
+        ),
+        (
+            node(),
+            pool(),
+            [
+                "is to join pool notebooks",
+                f"label nvidia.com/device-plugin.config is absent, {pool().config_key} is expected",
+            ],
+        ),
+        (
+            node(
+                labels={**SETTLED, "team": "x"},
+                taints=(TAINT,),
+                annotations={"accel.gpu/pool-labels": '["team"]', "accel.gpu/pool-taints": '["a=b:NoSchedule"]'},
+            ),
+            pool(),
+            ["label team=x is to be taken out", "taint a=b:NoSchedule is to be taken out"],
+        ),
+        (
+            node(labels={"accel.gpu/pool": "old"}, annotations={"accel.gpu/pool-labels": '["accel.gpu/pool"]'}),
+            None,
+            ["label accel.gpu/pool=old is to be taken out"],
+        ),
+        (
+            node(labels={**SETTLED, "accel.gpu/pool": "old"}),
+            pool(),
+            ["is to leave pool old for notebooks"],
+        ),
+        (node(labels=SETTLED, allocatable={}), pool(), ["allocatable nvidia.com/gpu is 0 of a capacity of 1: no plugin is registered, 1 is expected"]),
+        (
+            node(labels={**SETTLED, **AMPERE}),
+            SEVENTHS,
+            # The label is told by the proof, and not again by what is to be changed.
+            [
+                "label nvidia.com/mig.config is all-disabled, cut is expected",
+                "label nvidia.com/gpu.count is 1, 7 is expected",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_differences(of_node: Node, of_pool: PoolPlan | None, told: list[str]) -> None:
+    found = differences(of_node, of_pool, node_edit(of_node, of_pool))
+    assert [text for text in told if found.count(text) != 1] == []
+    assert found == [] or told != []
+
+
+def test_a_node_of_several_pools_is_in_none_of_them() -> None:
+    assert differences(node(), None, None, ["a", "b"]) == ["matches the pools a, b, and is in none of them"]
