@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
@@ -74,6 +75,18 @@ def pool_lists(draw: st.DrawFn) -> list[Document]:
         pool["taints"] = draw(taints)
         pools.append(pool)
     return pools
+
+
+def leaves(value: t.Any, key: str, path: str = "") -> Iterator[tuple[str, t.Any]]:
+    """Every value under a key, with its path."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == key:
+                yield path, inner
+            yield from leaves(inner, key, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from leaves(inner, key, f"{path}[{number}]")
 
 
 # What YAML can hold, however wrong it is where it stands.

@@ -50,7 +50,7 @@ def node(
     gpus: int = 1,
     replicas: int = 1,
     rename: bool = False,
-    labels: dict[str, str | None] | None = None,
+    labels: t.Mapping[str, str | None] | None = None,
     **changes: t.Any,
 ) -> Node:
     """A node as NVIDIA's agents leave it under that sharing; a label of None is taken away."""

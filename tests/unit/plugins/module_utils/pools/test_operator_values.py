@@ -4,22 +4,16 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 import typing as t
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored, release_of
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from lab.layout import cache
-from tests.helpers.documents import CLUSTER, Document
+from tests.helpers.documents import CLUSTER, Document, leaves
 
 REGISTRY = "registry.example.com:5000/mirror"
 PROXY = {"https": "http://proxy:3128", "no_proxy": ["10.0.0.0/8", ".svc"]}
@@ -151,112 +145,3 @@ def test_pull_secrets_are_the_same_everywhere(secrets: list[str], registry: str 
     found = [secret for key, secret in leaves(values, "imagePullSecrets")]
     assert all(secret == secrets for secret in found)
     assert bool(found) is bool(secrets)
-
-
-def leaves(value: t.Any, key: str, path: str = "") -> Iterator[tuple[str, t.Any]]:
-    """Every value under a key, with its path."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == key:
-                yield path, inner
-            yield from leaves(inner, key, f"{path}.{name}".lstrip("."))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from leaves(inner, key, f"{path}[{number}]")
-
-
-# What the real charts make of it; the lab's cache holds them and helm.
-
-FULL: Document = {
-    "registry": REGISTRY,
-    "pull_secrets": ["one", "two"],
-    "driver": {"version": "580.95.05", "kernel_module_type": "open", "secret_env": "envs"},
-    "proxy": {"http": "http://proxy:3128", **PROXY},
-    "repo_config": "repos",
-    "cert_config": "ca",
-    # Operands that the chart leaves out by default.
-    "values": {"dcgm": {"enabled": True}, "gds": {"enabled": True}, "gdrcopy": {"enabled": True}},
-}
-# Nobody can pull these from a public registry: whoever enables it says where it is.
-PRIVATE = {"spec.vgpuManager"}
-
-
-def built(pattern: str) -> Path:
-    found = sorted(cache().glob(pattern), key=lambda path: path.stat().st_mtime)
-    if not found:
-        pytest.skip(f"the lab's {pattern.partition('-*')[0]} is not built (lab/lab build)")
-    return found[-1]
-
-
-def rendered(which: str, folder: Path, **operator: t.Any) -> list[Document]:
-    """The objects that the chart makes of what is derived."""
-    plan = planned(**operator)
-    release = plan.operator if which == "gpu-operator" else plan.nfd
-    chart = built(
-        {"gpu-operator": "gpu-operator-*/charts/gpu-operator", "nfd": "nfd-*/charts/node-feature-discovery"}[which]
-    )
-    (folder / "values.yaml").write_text(yaml.safe_dump(release.values))
-    command = [str(built("helm-*/bin/helm")), "template", release.name, str(chart), "--namespace", release.namespace]
-    done = subprocess.run(
-        [*command, "--values", str(folder / "values.yaml")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return [found for found in yaml.safe_load_all(done.stdout) if found]
-
-
-def policy(objects: list[Document]) -> Document:
-    (found,) = (found for found in objects if found["kind"] == "ClusterPolicy")
-    return found
-
-
-@pytest.mark.lab
-@pytest.mark.parametrize("which", ["gpu-operator", "nfd"])
-def test_every_image_of_the_chart_comes_from_the_registry(which: str, tmp_path: Path) -> None:
-    objects = rendered(which, tmp_path, **FULL)
-    text = yaml.safe_dump_all(objects)
-    assert not re.findall(r"(?:nvcr\.io|registry\.k8s\.io|docker\.io|ghcr\.io|quay\.io)\S*", text)
-    containers = [
-        container["image"]
-        for found in objects
-        if found["kind"] in ("Deployment", "DaemonSet", "Job")
-        for group in ("initContainers", "containers")
-        for container in found["spec"]["template"]["spec"].get(group) or []
-    ]
-    assert containers
-    assert all(image.startswith(f"{REGISTRY}/") for image in containers)
-
-
-@pytest.mark.lab
-def test_every_operand_of_the_policy_has_the_registry_and_the_secrets(tmp_path: Path) -> None:
-    found = policy(rendered("gpu-operator", tmp_path, **FULL))
-    repositories = dict(leaves(found, "repository"))
-    operands = {path for path, image in leaves(found, "image")} - PRIVATE
-    assert len(operands) >= 20
-    assert set(repositories) == operands
-    assert all(repository.startswith(f"{REGISTRY}/nvidia") for repository in repositories.values())
-    managers = {path for path in operands if path.endswith(("driver.manager", ".driverManager"))}
-    secrets = dict(leaves(found, "imagePullSecrets"))
-    assert set(secrets) - PRIVATE == operands - managers
-    assert all(secret == ["one", "two"] for secret in secrets.values())
-
-
-@pytest.mark.lab
-def test_the_chart_takes_the_registry_as_it_takes_its_own(tmp_path: Path) -> None:
-    """Nothing but the host differs from what the chart would have used by itself."""
-    ours = dict(leaves(policy(rendered("gpu-operator", tmp_path, registry=REGISTRY)), "repository"))
-    usual = dict(leaves(policy(rendered("gpu-operator", tmp_path)), "repository"))
-    assert ours == {path: repository.replace("nvcr.io", REGISTRY) for path, repository in usual.items()}
-
-
-@pytest.mark.lab
-def test_the_driver_gets_what_is_said_of_it(tmp_path: Path) -> None:
-    driver = policy(rendered("gpu-operator", tmp_path, **FULL))["spec"]["driver"]
-    assert (driver["version"], driver["kernelModuleType"], driver["secretEnv"]) == ("580.95.05", "open", "envs")
-    assert (driver["repoConfig"], driver["certConfig"]) == ({"configMapName": "repos"}, {"name": "ca"})
-    assert {entry["name"] for entry in driver["env"]} == {
-        spelled for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY") for spelled in (name, name.lower())
-    }
-    precompiled = {"version": "580", "precompiled": True}
-    driver = policy(rendered("gpu-operator", tmp_path, driver=precompiled))["spec"]["driver"]
-    assert (driver["version"], driver["usePrecompiled"]) == ("580", True)
-    assert policy(rendered("gpu-operator", tmp_path, driver={"enabled": False}))["spec"]["driver"]["enabled"] is False

@@ -1,0 +1,104 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What NVIDIA's and NFD's charts make of the Helm values that follow from gpu_cluster.operator."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from tests.helpers.documents import CLUSTER, Document, leaves
+from tests.labs import Lab
+from tests.programs import run
+
+Rendering = Callable[..., list[Document]]
+
+REGISTRY = "registry.example.com:5000/mirror"
+FULL: Document = {
+    "registry": REGISTRY,
+    "pull_secrets": ["one", "two"],
+    "driver": {"version": "580.95.05", "kernel_module_type": "open", "secret_env": "envs"},
+    "proxy": {"http": "http://proxy:3128", "https": "http://proxy:3128", "no_proxy": ["10.0.0.0/8", ".svc"]},
+    "repo_config": "repos",
+    "cert_config": "ca",
+    # Operands that the chart leaves out by default.
+    "values": {"dcgm": {"enabled": True}, "gds": {"enabled": True}, "gdrcopy": {"enabled": True}},
+}
+# Nobody can pull these from a public registry: whoever enables it says where it is.
+PRIVATE = {"spec.vgpuManager"}
+
+
+@pytest.fixture
+def rendered(lab: Lab, tmp_path: Path) -> Rendering:
+    """Gives the objects that a chart makes of the values which follow from `gpu_cluster.operator`."""
+
+    def render(chart: str, **operator: t.Any) -> list[Document]:
+        plan = derive({**CLUSTER, "operator": operator}, {}, [])
+        release = plan.operator if chart == "gpu-operator" else plan.nfd
+        values = tmp_path / "values.yaml"
+        values.write_text(yaml.safe_dump(release.values))
+        path = f"{lab.env['LAB_CHARTS']}/{chart}"
+        said = run("helm", "template", release.name, path, "-n", release.namespace, "-f", values, env=lab.env)
+        return [found for found in yaml.safe_load_all(said) if found]
+
+    return render
+
+
+def policy(objects: list[Document]) -> Document:
+    (found,) = (found for found in objects if found["kind"] == "ClusterPolicy")
+    return found
+
+
+@pytest.mark.parametrize("chart", ["gpu-operator", "node-feature-discovery"])
+def test_every_image_of_the_chart_comes_from_the_registry(chart: str, rendered: Rendering) -> None:
+    objects = rendered(chart, **FULL)
+    text = yaml.safe_dump_all(objects)
+    assert not re.findall(r"(?:nvcr\.io|registry\.k8s\.io|docker\.io|ghcr\.io|quay\.io)\S*", text)
+    containers = [
+        container["image"]
+        for found in objects
+        if found["kind"] in ("Deployment", "DaemonSet", "Job")
+        for group in ("initContainers", "containers")
+        for container in found["spec"]["template"]["spec"].get(group) or []
+    ]
+    assert containers
+    assert all(image.startswith(f"{REGISTRY}/") for image in containers)
+
+
+def test_every_operand_of_the_policy_has_the_registry_and_the_secrets(rendered: Rendering) -> None:
+    found = policy(rendered("gpu-operator", **FULL))
+    repositories = dict(leaves(found, "repository"))
+    operands = {path for path, image in leaves(found, "image")} - PRIVATE
+    assert len(operands) >= 20
+    assert set(repositories) == operands
+    assert all(repository.startswith(f"{REGISTRY}/nvidia") for repository in repositories.values())
+    managers = {path for path in operands if path.endswith(("driver.manager", ".driverManager"))}
+    secrets = dict(leaves(found, "imagePullSecrets"))
+    assert set(secrets) - PRIVATE == operands - managers
+    assert all(secret == ["one", "two"] for secret in secrets.values())
+
+
+def test_the_chart_takes_the_registry_as_it_takes_its_own(rendered: Rendering) -> None:
+    """Nothing but the host differs from what the chart would have used by itself."""
+    ours = dict(leaves(policy(rendered("gpu-operator", registry=REGISTRY)), "repository"))
+    usual = dict(leaves(policy(rendered("gpu-operator")), "repository"))
+    assert ours == {path: repository.replace("nvcr.io", REGISTRY) for path, repository in usual.items()}
+
+
+def test_the_driver_gets_what_is_said_of_it(rendered: Rendering) -> None:
+    driver = policy(rendered("gpu-operator", **FULL))["spec"]["driver"]
+    assert (driver["version"], driver["kernelModuleType"], driver["secretEnv"]) == ("580.95.05", "open", "envs")
+    assert (driver["repoConfig"], driver["certConfig"]) == ({"configMapName": "repos"}, {"name": "ca"})
+    assert {entry["name"] for entry in driver["env"]} == {
+        spelled for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY") for spelled in (name, name.lower())
+    }
+    precompiled = {"version": "580", "precompiled": True}
+    driver = policy(rendered("gpu-operator", driver=precompiled))["spec"]["driver"]
+    assert (driver["version"], driver["usePrecompiled"]) == ("580", True)
+    assert policy(rendered("gpu-operator", driver={"enabled": False}))["spec"]["driver"]["enabled"] is False
