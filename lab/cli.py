@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from . import audit, build, faults, fleet, lifecycle, nodes, status
+from . import audit, build, faults, fleet, lifecycle, nodes, rights, status
 from .api import Api, ApiError
 from .errors import LabError
 from .layout import DEFAULT_FLEET, REPO, Lab
@@ -130,12 +130,16 @@ def _logs(lab: Lab, options: argparse.Namespace) -> None:
             time.sleep(0.3)
 
 
-def _env(lab: Lab, _options: argparse.Namespace) -> None:
+def _env(lab: Lab, options: argparse.Namespace) -> None:
     lab.ports()
+    kubeconfig = lab.kubeconfig
+    if options.rights_of:
+        lifecycle.require_up(lab)
+        kubeconfig = rights.grant(lab, options.rights_of)
     exports = {
         "ANSIBLE_COLLECTIONS_PATH": REPO / "build",
-        "KUBECONFIG": lab.kubeconfig,
-        "K8S_AUTH_KUBECONFIG": lab.kubeconfig,
+        "KUBECONFIG": kubeconfig,
+        "K8S_AUTH_KUBECONFIG": kubeconfig,
         "LAB_NAME": lab.name,
         "LAB_DIR": lab.dir,
         "LAB_CHARTS": lab.charts,
@@ -230,7 +234,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("service", metavar="SERVICE")
     one.add_argument("-n", "--lines", type=int, default=200, help="how many of the last lines (default: 200)")
     one.add_argument("-f", "--follow", action="store_true", help="and what is written from now on")
-    command("env", _env, "print what 'eval \"$(lab/lab env)\"' needs to use the lab")
+    one = command("env", _env, "print what 'eval \"$(lab/lab env)\"' needs to use the lab")
+    one.add_argument(
+        "--rights-of",
+        metavar="PLAYBOOK",
+        help=f"as a user who has the shipped rights of this playbook alone ({', '.join(rights.playbooks())})",
+    )
     one = command("audit", _audit, "count the requests that the API server has served")
     one.add_argument("--agent", default="", help="only of clients whose user agent contains this")
     one.add_argument("--since", type=int, default=0, metavar="MARK", help="only what was asked after a mark")

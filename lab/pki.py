@@ -68,6 +68,22 @@ def create(lab: Lab) -> None:
     _write(lab.pki / "complete", b"")
 
 
+def user(lab: Lab, name: str, called: str) -> Path:
+    """The kubeconfig of a user whom the cluster is to know as `called`, in no group; the certificate is made once."""
+    certificate = lab.pki / f"user-{name}.crt"
+    if not certificate.exists():
+        loaded = serialization.load_pem_private_key((lab.pki / "ca.key").read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        issuer = (x509.load_pem_x509_certificate((lab.pki / "ca.crt").read_bytes()), loaded)
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _certificate(called, None, key, issuer=issuer, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
+        _write(lab.pki / f"user-{name}.key", _private(key))
+        _write(certificate, made.public_bytes(serialization.Encoding.PEM))
+    path = lab.pki / f"user-{name}.kubeconfig"
+    _write(path, _kubeconfig(lab, f"https://127.0.0.1:{lab.ports()['kube-apiserver']}", f"user-{name}"))
+    return path
+
+
 def write_kubeconfigs(lab: Lab, server: str) -> None:
     """Write the administrator's kubeconfig, which holds all it needs, and those of the services."""
     _write(lab.kubeconfig, _kubeconfig(lab, server, "admin"))

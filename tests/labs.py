@@ -47,6 +47,10 @@ class Lab:
         """The same environment, with the cluster reached as another kubeconfig says."""
         return {**self.env, "KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
 
+    def env_as(self, playbook: str) -> dict[str, str]:
+        """The same as a user who has the rights that are shipped for a playbook, and no other."""
+        return self._environment("--rights-of", playbook)
+
     def command(self, *words: str) -> str:
         """`lab/lab WORDS` for this lab; fails the test when that fails."""
         return run(LAB, "--name", self.name, *words)
@@ -66,8 +70,8 @@ class Lab:
         if not os.environ.get("ACCEL_GPU_TEST_KEEP"):
             self.command("down", "--delete")
 
-    def _environment(self) -> dict[str, str]:
-        script = f'eval "$("{LAB}" --name {self.name} env)" && env -0'
+    def _environment(self, *options: str) -> dict[str, str]:
+        script = f'said=$("{LAB}" --name {self.name} env {" ".join(options)}) && eval "$said" && env -0'
         exported = subprocess.run(
             ["bash", "-c", script], cwd=REPO, env=environment(), stdout=subprocess.PIPE, text=True, check=True
         )

@@ -9,6 +9,11 @@ import json
 import typing as t
 from dataclasses import dataclass
 
+try:
+    import yaml
+except ImportError:  # told by the modules' base, together with the library that brings it
+    yaml = None  # type: ignore[assignment]
+
 from ..catalog.names import GPU_RESOURCE
 from . import mig
 
@@ -79,6 +84,14 @@ def config(sharing: Sharing) -> dict[str, t.Any]:
             }
         }
     return content
+
+
+def read(text: str) -> t.Any:
+    """A live configuration as data; None where it cannot be read, which the plugin cannot do either."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
 
 
 def entry_name(sharing: Sharing) -> str:

@@ -85,7 +85,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
 
 def _pool(pool: Document) -> PoolPlan:
     match = resolve(pool.get("match") or {})
-    sharing = _sharing(pool["sharing"])
+    sharing = sharing_of(pool["sharing"])
     key = device_plugin.entry_name(sharing)
     cut = mig_parted.entry(sharing.layout, pool.get("gpus_per_node"))
     mig_key = mig_parted.entry_name(cut) if sharing.mode == MIG else ""
@@ -118,7 +118,8 @@ def _pool(pool: Document) -> PoolPlan:
     )
 
 
-def _sharing(written: Document) -> Sharing:
+def sharing_of(written: Document) -> Sharing:
+    """The sharing that a sound document declares; what it leaves out has its default."""
     mode = written["mode"]
     layout = mig.read(written["layout"]) if mode == MIG else ()
     strategy = ""
@@ -127,8 +128,8 @@ def _sharing(written: Document) -> Sharing:
     return Sharing(
         mode=mode,
         replicas=written.get("replicas") or 1 if mode != device_plugin.EXCLUSIVE else 1,
-        rename=written["rename"],
-        fail_requests=written["fail_requests_greater_than_one"],
+        rename=written.get("rename", False),
+        fail_requests=written.get("fail_requests_greater_than_one", True),
         layout=layout,
         strategy=strategy,
     )
@@ -146,7 +147,8 @@ def _taint(taint: Document) -> Taint:
     return {"key": taint["key"], **value, "effect": taint["effect"]}
 
 
-def _toleration(taint: Taint) -> Toleration:
+def toleration(taint: Taint) -> Toleration:
+    """What tolerates exactly this taint."""
     if "value" in taint:
         return {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
     return {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}
@@ -154,7 +156,7 @@ def _toleration(taint: Taint) -> Toleration:
 
 def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
     """Each toleration once, in an order that does not depend on the pools'; none that the GPU taint's own covers."""
-    wanted = {(taint["key"], taint["effect"], taint.get("value", "")): _toleration(taint) for taint in taints}
+    wanted = {(taint["key"], taint["effect"], taint.get("value", "")): toleration(taint) for taint in taints}
     return (
         dict(_GPU_TOLERATION),
         *(wanted[key] for key in sorted(wanted) if key[:2] != (names.GPU_TAINT_KEY, "NoSchedule")),

@@ -18,14 +18,12 @@ from tests.helpers.everything import Objects, everything, written_by
 from tests.helpers.foreign import Foreign
 from tests.helpers.killing import changing_requests, killed_after
 from tests.helpers.playbook import PlaybookRun, run_playbook
-from tests.integration.site.test_least_rights import as_account, asked, documents
 from tests.labs import Lab
 from tests.programs import run
 
 SITE, UNINSTALL = "accel.gpu.site", "accel.gpu.uninstall"
 # What site needs to have made everything that an uninstallation takes out, but not to have proven it.
 INSTALL = {"arguments": ["--tags", "nfd,gpu_operator,sharing"]}
-NAMESPACES = ("gpu-operator", "node-feature-discovery")
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
@@ -177,24 +175,3 @@ def test_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) ->
 @pytest.mark.timeout(3 * 3600)
 def test_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
     kill_at(lab, tmp_path, lambda total: list(range(1, total + 1)))
-
-
-def test_its_rights_are_no_wildcards() -> None:
-    for role in documents("uninstall"):
-        for rule in role.get("rules", []):
-            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
-
-
-@pytest.mark.usual(75)
-def test_runs_with_the_shipped_rights_alone(lab: Lab, tmp_path: Path) -> None:
-    lab.reset()
-    since = audit.mark(LabLayout.named(lab.name))
-    played(lab, SITE, **INSTALL)
-    environ = as_account(lab, "uninstall", tmp_path)
-    played(lab, UNINSTALL, environ=environ, arguments=["--check", "--diff"])
-    found = played(lab, UNINSTALL, environ=environ)
-    assert {"accel.gpu", "Helm"} <= {request.agent.partition("/")[0] for request in asked(lab, "uninstall", since)}
-    # Who may not see all that is in a namespace leaves it, with the note that it is ours.
-    assert [line.partition(":")[0] for line in left(found)] == [f"Namespace {name}" for name in NAMESPACES]
-    assert all("you may not list everything that is in it" in line for line in left(found))
-    assert played(lab, UNINSTALL, environ=environ).changed() == 0

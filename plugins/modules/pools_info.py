@@ -1,0 +1,223 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The documents that a live cluster would be declared by."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pools_info
+short_description: Tell by which documents a live cluster would be declared as it is
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Reads the nodes, the ClusterPolicy, the configurations of the device plugin and of the MIG manager, and the Helm releases of
+    the operator and of NFD, and writes them as C(gpu_cluster) and C(gpu_pools).
+  - A node with the label C(accel.gpu/pool) is in the pool of that name. The others are put together when model, sharing and
+    taints are alike.
+  - Of a cluster that this collection has brought to what its pools declare, these documents plan to no change. On any other
+    they plan to what makes the nodes members of their pools, and each node offers what it did.
+  - What no document can express is left out and remarked, never guessed. Where a chart comes from is not known to a cluster, so
+    that and the way to the cluster are taken from O(cluster).
+  - Helm values may hold secrets. They are in the file of O(path), which only its owner may read, and not in the result.
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.attributes
+  - accel.gpu.attributes.info
+options:
+  path:
+    description:
+      - File for the documents as YAML, with the remarks as comments. It is written in check mode too, and is no change.
+    type: path
+seealso:
+  - module: accel.gpu.gpu_info
+  - module: accel.gpu.node_profile
+"""
+
+EXAMPLES = r"""
+- name: Write down what a cluster is that was tuned by hand
+  accel.gpu.pools_info:
+    cluster: {name: prod, kubeconfig: ~/.kube/prod}
+    path: group_vars/prod.yml
+"""
+
+RETURN = r"""
+pools_info:
+  description: The documents and what is to be known about them.
+  returned: always
+  type: dict
+  contains:
+    gpu_cluster:
+      description: The cluster, without Helm values.
+      type: dict
+      returned: always
+    gpu_pools:
+      description: The pools.
+      type: list
+      elements: dict
+      returned: always
+    remarks:
+      description: What was left out and why, a sentence each.
+      type: list
+      elements: str
+      returned: always
+    with_values:
+      description: Which of the releases have Helm values of their own, that O(path) holds.
+      type: list
+      elements: str
+      returned: always
+    changing_nodes:
+      description: How many nodes M(accel.gpu.node_profile) would change by these documents.
+      type: int
+      returned: always
+    yaml:
+      description: The documents as text, without Helm values.
+      type: str
+      returned: always
+    path:
+      description: The file with the documents.
+      type: str
+      returned: when O(path) is given
+"""
+
+import dataclasses
+import os
+import typing as t
+
+from ..module_utils.export import documents
+from ..module_utils.export.groups import groups
+from ..module_utils.export.live import Live, mig_configmap, plugin_configmap
+from ..module_utils.fleet.node import Node, parse
+from ..module_utils.fleet.sorting import sort
+from ..module_utils.fleet.tolerance import singleton
+from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.module import ArgumentSpec, GpuModule
+from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, object_path
+from ..module_utils.operator.records import Records
+from ..module_utils.pools.derive import derive
+from ..module_utils.sharing.configmaps import Configs
+from ..module_utils.sharing.profile import profile
+
+Object = dict[str, t.Any]
+
+_NFD = "app.kubernetes.io/name=node-feature-discovery"
+
+
+def work(module: GpuModule) -> dict[str, t.Any]:
+    """Read, group, and check that what comes out plans to what there is."""
+    client = module.client
+    nodes = [parse(raw) for raw in client.list(NODES)]
+    policy = _policy(module)
+    release = documents.release_of(policy)
+    namespace = ((policy or {}).get("status") or {}).get("namespace") or (release.namespace if release else "")
+    live = Live(
+        policy,
+        _configmap(module, plugin_configmap(policy), namespace),
+        _configmap(module, mig_configmap(policy), namespace) if any(node.mig_config for node in nodes) else None,
+    )
+    found = groups(nodes, live.shared, live.tolerations)
+    releases = {"operator": _with_values(module, release), "nfd": _with_values(module, _nfd(module))}
+    remarks = [*found.remarks, *_of_releases(policy, releases)]
+    if releases["operator"] and releases["nfd"] and _same(releases["operator"], releases["nfd"]):
+        releases["nfd"] = None
+    given = {"name": client.cluster_name or client.context_name or "cluster", **(module.params["cluster"] or {})}
+    cluster = documents.cluster(given, releases, found.pools)
+    changing = _changing(module, cluster.document, found.pools, nodes)
+    remarks += [*cluster.remarks, *_of_changes(changing)]
+    shown = {key: _without_values(value) for key, value in cluster.document.items()}
+    told: dict[str, t.Any] = {
+        "gpu_cluster": shown,
+        "gpu_pools": found.pools,
+        "remarks": remarks,
+        "with_values": [part for part in documents.PARTS if "values" in (cluster.document.get(part) or {})],
+        "changing_nodes": changing,
+        "yaml": documents.text(shown, found.pools, remarks),
+    }
+    if module.params["path"]:
+        _write(module.params["path"], documents.text(cluster.document, found.pools, remarks))
+        told["path"] = module.params["path"]
+    return {"changed": False, "pools_info": told}
+
+
+def _policy(module: GpuModule) -> Object | None:
+    try:
+        return t.cast("Object | None", singleton(module.client.list(CLUSTER_POLICIES)))
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        return None
+
+
+def _configmap(module: GpuModule, name: str, namespace: str) -> Object | None:
+    return module.client.get(object_path("v1", "ConfigMap", name, namespace)) if name and namespace else None
+
+
+def _nfd(module: GpuModule) -> documents.Release | None:
+    workers = module.client.list(DAEMONSETS, label_selector=_NFD)
+    return next((found for worker in workers if (found := documents.release_of(worker))), None)
+
+
+def _with_values(module: GpuModule, release: documents.Release | None) -> documents.Release | None:
+    """With what Helm was given, where that may be read."""
+    if release is None:
+        return None
+    records = Records(module.client, release.name, release.namespace)
+    try:
+        newest = next(iter(records.revisions()), None)
+        content = records.content(newest)
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return release
+    return dataclasses.replace(release, values=content.config) if content else release
+
+
+def _same(one: documents.Release, other: documents.Release) -> bool:
+    return (one.name, one.namespace) == (other.name, other.namespace)
+
+
+def _of_releases(policy: Object | None, releases: t.Mapping[str, documents.Release | None]) -> t.Iterator[str]:
+    operator, nfd = releases["operator"], releases["nfd"]
+    if policy is None:
+        yield "The cluster has no ClusterPolicy: gpu_cluster.operator is as it was given."
+    elif operator is None:
+        yield "The ClusterPolicy is of no Helm release: gpu_cluster.operator is as it was given."
+    if nfd is None:
+        yield "No Helm release of NFD was found: gpu_cluster.nfd is as it was given."
+    elif operator and _same(operator, nfd):
+        yield "NFD came with the operator's chart, which gpu_cluster.nfd cannot express: it is as it was given."
+
+
+def _of_changes(changing: int) -> t.Iterator[str]:
+    if changing:
+        yield (
+            f"{changing} node(s) will get the labels that make them members of their pools; what they offer stays as it is. "
+            "See accel.gpu.plan."
+        )
+
+
+def _changing(module: GpuModule, cluster: Object, pools: list[Object], nodes: list[Node]) -> int:
+    plan = derive(cluster, {}, pools)
+    changes = profile(plan, nodes, sort(plan.pools, nodes), Configs(module.client, plan).read(nodes))
+    return len(changes.edits)
+
+
+def _without_values(part: t.Any) -> t.Any:
+    return {key: value for key, value in part.items() if key != "values"} if isinstance(part, dict) else part
+
+
+def _write(path: str, text: str) -> None:
+    """For its owner alone: values may hold secrets."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as handle:
+        handle.write(text)
+
+
+def main() -> None:
+    """Run the module."""
+    spec: ArgumentSpec = {"path": {"type": "path"}}
+    GpuModule(spec).run(work)
+
+
+if __name__ == "__main__":
+    main()

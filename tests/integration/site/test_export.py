@@ -1,0 +1,98 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A tuned cluster is written down, and what was written plans to no change and makes none."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helpers.cluster import Cluster
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.labs import Lab
+
+# Every mode, a layout by GPU, labels, a taint, own values of Helm, and a pool that only pins hold together.
+TUNED: list[dict[str, Any]] = [
+    {
+        "name": "notebooks",
+        "match": {"model": "T4"},
+        "labels": {"team": "teaching"},
+        "sharing": {"mode": "mps", "replicas": 4},
+    },
+    {
+        "name": "inference",
+        "match": {"model": "L40S"},
+        "sharing": {"mode": "time-slicing", "replicas": 2, "rename": True},
+    },
+    {"name": "pinned", "sharing": {"mode": "time-slicing", "replicas": 3, "fail_requests_greater_than_one": False}},
+    {
+        "name": "train-a100",
+        "match": {"model": "A100-SXM4-80GB"},
+        "gpus_per_node": 8,
+        "sharing": {"mode": "mig", "layout": {0: {"7g.80gb": 1}, 1: {"1g.10gb": 7}}},
+    },
+    {
+        "name": "train-h100",
+        "match": {"model": "H100-80GB-HBM3"},
+        "taints": [{"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}],
+        "sharing": {"mode": "mig", "layout": {"1g.10gb": 7}},
+    },
+]
+
+
+def reported(played: PlaybookRun) -> dict[str, Any]:
+    (fleet,) = played.require_success().module_results("accel.gpu.gpu_info")
+    found: dict[str, Any] = fleet["gpu_info"]
+    return found
+
+
+@pytest.mark.usual(200)
+@pytest.mark.timeout(1800)
+def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
+    lab.reset()
+    cluster = Cluster(lab)
+    cluster.kubectl("label", "node", "h200-1", "accel.gpu/pool=pinned")
+    charts = Path(lab.env["LAB_CHARTS"])
+    settings = {
+        "name": lab.name,
+        "operator": {"chart": str(charts / "gpu-operator"), "values": {"dcgm": {"enabled": False}}},
+        "nfd": {"chart": str(charts / "node-feature-discovery")},
+    }
+    tuned = {"gpu_cluster": settings, "gpu_defaults": {}, "gpu_pools": TUNED}
+    run_playbook("accel.gpu.site", environ=lab.env, variables=tuned, timeout=1200).require_success()
+
+    mark = cluster.mark()
+    path = tmp_path / "export.yml"
+    # Of the documents it gets what only the inventory can know.
+    bare = {"name": lab.name, **{part: {"chart": settings[part]["chart"]} for part in ("operator", "nfd")}}  # type: ignore[index]
+    variables = {"gpu_cluster": bare, "gpu_pools": [], "export_path": str(path)}
+    played = run_playbook("accel.gpu.export", environ=lab.env, variables=variables).require_success()
+    assert played.changed() == 0
+    (found,) = played.module_results("accel.gpu.pools_info")
+    assert not [request for request in cluster.requests(mark, "pools_info") if not request.startswith(("get", "list"))]
+    assert found["pools_info"]["changing_nodes"] == 0
+    assert "dcgm" not in str(found)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    written = yaml.safe_load(path.read_text())
+    assert written["gpu_cluster"]["operator"]["values"] == {"dcgm": {"enabled": False}}
+    by_name = {pool["name"]: pool for pool in written["gpu_pools"]}
+    # The other H200 node belonged to no pool, so it becomes one.
+    assert {*by_name} == {pool["name"] for pool in TUNED} | {"h200"}
+    for pool in TUNED:
+        assert by_name[pool["name"]]["sharing"] == pool["sharing"]
+        assert by_name[pool["name"]].get("taints") == pool.get("taints")
+
+    del by_name["h200"]
+    written["gpu_pools"] = list(by_name.values())
+    planned = run_playbook("accel.gpu.plan", environ=lab.env, variables=written)
+    fleet = reported(planned)
+    assert fleet["drift"] == []
+    assert all(pool["changes"] == {} for pool in fleet["pools"].values())
+    assert not any(fleet["costs"].values())
+    assert "COSTS" not in planned.stderr
+    again = run_playbook("accel.gpu.site", environ=lab.env, variables=written, timeout=1200).require_success()
+    assert again.changed() == 0
