@@ -175,6 +175,6 @@ class Durations:
 if __name__ == "__main__":
     # With the standard library alone, so that it can run before there is a virtual environment.
     try:
-        ensure(PARTS)
+        ensure(["kube"])
     except LabError as error:
         sys.exit(f"lab: {error}")

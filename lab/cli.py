@@ -39,8 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _build(_lab: Lab, options: argparse.Namespace) -> None:
-    for name, folder in build.ensure(options.what or list(PARTS)).items():
-        print(f"{name:<16} {folder}")
+    for name, folder in build.ensure(options.what or ["kube"]).items():
+        print(f"{name:<18} {folder}")
 
 
 def _up(lab: Lab, options: argparse.Namespace) -> None:

@@ -33,13 +33,18 @@ class Operator:
     files: Mapping[Path, str]
 
 
-def container_of(pod: Object, names: Mapping[str, Operator]) -> Object | None:
+# The programs that are run for real; what their images' other containers do is left to the simulator.
+PROGRAMS = ("nfd-master", "gpu-operator")
+
+
+def container_of(pod: Object) -> Object | None:
     """Return the pod's container that calls one of the operators."""
-    for container in pod["spec"]["containers"]:
-        command = container.get("command") or [""]
-        if command[0].rpartition("/")[2] in names:
-            return dict(container)
-    return None
+    return next((dict(container) for container in pod["spec"]["containers"] if program_of(container) in PROGRAMS), None)
+
+
+def program_of(container: Object) -> str:
+    """Return the name of the program that a container calls; empty where that is left to its image."""
+    return str((container.get("command") or [""])[0].rpartition("/")[2])
 
 
 def call(lab: Lab, api: Api, operator: Operator, pod: Object, container: Object) -> list[str]:

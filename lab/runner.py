@@ -17,11 +17,12 @@ import time
 from collections.abc import Callable
 from typing import IO
 
-from . import operator_pod
+from . import build, operator_pod
 from .api import Api, ApiError, Object
+from .errors import LabError
 from .faults import CLUSTER_FAULT, FAULTS_ANNOTATION, FAULTS_NAMESPACE, parse
 from .layout import Lab
-from .operator_pod import Operator
+from .operator_pod import Operator, container_of, program_of
 from .supervisor import tool
 
 # Both charts hard-code these labels.
@@ -30,24 +31,23 @@ _BACKOFF_FIRST, _BACKOFF_MOST = 1.0, 10.0
 _TERM_SECONDS = 2.0
 
 
-def operators() -> dict[str, Operator]:
-    """Return the operators that can be run, by the name of their program."""
-    gpu_operator = tool("gpu-operator")
-    assets = {
-        folder: f"/opt/gpu-operator/{folder.name}" for folder in sorted((gpu_operator.parent / "assets").iterdir())
-    }
-    assets[gpu_operator.parent / "manifests"] = "/opt/gpu-operator/manifests"
-    known = (
+# What the image of an operator's pod holds where it is not the release that every lab has, by the image's tag.
+_OTHER_RELEASES = {"v25.3.2": "gpu-operator-25.3"}
+
+
+def operator_for(container: Object) -> Operator:
+    """Return what a container's image would hold; a release that was never built is a LabError."""
+    if program_of(container) == "nfd-master":
         # The last flag wins. Neither may listen: NFD's port would do so on all interfaces, and -1 is one that cannot.
-        Operator("nfd-master", tool("nfd") / "nfd-master", ("-port=-1",), {}),
-        Operator(
-            "gpu-operator",
-            gpu_operator / "gpu-operator",
-            ("--metrics-bind-address=0", "--health-probe-bind-address=0"),
-            assets,
-        ),
-    )
-    return {operator.name: operator for operator in known}
+        return Operator("nfd-master", tool("nfd") / "nfd-master", ("-port=-1",), {})
+    other = _OTHER_RELEASES.get(container["image"].rpartition(":")[2])
+    folder = build.cached(other) if other else tool("gpu-operator").parent
+    if folder is None:
+        raise LabError(f"the program of {container['image']} is not built: run 'lab/lab build {other}'")
+    files = {below: f"/opt/gpu-operator/{below.name}" for below in sorted((folder / "assets").iterdir())}
+    files[folder / "manifests"] = "/opt/gpu-operator/manifests"
+    flags = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
+    return Operator("gpu-operator", folder / "bin" / "gpu-operator", flags, files)
 
 
 class _Running:
@@ -122,11 +122,11 @@ class Runner:
 
     def __init__(self, lab: Lab) -> None:
         self._lab, self._api = lab, Api(lab, "runner")
-        self._operators = operators()
         self._changed = threading.Condition()
         self._wanted: dict[str, Object] = {}
         self._broken = False
         self._running: dict[str, _Running] = {}
+        self._trouble: dict[str, str] = {}
 
     def run(self) -> None:
         """Follow pods and faults for ever, and keep the processes as they demand."""
@@ -149,16 +149,18 @@ class Runner:
                     operator_pod.write_os_release(self._api, self._lab, running.pod, broken=broken)
 
     def _keep(self, uid: str, pod: Object, *, broken: bool) -> None:
-        if uid not in self._running:
-            container = operator_pod.container_of(pod, self._operators)
-            if container is None:
-                return
-            program = container["command"][0].rpartition("/")[2]
-            self._running[uid] = _Running(pod, container, self._operators[program])
+        container = container_of(pod)
+        if container is None:
+            return
         try:
+            if uid not in self._running:
+                self._running[uid] = _Running(pod, container, operator_for(container))
             self._running[uid].keep(self._lab, self._api, broken=broken)
-        except (ApiError, OSError) as error:
-            print(f"runner: {self._running[uid].name} cannot be started yet: {error}", flush=True)
+        except (ApiError, LabError, OSError) as error:
+            # Once is enough to be found in the log.
+            if self._trouble.get(uid) != str(error):
+                print(f"runner: {pod['metadata']['name']} cannot be started yet: {error}", flush=True)
+            self._trouble[uid] = str(error)
 
     def _see_pod(self, kind: str, pod: Object) -> None:
         gone = kind == "DELETED" or "deletionTimestamp" in pod["metadata"]

@@ -11,8 +11,9 @@ from tests.programs import REPO
 
 _REQUIRED = re.compile(r"^(?:require )?\s*(\S+) (v\S+)(?: // indirect)?$", re.MULTILINE)
 _REPLACED = re.compile(r"^\s*(?:replace )?(\S+) => \S+ (v\S+)$", re.MULTILINE)
-# The operator is to run with the Kubernetes libraries of its release, and process-compose shares next to nothing.
-APART = {"gpu-operator": ("k8s.io/", "sigs.k8s.io/"), "process-compose": ("",)}
+# Each operator is to run with the Kubernetes libraries of its release, and process-compose shares next to nothing.
+_KUBERNETES = ("k8s.io/", "sigs.k8s.io/")
+APART = {"gpu-operator": _KUBERNETES, "gpu-operator-25.3": _KUBERNETES, "process-compose": ("",)}
 # Kubernetes' own libraries are what all the others wait for.
 SHARED = ("k8s.io/", "golang.org/x/", "google.golang.org/")
 

@@ -229,7 +229,7 @@ func (v *visit) load(pod *Pod, a *agent, available map[string]string) error {
 // judge lets the main process read its file and look at the GPUs. GFD looks at them again and again.
 func (v *visit) judge(pod *Pod, a *agent) (config *rules.Config, err error) {
 	env := rules.Environment{MIGStrategy: pod.Env["MIG_STRATEGY"], MPSRoot: pod.Env["MPS_ROOT"]}
-	hardware, layout := v.node.Hardware, v.layout()
+	hardware, layout := v.hardware(), v.layout()
 	switch pod.Operand {
 	case gfd:
 		if config = a.config; config == nil || a.main.failing {

@@ -58,6 +58,7 @@ func (v *visit) changeHold(pod *Pod, fault string) error {
 	delete(v.memory.agents, string(pod.UID))
 	delete(v.memory.managers, string(pod.UID))
 	delete(v.memory.crashes, string(pod.UID))
+	delete(v.memory.loading, string(pod.UID))
 	return v.patch(pod, object{"annotations": annotations}, nil, "")
 }
 

@@ -23,8 +23,10 @@ type memory struct {
 	assigned  map[string]rules.Allocation
 	endpoints map[string]*endpoint
 	published map[string]string
-	// What was written a moment ago, which the informer may not have seen: the state of the GPUs, until when the node is
-	// down, and the last time that it was.
+	loading   map[string]time.Time // until when a driver pod loads its driver
+	// What was written a moment ago, which the informer may not have seen: the driver, the state of the GPUs, until when
+	// the node is down, and the last time that it was.
+	driver    string
 	layout    *rules.Layout
 	rebooting time.Time
 	rebooted  time.Time
@@ -32,7 +34,7 @@ type memory struct {
 
 func newMemory(uid types.UID) *memory {
 	return &memory{uid: uid, agents: map[string]*agent{}, managers: map[string]*partitioner{}, crashes: map[string]*crash{},
-		assigned: map[string]rules.Allocation{}, published: map[string]string{}}
+		assigned: map[string]rules.Allocation{}, published: map[string]string{}, loading: map[string]time.Time{}}
 }
 
 // soonest keeps the shortest time until something happens by itself.
@@ -91,6 +93,7 @@ func (v *visit) prune() {
 	keep(v.memory.managers, alive)
 	keep(v.memory.crashes, alive)
 	keep(v.memory.assigned, alive)
+	keep(v.memory.loading, alive)
 }
 
 func keep[T any](of map[string]T, alive map[string]bool) {
@@ -138,9 +141,17 @@ func (v *visit) let(pod *Pod) (*agent, error) {
 	switch pod.Operand {
 	case nfdWorker:
 		return nil, v.work(pod)
+	case driver:
+		return nil, v.drive(pod)
 	case migManager:
+		if !v.driven() {
+			return nil, nil
+		}
 		return nil, v.partition(pod)
 	case gfd, devicePlugin, mpsDaemon:
+		if !v.driven() {
+			return nil, nil
+		}
 		a, err := v.step(pod)
 		if err != nil || a == nil || !pod.Running() {
 			return nil, err

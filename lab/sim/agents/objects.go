@@ -35,6 +35,7 @@ const (
 	mpsDaemon    = "mps-control-daemon-ctr"
 	migManager   = "nvidia-mig-manager"
 	validator    = "nvidia-operator-validator"
+	driver       = "nvidia-driver-ctr"
 )
 
 // Pod is what the simulator keeps of a pod.
@@ -71,6 +72,16 @@ func (p *Pod) Operator() bool {
 // Running tells whether the pod's containers may act.
 func (p *Pod) Running() bool {
 	return p.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && p.Hold == ""
+}
+
+// image is that of one of the pod's main containers.
+func (p *Pod) image(name string) string {
+	for _, c := range p.Mains {
+		if c.Name == name {
+			return c.Image
+		}
+	}
+	return ""
 }
 
 // Ended tells whether the pod has given its devices back.
@@ -123,7 +134,7 @@ func operand(p *corev1.Pod) *corev1.Container {
 			c.Name = nfdWorker
 			return &c
 		}
-		if c.Name == devicePlugin || c.Name == gfd || c.Name == mpsDaemon || c.Name == migManager {
+		if c.Name == devicePlugin || c.Name == gfd || c.Name == mpsDaemon || c.Name == migManager || c.Name == driver {
 			return &c
 		}
 	}

@@ -30,6 +30,7 @@ type Node struct {
 	MIGState    string
 	Deploy      map[string]string
 	Layout      rules.Layout
+	Driver      string
 	Rebooting   time.Time
 	Kernel      string
 	Ready       bool
@@ -53,8 +54,9 @@ func trimNode(object any) (any, error) {
 	}
 	node := &Node{ObjectMeta: slim(n.ObjectMeta), Hardware: hardwareOf(n), OS: os, MIGConfig: n.Labels[rules.MIGConfigLabel], MIGState: n.Labels[rules.MIGStateLabel],
 		Deploy: map[string]string{}, Layout: layout, Rebooting: moment(n.Annotations[rebootAnnotation]), Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
+		Driver: n.Annotations[rules.DriverAnnotation],
 		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}
-	for _, key := range rules.DeployLabels {
+	for _, key := range rules.DriverLabels {
 		if value, there := n.Labels[key]; there {
 			node.Deploy[key] = value
 		}

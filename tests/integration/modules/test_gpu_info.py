@@ -28,7 +28,7 @@ def test_the_fleet_is_one_list(cluster: Cluster) -> None:
     assert fleet["totals"]["gpus"] == sum(gpus)
     assert fleet["totals"]["gpu_nodes"] == sum(1 for count in gpus if count)
     t4 = sum(1 for name in cluster.nodes() if name.startswith("t4-"))
-    assert fleet["models"]["Tesla-T4"] == {"nodes": t4, "gpus": t4, "drivers": ["580.95.05"]}
+    assert fleet["models"]["Tesla-T4"] == {"nodes": t4, "gpus": t4, "drivers": ["580.105.08"]}
     assert [node["name"] for node in fleet["nodes"]] == ["a100-1", "a100-2", "a100-3"]
     assert fleet["nodes_not_shown"] == fleet["totals"]["gpu_nodes"] - 3
 

@@ -1,0 +1,91 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package agents
+
+import (
+	"cmp"
+	"time"
+
+	"lab.invalid/sim/rules"
+)
+
+// drive is a driver pod: k8s-driver-manager stops what uses the driver that is loaded, and unloads it; then the pod's own
+// one is loaded, and the operands run again. In life they run a little earlier, and wait in their init containers.
+func (v *visit) drive(pod *Pod) error {
+	if pod.State != "" {
+		if !pod.Running() {
+			return nil
+		}
+		return v.restore()
+	}
+	loading, begun := v.memory.loading[string(pod.UID)]
+	if !begun {
+		if gone, err := v.unload(pod); err != nil || !gone {
+			return err
+		}
+		loading = time.Now().Add(v.scaled(rules.DriverLoad))
+		v.memory.loading[string(pod.UID)] = loading
+	}
+	if time.Now().Before(loading) {
+		v.again.at(loading)
+		return nil
+	}
+	if v.node.Hardware == nil {
+		return nil // without a GPU there is nothing to load it for, and the container does not get ready
+	}
+	version := cmp.Or(rules.DriverVersion(pod.image(driver)), v.node.Hardware.Driver)
+	if err := v.relabel(nil, object{rules.DriverAnnotation: version}); err != nil {
+		return err
+	}
+	v.memory.driver = version
+	return v.annotate(pod, stateAnnotation, version)
+}
+
+// unload tells whether nothing is loaded any more; a node that has not had a driver pod before has nothing to unload.
+func (v *visit) unload(pod *Pod) (bool, error) {
+	if v.driver() == "" {
+		return true, nil
+	}
+	if labels := rules.PausedForDriver(v.node.Deploy); len(labels) > 0 {
+		if err := v.relabel(labels, nil); err != nil {
+			return false, err
+		}
+	}
+	for _, app := range rules.DriverClients {
+		if len(v.appPods(pod.Namespace, app)) > 0 {
+			return false, nil // their end will be seen
+		}
+	}
+	return true, nil
+}
+
+func (v *visit) restore() error {
+	if labels := rules.ResumedAfterDriver(v.node.Deploy); len(labels) > 0 {
+		return v.relabel(labels, nil)
+	}
+	return nil
+}
+
+// driver is the version that a driver pod has loaded; empty where none ever did.
+func (v *visit) driver() string {
+	if v.memory.driver != "" {
+		return v.memory.driver
+	}
+	return v.node.Driver
+}
+
+// driven tells whether no driver pod of the node is still loading: until then the operands wait in their init containers.
+func (v *visit) driven() bool {
+	for _, pod := range v.pods {
+		if pod.Operand == driver && pod.State == "" && pod.DeletionTimestamp == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// hardware is what the loaded driver shows of the node.
+func (v *visit) hardware() *rules.Hardware {
+	return v.node.Hardware.WithDriver(v.driver())
+}

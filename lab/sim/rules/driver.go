@@ -1,0 +1,79 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package rules
+
+import (
+	"regexp"
+	"strings"
+	"time"
+)
+
+// DriverAnnotation keeps which driver a driver pod has loaded on a node.
+const DriverAnnotation = "lab.accel.gpu/driver"
+
+const pausedForDriver = "paused-for-driver-upgrade"
+
+// DriverLoad is how long a precompiled driver takes to load; one that is compiled first takes minutes.
+const DriverLoad = 20 * time.Second
+
+// DriverLabels decide which operands run on a node, as far as k8s-driver-manager v0.9 stops them before it unloads a
+// driver (its internal components).
+var DriverLabels = append([]string{
+	"nvidia.com/gpu.deploy.operator-validator",
+	"nvidia.com/gpu.deploy.container-toolkit",
+	"nvidia.com/gpu.deploy.mig-manager",
+}, DeployLabels...)
+
+// DriverClients are the apps whose pods must vanish from the node before a driver can be unloaded.
+var DriverClients = append([]string{"nvidia-operator-validator", "nvidia-container-toolkit-daemonset", "nvidia-mig-manager"}, MIGClients...)
+
+// PausedForDriver are the labels that stop the operands which run; those that do not stay as they are.
+func PausedForDriver(now map[string]string) map[string]string {
+	return exchanged(now, "true", pausedForDriver)
+}
+
+// ResumedAfterDriver are the labels that let the operands run again which were stopped.
+func ResumedAfterDriver(now map[string]string) map[string]string {
+	return exchanged(now, pausedForDriver, "true")
+}
+
+func exchanged(now map[string]string, from, to string) map[string]string {
+	labels := map[string]string{}
+	for _, key := range DriverLabels {
+		if now[key] == from {
+			labels[key] = to
+		}
+	}
+	return labels
+}
+
+// cudaOfBranch is the newest CUDA that a driver can run (NVIDIA: CUDA Toolkit release notes, driver versions).
+var cudaOfBranch = map[string]string{"535": "12.2", "550": "12.4", "570": "12.8", "575": "12.9", "580": "13.0"}
+
+var driverVersion = regexp.MustCompile(`^\d+(\.\d+)+$`)
+
+// DriverVersion reads a driver's version out of its image: the operator appends the node's system to the tag. It is
+// empty where the tag names no version, as with a digest or the branch of a precompiled driver.
+func DriverVersion(image string) string {
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	version, _, _ := strings.Cut(tag, "-")
+	if !driverVersion.MatchString(version) {
+		return ""
+	}
+	return version
+}
+
+// WithDriver is the hardware as it shows under another driver.
+func (h *Hardware) WithDriver(version string) *Hardware {
+	if h == nil || version == "" || version == h.Driver {
+		return h
+	}
+	changed := *h
+	changed.Driver = version
+	branch, _, _ := strings.Cut(version, ".")
+	if cuda, known := cudaOfBranch[branch]; known {
+		changed.CUDA = cuda
+	}
+	return &changed
+}
