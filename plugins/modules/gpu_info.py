@@ -138,7 +138,7 @@ gpu_info:
       type: dict
       returned: when O(pools) are given
     costs:
-      description: The same for all pools together; C(held_back), whether the drivers wait for
+      description: The same for all nodes together, those of no pool too; C(held_back), whether the drivers wait for
         O(accel.gpu.cluster_policy#module:allow_driver_rollout), and C(release), the operator's version now and then, or null.
       type: dict
       returned: when O(costs) are asked for and the cluster is reachable
@@ -234,8 +234,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         pods = list(module.client.list(PODS, field_selector=LIVE_PODS))
     if membership and rolls:
         counts = of_pools(module.plan.pools, nodes, membership, edits, rolls.roll, pods)
-        for name, of_pool in counts.items():
-            told["pools"][name]["costs"] = of_pool
+        for name, of_pool in told["pools"].items():
+            of_pool["costs"] = counts[name]
         told["costs"] = rolls.told(total(counts.values()))
     planned = module.plan.pools if membership else ()
     held = holders(pods) if module.params["workloads"] else None

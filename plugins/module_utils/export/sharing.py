@@ -49,9 +49,10 @@ def sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> Documen
 
 def _check_shape(content: t.Any) -> None:
     """What somebody else wrote may be anything; the plugin would not start with what is refused here."""
-    maps = [content, *(content.get(key) or {} for key in ("flags", "sharing"))] if isinstance(content, dict) else [None]
-    if all(isinstance(of, dict) for of in maps):
-        maps += [part or {} for part in maps[-1].values()]
+    maps: list[t.Any] = [content]
+    if isinstance(content, dict):
+        maps += [content.get(key) or {} for key in ("flags", "sharing")]
+        maps += [part or {} for part in maps[-1].values()] if isinstance(maps[-1], dict) else []
     for of in maps:
         if not isinstance(of, dict) or not all(isinstance(key, str) for key in of):
             raise Inexpressible("its device plugin configuration is no map, or a part of it is none")

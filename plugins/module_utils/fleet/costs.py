@@ -18,6 +18,8 @@ if t.TYPE_CHECKING:
     from .node import Node
     from .ownership import NodeEdit
 
+# No pool has this name.
+OUTSIDE = ""
 COUNTS = ("drivers", "pods", "agent_pods", "cut_nodes", "resets")
 
 
@@ -43,9 +45,9 @@ class Running:
 
 
 def costs(
-    pool: PoolPlan, nodes: t.Iterable[Node], edits: t.Mapping[str, NodeEdit], roll: Roll, running: Running
+    pool: PoolPlan | None, nodes: t.Iterable[Node], edits: t.Mapping[str, NodeEdit], roll: Roll, running: Running
 ) -> dict[str, int]:
-    """The counts of COUNTS for the nodes of one pool.
+    """The counts of COUNTS for the nodes of one pool, or of none.
 
     `drivers`: nodes on which the driver is rolled. `pods`: pods that lose a GPU, because the driver is rolled under them or
     their GPU is cut anew. `agent_pods`: NVIDIA's pods that start anew. `cut_nodes`: nodes whose GPUs are cut anew.
@@ -56,10 +58,11 @@ def costs(
     for node in nodes:
         apps = running.operands.get(node.name, ())
         rolled = roll.every and agents.DRIVER in apps
-        cut = _is_cut_anew(node, pool, edits.get(node.name))
+        cut = pool is not None and _is_cut_anew(node, pool, edits.get(node.name))
         found["drivers"] += rolled
         found["cut_nodes"] += cut
-        found["resets"] += cut and _switches_mode(node, pool) and node.labels.get(FAMILY_LABEL) in RESET_FAMILIES
+        reset = node.labels.get(FAMILY_LABEL) in RESET_FAMILIES
+        found["resets"] += reset and cut and pool is not None and _switches_mode(node, pool)
         found["agent_pods"] += sum(
             1 for app in apps if roll.every or app in roll.apps or (cut and app in agents.STOPPED_FOR_MIG)
         )
@@ -76,14 +79,15 @@ def of_pools(
     roll: Roll,
     pods: t.Sequence[t.Mapping[str, t.Any]],
 ) -> dict[str, dict[str, int]]:
-    """The costs of each pool, by its name; `pods` are all that have not ended."""
+    """The costs of each pool by its name, and under OUTSIDE those of nodes of no pool; `pods` are all that have not ended."""
     running = Running(agents.operands(pods), holders(pods))
     by_name = {node.name: node for node in nodes}
     edits = {change.name: change for change in changing}
-    return {
-        pool.name: costs(pool, [by_name[name] for name in membership.by_pool[pool.name]], edits, roll, running)
+    found = {
+        pool.name: costs(pool, [by_name.pop(name) for name in membership.by_pool[pool.name]], edits, roll, running)
         for pool in pools
     }
+    return {**found, OUTSIDE: costs(None, by_name.values(), edits, roll, running)}
 
 
 def total(of_pools: t.Iterable[t.Mapping[str, int]]) -> dict[str, int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..modes import mig
 from .cost_lines import cost_lines
 from .table import WIDTH, Column, paragraph, table
 
@@ -67,7 +68,7 @@ def _row(name: str, pool: Document, kind: str, info: Document) -> list[str]:
         mode,
         _resource(pool),
         seen if kind == "report" else (str(pool["wanted"]) if reachable else "?"),
-        _memory(pool.get("memory_mib_per_share")),
+        _memory(pool),
         _state(pool, kind, info),
     ]
 
@@ -88,8 +89,14 @@ def _resource(pool: Document) -> str:
     return f"{name} +{others}" if others > 0 else name
 
 
-def _memory(mib: int | None) -> str:
-    return f"{mib / 1024:.1f} GiB" if mib else "?"
+def _memory(pool: Document) -> str:
+    """Of MIG devices what their names say, since nothing else tells; from the smallest to the largest."""
+    mib = pool.get("memory_mib_per_share")
+    if mib:
+        return f"{mib / 1024:.1f} GiB"
+    sizes = sorted({mig.nominal_gb(profile) for part in pool.get("layout") or () for profile in part["profiles"]})
+    shares = [f"{size / (pool.get('replicas') or 1):g}" for size in sizes]
+    return f"{'-'.join(dict.fromkeys((shares[0], shares[-1])))} GB" if shares else "?"
 
 
 def _state(pool: Document, kind: str, info: Document) -> str:

@@ -62,6 +62,11 @@ def profiles(layout: Layout) -> tuple[str, ...]:
     return tuple(sorted({name for part in layout for name in part.profiles}))
 
 
+def nominal_gb(profile: str) -> int:
+    """The memory that a profile's name says, in GB; what is usable is somewhat less."""
+    return int(profile.partition("g.")[2].partition("gb")[0])
+
+
 def resource(profile: str) -> str:
     """The extended resource under the strategy mixed (k8s-device-plugin internal/rm: `+` cannot stand in a name)."""
     return RESOURCE_PREFIX + profile.replace("+", ".")

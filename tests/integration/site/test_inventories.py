@@ -56,21 +56,119 @@ def second_lab() -> Iterator[Lab]:
         yield lab
 
 
-@pytest.mark.usual(120)
-def test_two_clusters_in_one_run_both_come_right(lab: Lab, second_lab: Lab, tmp_path: Path) -> None:
+# Ten mistakes from all over the schema, and how the message about each begins and ends.
+TEN: dict[str, Any] = {
+    "gpu_cluster": {
+        "name": "lab",
+        "operator": {"version": "25.10", "driver": {"version": "580.105.08-rhcos4.18"}},
+        "nfd": {"chart": "node-feature-discovery"},
+    },
+    "gpu_defaults": {"sharing": {"layout": {"1g.5gb": 7}}},
+    "gpu_pools": [
+        {"name": "Note Books", "match": {"model": "A100"}},
+        {"name": "cut", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": {"3g.20gb": 3}}},
+        {"name": "mps", "match": {"model": "T4"}, "sharing": {"mode": "mps", "replicas": 64}},
+        {"name": "mps", "match": {"model": "H200"}, "taints": [{"key": "a", "effect": "NoShedule"}]},
+    ],
+}
+MESSAGES = {
+    "gpu_cluster.operator.version": "write all of it, such as v25.10.1",
+    "gpu_cluster.operator.driver.version": "write 580.105.08",
+    "gpu_cluster.nfd.chart_repo": "say from which repository",
+    "gpu_defaults.sharing.layout": "each pool says what its own GPUs are cut into",
+    "gpu_pools[0].name": "for example note-books",
+    "gpu_pools[0].match.model": "did you mean A100-SXM4-40GB",
+    "gpu_pools[1].sharing.layout": "has room for 2 x 3g.20gb, not for 3",
+    "gpu_pools[2].sharing.replicas": "use at most 48",
+    "gpu_pools[3].taints[0].effect": "did you mean NoSchedule?",
+    "gpu_pools[3].name": "give each pool its own",
+}
+
+
+@pytest.mark.usual(10)
+@pytest.mark.parametrize("playbook", [SITE, "accel.gpu.plan"])
+def test_a_document_full_of_mistakes_is_told_at_once_and_touches_nothing(lab: Lab, playbook: str) -> None:
+    layout = LabLayout.named(lab.name)
+    mark = audit.mark(layout)
+    played = run_playbook(playbook, environ=lab.env, variables=TEN)
+    assert played.rc != 0
+    (failed,) = [result for _name, result in played.results() if result.get("failed")]
+    told = {message.partition(": ")[0]: message for message in failed["msg"]}
+    assert set(told) == set(MESSAGES)
+    assert len(failed["msg"]) == len(MESSAGES)
+    assert [path for path, remedy in MESSAGES.items() if remedy not in told[path]] == []
+    assert "Traceback" not in played.stdout + played.stderr
+    assert list(audit.requests(layout, mark, "accel.gpu/")) == []
+    assert list(audit.requests(layout, mark, "Helm/")) == []
+
+
+# What the second cluster declares of the same nodes: other modes, another taint, and one pool less.
+OTHER_POOLS: list[dict[str, Any]] = [
+    {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "mps", "replicas": 3, "rename": True}},
+    {
+        "name": "inference",
+        "match": {"model": "L40S"},
+        "taints": [{"key": "second", "effect": "NoSchedule"}],
+        "sharing": {"mode": "none"},
+    },
+    {"name": "cut", "match": {"model": "A100-SXM4-80GB"}, "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
+]
+OFFERED = {
+    "first": {
+        "notebooks": {"nvidia.com/gpu": 28},
+        "inference": {"nvidia.com/gpu.shared": 20},
+        "train-a100": {"nvidia.com/gpu": 32},
+    },
+    "second": {
+        "notebooks": {"nvidia.com/gpu.shared": 21},
+        "inference": {"nvidia.com/gpu": 10},
+        "cut": {"nvidia.com/gpu": 64},
+    },
+}
+
+
+def offered(lab: Lab, pool: str) -> dict[str, int]:
+    """What the nodes of a pool offer together."""
+    nodes = json.loads(run("kubectl", "get", "nodes", "-l", f"accel.gpu/pool={pool}", "-o", "json", env=lab.env))[
+        "items"
+    ]
+    found: dict[str, int] = {}
+    for node in nodes:
+        for resource, count in node["status"]["allocatable"].items():
+            if resource.startswith("nvidia.com/") and int(count):
+                found[resource] = found.get(resource, 0) + int(count)
+    return found
+
+
+@pytest.mark.usual(150)
+@pytest.mark.timeout(1800)
+def test_two_clusters_with_different_pools_in_one_run_both_come_right(
+    lab: Lab, second_lab: Lab, tmp_path: Path
+) -> None:
     labs = {lab.name: lab, second_lab.name: second_lab}
     lab.reset()
-    hosts = {name: {"gpu_kubeconfig": str(each.kubeconfig)} for name, each in labs.items()}
+    hosts: dict[str, dict[str, Any]] = {name: {"gpu_kubeconfig": str(each.kubeconfig)} for name, each in labs.items()}
+    hosts[second_lab.name] |= {"gpu_pools": OTHER_POOLS, "gpu_defaults": {"labels": {"cluster": "second"}}}
     folder = inventory(tmp_path, {"gpu_clusters": {"hosts": hosts}})
     variables = yaml.safe_load(VARIABLES.read_text())
     variables["gpu_cluster"] |= {"name": "{{ inventory_hostname }}", "kubeconfig": "{{ gpu_kubeconfig }}"}
     (folder / "group_vars" / "gpu_clusters.yml").write_text(yaml.safe_dump(variables))
     environ = {k: v for k, v in lab.env.items() if k not in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG")}
-    run_playbook(SITE, environ=environ, inventory=folder).require_success()
-    again = run_playbook(SITE, environ=environ, inventory=folder).require_success()
-    for name, each in labs.items():
+    run_playbook(SITE, environ=environ, inventory=folder, timeout=1200).require_success()
+    again = run_playbook(SITE, environ=environ, inventory=folder, timeout=1200).require_success()
+    for wanted, (name, each) in zip(OFFERED.values(), labs.items(), strict=True):
         assert again.changed(name) == 0
-        pinned = json.loads(
-            run("kubectl", "get", "nodes", "-l", "accel.gpu/pool=notebooks", "-o", "json", env=each.env)
-        )
-        assert {node["status"]["allocatable"]["nvidia.com/gpu"] for node in pinned["items"]} == {"4"}
+        assert {pool: offered(each, pool) for pool in wanted} == wanted
+        # Of the other cluster's pools, labels and taints there is nothing.
+        nodes = json.loads(run("kubectl", "get", "nodes", "-o", "json", env=each.env))["items"]
+        pools = {node["metadata"]["labels"].get("accel.gpu/pool") for node in nodes} - {None}
+        labels = {node["metadata"]["labels"].get("cluster") for node in nodes} - {None}
+        taints = {taint["key"] for node in nodes for taint in node["spec"].get("taints", [])} - {"nvidia.com/gpu"}
+        if each is second_lab:
+            assert (pools, labels, taints) == ({pool["name"] for pool in OTHER_POOLS}, {"second"}, {"second"})
+        else:
+            assert (pools, labels, taints) == (
+                {pool["name"] for pool in variables["gpu_pools"]},
+                set(),
+                {"restricted-access"},
+            )

@@ -175,3 +175,14 @@ def test_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) ->
 @pytest.mark.timeout(3 * 3600)
 def test_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
     kill_at(lab, tmp_path, lambda total: list(range(1, total + 1)))
+
+
+@pytest.mark.usual(75)
+def test_who_may_not_see_all_of_a_namespace_leaves_it(lab: Lab) -> None:
+    lab.reset()
+    played(lab, SITE, **INSTALL)
+    environ = lab.env_as("uninstall")
+    told = left(played(lab, UNINSTALL, environ=environ))
+    assert told
+    assert all("you may not list everything that is in it" in line for line in told)
+    assert played(lab, UNINSTALL, environ=environ).changed() == 0

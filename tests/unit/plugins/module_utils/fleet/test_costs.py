@@ -9,10 +9,19 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet import agents
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.costs import COUNTS, Roll, Running, costs, total
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.costs import (
+    COUNTS,
+    OUTSIDE,
+    Roll,
+    Running,
+    costs,
+    of_pools,
+    total,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.differences import differences
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.holders import Holder
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.sorting import sort
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import node_edit
 from tests.helpers.fleet import node, pod, pool
@@ -58,6 +67,17 @@ def test_costs(of_node: Node, of_pool: PoolPlan, roll: Roll, counts: dict[str, i
     found = costs(of_pool, [of_node], {"n1": change} if change else {}, roll, running)
     assert found == {**dict.fromkeys(COUNTS, 0), **counts}
     assert total([found, found]) == {name: 2 * count for name, count in found.items()}
+
+
+def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
+    nodes = [node("in", labels={"accel.gpu/pool": "notebooks"}), node("out", "NVIDIA-L4")]
+    pods = [pod("driver", of.name) for of in nodes] + [pod("work", "out", limits={"nvidia.com/gpu": 1})]
+    for one in pods[:2]:
+        one["metadata"]["labels"] = {"app": agents.DRIVER}
+    pools = [pool()]
+    found = of_pools(pools, nodes, sort(pools, nodes), (), DRIVER, pods)
+    assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1}
+    assert found[OUTSIDE] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1, "pods": 1}
 
 
 def test_operands_are_nvidia_s_pods_by_node() -> None:

@@ -51,6 +51,7 @@ CHANGES = {
     "labels": ["team"],
     "taints": ["a=b:NoSchedule"],
 }
+LAYOUT = [{"devices": [], "profiles": {"1g.10gb": 2, "7g.80gb": 1}}]
 PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
 
@@ -103,6 +104,12 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         ["refused"],
     ),
     ("no pools", "plan", _info(pools={}), ["No pools are declared", "fleet:"]),
+    (
+        "memory of MIG devices",
+        "plan",
+        _info(pools={"a": _pool(mode="mig", replicas=2, memory_mib_per_share=None, layout=LAYOUT)}),
+        ["mig x2 gpu 16 5-40 GB", "each GPU in 2 x 1g.10gb + 1 x 7g.80gb"],
+    ),
     ("warnings", "plan", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
     ("warnings of a report", "report", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
     ("free of cost", "plan", _costing(), ["costs: no driver is rolled, no pod loses its GPU"]),

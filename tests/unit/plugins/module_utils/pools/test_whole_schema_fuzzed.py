@@ -1,0 +1,144 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documents in which every key of the schema stands, spoilt at one place or at many: messages, and never a traceback."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import validate
+from ansible_collections.accel.gpu.plugins.module_utils.pools.fields import CLUSTER, POOL
+from ansible_collections.accel.gpu.plugins.module_utils.pools.schema import Field, ListOf, Section
+from tests.helpers.documents import Document, anything
+
+TAINT: Document = {"key": "team", "value": "x", "effect": "NoSchedule"}
+RELEASE: Document = {
+    "version": "v25.10.1",
+    "namespace": "a",
+    "release": "b",
+    "chart": "c",
+    "chart_repo": "https://d",
+    "values": {},
+}
+WHOLE: dict[str, t.Any] = {
+    "cluster": {
+        "name": "lab",
+        "kube_name": "admin@lab",
+        "kubeconfig": "/k",
+        "context": "c",
+        "operator": {
+            **RELEASE,
+            "registry": "registry.example.com/mirror",
+            "pull_secrets": ["one"],
+            "driver": {"enabled": True, "version": "580.105.08", "kernel_module_type": "open", "precompiled": False, "secret_env": "s"},
+            "proxy": {"http": "http://p:1", "https": "http://p:1", "no_proxy": [".svc"]},
+            "repo_config": "repos",
+            "cert_config": "ca",
+        },
+        "nfd": {**RELEASE, "version": "0.19.0", "namespace": "n"},
+        "validation": {"image": "i:1", "namespace": "v"},
+    },
+    "defaults": {"labels": {"team": "x"}, "taints": [TAINT], "sharing": {"mode": "none"}},
+    "pools": [
+        {"name": "none", "match": {"model": "T4", "labels": {"zone": "a"}}, "gpus_per_node": 1, "labels": {"b": "c"}, "taints": [TAINT]},
+        {
+            "name": "time",
+            "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-X1"}},
+            "sharing": {"mode": "time-slicing", "replicas": 4, "rename": True, "fail_requests_greater_than_one": False},
+        },
+        {"name": "mps", "match": {"model": "L4"}, "sharing": {"mode": "mps", "replicas": 4}},
+        {
+            "name": "cut",
+            "match": {"model": "A100-SXM4-40GB"},
+            "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}, "strategy": "mixed", "replicas": 2},
+        },
+        {
+            "name": "by-gpu",
+            "match": {"model": "A30"},
+            "gpus_per_node": 2,
+            "sharing": {"mode": "mig", "layout": {0: {"1g.6gb": 4}, 1: ["2g.12gb", "2g.12gb"]}},
+        },
+    ],
+}  # fmt: skip
+
+
+def keys(field: Field, path: str = "") -> t.Iterator[str]:
+    """The path of every key of a schema."""
+    if isinstance(field, ListOf):
+        yield from keys(field.item, path)
+    if isinstance(field, Section):
+        for name, inner in field.fields.items():
+            yield f"{path}.{name}"
+            yield from keys(inner, f"{path}.{name}")
+
+
+def written(value: t.Any, path: str = "") -> t.Iterator[str]:
+    """The path of every key that stands in a document."""
+    for inner in value if isinstance(value, list) else ():
+        yield from written(inner, path)
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield f"{path}.{key}"
+        yield from written(inner, f"{path}.{key}")
+
+
+def test_every_key_of_the_schema_stands_in_a_document_that_is_sound() -> None:
+    assert validate(*WHOLE.values()) == []
+    derive(*WHOLE.values())
+    assert set(keys(CLUSTER)) <= set(written(WHOLE["cluster"]))
+    assert set(keys(POOL)) <= set(written(WHOLE["pools"]))
+
+
+def spoil(draw: st.DrawFn, documents: dict[str, t.Any]) -> None:
+    """Replace one place, at any depth, by anything, take it out, or put a key beside it that nobody knows."""
+    place: t.Any = documents
+    while True:
+        inner = sorted(place, key=str) if isinstance(place, dict) else range(len(place))
+        key = draw(st.sampled_from(inner))
+        if not isinstance(place[key], (dict, list)) or not place[key] or draw(st.integers(0, 3)) == 0:
+            break
+        place = place[key]
+    how = draw(st.sampled_from(["replace", "take out", "add"])) if place is not documents else "replace"
+    if how == "replace" or isinstance(place, list):
+        place[key] = draw(anything)
+    elif how == "take out":
+        del place[key]
+    else:
+        place[draw(st.text(max_size=8) | st.integers())] = draw(anything)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, most: int) -> list[t.Any]:
+    documents = copy.deepcopy(WHOLE)
+    for dummy in range(draw(st.integers(1, most))):
+        spoil(draw, documents)
+    return list(documents.values())
+
+
+def judge(documents: list[t.Any]) -> None:
+    problems = validate(*documents)
+    assert all(problem.startswith("gpu_") and "\n" not in problem and ": " in problem for problem in problems)
+    if not problems:
+        derive(*documents).as_dict()
+
+
+@given(spoilt(1))
+def test_one_spoilt_place(documents: list[t.Any]) -> None:
+    judge(documents)
+
+
+@given(spoilt(8))
+def test_several_spoilt_places(documents: list[t.Any]) -> None:
+    judge(documents)
+
+
+@pytest.mark.soak
+@settings(max_examples=20000, suppress_health_check=list(HealthCheck))
+@given(spoilt(8))
+def test_many_spoilt_documents(documents: list[t.Any]) -> None:
+    judge(documents)
