@@ -25,8 +25,8 @@ from .layout import Lab
 from .operator_pod import Operator, container_of, program_of
 from .supervisor import tool
 
-# Both charts hard-code these labels.
-_SELECTORS = ("role=master", "app=gpu-operator")
+# Both charts hard-code the first two labels, and OLM's bundle the second; the last is what OpenShift's NFD operator gives.
+_SELECTORS = ("role=master", "app=gpu-operator", "app=nfd-master")
 _BACKOFF_FIRST, _BACKOFF_MOST = 1.0, 10.0
 _TERM_SECONDS = 2.0
 

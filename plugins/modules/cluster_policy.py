@@ -17,6 +17,10 @@ description:
   - The policy that counts is the oldest one, under any name, as it is for the operator.
   - If a ConfigMap that the policy is to name does not exist it is created first, because an agent that is told to mount a missing ConfigMap
     never starts. An existing one is left alone; it belongs to M(accel.gpu.node_profile).
+  - A policy that names another ConfigMap for the device plugin keeps it with its default, and M(accel.gpu.node_profile) adds the pools' entries
+    to that one. Only where it does not exist the name is replaced, since no plugin can start then.
+  - A C(spec.migManager.config.name) and a C(spec.mig.strategy) of somebody else's policy that have to change are noted in the annotation
+    C(accel.gpu/former), so that M(accel.gpu.removal) can put them back.
   - Where a pool has MIG, C(spec.mig.strategy) is taken out whoever set it, because it overrules what each node's own configuration says.
   - An edit that reaches the template of the driver's DaemonSet makes the driver roll on every GPU node, slowly and with GPU pods evicted.
     Such an edit is held back while a driver pod exists, unless O(allow_driver_rollout) is set; everything else is applied.
@@ -135,7 +139,8 @@ from ..module_utils.operator.policy import (
 )
 from ..module_utils.operator.policy_client import PolicyClient
 from ..module_utils.operator.preparation import Waiting
-from ..module_utils.operator.readiness import MIG_DAEMONSET, PLUGIN_DAEMONSET, Effect, Verdict
+from ..module_utils.operator.readiness import Effect, Verdict, mounted_by
+from ..module_utils.operator.survey import follow
 
 Object = dict[str, t.Any]
 
@@ -156,10 +161,11 @@ class _Found(t.NamedTuple):
 
 def work(module: GpuModule) -> Object:
     """Derive from the pools, read the policy, change what differs, and see that the operator has done it."""
-    plan = module.plan
-    wanted = Wanted.by(plan.policy)
-    cluster = PolicyClient(module.client, plan.operator.namespace)
-    found = _find(module, cluster, wanted)
+    cluster = PolicyClient(module.client, module.plan.operator.namespace)
+    live = _live(module, cluster)
+    plan = module.plan = follow(module.client, module.plan, live)
+    wanted = Wanted.by(plan, live)
+    found = _compare(module, cluster, wanted, live)
     lacking = cluster.lacking(plan, found.live) if found.change.changed else []
     changed, note = found.change.changed, None
     if found.change.changed and found.live is not None:
@@ -180,28 +186,28 @@ def work(module: GpuModule) -> Object:
     before, after = found.change.before, found.change.after
     if lacking:
         after = {**after, "configmaps": [configmap["metadata"]["name"] for configmap in lacking]}
-    verdict = _see(module, cluster, found, Effect(_reaching(found, wanted), _configmaps(wanted)), told)
+    verdict = _see(module, cluster, found, Effect(_reaching(found, wanted), mounted_by(wanted.spec)), told)
     result = {"changed": changed or bool(lacking), "cluster_policy": {**told, **_seen(verdict)}}
     return {**result, "diff": diff_of(before, after, f"{KIND} {told['name']}")}
 
 
-def _find(module: GpuModule, cluster: PolicyClient, wanted: Wanted) -> _Found:
+def _live(module: GpuModule, cluster: PolicyClient) -> Object | None:
     try:
         live = cluster.policy()
     except ApiError as error:
         if not error.not_found:
             raise
         live = None
-    if live is None:
-        if module.check_mode and (API_VERSION, KIND) in module.expected.kinds:
-            return _Found(None, created_by_chart(wanted), 0, [])
+    if live is None and not (module.check_mode and (API_VERSION, KIND) in module.expected.kinds):
         raise InvalidObjects(
             ["The cluster has no ClusterPolicy: install the GPU operator first (role gpu_operator, or its Helm chart)."]
         )
-    return _compare(module, cluster, wanted, live)
+    return live
 
 
-def _compare(module: GpuModule, cluster: PolicyClient, wanted: Wanted, live: Object) -> _Found:
+def _compare(module: GpuModule, cluster: PolicyClient, wanted: Wanted, live: Object | None) -> _Found:
+    if live is None:
+        return _Found(None, created_by_chart(wanted), 0, [])
     operator = module.plan.operator
     seeded = first_contact(live) and cluster.installed_by_us(operator.name, operator.namespace)
     change = changes(live, wanted, seeded=seeded)
@@ -221,7 +227,7 @@ def _apply(module: GpuModule, cluster: PolicyClient, wanted: Wanted, found: _Fou
         except ApiError as error:
             if not error.conflict or attempt + 1 == _ATTEMPTS:
                 raise
-            found = _find(module, cluster, wanted)
+            found = _compare(module, cluster, wanted, _live(module, cluster))
         else:
             return changed, note, found
     return False, None, found
@@ -238,21 +244,11 @@ def _see(module: GpuModule, cluster: PolicyClient, found: _Found, effect: Effect
 
 
 def _tolerations(found: _Found) -> list[Object]:
-    if found.live is None or found.change.changed:
-        return of_policy(found.change.after)
-    return of_policy(found.live)
+    return of_policy(found.change.after if found.live is None or found.change.changed else found.live)
 
 
 def _reaching(found: _Found, wanted: Wanted) -> tuple[Object, ...]:
     return () if found.held_back else wanted.tolerations
-
-
-def _configmaps(wanted: Wanted) -> dict[str, str]:
-    named = {
-        daemonset: ((wanted.spec.get(part) or {}).get("config") or {}).get("name")
-        for daemonset, part in ((PLUGIN_DAEMONSET, "devicePlugin"), (MIG_DAEMONSET, "migManager"))
-    }
-    return {daemonset: name for daemonset, name in named.items() if name}
 
 
 def _seen(verdict: Verdict | None) -> Object:

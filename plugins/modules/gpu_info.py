@@ -12,8 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the nodes in one paged list, and returns for each GPU node its model, driver, sharing mode, replicas, and what
-    it can allocate.
+  - Returns for each GPU node its model, driver, sharing mode, replicas, and what it can allocate, from one paged list.
   - With O(pools), tells for each pool what it declares, what is seen, what M(accel.gpu.node_profile) would change, and
     whether the pool has been proven by workloads since it last changed. Two small objects are read for that.
   - With O(workloads), tells who holds what, from one paged list of the pods that have not ended.
@@ -153,6 +152,10 @@ gpu_info:
       type: list
       elements: dict
       returned: when O(pools) are given and the cluster is reachable
+    installed:
+      description: C(nfd) and C(operator), each as in RV(accel.gpu.installation_info#module:installation_info).
+      type: dict
+      returned: when O(pools) are given and the cluster is reachable
     undiscovered:
       description: GPU nodes that gpu-feature-discovery has not labelled yet, up to 100.
       type: list
@@ -194,6 +197,7 @@ from ..module_utils.kube.errors import ApiError, ConnectionProblem, explain
 from ..module_utils.kube.module import ArgumentSpec, GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
 from ..module_utils.operator.forecast import forecast
+from ..module_utils.operator.survey import survey
 from ..module_utils.page.document import page
 from ..module_utils.pools.doubts import doubts
 from ..module_utils.sharing.configmaps import Configs
@@ -244,7 +248,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 def _compare(module: GpuModule, nodes: list[Node], told: dict[str, t.Any]) -> tuple[Membership, tuple[NodeEdit, ...]]:
     """Add what the pools declare against what is seen."""
-    plan, client = module.plan, module.client
+    client = module.client
+    installed, plan = survey(client, module.plan)
+    module.plan, told["installed"] = plan, {name: found.as_dict() for name, found in installed.items()}
     membership = sort(plan.pools, nodes)
     changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes))
     told["pools"] = summary.pools(plan, nodes, membership, changes.edits)

@@ -123,6 +123,7 @@ import typing as t
 
 from ..module_utils.fleet.sorting import awaited, undiscovered_cluster
 from ..module_utils.kube.module import ArgumentSpec, GpuModule, diff_of
+from ..module_utils.operator.survey import follow_cluster
 from ..module_utils.validation.pods import Nowhere, Workload
 from ..module_utils.validation.proving import Proving, State, Trial, elapsed
 
@@ -131,6 +132,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """Skip what stands, prove the rest."""
     began = time.monotonic()
     params = module.params
+    module.plan = follow_cluster(module.client, module.plan)
     workload = Workload(
         namespace=module.plan.validation.namespace,
         image=module.plan.validation.image,

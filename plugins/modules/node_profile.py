@@ -14,8 +14,8 @@ author:
 description:
   - Finds out which node belongs to which pool, and gives each its pool's labels, taints, device plugin configuration
     and MIG configuration, in one patch a node.
-  - The entries of the device plugin's and of the MIG manager's ConfigMap are added before any node names them, and those
-    that no node names any more are collected at the end. Entries of others stay.
+  - The entries of the device plugin's ConfigMap (the one that the ClusterPolicy names) and of the MIG manager's are added before any
+    node names them, and those that no node names any more are collected at the end. Entries of others stay.
   - NVIDIA's MIG manager neither cordons nor drains, and fails while pods use a GPU that it is to cut; empty the nodes first.
   - The agents' copies of the ConfigMap lag by a minute or more; the agents' pods on the nodes that change are touched
     first, so that the kubelet renews the copies before a label names what is new in them.
@@ -23,7 +23,7 @@ description:
     no longer offers the resource of another mode, and carries the labels of gpu-feature-discovery that go with it.
   - A taint that the ClusterPolicy does not tolerate is held back and told in a warning, because NVIDIA's pods could not
     come back on its nodes. Where such a taint is already, it stays.
-  - Where nothing differs, one list of the nodes and one look at each ConfigMap prove it, and nothing is sent.
+  - Where nothing differs, a list of the nodes, one of the ClusterPolicies and a look at each ConfigMap prove it. Nothing is sent.
   - Labels and taints that were on a node before stay. What the module puts is noted in annotations of the node, and is
     taken back when the pool no longer declares it or the node leaves the pool. No other node is touched.
 extends_documentation_fragment:
@@ -176,6 +176,7 @@ import typing as t
 
 from ..module_utils.kube.module import ArgumentSpec, GpuModule, diff_of
 from ..module_utils.kube.wait import TimeoutStory
+from ..module_utils.operator.survey import follow_cluster
 from ..module_utils.sharing.result import after_discovery, result, warnings
 from ..module_utils.sharing.rollout import Fleet, Rollout
 from ..module_utils.sharing.story import story
@@ -187,6 +188,7 @@ if t.TYPE_CHECKING:
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Preview in check mode, else apply and prove."""
     expected = module.params["expected_tolerations"] if module.check_mode else []
+    module.plan = follow_cluster(module.client, module.plan)
     rollout = Rollout(module.client, module.plan, module.run_id, module.progress, expected_tolerations=expected)
     fleet = rollout.read()
     before, after = fleet.profile.diff()

@@ -28,7 +28,7 @@ description:
   - Can be killed at any moment and run again. A second run finds nothing and changes nothing. Pools are neither needed nor heeded.
 notes:
   - The chart's clean-up hooks are not used. They are Jobs, which need an image, more rights, and cannot be run a second time once they have failed.
-  - A value that somebody had set before this collection wrote another one in its place is not known any more; the place is left empty.
+  - Of a policy that stays, C(mig.strategy) and C(migManager.config.name) are put back as the annotation C(accel.gpu/former) has them.
   - Taking entries out of C(spec.daemonsets.tolerations) of a ClusterPolicy that stays rolls the driver on every GPU node. Where drivers run this is
     held back, together with the note of which entries are ours, unless O(allow_driver_rollout) is set.
   - In check mode O(stage=after_helm) takes for gone what O(stage=before_helm) and Helm will have taken. NVIDIA's agents withdraw some of

@@ -178,8 +178,12 @@ def _change(pool: Document) -> str:
 
 
 def _notes(info: Document, width: int) -> list[str]:
-    """What is odd, and the nodes which nobody knows yet or which leave their pool."""
+    """What somebody else has installed, what is odd, and the nodes which nobody knows yet or which leave their pool."""
     told: list[str] = []
+    for component, found in (info.get("installed") or {}).items():
+        if found["adopted"] or found["problem"]:
+            text = found["problem"] or "; ".join([f"{found['what']} is used as it is", *found["notes"]])
+            told += paragraph(component, text, width)
     for warning in info.get("warnings") or ():
         told += paragraph("warning", warning, width)
     undiscovered = info.get("undiscovered") or []

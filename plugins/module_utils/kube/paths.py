@@ -14,6 +14,7 @@ NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
 PODS = "/api/v1/pods"
 DAEMONSETS = "/apis/apps/v1/daemonsets"
+DEPLOYMENTS = "/apis/apps/v1/deployments"
 CUSTOM_RESOURCE_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CLUSTER_POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 

@@ -9,6 +9,7 @@ import typing as t
 from ..fleet import agents
 from ..fleet.costs import Roll
 from ..kube.errors import ApiError
+from .installation import marks_of
 from .policy import PolicyChange, Wanted, changes, first_contact
 from .policy_client import PolicyClient
 
@@ -52,9 +53,11 @@ def forecast(client: Client, plan: Plan) -> Forecast:
         return Forecast()
     operator = plan.operator
     seeded = first_contact(live) and cluster.installed_by_us(operator.name, operator.namespace)
-    change = changes(live, Wanted.by(plan.policy), seeded=seeded)
+    change = changes(live, Wanted.by(plan, live), seeded=seeded)
     installed = (live["metadata"].get("labels") or {}).get(VERSION_LABEL) or ""
-    moved = (installed, operator.version) if installed and _bare(installed) != _bare(operator.version) else None
+    # Only the release that is planned is upgraded.
+    upgraded = marks_of(live) == (operator.name, operator.namespace) and _bare(installed) != _bare(operator.version)
+    moved = (installed, operator.version) if installed and upgraded else None
     roll = Roll(apps=rolled(change), every=change.reaches_driver or moved is not None)
     return Forecast(roll, change.reaches_driver, moved)
 

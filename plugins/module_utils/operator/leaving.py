@@ -11,12 +11,10 @@ from ..kube.client import Client
 from ..kube.wait import wait_until
 from . import release as helm
 from .helm import at_work, processes
+from .installation import marks_of
 from .preparation import Waiting
 from .records import Records, machine, was_installed
 from .release import Revision
-
-# Helm's own marks of what belongs to a release (helm v3 pkg/action/validate.go).
-RELEASE_NAME, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
 
 class Leaving:
@@ -64,8 +62,7 @@ class Leaving:
 
     def has(self, found: t.Mapping[str, t.Any]) -> bool:
         """Whether an object is part of this release."""
-        marks = found["metadata"].get("annotations") or {}
-        return marks.get(RELEASE_NAME) == self.name and marks.get(RELEASE_NAMESPACE) == self.namespace
+        return marks_of(found) == (self.name, self.namespace)
 
     def settle(self) -> None:
         """Wait for a helm that is at work on the release; raises TimeoutStory while it is."""

@@ -12,13 +12,15 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import FIELD_MANAGER, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
+from ..catalog.names import FIELD_MANAGER, FORMER_ANNOTATION, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
+from ..fleet.former import noted_former
 from ..fleet.tolerance import of_policy
 from ..kube.compare import difference
 from ..kube.fields import child, owned_by
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import PolicyPlan
+    from ..pools.plan import Plan
+from .installation import marks_of
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -33,16 +35,18 @@ _DRIVER_PARTS = ("daemonsets", "driver")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the pools ask of the policy."""
+    """What the pools ask of the policy; of an `adopted` one is noted what stood where ours has to."""
 
     spec: Object
     tolerations: tuple[Object, ...]
     mig_by_node: bool = False
+    adopted: bool = False
 
     @classmethod
-    def by(cls, plan: PolicyPlan) -> Wanted:
-        """What is derived."""
-        return cls(plan.spec, tuple(plan.tolerations), plan.mig_by_node)
+    def by(cls, plan: Plan, live: Document | None) -> Wanted:
+        """What is derived; a policy of another release than the planned one is adopted."""
+        adopted = live is not None and marks_of(live) != (plan.operator.name, plan.operator.namespace)
+        return cls(plan.policy.spec, tuple(plan.policy.tolerations), plan.policy.mig_by_node, adopted)
 
 
 @dataclass(frozen=True)
@@ -96,12 +100,13 @@ def changes(live: Document, wanted: Wanted, *, seeded: bool, hold_driver: bool =
         child(_applied_daemonsets(live), "tolerations") or "f:tolerations" in _applied_daemonsets(live)
     )
     name = live["metadata"]["name"]
-    body = _body(name, spec, merged if carried else None, ours)
+    former = _former(live, wanted, spec)
+    body = _body(name, spec, merged if carried else None, ours, former)
     found = difference(t.cast("Object", live), body, FIELD_MANAGER)
     strategy = _part(live, "spec", "mig", "strategy") if wanted.mig_by_node else None
     if not found.changed and not strategy:
         return PolicyChange(None, {}, {})
-    view = _body(name, spec, merged, ours)
+    view = _body(name, spec, merged, ours, former)
     before = _projected(live, view, owned_by(live, FIELD_MANAGER))
     if strategy:
         before["spec"] = {**before.get("spec", {}), "mig": {"strategy": strategy}}
@@ -120,6 +125,20 @@ def _kept(live: Document, spec: Object) -> Object:
     if "migManager" in spec or _part(live, "spec", "migManager", "config", "name") != MIG_CONFIGMAP:
         return spec
     return {**spec, "migManager": {"config": {"name": MIG_CONFIGMAP}}}
+
+
+def _former(live: Document, wanted: Wanted, spec: Object) -> Object:
+    """The part of the spec that stood there before ours, as far as it was noted or is about to be overwritten."""
+    former = noted_former(live)
+    if not wanted.adopted:
+        return former
+    strategy = _part(live, "spec", "mig", "strategy") if wanted.mig_by_node else None
+    if strategy:
+        former = {**former, "mig": {"strategy": strategy}}
+    held = _part(live, "spec", "migManager", "config", "name")
+    if held and held != (_part(spec, "migManager", "config", "name") or held):
+        former = {**former, "migManager": {"config": {"name": held}}}
+    return former
 
 
 def _part(document: t.Any, *keys: str) -> t.Any:
@@ -159,7 +178,16 @@ def owned(daemonset: Document) -> bool:
     return any(owner.get("kind") == KIND for owner in daemonset["metadata"].get("ownerReferences") or [])
 
 
-def _body(name: str, spec: Object, tolerations: list[Object] | None, ours: t.Sequence[Object]) -> Object:
+def _body(
+    name: str,
+    spec: Object,
+    tolerations: list[Object] | None,
+    ours: t.Sequence[Object],
+    former: Object | None = None,
+) -> Object:
+    notes = {OWNED_TOLERATIONS_ANNOTATION: json.dumps([dict(item) for item in ours], sort_keys=True)}
+    if former:
+        notes[FORMER_ANNOTATION] = json.dumps(former, sort_keys=True)
     parts = dict(spec)
     if tolerations is not None:
         parts["daemonsets"] = {**parts.get("daemonsets", {}), "tolerations": tolerations}
@@ -168,7 +196,7 @@ def _body(name: str, spec: Object, tolerations: list[Object] | None, ours: t.Seq
         "kind": KIND,
         "metadata": {
             "name": name,
-            "annotations": {OWNED_TOLERATIONS_ANNOTATION: json.dumps([dict(item) for item in ours], sort_keys=True)},
+            "annotations": notes,
         },
         "spec": parts,
     }

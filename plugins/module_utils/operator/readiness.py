@@ -81,6 +81,15 @@ class Effect:
     configmaps: t.Mapping[str, str] = field(default_factory=dict)
 
 
+def mounted_by(spec: Document) -> dict[str, str]:
+    """Which ConfigMap each DaemonSet is to mount by this part of a policy's spec."""
+    named = {
+        daemonset: ((spec.get(part) or {}).get("config") or {}).get("name")
+        for daemonset, part in ((PLUGIN_DAEMONSET, "devicePlugin"), (MIG_DAEMONSET, "migManager"))
+    }
+    return {daemonset: str(name) for daemonset, name in named.items() if name}
+
+
 def assess(policy: Document, daemonsets: t.Iterable[Document], nodes: t.Sequence[Document], effect: Effect) -> Verdict:
     """Judge one reading of the cluster."""
     state, reason, problems = _reported(policy)

@@ -27,6 +27,7 @@ from .plan import (
     Toleration,
     ValidationPlan,
 )
+from .views import part
 
 Document = dict[str, t.Any]
 
@@ -62,8 +63,8 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             kubeconfig=settings.get("kubeconfig"),
             context=settings.get("context"),
         ),
-        operator=_release(operator, merge(_OPERATOR_VALUES, operator_values(operator))),
-        nfd=_release(nfd, _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"]))),
+        operator=_release(operator, part(cluster, "operator"), merge(_OPERATOR_VALUES, operator_values(operator))),
+        nfd=_release(nfd, part(cluster, "nfd"), _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"]))),
         policy=PolicyPlan(spec=_policy_spec(config, cut), tolerations=tolerations, mig_by_node=bool(cut.entries)),
         config=config,
         mig=cut,
@@ -217,11 +218,12 @@ def _nfd_values(tolerations: tuple[Toleration, ...], theirs: Document) -> Docume
     return values
 
 
-def _release(settings: Document, values: Document) -> ReleasePlan:
+def _release(settings: Document, written: t.Any, values: Document) -> ReleasePlan:
     namespace = settings["namespace"]
     return ReleasePlan(
         name=settings["release"],
         namespace=namespace,
+        named=any(part(written, key) is not None for key in ("release", "namespace")),
         namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
         chart=settings["chart"],
         chart_repo=settings["chart_repo"],

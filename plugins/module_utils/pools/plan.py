@@ -25,10 +25,14 @@ class ClusterPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ReleasePlan:
-    """One Helm release with its static values; `chart_repo` is empty unless `chart` is a bare name."""
+    """One Helm release with its static values; `chart_repo` is empty unless `chart` is a bare name.
+
+    `named`: the documents say the release's name or namespace, so that it is meant even if somebody else has installed it.
+    """
 
     name: str
     namespace: str
+    named: bool
     namespace_labels: dict[str, str]
     chart: str
     chart_repo: str

@@ -22,7 +22,16 @@ from ..kube.paths import CLUSTER_POLICIES
 from ..kube.progress import Progress
 from . import marks
 from .account import Account
-from .configmaps import CONFIGMAPS, clear_configmap, clear_pod, note_configmap, note_pods, our_configmaps, our_pods
+from .configmaps import (
+    CONFIGMAPS,
+    clear_configmap,
+    clear_pod,
+    note_configmap,
+    note_pods,
+    our_configmaps,
+    our_pods,
+    with_our_entries,
+)
 from .fleet import patch_nodes, preview_nodes, read_nodes
 from .nodes import MIG_OFF, give_back, ours, staying
 from .operands import Waiting, await_operands, await_whole_gpus
@@ -71,11 +80,13 @@ class Before:
         self.account = Account()
 
     def read(self) -> Found:
-        """The nodes, the ClusterPolicies, our ConfigMaps, and pods that we have made or touched."""
+        """The nodes, the ClusterPolicies, ConfigMaps with entries of ours, and pods that we have made or touched."""
+        policies = _policies(self._client)
+        named = [(self._place(policy), _named(policy)) for policy in policies if not self._settings.is_ours(policy)]
         found = Found(
             nodes=read_nodes(self._client),
-            policies=_policies(self._client),
-            configmaps=our_configmaps(self._client),
+            policies=policies,
+            configmaps=our_configmaps(self._client) + with_our_entries(self._client, named),
             pods=our_pods(self._client),
         )
         for policy in found.policies:
@@ -233,6 +244,12 @@ def _policies(client: Client) -> list[Object]:
         if not error.not_found:
             raise
         return []
+
+
+def _named(policy: Document) -> str:
+    """The device plugin's ConfigMap that a policy names."""
+    config = ((policy.get("spec") or {}).get("devicePlugin") or {}).get("config") or {}
+    return str(config.get("name") or "")
 
 
 def _path(policy: Document) -> str:

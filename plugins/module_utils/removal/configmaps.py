@@ -33,6 +33,13 @@ def our_configmaps(client: Client) -> list[Object]:
     ]
 
 
+def with_our_entries(client: Client, places: t.Iterable[tuple[str, str]]) -> list[Object]:
+    """Of the ConfigMaps of somebody else's at these places (namespace, name), those in which entries of ours stand."""
+    wanted = [place for place in dict.fromkeys(places) if place[1] and place[1] not in CONFIGMAPS]
+    found = [client.get(object_path("v1", "ConfigMap", name, namespace)) for namespace, name in wanted]
+    return [configmap for configmap in found if configmap and marks.is_marked(configmap)]
+
+
 def our_pods(client: Client) -> list[Object]:
     """Validation pods that a killed run has left, and agents that our annotation made look again at their configuration."""
     left = list(client.list(PODS, label_selector=_VALIDATION, metadata_only=True))
@@ -44,7 +51,10 @@ def note_configmap(configmap: Document, account: Account) -> None:
     """What becomes of it."""
     label = f"ConfigMap {configmap['metadata']['namespace']}/{configmap['metadata']['name']}"
     mine, theirs = marks.keys_of(configmap)
-    if theirs:
+    if not _is_our_own(configmap):
+        account.took(label, mine + theirs, theirs, "our entries taken out")
+        account.keeps(label, "this collection did not make it")
+    elif theirs:
         account.took(label, mine + theirs, theirs, "our entries taken out")
         account.keeps(label, f"somebody else has entries in it: {', '.join(theirs[:_TOLD])}")
     else:
@@ -56,7 +66,7 @@ def clear_configmap(client: Client, configmap: Document) -> None:
     metadata = configmap["metadata"]
     path = object_path("v1", "ConfigMap", metadata["name"], metadata["namespace"])
     mine, theirs = marks.keys_of(configmap)
-    if not theirs:
+    if not theirs and _is_our_own(configmap):
         client.delete(path, body={"preconditions": {"resourceVersion": metadata["resourceVersion"]}})
         return
     body: Object = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "data": dict.fromkeys(mine)}
@@ -87,6 +97,10 @@ def clear_pod(client: Client, pod: Document) -> None:
     except ApiError as error:
         if not error.not_found:
             raise
+
+
+def _is_our_own(configmap: Document) -> bool:
+    return configmap["metadata"]["name"] in CONFIGMAPS
 
 
 def _is_ours(pod: Document) -> bool:

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
+from ..fleet.former import noted_former, with_former
 from ..fleet.tolerance import of_policy
 from ..kube.fields import Tree, child, owned_by, owned_by_others, without
 
@@ -32,7 +33,7 @@ class Withdrawal:
 
 
 def withdrawal(live: Document, *, hold_driver: bool = False) -> Withdrawal:
-    """Take out the fields that only we have written, and our entries of the list of tolerations.
+    """Take out the fields that only we have written, and our entries of the list of tolerations; put back what was there before.
 
     The list is one field to the server. With hold_driver it stays as it is, together with the note of what in it is ours.
     """
@@ -45,6 +46,7 @@ def withdrawal(live: Document, *, hold_driver: bool = False) -> Withdrawal:
     if rolls and not hold_driver:
         daemonsets = {key: value for key, value in (rest.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
         rest = {**rest, _DAEMONSETS: {**daemonsets, **({_TOLERATIONS: kept} if kept else {})}}
+    rest = with_former(rest, noted_former(live))
     before, after = _differing(spec, rest)
     if not before and not after:
         return Withdrawal(None, {}, {}, rolls)

@@ -6,7 +6,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import CONFIG_LABEL, FIELD_MANAGER, MIG_CONFIG_LABEL
+from ..catalog.names import (
+    CONFIG_LABEL,
+    DEVICE_PLUGIN_CONFIGMAP,
+    FIELD_MANAGER,
+    MIG_CONFIG_LABEL,
+    MIG_CONFIGMAP,
+)
 from ..kube.paths import NODES, object_path
 from ..modes import mig_parted
 from .profile import ConfigMaps
@@ -20,7 +26,10 @@ if t.TYPE_CHECKING:
 
 
 class Configs:
-    """The device plugin's ConfigMap, with a key an entry, and the MIG manager's, with one file for all entries."""
+    """The device plugin's ConfigMap, with a key an entry, and the MIG manager's, with one file for all entries.
+
+    The first may be somebody else's: then nothing but our entries in it is ours.
+    """
 
     def __init__(self, client: Client, plan: Plan) -> None:
         """Nothing is asked yet."""
@@ -70,10 +79,8 @@ class Configs:
         if lease is not None:
             lease.check()
         name = path.rpartition("/")[2]
-        metadata = {
-            "name": name,
-            "namespace": self._plan.config.namespace,
-            "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
-        }
+        metadata: dict[str, t.Any] = {"name": name, "namespace": self._plan.config.namespace}
+        if name in (DEVICE_PLUGIN_CONFIGMAP, MIG_CONFIGMAP):
+            metadata["labels"] = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
         self._client.apply(path, body, dry_run=dry_run)

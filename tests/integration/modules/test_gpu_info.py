@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.report import lines
-from ansible_collections.accel.gpu.plugins.modules import gpu_info, node_profile
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, installation_info, node_profile
 from tests.helpers.cluster import Cluster
 from tests.labs import Lab
 
@@ -49,6 +49,27 @@ def test_drift_is_what_node_profile_would_change(cluster: Cluster, tmp_path: Pat
     shown = lines(after)
     assert max(map(len, shown)) <= 100
     assert sum("as declared, not proven by workloads yet" in line for line in shown) == len(pools)
+
+
+def test_whose_the_installations_are_costs_a_few_reads(cluster: Cluster) -> None:
+    mark = cluster.mark()
+    found = cluster.run(installation_info.main, pools=cluster.pools())
+    assert found["changed"] is False
+    assert sorted(request.partition("?")[0] for request in cluster.requests(mark, "installation_info")) == [
+        "get /apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases/accel-gpu-helm-gpu-operator",
+        "get /apis/coordination.k8s.io/v1/namespaces/node-feature-discovery/leases/accel-gpu-helm-nfd",
+        "list /apis/apps/v1/deployments",
+        "list /apis/apps/v1/deployments",
+        "list /apis/apps/v1/deployments",
+        "list /apis/nvidia.com/v1/clusterpolicies",
+    ]
+    told = found["installation_info"]
+    assert {name: (part["ours"], part["adopted"], part["manager"]) for name, part in told.items()} == {
+        "nfd": (True, False, "helm"),
+        "operator": (True, False, "helm"),
+    }
+    assert told["operator"]["version"] == "v25.10.1"
+    assert cluster.run(gpu_info.main, pools=cluster.pools())["gpu_info"]["installed"] == told
 
 
 def test_a_cluster_that_is_away(cluster: Cluster) -> None:

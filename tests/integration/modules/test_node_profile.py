@@ -88,11 +88,12 @@ def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster) -> None
     assert cluster.restarts() == restarts
 
 
-def test_a_second_run_is_one_list_and_one_look(cluster: Cluster) -> None:
+def test_a_second_run_is_two_lists_and_one_look(cluster: Cluster) -> None:
     shared(cluster, X4)
     mark = cluster.mark()
     assert shared(cluster, X4)["changed"] is False
     assert cluster.requests(mark, "node_profile") == [
+        "list /apis/nvidia.com/v1/clusterpolicies?limit=500",
         "list /api/v1/nodes?limit=500",
         f"get /api/v1/namespaces/{NAMESPACE}/configmaps/accel-gpu-device-plugin",
     ]

@@ -44,6 +44,11 @@ def _info(**changes: t.Any) -> dict[str, t.Any]:
     }
 
 
+def _found(**changes: t.Any) -> dict[str, t.Any]:
+    what = "GPU operator v25.3.2 in namespace x (OLM)"
+    return {"adopted": True, "problem": "", "what": what, "notes": [], **changes}
+
+
 CHANGES = {
     "nodes": 4,
     "joining": 4,
@@ -132,7 +137,24 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ),
     ("undiscovered", "plan", _info(undiscovered=list("abcdefg")), ["7 GPU node(s)", "a, b, c, d, e and 2 more"]),
     ("released", "plan", _info(released=["n9"]), ["left: 1 node(s) give"]),
+    (
+        "adopted",
+        "plan",
+        _info(installed={"operator": _found(notes=["beware"])}),
+        ["operator: GPU operator v25.3.2 in namespace x (OLM) is used as it is; beware"],
+    ),
+    (
+        "two operators",
+        "report",
+        _info(installed={"operator": _found(adopted=False, problem="Two.")}),
+        ["operator: Two."],
+    ),
 ]
+
+
+def test_an_installation_of_ours_is_no_news() -> None:
+    ours = {"nfd": _found(adopted=False), "operator": _found(adopted=False)}
+    assert lines(_info(installed=ours)) == lines(_info())
 
 
 @pytest.mark.parametrize(("kind", "info", "words"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])

@@ -217,3 +217,34 @@ def test_our_mig_configuration_stays_named_after_the_last_pool_with_mig() -> Non
     change = changes(theirs, Wanted(CONFIG, (GPU,)), seeded=True)
     assert change.body is not None
     assert "migManager" not in change.body["spec"]
+
+
+FORMER = "accel.gpu/former"
+THEIR_MIG: Object = {
+    "mig": {"strategy": "single"},
+    "migManager": {"config": {"name": "theirs", "default": "all-disabled"}},
+}
+OUR_MIG: Object = {**CONFIG, "migManager": {"config": {"name": "accel-gpu-mig-parted"}}}
+
+
+def test_what_ours_takes_the_place_of_in_an_adopted_policy_is_noted() -> None:
+    wanted = Wanted(OUR_MIG, (GPU,), mig_by_node=True, adopted=True)
+    change = changes(policy([GPU], **THEIR_MIG), wanted, seeded=False)
+    assert change.body is not None
+    note = json.loads(change.body["metadata"]["annotations"][FORMER])
+    assert note == {"mig": {"strategy": "single"}, "migManager": {"config": {"name": "theirs"}}}
+
+
+def test_the_note_stays_once_ours_is_there() -> None:
+    live = policy([GPU], **{**THEIR_MIG, **OUR_MIG, "mig": {}})
+    noted = {"migManager": {"config": {"name": "theirs"}}}
+    live["metadata"]["annotations"][FORMER] = json.dumps(noted)
+    change = changes(live, Wanted({}, (GPU, TEAM), adopted=True), seeded=False)
+    assert change.body is not None
+    assert json.loads(change.body["metadata"]["annotations"][FORMER]) == noted
+
+
+def test_a_policy_of_our_own_release_needs_no_such_note() -> None:
+    change = changes(policy([GPU], **THEIR_MIG), Wanted(OUR_MIG, (GPU,), mig_by_node=True), seeded=False)
+    assert change.body is not None
+    assert FORMER not in change.body["metadata"]["annotations"]

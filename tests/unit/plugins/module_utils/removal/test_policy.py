@@ -180,3 +180,25 @@ def daemonset(mounts: list[str], desired: int = 2, updated: int = 2, observed: i
 )
 def test_who_still_needs_a_configmap(found: Object, line: str) -> None:
     assert mounting([found], ["ours"]) == ([line] if line else [])
+
+
+FORMER = "accel.gpu/former"
+STRATEGY, MIG_CONFIG = {"strategy": "single"}, {"config": {"name": "theirs"}}
+
+
+def test_what_was_there_before_ours_comes_back() -> None:
+    live = with_ours({"driver": {"enabled": True}}, {"migManager": {"config": {"name": "accel-gpu-mig-parted"}}})
+    live["metadata"]["annotations"] = {FORMER: json.dumps({"mig": STRATEGY, "migManager": MIG_CONFIG})}
+    found = patched(live, withdrawal(live).patch)
+    assert found["spec"] == {"driver": {"enabled": True}, "mig": STRATEGY, "migManager": MIG_CONFIG}
+    assert withdrawal({**found, "metadata": {**found["metadata"], "managedFields": []}}).patch is None
+
+
+def test_what_somebody_has_put_there_since_stays() -> None:
+    live = policy({"mig": {"strategy": "mixed"}}, {FORMER: json.dumps({"mig": STRATEGY})})
+    assert withdrawal(live).patch is None
+
+
+@pytest.mark.parametrize("note", ["", "[", "[]", '"x"', "null"])
+def test_an_unreadable_note_of_former_values_is_none(note: str) -> None:
+    assert withdrawal(policy({"mig": {}}, {FORMER: note})).patch is None

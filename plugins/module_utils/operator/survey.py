@@ -1,0 +1,148 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads which NFD and which GPU operator a cluster has, and puts a plan where they are."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP
+from ..fleet.tolerance import singleton
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, object_path
+from ..pools.plan import Plan
+from .installation import (
+    Finding,
+    Installation,
+    Release,
+    installation,
+    judge_nfd,
+    judge_operator,
+    marks_of,
+    needed_tolerations,
+)
+from .placing import as_installed, placed
+from .records import note_path, was_installed
+
+Object = dict[str, t.Any]
+
+# The name is fixed in NVIDIA's chart and in its bundle for OLM (deployments/gpu-operator/templates/operator.yaml,
+# config/manager/manager.yaml); their labels are not the same.
+_OPERATOR = "metadata.name=gpu-operator"
+# NFD's chart labels the role; its kustomize manifests and OpenShift's NFD operator label the app only.
+_NFD_MASTERS = ("role=master", "app in (nfd,nfd-master)")
+_NFD_WORKERS = ("role=worker", "app in (nfd,nfd-worker)")
+
+
+def policies(client: Client) -> list[Object]:
+    """Every ClusterPolicy; none where the cluster does not know the kind."""
+    try:
+        return list(client.list(CLUSTER_POLICIES))
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        return []
+
+
+def find_operator(client: Client, plan: Plan) -> Finding:
+    """Two lists, and the note that we would have left beside a Helm release."""
+    return _find_operator(client, plan, policies(client))
+
+
+def survey(client: Client, plan: Plan) -> tuple[dict[str, Finding], Plan]:
+    """Both, and the plan where they are and with the version of an adopted operator: all that a report needs."""
+    listed = policies(client)
+    operator = _find_operator(client, plan, listed)
+    found = {"nfd": find_nfd(client, plan), "operator": operator}
+    there = follow(client, plan, singleton(listed))
+    version = operator.installation.version if operator.installation and operator.adopted else ""
+    return found, as_installed(there, version) if version else there
+
+
+def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> Finding:
+    found = _operators(client)
+    return judge_operator(found, listed, plan.operator, _ours(client, found))
+
+
+def find_nfd(client: Client, plan: Plan) -> Finding:
+    """Two lists, and as above; of an adopted one its workers too, when pools have taints."""
+    masters = _deployments(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
+    replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
+    finding = judge_nfd(masters, plan.nfd, _ours(client, masters), replaced)
+    taints = {tuple(taint.items()): taint for pool in plan.pools for taint in pool.taints}
+    if not finding.adopted or not taints:
+        return finding
+    namespace = t.cast("Installation", finding.installation).namespace
+    workers = [
+        item
+        for selector in _NFD_WORKERS
+        for item in client.list(DAEMONSETS, label_selector=selector)
+        if item["metadata"]["namespace"] == namespace
+    ]
+    lacking = needed_tolerations(workers, taints.values())
+    if not lacking:
+        return finding
+    named = ", ".join(sorted({f"{item['key']}:{item['effect']}" for item in lacking}))
+    note = f"its workers do not tolerate {named}: give them a toleration where NFD is managed, or they will not come back there"
+    return Finding(finding.installation, finding.ours, finding.problem, (*finding.notes, note))
+
+
+def follow(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> Plan:
+    """The plan where the operator of this ClusterPolicy is: its namespace, and the device plugin's ConfigMap that it names.
+
+    Costs nothing where both are as planned; one look at a ConfigMap of somebody else's; one list where the policy does not
+    tell its operator's namespace. Without a policy the plan stays as it is.
+    """
+    if policy is None:
+        return plan
+    namespace = _place(client, policy, plan.operator.namespace)
+    config = ((policy.get("spec") or {}).get("devicePlugin") or {}).get("config") or {}
+    name = str(config.get("name") or DEVICE_PLUGIN_CONFIGMAP)
+    if name != DEVICE_PLUGIN_CONFIGMAP and client.get(object_path("v1", "ConfigMap", name, namespace)) is None:
+        # Plugins that are to mount it do not start: there is nothing to keep.
+        name = DEVICE_PLUGIN_CONFIGMAP
+    return placed(plan, namespace, name)
+
+
+def follow_cluster(client: Client, plan: Plan) -> Plan:
+    """follow(), with the ClusterPolicy that counts, for one more list."""
+    return follow(client, plan, singleton(policies(client)))
+
+
+def _place(client: Client, policy: t.Mapping[str, t.Any], planned: str) -> str:
+    told = (policy.get("status") or {}).get("namespace")
+    if told:
+        return str(told)
+    release = marks_of(policy)
+    if release is not None:
+        return release[1]
+    found = [item for item in _operators(client) if item.running]
+    return found[0].namespace if len(found) == 1 else planned
+
+
+def _operators(client: Client) -> list[Installation]:
+    return _deployments(client, "operator", [{"field_selector": _OPERATOR}])
+
+
+def _deployments(client: Client, component: str, selections: t.Sequence[dict[str, str]]) -> list[Installation]:
+    listed = {
+        (item["metadata"]["namespace"], item["metadata"]["name"]): item
+        for selection in selections
+        for item in client.list(DEPLOYMENTS, **selection)  # type: ignore[arg-type]
+    }
+    found = [installation(component, listed[key]) for key in sorted(listed)]
+    return [item for item in found if item is not None]
+
+
+def _ours(client: Client, found: t.Sequence[Installation]) -> set[Release]:
+    """The releases of which our note says that we installed them; one that we may not see is nobody's of ours."""
+    ours: set[Release] = set()
+    for release in {item.release for item in found if item.release}:
+        try:
+            if was_installed(client.get(note_path(*release))):
+                ours.add(release)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+    return ours

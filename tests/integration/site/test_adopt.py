@@ -1,0 +1,182 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clusters on which others have installed NFD or an operator: found, used as they are, and left as they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab import audit
+from lab.layout import Lab as LabLayout
+from tests.helpers.everything import Objects, everything, written_by
+from tests.helpers.installed import HELM_NAMESPACE, STATES
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.labs import Lab
+from tests.programs import REPO, run
+
+SITE, UNINSTALL, PLAN = "accel.gpu.site", "accel.gpu.uninstall", "accel.gpu.plan"
+POOLS = yaml.safe_load((REPO / "inventories/lab/group_vars/gpu_clusters.yml").read_text())["gpu_pools"]
+NODE_CONFIG = "nvidia.com/device-plugin.config"
+# What works by a ClusterPolicy or by NFD changes with them and with the nodes; the rest of a cluster does not.
+FOLLOWING = ("Node ", "ClusterPolicy ", "Pod ", "DaemonSet ", "NodeFeature ")
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture
+def empty(lab: Lab, tmp_path: Path) -> Lab:
+    """A cluster with one machine of each kind, on which nothing is installed."""
+    fleet = yaml.safe_load((REPO / "lab/fleets/default.yaml").read_text())
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump({**fleet, "groups": [{**group, "count": 1} for group in fleet["groups"]]}))
+    lab.reset(path)
+    return lab
+
+
+def get(lab: Lab, *words: str) -> Any:
+    return json.loads(run("kubectl", "get", *words, "-o", "json", env=lab.env))
+
+
+def site(lab: Lab, **options: Any) -> PlaybookRun:
+    return run_playbook(SITE, environ=lab.env, **options).require_success()
+
+
+def shown(played: PlaybookRun) -> str:
+    """What was told on the terminal, without its line breaks."""
+    return " ".join(played.stderr.split())
+
+
+def policy(lab: Lab) -> dict[str, Any]:
+    (found,) = get(lab, "clusterpolicies")["items"]
+    return dict(found)
+
+
+def gone_or_other(before: Objects, after: Objects) -> list[str]:
+    """Of what others had on the cluster, all that is not as it was and is not there to follow something else."""
+    kept = {label: item for label, item in before.items() if not label.startswith(FOLLOWING)}
+    return [label for label, item in kept.items() if after.get(label) != item]
+
+
+def require_proven(lab: Lab, played: PlaybookRun) -> None:
+    """Every pool proven by workloads, with one NFD, one operator and one policy on the cluster."""
+    (validation,) = played.module_results("accel.gpu.gpu_validation")
+    assert {pool: proof["status"] for pool, proof in validation["gpu_validation"]["pools"].items()} == {
+        pool["name"]: "proven" for pool in POOLS
+    }
+    deployments = get(lab, "deployments", "-A")["items"]
+    programs = [item["spec"]["template"]["spec"]["containers"][0]["command"][0] for item in deployments]
+    assert sorted(name for name in programs if name != "nfd-gc") == ["gpu-operator", "nfd-master"]
+    assert len(get(lab, "clusterpolicies")["items"]) == 1
+
+
+def require_settled(lab: Lab) -> None:
+    """A second run changes nothing and sends nothing."""
+    since = audit.mark(LabLayout.named(lab.name))
+    assert site(lab).changed() == 0
+    for agent in ("accel.gpu/", "Helm/"):
+        sent = [item for item in audit.requests(LabLayout.named(lab.name), since, agent) if item.mutating]
+        assert sent == []
+
+
+@pytest.mark.soak
+@pytest.mark.usual(150)
+@pytest.mark.parametrize("state", ["nothing", "nfd", "olm", "cloud"])
+def test_every_state_of_a_cluster_ends_proven_with_one_operator(empty: Lab, state: str) -> None:
+    lab = empty
+    STATES[state](lab)
+    before = everything(lab)
+    preview = run_playbook(SITE, environ=lab.env, arguments=["--check"]).require_success()
+    assert preview.changed() > 0
+    played = site(lab)
+    require_proven(lab, played)
+    assert gone_or_other(before, everything(lab)) == []
+    require_settled(lab)
+    told = {"nothing": 0, "nfd": 1, "olm": 2, "cloud": 2}[state]
+    assert shown(played).count("is used as it is") == told
+
+
+CONFIG = {
+    "any": "version: v1\n",
+    "t4": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n",
+}
+
+
+def configure_by_hand(lab: Lab) -> None:
+    """As guides have it: a ConfigMap with a default, named by the ClusterPolicy, and a label on a node."""
+    entries = [f"--from-literal={name}={text}" for name, text in CONFIG.items()]
+    run("kubectl", "-n", HELM_NAMESPACE, "create", "configmap", "time-slicing-config-all", *entries, env=lab.env)
+    spec = {"devicePlugin": {"config": {"name": "time-slicing-config-all", "default": "any"}}}
+    patch = json.dumps({"spec": spec})
+    run("kubectl", "patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", patch, env=lab.env)
+    run("kubectl", "label", "node", "t4-1", f"{NODE_CONFIG}=t4", env=lab.env)
+
+
+def plugins(lab: Lab) -> dict[str, Any]:
+    found = get(lab, "daemonset", "nvidia-device-plugin-daemonset", "-n", HELM_NAMESPACE)
+    return dict(found["spec"])
+
+
+@pytest.mark.usual(150)
+def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab) -> None:
+    """Their ConfigMap gets our entries, no plugin rolls, and all of it is theirs again after an uninstallation."""
+    lab = empty
+    STATES["helm"](lab)
+    configure_by_hand(lab)
+    wait = ("kubectl", "wait", "-n", HELM_NAMESPACE, "--timeout=120s")
+    run(*wait, "--for=create", "daemonset/nvidia-device-plugin-daemonset", env=lab.env)
+    run(*wait, "--for=condition=Ready", "clusterpolicy/cluster-policy", env=lab.env)
+    before, spec, rolled = everything(lab), policy(lab)["spec"], plugins(lab)
+
+    planned = run_playbook(PLAN, environ=lab.env).require_success()
+    assert f"in namespace {HELM_NAMESPACE} (Helm release gpus/nvidia-gpu-operator) is used as it is" in shown(planned)
+    require_proven(lab, site(lab))
+    require_settled(lab)
+
+    ours = "ConfigMap gpus/time-slicing-config-all"
+    after = everything(lab)
+    assert gone_or_other(before, after) == [ours]
+    assert after[ours]["data"].items() > CONFIG.items()
+    assert after[ours]["metadata"] == before[ours]["metadata"]
+    assert plugins(lab) == rolled
+    # A toleration would roll the driver, and is held back with its taint.
+    assert policy(lab)["spec"] == spec
+    assert get(lab, "node", "t4-1")["metadata"]["labels"][NODE_CONFIG].startswith("time-slicing-4-")
+
+    left = run_playbook(UNINSTALL, environ=lab.env).require_success()
+    told = [line for result in left.module_results("accel.gpu.removal") for line in result["removal"]["left"]]
+    assert "ClusterPolicy cluster-policy: this collection did not install it" in told
+    assert gone_or_other(before, everything(lab)) == []
+    assert policy(lab)["spec"] == spec
+    assert "annotations" not in policy(lab)["metadata"] or not [
+        key for key in policy(lab)["metadata"]["annotations"] if key.startswith("accel.gpu/")
+    ]
+    assert written_by(lab, "accel.gpu") == []
+
+    run("kubectl", "delete", "clusterpolicy", "--all", env=lab.env)
+    refused = run_playbook(SITE, environ=lab.env, arguments=["--tags", "gpu_operator"])
+    assert refused.rc != 0
+    assert "is there, but no ClusterPolicy that tells it what to do" in refused.failure()
+    planned = run_playbook(PLAN, environ=lab.env).require_success()
+    assert "is there, but no ClusterPolicy that tells it what to do" in shown(planned)
+
+
+@pytest.mark.soak
+@pytest.mark.usual(120)
+def test_values_that_ours_take_the_place_of_come_back(empty: Lab) -> None:
+    lab = empty
+    STATES["olm"](lab)
+    spec = policy(lab)["spec"]
+    cut = {"mode": "mig", "layout": {"3g.40gb": 2}}
+    pools = [{**pool, **({"sharing": cut} if pool["name"] == "train-a100" else {})} for pool in POOLS]
+    site(lab, arguments=["--tags", "gpu_operator"], variables={"gpu_pools": pools})
+    ours = policy(lab)["spec"]
+    assert ours["migManager"]["config"]["name"] == "accel-gpu-mig-parted"
+    assert "strategy" not in ours["mig"]
+    assert spec["mig"]["strategy"] == "single"
+    run_playbook(UNINSTALL, environ=lab.env).require_success()
+    assert policy(lab)["spec"] == spec
