@@ -17,6 +17,8 @@ description:
   - A pool is proven when its pods were scheduled by the cluster's own scheduler, all ran at the same time, all
     completed, and their logs show the devices that the mode stands for. No two pods on one GPU where GPUs are
     exclusive, and no more pods on a GPU than it has shares.
+  - Where nobody else holds a share of the node and the pods hold all of a resource, one pod more has to wait. Where
+    GPUs or MIG devices are shared and requests for more than one share are to fail, one that asks for two is refused.
   - The node with the most shares free is taken; pods of others are not touched. A pool whose shares are all in use is
     told as V(busy), with a warning.
   - The pods are taken away whatever happens, and so are those that a killed run has left.
@@ -94,8 +96,9 @@ gpu_validation:
   contains:
     pools:
       description: By pool, its C(status) (V(proven), V(skipped), V(empty), V(busy), V(failed), in check mode
-        V(would_run)), and as far as they apply C(node), C(pods), C(devices) (holders by device UUID), C(reason) and
-        C(problems).
+        V(would_run)), and as far as they apply C(node), C(pods), C(devices) (holders by device UUID), C(one_more)
+        (V(waited) is what one pod more than there are shares has to do), C(two_shares) (V(refused) is how a request for
+        two has to end), C(reason) and C(problems).
       type: dict
       returned: always
       sample:
@@ -104,6 +107,8 @@ gpu_validation:
           node: t4-1
           pods: 4
           devices: {GPU-3f0b8f60-8a52-4b8c-9d53-5f0d3e6b2b11: 4}
+          one_more: waited
+          two_shares: refused
     leftovers:
       description: How many pods of a killed run were taken away.
       type: int
@@ -124,8 +129,10 @@ import typing as t
 from ..module_utils.fleet.sorting import awaited, undiscovered_cluster
 from ..module_utils.kube.module import ArgumentSpec, GpuModule, diff_of
 from ..module_utils.operator.survey import follow_cluster
+from ..module_utils.validation import evidence
 from ..module_utils.validation.pods import Nowhere, Workload
-from ..module_utils.validation.proving import Proving, State, Trial, elapsed
+from ..module_utils.validation.proving import Proving, State, elapsed
+from ..module_utils.validation.trial import Trial
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
@@ -180,7 +187,7 @@ def _standing(module: GpuModule, state: State) -> dict[str, dict[str, t.Any]]:
         if not state.members(pool.name):
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
         elif state.current(pool.name) and not module.params["force"]:
-            pools[pool.name] = {"status": "skipped", "node": entry.get("node"), "devices": entry.get("devices")}
+            pools[pool.name] = {"status": "skipped", **evidence.seen(entry)}
         else:
             reason = (
                 "forced" if state.current(pool.name) else "changed since it was proven" if entry else "never proven"
@@ -212,7 +219,7 @@ def _prove(
             else:
                 problems.append(f"{name}: {site.reason}")
         else:
-            trials.append(Trial(next(pool for pool in due if pool.name == name), site))
+            trials.append(proving.trial(next(pool for pool in due if pool.name == name), site))
     if not trials:
         return problems
     proofs = proving.prove(trials, module.params["wait_timeout"], lease)
@@ -223,12 +230,11 @@ def _prove(
             "node": trial.site.node.name,
             "pods": trial.site.pods,
             "devices": dict(proof.devices),
+            **trial.told,
             "problems": list(proof.problems),
         }
         problems += [f"{name} on {trial.site.node.name}: {problem}" for problem in proof.problems]
-    good = {
-        t_.pool.name: (t_.site.node.name, proofs[t_.pool.name]) for t_ in trials if not proofs[t_.pool.name].problems
-    }
+    good = {t_.pool.name: (t_, proofs[t_.pool.name]) for t_ in trials if not proofs[t_.pool.name].problems}
     if good:
         proving.note(good, state, lease)
     return problems

@@ -14,6 +14,7 @@ Document = t.Mapping[str, t.Any]
 
 KINDS = ("plan", "report")
 _NAMES_LIMIT = 5
+_ANSWERS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
 
 
 def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]:
@@ -157,7 +158,13 @@ def _proof(pool: Document) -> str:
         return ", not proven by workloads yet"
     pods = sum(proof["devices"].values())
     found = f"{pods} pods on {proof['node']} ran together on {len(proof['devices'])} device(s)"
+    found += answers(proof)
     return f"; {found}" if proof["current"] else f"; proven before it last changed: {found}"
+
+
+def answers(proof: Document) -> str:
+    """How the cluster answered a pod too many and a request too large, as the end of a sentence; empty: not tried."""
+    return "".join(f", {words}" for key, words in _ANSWERS.items() if proof.get(key))
 
 
 def _change(pool: Document) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..fleet.report import answers
 from .facts import Count, Document
 from .html import NOTHING, Html, html, join, tag
 from .marks import BAD, NOTE, WARN, Mark
@@ -84,6 +85,7 @@ def proof(pool: Document) -> str:
     devices = told.get("devices") or {}
     found = (
         f"{plural(sum(devices.values()), 'pod')} on {told.get('node')} ran together on {plural(len(devices), 'device')}"
+        + answers(told)
     )
     return f"Proven: {found}." if told.get("current") else f"Proven before it last changed: {found}."
 

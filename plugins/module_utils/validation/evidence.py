@@ -81,11 +81,18 @@ def proofs(
         if entry:
             members = [by_name[name] for name in membership.by_pool[pool.name]]
             now = fingerprint(facts(pool, members, plan.validation.image))
-            devices = entry.get("devices") or {}
-            found[pool.name] = {"node": entry.get("node"), "devices": devices, "current": entry.get("evidence") == now}
+            found[pool.name] = {**seen(entry), "current": entry.get("evidence") == now}
     return found
 
 
-def note(of_pool: t.Mapping[str, t.Any], node: str, uuids: t.Mapping[str, int]) -> dict[str, t.Any]:
-    """One pool's entry: the hash, what it stands on, and what was seen (holders by device UUID)."""
-    return {"evidence": fingerprint(of_pool), "facts": dict(of_pool), "node": node, "devices": dict(uuids)}
+def note(
+    of_pool: t.Mapping[str, t.Any], node: str, uuids: t.Mapping[str, int], told: t.Mapping[str, str]
+) -> dict[str, t.Any]:
+    """One pool's entry: the hash, what it stands on, and what was seen (holders by device UUID, answers)."""
+    return {"evidence": fingerprint(of_pool), "facts": dict(of_pool), "node": node, "devices": dict(uuids), **told}
+
+
+def seen(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What an entry says was seen; an answer that could not be tried is left out."""
+    answers = {key: entry[key] for key in ("one_more", "two_shares") if key in entry}
+    return {"node": entry.get("node"), "devices": entry.get("devices") or {}, **answers}

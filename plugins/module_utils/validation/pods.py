@@ -18,6 +18,7 @@ if t.TYPE_CHECKING:
 POOL_OF = "accel.gpu/validation"
 RUN_OF = "accel.gpu/run"
 NOBODY = 65534
+SURPLUS, PAIR = "surplus", "pair"
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,43 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Ask:
+    """One pod: the end of its name, how much it asks for of which resource, and whether it holds that for a while."""
+
+    name: str
+    resource: str
+    count: int = 1
+    holds: bool = True
+
+
+@dataclass(frozen=True)
 class Site:
-    """The node on which a pool is proven, and the resource that each of the pods asks for."""
+    """The node on which a pool is proven, and the resource that each of the pods asks for.
+
+    `surplus`: the resource of which these pods hold all there is, so that one pod more has to wait. `pair`: the resource
+    of which nobody gets two shares in one request. Empty: not to be tried here.
+    """
 
     node: Node
     asked: tuple[str, ...]
+    surplus: str = ""
+    pair: str = ""
 
     @property
     def pods(self) -> int:
-        """How many pods there are."""
+        """How many pods run together."""
         return len(self.asked)
+
+    @property
+    def crowd(self) -> tuple[Ask, ...]:
+        """The pods that run together."""
+        return tuple(Ask(str(index), resource) for index, resource in enumerate(self.asked))
+
+    @property
+    def beyond(self) -> tuple[Ask, ...]:
+        """The pods that the node must not serve beside them; what they are given in the end they give back at once."""
+        asks = (Ask(SURPLUS, self.surplus, holds=False), Ask(PAIR, self.pair, count=2, holds=False))
+        return tuple(ask for ask in asks if ask.resource)
 
 
 @dataclass(frozen=True)
@@ -74,7 +102,7 @@ def choose(
     if not asked:
         total = sum(sum(offered[node.name].values()) for node in offering)
         return Nowhere(f"all {total} {' or '.join(pool.resources)} of the pool are in use", busy=True)
-    return Site(best, asked)
+    return Site(best, asked, *_beyond(pool, offered[best.name], free[best.name], asked))
 
 
 def enough(pool: PoolPlan, node: Node, limit: int) -> int:
@@ -83,6 +111,24 @@ def enough(pool: PoolPlan, node: Node, limit: int) -> int:
         return limit
     devices = sum(expect.resources(node, pool).values()) // pool.sharing.replicas
     return max(limit, devices + 1)
+
+
+def _beyond(
+    pool: PoolPlan, offered: t.Mapping[str, int], free: t.Mapping[str, int], asked: t.Sequence[str]
+) -> tuple[str, str]:
+    """What can be tried beside those pods (surplus, pair).
+
+    A pod that waits may have the scheduler evict workloads of a lower priority, so that none waits where somebody else
+    holds a share.
+    """
+    alone = free == offered
+    surplus = next((name for name, count in offered.items() if alone and count and asked.count(name) == count), "")
+    pair = ""
+    if pool.sharing.shared and pool.sharing.fail_requests:
+        name = asked[0]
+        if free[name] - asked.count(name) > 1 or (alone and offered[name] > 1):
+            pair = name
+    return surplus, pair
 
 
 def _counts(pool: PoolPlan, node: Node) -> dict[str, int]:
@@ -101,13 +147,18 @@ def _asked(free: t.Mapping[str, int], most: int) -> tuple[str, ...]:
     return tuple(asked)
 
 
-def manifest(pool: PoolPlan, site: Site, index: int, workload: Workload) -> dict[str, t.Any]:
+def pod_name(pool: PoolPlan, ask: Ask, workload: Workload) -> str:
+    """The name of such a pod, the same however often it is asked."""
+    return f"accel-gpu-validation-{pool.name}-{run_label(workload.run_id)}-{ask.name}"
+
+
+def manifest(pool: PoolPlan, site: Site, ask: Ask, workload: Workload) -> dict[str, t.Any]:
     """One pod: it lists the device it was given, holds it for some seconds and ends."""
     container = {
         "name": "nvidia-smi",
         "image": workload.image,
-        "command": ["sh", "-c", f"nvidia-smi -L && sleep {workload.hold}"],
-        "resources": {"limits": {site.asked[index]: "1"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
+        "command": ["sh", "-c", f"nvidia-smi -L && sleep {workload.hold}" if ask.holds else "nvidia-smi -L"],
+        "resources": {"limits": {ask.resource: str(ask.count)}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     security: dict[str, t.Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -135,14 +186,17 @@ def manifest(pool: PoolPlan, site: Site, index: int, workload: Workload) -> dict
     }
     if workload.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in workload.pull_secrets]
-    run = run_label(workload.run_id)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"accel-gpu-validation-{pool.name}-{run}-{index}",
+            "name": pod_name(pool, ask, workload),
             "namespace": workload.namespace,
-            "labels": {POOL_OF: pool.name, RUN_OF: run, "app.kubernetes.io/managed-by": "accel.gpu"},
+            "labels": {
+                POOL_OF: pool.name,
+                RUN_OF: run_label(workload.run_id),
+                "app.kubernetes.io/managed-by": "accel.gpu",
+            },
         },
         "spec": spec,
     }

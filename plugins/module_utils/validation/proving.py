@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER
 from ..fleet.holders import LIVE_PODS, holders
@@ -19,6 +19,7 @@ from ..kube.paths import NODES, PODS, object_path
 from ..kube.wait import TimeoutStory, wait_until
 from . import evidence, verdict
 from .pods import POOL_OF, RUN_OF, Nowhere, Site, choose, manifest, run_label
+from .trial import Trial
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -52,21 +53,6 @@ class State:
     def members(self, pool: str) -> list[Node]:
         """The nodes of a pool."""
         return [self.nodes[name] for name in self.membership.by_pool.get(pool, ())]
-
-
-@dataclass
-class Trial:
-    """One pool under proof."""
-
-    pool: PoolPlan
-    site: Site
-    together: bool = False
-    look: verdict.Look = field(default_factory=lambda: verdict.Look({}, together=False, ended=False))
-
-    @property
-    def over(self) -> bool:
-        """Whether more waiting brings nothing."""
-        return self.look.ended or bool(self.look.refusals)
 
 
 class Proving:
@@ -118,6 +104,10 @@ class Proving:
             say=lambda names: f"taking away {len(names)} validation pods",
         )
 
+    def trial(self, pool: PoolPlan, site: Site) -> Trial:
+        """The proof of a pool on this node, before it begins."""
+        return Trial(pool, site, self._workload)
+
     def sites(self, pools: t.Sequence[PoolPlan], state: State) -> dict[str, Site | Nowhere]:
         """Where each pool is proven; one list of the pods that hold anything."""
         used = holders(self._client.list(PODS, field_selector=LIVE_PODS))
@@ -132,12 +122,12 @@ class Proving:
         finally:
             self.clean()
 
-    def note(self, proofs: t.Mapping[str, tuple[str, verdict.Proof]], state: State, lease: Lease) -> None:
-        """Keep the evidence of what was proven (node and proof by pool); pools that are no longer declared go."""
+    def note(self, proofs: t.Mapping[str, tuple[Trial, verdict.Proof]], state: State, lease: Lease) -> None:
+        """Keep the evidence of what was proven, by pool; pools that are no longer declared go."""
         declared = {pool.name for pool in self._plan.pools}
         entries = {name: entry for name, entry in state.noted.items() if name in declared}
-        for name, (node, proof) in proofs.items():
-            entries[name] = evidence.note(state.facts[name], node, proof.devices)
+        for name, (trial, proof) in proofs.items():
+            entries[name] = evidence.note(state.facts[name], trial.site.node.name, proof.devices, trial.told)
         lease.check()
         self._client.apply(
             self._evidence,
@@ -161,27 +151,23 @@ class Proving:
 
             return create
 
-        bodies = [
-            manifest(trial.pool, trial.site, index, self._workload)
-            for trial in trials
-            for index in range(trial.site.pods)
-        ]
-        calls = [(body["metadata"]["name"], creator(body)) for body in bodies]
-        for outcome in run_bounded(calls, stop=lease.lost):
-            if outcome.error is not None:
-                raise outcome.error
-        lease.check()
+        # What is not to be served queues up behind those that are.
+        crowds = [(trial, ask) for trial in trials for ask in trial.site.crowd]
+        for wave in (crowds, [(trial, ask) for trial in trials for ask in trial.site.beyond]):
+            bodies = [manifest(trial.pool, trial.site, ask, self._workload) for trial, ask in wave]
+            calls = [(body["metadata"]["name"], creator(body)) for body in bodies]
+            for outcome in run_bounded(calls, stop=lease.lost):
+                if outcome.error is not None:
+                    raise outcome.error
+            lease.check()
 
     def _follow(self, trials: t.Sequence[Trial], timeout: float) -> None:
         selector = f"{RUN_OF}={run_label(self._workload.run_id)}"
 
         def read() -> t.Sequence[Trial]:
-            by_pool: dict[str, list[Pod]] = {}
-            for pod in self._client.list(self._pods, label_selector=selector):
-                by_pool.setdefault(pod["metadata"]["labels"][POOL_OF], []).append(pod)
+            found = {pod["metadata"]["name"]: pod for pod in self._client.list(self._pods, label_selector=selector)}
             for trial in trials:
-                trial.look = verdict.look(by_pool.get(trial.pool.name, []), trial.site.pods)
-                trial.together = trial.together or trial.look.together
+                trial.see(found)
             return trials
 
         try:
@@ -207,8 +193,9 @@ class Proving:
             return verdict.Proof(problems=(f"{wanted} pods did not end in time ({trial.look}): {told}",))
         if not trial.together:
             return verdict.Proof(problems=(f"its {wanted} pods were never all running at the same time",))
-        names = [manifest(trial.pool, trial.site, index, self._workload)["metadata"]["name"] for index in range(wanted)]
-        outcomes = run_bounded([(name, self._reader(name)) for name in names])
+        if trial.problems:
+            return verdict.Proof(problems=trial.problems)
+        outcomes = run_bounded([(name, self._reader(name)) for name in map(trial.pod, trial.site.crowd)])
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error

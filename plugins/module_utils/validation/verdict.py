@@ -50,13 +50,13 @@ def look(pods: t.Sequence[Pod], wanted: int) -> Look:
     """Where a pool's pods stand; together once all of them have been running at one moment."""
     statuses = [(pod["metadata"]["name"], pod.get("status") or {}) for pod in pods]
     phases = Counter(str(status.get("phase") or "Pending") for dummy, status in statuses)
-    refusals = tuple(f"{name}: {_refusal(status)}" for name, status in statuses if status.get("phase") == "Failed")
+    refusals = tuple(f"{name}: {refusal(status)}" for name, status in statuses if status.get("phase") == "Failed")
     return Look(
         phases=dict(phases),
         together=len(pods) == wanted and _together([status for dummy, status in statuses]),
         ended=len(pods) == wanted and phases["Succeeded"] + phases["Failed"] == wanted,
         refusals=refusals + tuple(f"{name}: {why}" for name, status in statuses for why in _stuck(status)),
-        waiting=tuple(f"{name}: {_waiting(status)}" for name, status in statuses if _is_waiting(status)),
+        waiting=tuple(f"{name}: {waiting(status)}" for name, status in statuses if _is_waiting(status)),
     )
 
 
@@ -117,14 +117,15 @@ def _together(statuses: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
     """All run at this moment, or the last began before the first ended (whole seconds: strictly before)."""
     if statuses and all(status.get("phase") == "Running" for status in statuses):
         return True
-    spans = [span for status in statuses for span in _spans(status)]
-    if len(spans) != len(statuses) or not spans:
+    found = [span for status in statuses for span in spans(status)]
+    if len(found) != len(statuses) or not found:
         return False
-    ends = [end for dummy, end in spans if end]
-    return not ends or max(start for start, dummy in spans) < min(ends)
+    ends = [end for dummy, end in found if end]
+    return not ends or max(start for start, dummy in found) < min(ends)
 
 
-def _spans(status: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
+def spans(status: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
+    """When each container has begun and ended (empty: it still runs), in the form of the API, which sorts by time."""
     for container in status.get("containerStatuses") or ():
         state = container.get("state") or {}
         if state.get("running", {}).get("startedAt"):
@@ -133,7 +134,8 @@ def _spans(status: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
             yield state["terminated"]["startedAt"], state["terminated"].get("finishedAt", "")
 
 
-def _refusal(status: t.Mapping[str, t.Any]) -> str:
+def refusal(status: t.Mapping[str, t.Any]) -> str:
+    """Why a pod has failed."""
     for container in status.get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode"):
@@ -152,7 +154,8 @@ def _is_waiting(status: t.Mapping[str, t.Any]) -> bool:
     return (status.get("phase") or "Pending") == "Pending"
 
 
-def _waiting(status: t.Mapping[str, t.Any]) -> str:
+def waiting(status: t.Mapping[str, t.Any]) -> str:
+    """Why a pod does not run yet."""
     for condition in status.get("conditions") or ():
         if condition.get("status") == "False" and condition.get("message"):
             return f"Pending, {condition.get('reason')}: {condition['message']}"

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_validation, node_profile
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_info, gpu_validation, node_profile
 from tests.helpers.cluster import NAMESPACE, Cluster
 from tests.labs import Lab
 
 NODES = {"notebooks": "t4-", "inference": "l40s-", "train-a100": "a100-", "train-h100": "h100-", "train-h200": "h200-"}
-QUICK = {"hold": 3, "wait_sleep": 1}
+QUICK = {"hold": 8, "wait_sleep": 1}
+CUT = (
+    {"name": "inference", "sharing": {"mode": "mps", "replicas": 4}},
+    {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +30,14 @@ def cluster(lab: Lab) -> Cluster:
 
 
 def validated(cluster: Cluster, **options: Any) -> dict[str, Any]:
-    return cluster.run(gpu_validation.main, **{"pools": cluster.pools(), "wait_timeout": 60, **QUICK, **options})
+    return cluster.run(gpu_validation.main, **{"pools": cluster.pools(), "wait_timeout": 180, **QUICK, **options})
+
+
+def shared(cluster: Cluster, pools: list[dict[str, Any]]) -> None:
+    """Bring the pools' nodes to their sharing, as the roles gpu_operator and sharing do."""
+    for main, limit in ((cluster_policy.main, 90), (node_profile.main, 300)):
+        found = cluster.run(main, pools=pools, wait_timeout=limit)
+        assert not found.get("failed"), found["msg"]
 
 
 def pods(cluster: Cluster) -> list[str]:
@@ -68,17 +79,21 @@ def test_every_pool_is_proven_once(cluster: Cluster) -> None:
     assert predicted["changed"] is True
     result = validated(cluster)
     assert result["changed"] is True, result
+    assert not result.get("failed"), result["msg"]
     told = result["gpu_validation"]["pools"]
     assert {name: pool["status"] for name, pool in told.items()} == dict.fromkeys(NODES, "proven")
     assert all(told[name]["node"].startswith(prefix) for name, prefix in NODES.items())
     assert list(told["notebooks"]["devices"].values()) == [4]
     assert sorted(told["inference"]["devices"].values()) == [2, 2]
     assert list(told["train-h100"]["devices"].values()) == [1] * 8
+    assert {pool["one_more"] for pool in told.values()} == {"waited"}
+    assert {name for name, pool in told.items() if pool.get("two_shares") == "refused"} == {"notebooks", "inference"}
     assert pods(cluster) == []
     mark = cluster.mark()
     again = validated(cluster)
     assert again["changed"] is False
     assert {pool["status"] for pool in again["gpu_validation"]["pools"].values()} == {"skipped"}
+    assert {pool["one_more"] for pool in again["gpu_validation"]["pools"].values()} == {"waited"}
     assert {request.split()[0] for request in cluster.requests(mark, "gpu_validation")} <= {"get", "list"}
     assert validated(cluster, check=True)["changed"] is False
 
@@ -145,3 +160,31 @@ def test_another_sharing_is_proven_again(cluster: Cluster) -> None:
     result = validated(cluster, pools=pools, check=True)
     assert result["gpu_validation"]["pools"]["notebooks"]["status"] == "would_run"
     assert "changed since" in result["gpu_validation"]["pools"]["notebooks"]["reason"]
+
+
+@pytest.mark.usual(40)
+def test_mps_and_mig_are_proven(cluster: Cluster) -> None:
+    """Every share and every MIG device of a node is held at once, and nothing beside them is granted."""
+    pools = [pool for pool in cluster.pools(*CUT) if pool["name"] in ("inference", "train-a100")]
+    shared(cluster, pools)
+    result = validated(cluster, pools=pools, max_pods=16)
+    assert not result.get("failed"), result["msg"]
+    mps, mig = (result["gpu_validation"]["pools"][name] for name in ("inference", "train-a100"))
+    assert (mps["status"], mps["one_more"], mps["two_shares"]) == ("proven", "waited", "refused")
+    assert sorted(mps["devices"].values()) == [4, 4]
+    assert (mig["status"], mig["one_more"]) == ("proven", "waited")
+    assert list(mig["devices"].values()) == [1] * 16
+    assert all(uuid.startswith("MIG-") for uuid in mig["devices"])
+    assert pods(cluster) == []
+
+
+def test_two_shares_that_are_granted_are_told(cluster: Cluster) -> None:
+    """The nodes have a configuration that grants two shares in one request, the pool says that it must not."""
+    lenient = {"mode": "time-slicing", "replicas": 4, "fail_requests_greater_than_one": False}
+    notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
+    shared(cluster, [{**pool, "sharing": lenient} for pool in notebooks])
+    result = validated(cluster, pools=notebooks, force=True)
+    assert result["failed"] is True
+    assert "a request for two nvidia.com/gpu was granted, although failRequestsGreaterThanOne is set" in result["msg"]
+    assert result["gpu_validation"]["pools"]["notebooks"]["two_shares"] == "granted"
+    assert pods(cluster) == []

@@ -80,6 +80,12 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         ["as declared; 4 pods on t4-1 ran together on 1 device"],
     ),
     (
+        "proven, with what was not granted",
+        "report",
+        _info(pools={"a": _pool(proof={**PROOF, "one_more": "waited", "two_shares": "refused"})}),
+        ["on 1 device(s), one more waited, two at once were refused"],
+    ),
+    (
         "differs",
         "report",
         _info(pools={"a": _pool(as_declared=False, differs=["n1: x"], differing_nodes=3, allocatable=4)}),

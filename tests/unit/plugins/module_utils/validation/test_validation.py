@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -17,13 +18,18 @@ WORKLOAD = Workload("gpu-operator", "registry.example/cuda:1", "run-1", hold=10,
 SHARED = pool(replicas=4)
 
 
+def lenient(of_pool: t.Any) -> t.Any:
+    """The pool, without failRequestsGreaterThanOne."""
+    return replace(of_pool, sharing=replace(of_pool.sharing, fail_requests=False))
+
+
 def _used(name: str, count: int) -> dict[str, list[Holder]]:
     return {name: [Holder(name, "ns", "p", "nvidia.com/gpu", count)]}
 
 
 def test_the_freest_node_is_chosen() -> None:
     nodes = [node("a", gpus=4), node("b", gpus=4)]
-    assert choose(pool(), nodes, _used("a", 1), 8) == Site(nodes[1], ("nvidia.com/gpu",) * 4)
+    assert choose(pool(), nodes, _used("a", 1), 8) == Site(nodes[1], ("nvidia.com/gpu",) * 4, surplus="nvidia.com/gpu")
 
 
 @pytest.mark.parametrize(
@@ -48,10 +54,50 @@ def test_enough_pods_to_prove_the_mode(gpus: int, replicas: int, pods: int) -> N
     assert site.pods == pods
 
 
+MIXTURE = pool(layout={0: {"3g.20gb": 1, "1g.5gb": 4}}, gpus_per_node=2)
+MIXED = {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-3g.20gb": 1, "nvidia.com/gpu": 1}
+
+# What is offered, what others hold of it, how many pods there may be, and what is tried beside them (surplus, pair).
+BEYOND: list[tuple[str, t.Any, t.Any, int, int, tuple[str, str]]] = [
+    ("exclusive", pool(), node(gpus=8), 0, 8, ("nvidia.com/gpu", "")),
+    ("more GPUs than pods", pool(), node(gpus=16), 0, 8, ("", "")),
+    ("one GPU is held", pool(), node(gpus=4), 1, 8, ("", "")),
+    ("shared", SHARED, node(replicas=4), 0, 8, ("nvidia.com/gpu", "nvidia.com/gpu")),
+    ("shared, one share is held", SHARED, node(replicas=4), 1, 8, ("", "")),
+    ("shared, three stay free", SHARED, node(gpus=4, replicas=4), 5, 8, ("", "nvidia.com/gpu")),
+    ("MPS", pool(replicas=4, mode="mps"), node(replicas=4), 0, 8, ("nvidia.com/gpu", "nvidia.com/gpu")),
+    ("two may be asked for", lenient(SHARED), node(replicas=4), 0, 8, ("nvidia.com/gpu", "")),
+    ("renamed", pool(replicas=4, rename=True), node(replicas=4, rename=True), 0, 8, ("nvidia.com/gpu.shared",) * 2),
+    ("a mixture, all of it", MIXTURE, node(gpus=2, allocatable=MIXED), 0, 8, ("nvidia.com/mig-1g.5gb", "")),
+    ("a mixture, the first pods of it", MIXTURE, node(gpus=2, allocatable=MIXED), 0, 4, ("nvidia.com/mig-3g.20gb", "")),
+    (
+        "MIG devices that are shared",
+        pool(layout={"1g.5gb": 7}, replicas=2),
+        node(allocatable={"nvidia.com/gpu": 14}),
+        0,
+        14,
+        ("nvidia.com/gpu", "nvidia.com/gpu"),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("of_pool", "of_node", "others", "limit", "tried"), [case[1:] for case in BEYOND], ids=[case[0] for case in BEYOND]
+)
+def test_what_is_tried_beyond(of_pool: t.Any, of_node: t.Any, others: int, limit: int, tried: tuple[str, str]) -> None:
+    site = choose(of_pool, [of_node], _used("n1", others), limit)
+    assert isinstance(site, Site)
+    assert (site.surplus, site.pair) == tried
+    assert [(ask.name, ask.count, ask.holds) for ask in site.beyond] == [
+        (name, count, False) for name, count, on in (("surplus", 1, tried[0]), ("pair", 2, tried[1])) if on
+    ]
+
+
 def test_manifest() -> None:
     toleration = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
     of_pool = pool(replicas=4, rename=True, tolerations=(toleration,))
-    pod = manifest(of_pool, Site(node("n7"), of_pool.resources * 4), 2, WORKLOAD)
+    site = Site(node("n7"), of_pool.resources * 4, pair=of_pool.resource)
+    pod = manifest(of_pool, site, site.crowd[2], WORKLOAD)
     spec = pod["spec"]
     assert "nodeName" not in spec
     assert spec["tolerations"] == [toleration]
@@ -61,6 +107,11 @@ def test_manifest() -> None:
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert pod["metadata"]["labels"]["accel.gpu/validation"] == "notebooks"
     assert len(pod["metadata"]["name"]) <= 63 + len("notebooks")
+    pair = manifest(of_pool, site, site.beyond[0], WORKLOAD)
+    assert pair["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu.shared": "2"}
+    assert "sleep" in str(spec["containers"][0]["command"])
+    assert "sleep" not in str(pair["spec"]["containers"][0]["command"])
+    assert pair["metadata"]["labels"] == pod["metadata"]["labels"]
 
 
 def _line(uuid: str, name: str = "Tesla T4", index: int = 0) -> str:
