@@ -40,11 +40,15 @@ def test_drift_is_what_node_profile_would_change(cluster: Cluster, tmp_path: Pat
     for name, pool in fleet["pools"].items():
         assert pool["changes"].get("nodes", 0) == predicted["pools"][name]["changed"]
     assert {entry["pool"] for entry in fleet["drift"]} == {pool["name"] for pool in pools}
+    rows = {row["name"]: row for row in fleet["nodes"]}
+    assert "is to join pool notebooks" in rows["t4-1"]["differs"]
+    assert "label team is absent, teaching is declared" in rows["t4-1"]["differs"]
     assert cluster.run(node_profile.main, pools=pools)["changed"] is True
     path = tmp_path / "fleet.json"
     after = cluster.run(gpu_info.main, pools=pools, report_path=str(path))["gpu_info"]
     assert after["drift"] == []
     assert all(pool["as_declared"] for pool in after["pools"].values())
+    assert [row["name"] for row in after["nodes"] if row["differs"]] == []
     assert len(json.loads(path.read_text())["nodes"]) == after["totals"]["gpu_nodes"]
     shown = lines(after)
     assert max(map(len, shown)) <= 100
@@ -70,6 +74,26 @@ def test_whose_the_installations_are_costs_a_few_reads(cluster: Cluster) -> None
     }
     assert told["operator"]["version"] == "v25.10.1"
     assert cluster.run(gpu_info.main, pools=cluster.pools())["gpu_info"]["installed"] == told
+
+
+def test_what_changes_cost_is_counted_only_where_something_changes(cluster: Cluster) -> None:
+    pools = cluster.pools()
+    cluster.run(node_profile.main, pools=pools)
+    mark = cluster.mark()
+    settled = cluster.run(gpu_info.main, pools=pools, costs=True)["gpu_info"]
+    assert not any(settled["costs"].values())
+    assert not [request for request in cluster.requests(mark, "gpu_info") if "/pods" in request]
+    taint = {"key": "new", "value": "x", "effect": "NoSchedule"}
+    cut = {"name": "train-a100", "taints": [taint], "sharing": {"mode": "mig", "layout": {"1g.10gb": 7}}}
+    dear = cluster.run(gpu_info.main, pools=cluster.pools(cut), costs=True)["gpu_info"]
+    nodes = dear["pools"]["train-a100"]["nodes"]
+    costs = dear["pools"]["train-a100"]["costs"]
+    assert (costs["drivers"], costs["cut_nodes"], costs["resets"]) == (nodes, nodes, nodes)
+    assert costs["agent_pods"] >= 5 * nodes
+    # A toleration that is new to the ClusterPolicy rolls the driver wherever there is one.
+    assert dear["costs"]["drivers"] == dear["totals"]["gpu_nodes"]
+    assert dear["costs"]["held_back"] is True
+    assert any("MIG manager" in warning for warning in dear["warnings"])
 
 
 def test_a_cluster_that_is_away(cluster: Cluster) -> None:
