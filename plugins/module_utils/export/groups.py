@@ -69,16 +69,16 @@ def groups(
             member = _Member(node, shared(node), _taints(node, ours, pinned=bool(pin)))
         except Inexpressible as reason:
             left_out.setdefault(str(reason), []).append(node.name)
-            lost.add(models.bare_product(node.product))
+            lost.add(_kind(node))
             continue
         if pin:
             pinned.setdefault(pin, []).append(member)
         else:
-            free.setdefault((models.bare_product(node.product), member.likeness), []).append(member)
+            free.setdefault((_kind(node), member.likeness), []).append(member)
     found.remarks += [f"{some(names)}: left out, since {reason}" for reason, names in sorted(left_out.items())]
     whose = _whose(nodes)
     for pin, members in sorted(pinned.items()):
-        products = {models.bare_product(member.node.product) for member in members}
+        products = {_kind(member.node) for member in members}
         alone = len(products) == 1 and not products & lost and all(whose[product] == {pin} for product in products)
         _add_pinned(found, pin, members, alone=alone)
     names = set(pinned)
@@ -94,7 +94,7 @@ def _whose(nodes: t.Iterable[Node]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for node in nodes:
         if node.discovered:
-            found.setdefault(models.bare_product(node.product), set()).add(node.labels.get(POOL_LABEL, ""))
+            found.setdefault(_kind(node), set()).add(node.labels.get(POOL_LABEL, ""))
     return found
 
 
@@ -147,9 +147,15 @@ def _pool(pool: Document, member: _Member, labels: Document, taints: list[Docume
     }
 
 
-def _match(node: Node) -> Document:
+def _kind(node: Node) -> str:
+    """The catalog's key of its model, under whatever name; GFD's product where the catalog has none."""
     model = models.find(node.product)
-    return {"model": model.key} if model else {"labels": {PRODUCT_LABEL: models.bare_product(node.product)}}
+    return model.key if model else models.bare_product(node.product)
+
+
+def _match(node: Node) -> Document:
+    kind = _kind(node)
+    return {"model": kind} if models.find(kind) else {"labels": {PRODUCT_LABEL: kind}}
 
 
 def _labels(node: Node) -> dict[str, str]:
@@ -197,8 +203,7 @@ def _common(found: Groups, pool: str, what: str, of_nodes: list[Document]) -> Do
 
 
 def _name(product: str, member: _Member, taken: set[str], *, several: bool) -> str:
-    model = models.find(product)
-    words = [model.key if model else product, *([member.shared[0]["mode"]] if several else [])]
+    words = [product, *([member.shared[0]["mode"]] if several else [])]
     name = _WORDS.sub("-", "-".join(words).lower()).strip("-")[:_LONGEST].strip("-")
     number, free = 1, name
     while free in taken:
