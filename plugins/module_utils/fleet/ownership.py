@@ -59,7 +59,8 @@ def edit(
 
     A label of None is taken out if it is ours. With drop_others everything of ours that is not wanted is taken out.
     `annotations` are set, or taken out (None). `stale` tells of labels of others which of them no longer says anything
-    once that label is changed, by the label that is: `{changed: stale}`; it is taken out in the same patch.
+    once that label is changed, by the label that is: `{changed: stale}`; it is taken out in the same patch, also where the
+    node did not have it when it was read.
     """
     wanted = {key: value for key, value in (labels or {}).items() if value is not None}
     dropped = [key for key, value in (labels or {}).items() if value is None]
@@ -75,7 +76,7 @@ def edit(
     taints_differ = merged is not None
     if not label_patch and not written and not taints_differ:
         return None
-    label_patch.update({of: None for key, of in (stale or {}).items() if key in label_patch and of in node.labels})
+    label_patch.update({of: None for key, of in (stale or {}).items() if key in label_patch})
     metadata: dict[str, t.Any] = {}
     if label_patch:
         metadata["labels"] = label_patch

@@ -11,6 +11,7 @@ from ..catalog.names import INVALID_SUFFIX, MIG_CONFIG_LABEL, MIG_STATE_LABEL, P
 from . import expect
 from .agents import MIG_MANAGER
 from .node import Node
+from .ownership import POOLS, noted
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -55,7 +56,7 @@ def prove(node: Node, pool: PoolPlan) -> Finding | None:
     if hardware:
         # Labels and resources that agree are settled: a missing card does not come back by waiting.
         return Finding(node.name, pool.name, (hardware, *seen), final=not seen)
-    blamed = MIG_MANAGER if node.mig_state in _CHANGING else ""
+    blamed = MIG_MANAGER if node.mig_state in _CHANGING or (_config(node, pool) and not node.mig_state) else ""
     return Finding(node.name, pool.name, tuple(seen), blamed=blamed) if seen else None
 
 
@@ -72,12 +73,20 @@ def pending_words(findings: t.Mapping[str, Finding], undiscovered: t.Collection[
     return ", ".join(waiting) or "all nodes as declared"
 
 
+def _config(node: Node, pool: PoolPlan) -> str | None:
+    """The MIG configuration that the node is to have by our word; None where the label is the operator's."""
+    return expect.mig_config(node, pool, ours=MIG_CONFIG_LABEL in noted(node.annotations, POOLS.labels))
+
+
 def _agents(node: Node, pool: PoolPlan) -> t.Iterator[str]:
-    if pool.mig_key and node.mig_config != pool.mig_key:
-        yield f"label {MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {pool.mig_key} is expected"
+    wanted = _config(node, pool)
+    if wanted and node.mig_config != wanted:
+        yield f"label {MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {wanted} is expected"
     elif node.mig_state in _CHANGING:
         yield f"{MIG_STATE_LABEL} is {node.mig_state}"
-    elif not node.mig_state and (pool.mig_key or _expects_mig_manager(node)):
+    elif not node.mig_state and (wanted or _expects_mig_manager(node)):
+        # Not even where the rest is as it should be: without a MIG strategy the plugin offers GPUs that are cut as whole
+        # ones, until the MIG manager stops it to make them whole.
         yield f"the MIG manager has not looked at {node.mig_config} yet"
     paused = sorted(key for key, value in node.labels.items() if key.startswith(_DEPLOY) and value == _PAUSED)
     if paused:

@@ -115,7 +115,8 @@ class Rollout:
             values = {name: f"{self._key(changes, name)} {self._run_id}" for name in changes.refreshed}
             self.done.refreshed_pods += refresh(self._client, self._plan.config.namespace, values, lease)
         if changes.cut:
-            renew(self._client, self._plan.mig.namespace, changes.cut, lease, self._progress)
+            cut = [fleet.nodes[name] for name in changes.cut if name in fleet.nodes]
+            renew(self._client, self._plan.mig.namespace, cut, lease, self._progress)
         self._patch(changes, lease)
 
     def collect(self, fleet: Fleet, lease: Lease) -> None:

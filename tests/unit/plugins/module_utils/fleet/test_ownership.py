@@ -148,7 +148,8 @@ def test_what_is_stale_goes_with_what_it_was_about_and_only_then() -> None:
     assert edit(node, POOLS, labels={"config": "a"}, stale={"config": "state"}) is None
     change = edit(_node({"config": "a"}), POOLS, labels={"config": "b"}, stale={"config": "state"})
     assert change is not None
-    assert change.labels == {"config": "b"}
+    assert change.labels == {"config": "b", "state": None}
+    assert change.before["labels"] == {"config": "a"}
 
 
 def test_annotations_come_and_go() -> None:

@@ -81,6 +81,8 @@ MIXED = pool(layout=["1g.5gb", "1g.5gb", "3g.20gb"])
 SLICED = pool(layout={"3g.20gb": 2}, replicas=2, rename=True)
 CUT = {"nvidia.com/mig.capable": "true", "nvidia.com/mig.config": "cut", "nvidia.com/mig.config.state": "success"}
 
+NOTED = {"accel.gpu/pool-labels": '["nvidia.com/mig.config"]'}
+
 
 def single(**changes: t.Any) -> Node:
     """A node of two GPUs cut into seven each, as its agents leave it under the strategy single."""
@@ -138,6 +140,9 @@ def sliced() -> Node:
         (node(replicas=4, labels={"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/mps.capable": "true"}),
          pool(mode="mps", replicas=4)),
         (node(labels={**CUT, "nvidia.com/mig.config": "all-disabled"}), pool()),
+        (node(labels={**CUT, "nvidia.com/mig.config": "all-disabled"}, annotations=NOTED), pool()),
+        # The operator's own default, of which its MIG manager may not have said anything yet.
+        (node(labels={"nvidia.com/mig.config": "all-disabled"}), pool()),
     ],
 )  # fmt: skip
 def test_mig_and_mps_proven(of_node: Node, of_pool: PoolPlan) -> None:
@@ -167,6 +172,19 @@ def test_mig_and_mps_proven(of_node: Node, of_pool: PoolPlan) -> None:
         (mixed(allocatable={"nvidia.com/mig-1g.5gb": 4}), MIXED, ["allocatable nvidia.com/mig-3g.20gb is 0"], False),
         (mixed(), pool(), ["allocatable nvidia.com/mig-1g.5gb is still 4", "nvidia.com/gpu is 0"], False),
         (node(replicas=4), pool(mode="mps", replicas=4), ["sharing-strategy is time-slicing, mps"], False),
+        # Offered as whole already, before the MIG manager makes them so.
+        (
+            node(labels={"nvidia.com/mig.config": "all-disabled"}, annotations=NOTED),
+            pool(),
+            ["has not looked at all-disabled yet"],
+            False,
+        ),
+        (
+            node(labels={**CUT, "nvidia.com/mig.config": "old"}, annotations=NOTED),
+            pool(),
+            ["mig.config is old, all-disabled is expected"],
+            False,
+        ),
     ],
 )
 def test_mig_and_mps_not_proven(of_node: Node, of_pool: PoolPlan, words: list[str], final: bool) -> None:
