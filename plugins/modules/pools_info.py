@@ -95,7 +95,9 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import ArgumentSpec, GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, object_path
 from ..module_utils.operator.records import Records
+from ..module_utils.operator.survey import follow
 from ..module_utils.pools.derive import derive
+from ..module_utils.pools.plan import Plan
 from ..module_utils.sharing.configmaps import Configs
 from ..module_utils.sharing.profile import profile
 
@@ -123,7 +125,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         releases["nfd"] = None
     given = {"name": client.cluster_name or client.context_name or "cluster", **(module.params["cluster"] or {})}
     cluster = documents.cluster(given, releases, found.pools)
-    changing = _changing(module, cluster.document, found.pools, nodes)
+    plan = follow(client, derive(cluster.document, {}, found.pools), policy)
+    changing = _changing(module, plan, nodes)
     remarks += [*cluster.remarks, *_of_changes(changing)]
     shown = {key: _without_values(value) for key, value in cluster.document.items()}
     told: dict[str, t.Any] = {
@@ -197,8 +200,7 @@ def _of_changes(changing: int) -> t.Iterator[str]:
         )
 
 
-def _changing(module: GpuModule, cluster: Object, pools: list[Object], nodes: list[Node]) -> int:
-    plan = derive(cluster, {}, pools)
+def _changing(module: GpuModule, plan: Plan, nodes: list[Node]) -> int:
     changes = profile(plan, nodes, sort(plan.pools, nodes), Configs(module.client, plan).read(nodes))
     return len(changes.edits)
 

@@ -106,7 +106,17 @@ def _apply(lab: Lab, objects: list[Object], namespace: str) -> None:
         if not part:
             continue
         listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": part})
-        words = ["kubectl", "apply", "--server-side", "--field-manager=add-on-manager", "-n", namespace, "-f", "-"]
+        words = [
+            "kubectl",
+            "apply",
+            "--server-side",
+            "--validate=false",
+            "--field-manager=add-on-manager",
+            "-n",
+            namespace,
+            "-f",
+            "-",
+        ]
         subprocess.run(words, input=listed, text=True, env=lab.env, check=True, stdout=subprocess.DEVNULL)
         for item in part:
             if item["kind"] == "CustomResourceDefinition":

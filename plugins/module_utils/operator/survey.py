@@ -11,7 +11,7 @@ from ..fleet.tolerance import singleton
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, object_path
-from ..pools.plan import Plan
+from ..pools.plan import Plan, ReleasePlan
 from .installation import (
     Finding,
     Installation,
@@ -62,14 +62,14 @@ def survey(client: Client, plan: Plan) -> tuple[dict[str, Finding], Plan]:
 
 def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> Finding:
     found = _operators(client)
-    return judge_operator(found, listed, plan.operator, _ours(client, found))
+    return judge_operator(found, listed, plan.operator, _ours(client, found, plan.operator))
 
 
 def find_nfd(client: Client, plan: Plan) -> Finding:
     """Two lists, and as above; of an adopted one its workers too, when pools have taints."""
     masters = _deployments(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
-    finding = judge_nfd(masters, plan.nfd, _ours(client, masters), replaced)
+    finding = judge_nfd(masters, plan.nfd, _ours(client, masters, plan.nfd), replaced)
     taints = {tuple(taint.items()): taint for pool in plan.pools for taint in pool.taints}
     if not finding.adopted or not taints:
         return finding
@@ -135,14 +135,17 @@ def _deployments(client: Client, component: str, selections: t.Sequence[dict[str
     return [item for item in found if item is not None]
 
 
-def _ours(client: Client, found: t.Sequence[Installation]) -> set[Release]:
-    """The releases of which our note says that we installed them; one that we may not see is nobody's of ours."""
+def _ours(client: Client, found: t.Sequence[Installation], planned: ReleasePlan) -> set[Release]:
+    """The releases of which our note says that we installed them.
+
+    Who may not look beside another release than the planned one has not installed it; beside that one the right is needed.
+    """
     ours: set[Release] = set()
     for release in {item.release for item in found if item.release}:
         try:
             if was_installed(client.get(note_path(*release))):
                 ours.add(release)
         except ApiError as error:
-            if not error.forbidden:
+            if not error.forbidden or release == (planned.name, planned.namespace):
                 raise
     return ours

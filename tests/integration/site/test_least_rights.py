@@ -152,6 +152,7 @@ CASES: list[tuple[str, str, str, Any]] = [
         ("plan", resource, verb, gpu_info.main)
         for resource, verb in (("clusterpolicies", "list"), ("configmaps", "get"))
     ),
+    *(("plan", resource, verb, gpu_info.main) for resource, verb in (("deployments", "list"), ("leases", "get"))),
     *(("export", resource, verb, pools_info.main) for resource, verb in (("nodes", "list"), ("daemonsets", "list"))),
     *(
         ("export", resource, verb, pools_info.main)
