@@ -28,6 +28,15 @@ def everything(lab: Lab) -> Objects:
     return {label: item for label, item in found.items() if not _SYSTEM_LEASE.match(label)}
 
 
+def differences(before: Objects, after: Objects) -> dict[str, Any]:
+    """Every object that is not as it was, as it was and as it is (None: not there)."""
+    return {
+        label: (before.get(label), after.get(label))
+        for label in sorted({*before, *after})
+        if before.get(label) != after.get(label)
+    }
+
+
 def written_by(lab: Lab, manager: str) -> list[str]:
     """The objects of which the server notes that a field manager has written them."""
     kinds = _kinds(lab)

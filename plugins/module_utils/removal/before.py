@@ -42,6 +42,8 @@ Document = t.Mapping[str, t.Any]
 
 _MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
 _TOLERATIONS = "spec.daemonsets.tolerations"
+# The operator writes its policy's status whenever it looks at it, and each time there is a new resourceVersion.
+_CONFLICTS = 8
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,10 @@ class Before:
         try:
             preview_nodes(self._client, found.nodes, self._compared(found), self.account)
             for policy in found.policies:
-                path, patch = _path(policy), None if self._settings.is_ours(policy) else self._of(policy, found).patch
                 if self._settings.is_ours(policy):
-                    self._client.delete(path, dry_run=True)
-                elif patch:
-                    self._client.patch(path, patch, dry_run=True)
+                    self._client.delete(_path(policy), dry_run=True)
+                else:
+                    self._patched(policy, lambda live: self._withdrawn(live, found), dry_run=True)
         except ApiError as error:
             if not error.forbidden:
                 raise
@@ -170,12 +171,32 @@ class Before:
             await_operands(self._client, places, gone, CONFIGMAPS, self._settings.waiting)
 
     def _withdraw(self, policy: Object, found: Found) -> None:
-        change = self._of(policy, found)
-        live = self._client.patch(_path(policy), change.patch) if change.patch else policy
+        live = self._patched(policy, lambda live: self._withdrawn(live, found))
         # What the patch has left counts as written by us: our name is taken off it, unless something of ours stays.
-        patch = None if self._held(policy, found) else marks.unmarked(live)
-        if patch:
-            self._client.patch(_path(policy), patch)
+        if live is not None and not self._held(policy, found):
+            self._patched(live, marks.unmarked)
+
+    def _withdrawn(self, live: Document, found: Found) -> Object | None:
+        return withdrawal(live, hold_driver=self._held(live, found)).patch
+
+    def _patched(
+        self, live: Object, patch_of: t.Callable[[Object], Object | None], *, dry_run: bool = False
+    ) -> Object | None:
+        """The policy with the patch, None when it is gone; compared anew where the operator writes it meanwhile."""
+        for attempt in range(_CONFLICTS):
+            patch = patch_of(live)
+            if patch is None:
+                return live
+            try:
+                return self._client.patch(_path(live), patch, dry_run=dry_run)
+            except ApiError as error:
+                if not error.conflict or attempt == _CONFLICTS - 1:
+                    raise
+            again = self._client.get(_path(live))
+            if again is None:
+                return None
+            live = again
+        return live
 
     def _note_policies(self, found: Found) -> None:
         for policy in found.policies:

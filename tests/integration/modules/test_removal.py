@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile, removal
+from tests.faults.api_proxy import ApiProxy, Request
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster
 from tests.helpers.everything import written_by
 from tests.labs import Lab
@@ -64,18 +68,38 @@ def put(cluster: Cluster, *changes: dict[str, Any]) -> None:
     """What sharing puts onto the cluster."""
     pools = cluster.pools(*changes)
     for main, more in ((cluster_policy.main, {"allow_driver_rollout": True, "wait_sleep": 1}), (node_profile.main, {})):
-        found = cluster.run(main, pools=pools, wait_timeout=120, **more)
+        found = cluster.run(main, pools=pools, wait_timeout=300, **more)
         assert not found.get("failed"), found["msg"]
 
 
-def take(cluster: Cluster, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
-    found = cluster.run(removal.main, stage=stage, wait_timeout=120, wait_sleep=1, **options)
+def take(cluster: Cluster, /, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
+    found = cluster.run(removal.main, stage=stage, wait_timeout=300, wait_sleep=1, **options)
     assert not found.get("failed"), found["msg"]
     return found
 
 
 def managers(found: dict[str, Any]) -> set[str]:
     return {entry["manager"] for entry in found["metadata"]["managedFields"]}
+
+
+@contextmanager
+def written_meanwhile(cluster: Cluster, folder: Path) -> Iterator[dict[str, str]]:
+    """A way to the cluster on which the policy is written by somebody else right before the first patch of either mode."""
+    met: set[bool] = set()
+
+    def meanwhile(request: Request) -> None:
+        dry = "dryRun=" in request.path
+        if request.method == "PATCH" and "/clusterpolicies/" in request.path and dry not in met:
+            met.add(dry)
+            cluster.kubectl(
+                "annotate", "--overwrite", "clusterpolicy", "cluster-policy", f"example.com/seen={len(met)}"
+            )
+
+    proxy = ApiProxy(cluster.lab.kubeconfig)
+    proxy.before = meanwhile
+    with proxy.running():
+        yield {"name": cluster.lab.name, "kubeconfig": str(proxy.kubeconfig(folder / "kubeconfig"))}
+    assert met == {True, False}
 
 
 @pytest.mark.usual(60)
@@ -114,7 +138,7 @@ def test_their_operator_works_on_without_what_was_ours(cluster: Cluster) -> None
 
 
 @pytest.mark.usual(40)
-def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster) -> None:
+def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster, tmp_path: Path) -> None:
     put(cluster)
     assert [entry["key"] for entry in policy(cluster)["spec"]["daemonsets"]["tolerations"]] == [
         "nvidia.com/gpu",
@@ -129,7 +153,9 @@ def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster) -> None:
     assert len(held["spec"]["daemonsets"]["tolerations"]) == 3
     assert "config" not in held["spec"]["devicePlugin"]
     assert take(cluster)["changed"] is False
-    assert take(cluster, allow_driver_rollout=True)["changed"]
+    with written_meanwhile(cluster, tmp_path) as way:
+        for check in (True, False):
+            assert take(cluster, check=check, allow_driver_rollout=True, cluster=way)["changed"]
     assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS]
     assert "accel.gpu" not in managers(policy(cluster))
     assert take(cluster, allow_driver_rollout=True)["changed"] is False

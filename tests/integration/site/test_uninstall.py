@@ -14,7 +14,7 @@ import pytest
 
 from lab import audit
 from lab.layout import Lab as LabLayout
-from tests.helpers.everything import Objects, everything, written_by
+from tests.helpers.everything import Objects, differences, everything, written_by
 from tests.helpers.foreign import Foreign
 from tests.helpers.killing import changing_requests, killed_after
 from tests.helpers.playbook import PlaybookRun, run_playbook
@@ -38,15 +38,6 @@ def played(lab: Lab, name: str, **options: Any) -> PlaybookRun:
 
 def left(found: PlaybookRun) -> list[str]:
     return [line for result in found.module_results("accel.gpu.removal") for line in result["removal"]["left"]]
-
-
-def differences(before: Objects, after: Objects) -> dict[str, Any]:
-    """Every object that is not as it was."""
-    return {
-        label: (before.get(label), after.get(label))
-        for label in sorted({*before, *after})
-        if before.get(label) != after.get(label)
-    }
 
 
 @pytest.fixture
@@ -121,6 +112,8 @@ def test_what_is_somebody_elses_stays_and_is_said(lab: Lab, empty: tuple[Foreign
         "ConfigMap gpu-operator/kube-root-ca.crt",
         "ServiceAccount gpu-operator/default",
         "CustomResourceDefinition nodefeaturerules.nfd.k8s-sigs.io",
+        # Kubernetes keeps one for each group and version of which there is a kind.
+        "APIService v1alpha1.nfd.k8s-sigs.io",
         "NodeFeatureRule their-rule",
         "Node t4-1",
     }
