@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..modes import mig, mig_parted
+from ..pools.words import is_whole
 from .sharing import Inexpressible
 
 Parts = t.Sequence[t.Mapping[str, t.Any]]
@@ -67,9 +68,9 @@ def _is_sound(part: t.Any) -> bool:
     if not isinstance(part, dict):
         return False
     devices, profiles = part.get("devices"), part.get("mig-devices") or {}
-    indices = isinstance(devices, list) and all(type(index) is int for index in devices)
+    indices = isinstance(devices, list) and all(is_whole(index) for index in devices)
     counted = isinstance(profiles, dict) and all(
-        isinstance(name, str) and type(count) is int and count > 0 for name, count in profiles.items()
+        isinstance(name, str) and is_whole(count) and count > 0 for name, count in profiles.items()
     )
     return (devices == "all" or indices) and counted and isinstance(part.get("mig-enabled"), bool)
 

@@ -10,6 +10,7 @@ from ..catalog.names import GPU_RESOURCE
 from ..modes import device_plugin, mig
 from ..modes.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
 from ..pools.derive import sharing_of
+from ..pools.words import is_whole
 
 Document = dict[str, t.Any]
 
@@ -73,7 +74,7 @@ def _shares(content: Document) -> Document:
         raise Inexpressible("its device plugin configuration has time-slicing and MPS beside each other")
     ((mode, part),) = said.items()
     counts = [entry.get("replicas") for entry in part.get("resources") or ()]
-    if not counts or any(type(count) is not int or count < 2 or count != counts[0] for count in counts):
+    if not counts or any(not is_whole(count) or count < 2 or count != counts[0] for count in counts):
         raise Inexpressible("its resources are shared by different numbers, or by none")
     found: Document = {"mode": mode, "replicas": counts[0]}
     if part.get("renameByDefault"):

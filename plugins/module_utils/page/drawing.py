@@ -72,8 +72,8 @@ def draw(node: NodeFacts) -> tuple[str, Html]:
         return short(width), _bars(bars, Place(0, 0, width, HEIGHT), is_crowded(node))
     places = _side_by_side(gpus, width, _STRIP)
     strip = [_bare(place, cut) for place, cut in zip(places, node.cuts or [()] * gpus, strict=False)]
-    bar = Place(0, _STRIP + _GAP, width, HEIGHT - _STRIP - _GAP)
-    return short(width), join([*strip, _bars(bars, bar, is_crowded(node))])
+    below = Place(0, _STRIP + _GAP, width, HEIGHT - _STRIP - _GAP)
+    return short(width), join([*strip, _bars(bars, below, is_crowded(node))])
 
 
 def per_gpu(node: NodeFacts) -> list[list[Cell]]:
@@ -141,8 +141,8 @@ def is_cut(count: Count) -> bool:
 
 def meter(count: Count) -> Html:
     """A resource of many nodes as one bar as wide as its place; the words beside it say the same."""
-    bar = level(Place(0, 0, 400, 12), states_of(count), least=4)
-    return tag("svg", bar, viewBox="0 0 400 12", preserveAspectRatio="none", class_="meter", aria_hidden="true")
+    meter = level(Place(0, 0, 400, 12), states_of(count), least=4)
+    return tag("svg", meter, viewBox="0 0 400 12", preserveAspectRatio="none", class_="meter", aria_hidden="true")
 
 
 def sample(state: str) -> Html:
@@ -160,8 +160,8 @@ def sample_of_gpu() -> Html:
 def sample_of_node() -> Html:
     """GPUs above the shares of their node, for the legend."""
     strip = (_bare(place, ()) for place in _side_by_side(2, 34, _STRIP))
-    bar = Place(0, _STRIP + _GAP, 34, 18 - _STRIP - _GAP)
-    drawn = join([*strip, rect(bar, "gpu", 2), row(bar.within(_INSET), [(HELD, 1)] * 3 + [(FREE, 1)] * 3)])
+    below = Place(0, _STRIP + _GAP, 34, 18 - _STRIP - _GAP)
+    drawn = join([*strip, rect(below, "gpu", 2), row(below.within(_INSET), [(HELD, 1)] * 3 + [(FREE, 1)] * 3)])
     return tag("svg", drawn, viewBox="0 0 34 18", width=34, height=18, aria_hidden="true")
 
 
@@ -207,9 +207,9 @@ def _bars(bars: t.Sequence[tuple[Count, list[Cell]]], place: Place, merged: bool
     total = sum(width for dummy, cells in bars for dummy2, width in cells)
     room = place.width - gap * (len(bars) - 1) - least * len(bars)
     for dummy, cells in bars:
-        bar = Place(left, place.y, least + room * sum(width for dummy, width in cells) / total, place.height)
-        drawn.append(rect(bar, "gpu", 2))
-        inside = bar.within(_INSET)
+        frame = Place(left, place.y, least + room * sum(width for dummy, width in cells) / total, place.height)
+        drawn.append(rect(frame, "gpu", 2))
+        inside = frame.within(_INSET)
         drawn.append(level(inside, cells, least=2) if merged else row(inside, cells))
-        left += bar.width + gap
+        left += frame.width + gap
     return join(drawn)

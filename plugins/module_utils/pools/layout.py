@@ -9,7 +9,7 @@ import typing as t
 
 from ..modes.mig import PROFILE
 from .schema import Field, Problems, leftover
-from .words import kind, place, said
+from .words import is_whole, kind, place, said
 
 _FORMS = "write {profile: count}, a list of profiles, or one of these for each GPU index"
 _MOST_GPUS = 64
@@ -55,7 +55,7 @@ def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
         at = place(path, key) if isinstance(of_gpu, dict) else path
         if not isinstance(key, str) or not PROFILE.fullmatch(key):
             yield f"{at}: {said(key)} is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb"
-        elif isinstance(of_gpu, dict) and (type(of_gpu[key]) is not int or of_gpu[key] < 1):
+        elif isinstance(of_gpu, dict) and (not is_whole(of_gpu[key]) or of_gpu[key] < 1):
             yield f"{at}: {said(of_gpu[key])} is not a count; give a whole number from 1 on, or leave the profile out"
 
 

@@ -13,7 +13,7 @@ import dataclasses
 import re
 import typing as t
 
-from .words import kind, listed, nearest, place, said
+from .words import is_whole, kind, listed, nearest, place, said
 
 # What is wrong with a value and what to do, as the end of the sentence "<path>: <value> ..."; None when all is well.
 Rule = t.Callable[[t.Any], "str | None"]
@@ -112,7 +112,7 @@ class Integer(Field):
     """A whole number."""
 
     def mistyped(self, value: t.Any) -> str | None:
-        if isinstance(value, int) and not isinstance(value, bool):
+        if is_whole(value):
             return None
         if isinstance(value, str):
             remedy = (

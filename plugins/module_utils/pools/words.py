@@ -28,6 +28,11 @@ def kind(value: t.Any) -> str:
     return next((words for known, words in _KINDS if isinstance(value, known)), f"of type {type(value).__name__}")
 
 
+def is_whole(value: t.Any) -> bool:
+    """Whether it is a whole number to somebody who writes YAML; to Python true and false are numbers, too."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def said(value: t.Any) -> str:
     """A value as its author wrote it, cut short; maps and lists by their type only."""
     if isinstance(value, bool):

@@ -17,13 +17,13 @@ from tests.helpers import infos
 def test_the_page_is_plain_text() -> None:
     assert FilterModule().filters() == {"report_page": report_page}
     text = report_page(infos.fleet(20))
-    assert type(text) is str
+    assert text.__class__ is str
     assert text.startswith('<!doctype html>\n<html lang="en"><head><meta charset="utf-8">')
 
 
 def test_what_ansible_has_read_gives_plain_text_too() -> None:
     read = DataLoader().load('{"cluster": "lab", "reachable": false, "pools": {"a": {"mode": "none"}}}', "/fleet.json")
-    assert type(report_page(read)) is str
+    assert report_page(read).__class__ is str
 
 
 @pytest.mark.parametrize("info", [None, [], "x", 1])

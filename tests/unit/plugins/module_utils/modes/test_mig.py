@@ -28,7 +28,7 @@ def _of(model: str) -> Geometry:
 
 
 A100, A30 = _of("A100-SXM4-40GB"), _of("A30")
-CAPABLE = [(model.key, found) for model in MODELS if (found := geometry(model.key))]
+CAPABLE = [(model.key, _of(model.key)) for model in MODELS if model.mig_capable]
 
 
 @pytest.mark.parametrize(

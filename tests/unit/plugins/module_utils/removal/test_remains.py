@@ -249,7 +249,7 @@ def test_of_many_nodes_a_hundred_are_shown() -> None:
 
 def test_the_same_is_told_once() -> None:
     account = Account()
-    for _ in range(2):
+    for dummy in range(2):
         account.took("ConfigMap a/b", ["x"])
         account.keeps("Namespace a", "it holds ConfigMap c")
         account.stays_on("n", "a pin")
