@@ -72,8 +72,8 @@ def put(cluster: Cluster, *changes: dict[str, Any]) -> None:
         assert not found.get("failed"), found["msg"]
 
 
-def take(cluster: Cluster, /, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
-    found = cluster.run(removal.main, stage=stage, wait_timeout=300, wait_sleep=1, **options)
+def take(of: Cluster, /, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
+    found = of.run(removal.main, stage=stage, wait_timeout=300, wait_sleep=1, **options)
     assert not found.get("failed"), found["msg"]
     return found
 
