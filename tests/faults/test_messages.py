@@ -86,6 +86,22 @@ def test_a_chart_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
     assert str(tmp_path) in message
 
 
+@pytest.mark.usual(45)
+def test_nodes_that_nfd_does_not_label(lab: Lab) -> None:
+    lab.reset()
+    lab.command("fault", "put", "nfd-stalled", "--nodes", "a100-2,t4-1")
+    message = failing(90, environ=lab.env, variables={"nfd_wait_timeout": 15}, arguments=["--tags", "nfd"])
+    for word in (
+        "2 node(s)",
+        "nfd.node.kubernetes.io/feature-labels: a100-2, t4-1",
+        "get nodefeature a100-2",
+        "within 15 s",
+    ):
+        assert word in message
+    lab.command("fault", "clear", "nfd-stalled")
+    run_playbook(SITE, environ=lab.env, arguments=["--tags", "nfd"]).require_success()
+
+
 @pytest.fixture
 def broken_operator(lab: Lab) -> Iterator[None]:
     """A cluster whose GPU operator can never become ready."""

@@ -70,12 +70,15 @@ def release_is_rolled_out(
         lines = _open(state)
         selectors = [item.selector for item in state.rollouts if not item.done and item.selector]
         lines += [told(ailment) for ailment in ailing(client, namespace, selectors)]
+        lines += _silent(state, namespace)
         return f"Release {namespace}/{name}: " + "; ".join(lines) + "."
 
     def _open(state: _State) -> list[str]:
         lines = [str(item) for item in state.rollouts if not item.done]
         if not lines and state.missing_marks:
-            lines.append(f"{state.missing_marks} nodes without annotation {annotation}: {some(sorted(state.unmarked))}")
+            lines.append(
+                f"{state.missing_marks} node(s) without annotation {annotation}: {some(sorted(state.unmarked))}"
+            )
         return lines
 
     if annotation is None and not wanted:
@@ -91,6 +94,18 @@ def release_is_rolled_out(
         progress=waiting.progress,
     )
     return dict(state.partial()["workloads"])
+
+
+def _silent(state: _State, namespace: str) -> list[str]:
+    """What to do about nodes whose pods run and which nobody labels all the same."""
+    if not (state.missing_marks and state.unmarked):
+        return []
+    node = min(state.unmarked)
+    return [
+        "all pods run, so either the worker there publishes nothing or the master does not read it: "
+        f"kubectl -n {namespace} get nodefeature {node}, and the log of the worker on it "
+        f"(kubectl -n {namespace} get pods --field-selector spec.nodeName={node}) or of the master"
+    ]
 
 
 def ailing(client: Client, namespace: str, selectors: t.Iterable[str]) -> list[Ailment]:

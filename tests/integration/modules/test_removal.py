@@ -15,7 +15,8 @@ import pytest
 from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile, removal
 from tests.faults.api_proxy import ApiProxy, Request
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster
-from tests.helpers.everything import written_by
+from tests.helpers.everything import Objects, differences, everything, written_by
+from tests.helpers.foreign import Foreign
 from tests.labs import Lab
 from tests.programs import run
 
@@ -195,3 +196,88 @@ def test_a_cluster_on_which_we_never_were(cluster: Cluster) -> None:
     for stage in ("before_helm", "after_helm"):
         assert take(cluster, stage)["changed"] is False
     assert {request.split()[0] for request in cluster.requests(mark, "removal")} <= {"get", "list"}
+
+
+# They look like what the pool train-h100 puts there.
+LIKE_OURS = {"key": "restricted-access", "operator": "Exists"}
+SAME_AS_OURS = "restricted-access=yes:NoSchedule"
+GFD_STARTED = "nvidia.com/gfd.timestamp"
+
+
+def lasting(found: Objects) -> Objects:
+    """Without what differs for reasons of its own, although nobody's property was touched."""
+    kept: Objects = {}
+    for label, item in found.items():
+        metadata = dict(item["metadata"])
+        owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
+        # Pods of a DaemonSet are replaced whenever its template changes.
+        if item["kind"] == "Pod" and "DaemonSet" in owners:
+            continue
+        # Kubernetes counts the changes of a template, GFD notes when it has started, in which pod.
+        for place, key in (("annotations", "deprecated.daemonset.template.generation"), ("labels", GFD_STARTED)):
+            metadata[place] = {name: value for name, value in metadata.get(place, {}).items() if name != key}
+        kept[label] = {**item, "metadata": metadata}
+        if item["kind"] == "NodeFeature":
+            metadata.pop("ownerReferences", None)
+            labels = item["spec"].get("labels") or {}
+            kept[label]["spec"] = {**item["spec"], "labels": {k: v for k, v in labels.items() if k != GFD_STARTED}}
+    return kept
+
+
+@pytest.mark.usual(90)
+def test_what_others_have_outlives_sharing_its_change_and_its_end(cluster: Cluster) -> None:
+    """ClusterPolicy, tolerations, taints, labels, annotations, a cordon and ConfigMaps; some look just like ours."""
+    foreign = Foreign(cluster.lab)
+    foreign.place()
+    cluster.kubectl("-n", NAMESPACE, "create", "configmap", "theirs", "--from-literal=kept=yes")
+    theirs = {
+        "daemonsets": {"tolerations": [GPU, THEIRS, LIKE_OURS]},
+        "dcgmExporter": {"env": [{"name": "THEIRS", "value": "yes"}]},
+    }
+    cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": theirs}))
+    cluster.kubectl("taint", "node", "h100-1", SAME_AS_OURS)
+    cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 120)
+    before, spec = lasting(everything(cluster.lab)), policy(cluster)["spec"]
+
+    put(cluster)
+    keys = [entry["key"] for entry in policy(cluster)["spec"]["daemonsets"]["tolerations"]]
+    assert keys == ["nvidia.com/gpu", "example.com/theirs", "restricted-access", "restricted-access"]
+    assert [tainted(cluster, name) for name in ("h100-1", "h100-2")] == [True, True]
+
+    put(
+        cluster,
+        {"name": "train-h100", "taints": []},
+        {"name": "notebooks", "sharing": {"mode": "time-slicing", "replicas": 2}},
+    )
+    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS, LIKE_OURS]
+    assert [tainted(cluster, name) for name in ("h100-1", "h100-2")] == [True, False]
+    assert set(map(str, cluster.offered("t4-").values())) == {str({"nvidia.com/gpu": 2})}
+
+    take(cluster, allow_driver_rollout=True)
+    take(cluster, "after_helm")
+    foreign.require_intact()
+    assert policy(cluster)["spec"] == spec
+    cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 120)
+    assert differences(before, lasting(everything(cluster.lab))) == {}
+
+
+def tolerated(cluster: Cluster, key: str) -> bool:
+    """Whether each of the operator's DaemonSets has such a toleration, and all of its pods are up."""
+    return all(
+        any(entry.get("key") == key for entry in found["spec"]["template"]["spec"].get("tolerations", []))
+        and found["status"].get("observedGeneration") == found["metadata"]["generation"]
+        and found["status"].get("updatedNumberScheduled", 0) == found["status"]["desiredNumberScheduled"]
+        and found["status"].get("numberReady", 0) == found["status"]["desiredNumberScheduled"]
+        for found in cluster.get("daemonsets", "-n", NAMESPACE)["items"]
+    )
+
+
+def whole(cluster: Cluster) -> bool:
+    """Whether every T4 node offers its one GPU, not shared."""
+    return all(found == {"nvidia.com/gpu": 1} for found in cluster.offered("t4-").values())
+
+
+def tainted(cluster: Cluster, name: str) -> bool:
+    """Whether the node has the taint of pool train-h100, whoever put it there."""
+    taints = cluster.nodes()[name]["spec"].get("taints", [])
+    return {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"} in taints
