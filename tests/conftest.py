@@ -35,14 +35,17 @@ def pytest_report_header() -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     sampled: dict[str, list[pytest.Item]] = {}
+    counts: dict[str, int] = {}
     for item in items:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker("lab")
-        if item.get_closest_marker("sampled"):
-            sampled.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        mark = item.get_closest_marker("sampled")
+        if mark:
+            group = mark.kwargs.get("of") or item.nodeid.partition("[")[0]
+            sampled.setdefault(group, []).append(item)
+            counts[group] = mark.args[0]
     for name, alike in sampled.items():
-        mark = alike[0].get_closest_marker("sampled")
-        kept = random.Random(f"{SEED} {name}").sample(alike, min(mark.args[0], len(alike))) if mark else []
+        kept = random.Random(f"{SEED} {name}").sample(alike, min(counts[name], len(alike)))
         for item in alike:
             if item not in kept:
                 item.add_marker("soak")

@@ -73,7 +73,8 @@ def kill_a_first_run(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]
         require_whole(lab, foreign, variables=VARIABLES)
 
 
-@pytest.mark.usual(70)
+@pytest.mark.usual(100)
+@pytest.mark.sampled(3, of="whole runs")
 def test_a_first_run_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     kill_a_first_run(lab, tmp_path, lambda total: [rng.randint(1, total)])
 
@@ -113,7 +114,8 @@ def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], l
         foreign.require_intact()
 
 
-@pytest.mark.usual(70)
+@pytest.mark.usual(100)
+@pytest.mark.sampled(3, of="whole runs")
 def test_a_change_of_sharing_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     kill_a_change_of_sharing(lab, tmp_path, lambda total: sorted(rng.sample(range(1, total + 1), 2)))
 

@@ -87,6 +87,7 @@ def test_a_chart_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.usual(45)
+@pytest.mark.sampled(2, of="slow failures")
 def test_nodes_that_nfd_does_not_label(lab: Lab) -> None:
     lab.reset()
     lab.command("fault", "put", "nfd-stalled", "--nodes", "a100-2,t4-1")
@@ -111,7 +112,8 @@ def broken_operator(lab: Lab) -> Iterator[None]:
     lab.command("fault", "clear", "operator-broken")
 
 
-@pytest.mark.usual(60)
+@pytest.mark.usual(40)
+@pytest.mark.sampled(2, of="slow failures")
 @pytest.mark.usefixtures("broken_operator")
 def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
     message = failing(120, environ=lab.env, variables={"gpu_operator_wait_timeout": 25})
@@ -119,7 +121,8 @@ def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
     assert "os-release" in message
 
 
-@pytest.mark.usual(60)
+@pytest.mark.usual(75)
+@pytest.mark.sampled(2, of="slow failures")
 def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
     lab.reset()
     run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()

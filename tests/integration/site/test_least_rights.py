@@ -56,7 +56,8 @@ def test_no_right_is_a_wildcard(playbook: str) -> None:
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
 
 
-@pytest.mark.usual(150)
+@pytest.mark.usual(110)
+@pytest.mark.sampled(3, of="whole runs")
 def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     lab.reset()
     layout = LabLayout.named(lab.name)
