@@ -21,8 +21,9 @@ from tests.programs import REPO, run
 NAMESPACE = "gpu-operator"
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 _INVENTORY = REPO / "inventories" / "lab" / "group_vars" / "gpu_clusters.yml"
-# What moves by itself: heartbeats and the times and versions that go with them.
-_MOVING = re.compile(r"heartbeat|Heartbeat|resourceVersion|managedFields|timestamp|conditions", re.IGNORECASE)
+# What moves by itself: heartbeats and the times and versions that go with them, and the capacity, in which a kubelet keeps
+# what is no longer offered for five minutes.
+_MOVING = re.compile(r"heartbeat|resourceVersion|managedFields|timestamp|conditions|capacity", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

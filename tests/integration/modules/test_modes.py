@@ -83,6 +83,7 @@ def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster, mode: s
 
 
 def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
+    share(cluster, "train-a100", NONE)
     predicted = share(cluster, "train-a100", SEVENTHS, check=True, diff=True)
     done = share(cluster, "train-a100", SEVENTHS, diff=True)
     assert predicted["diff"] == done["diff"]
