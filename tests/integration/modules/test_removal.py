@@ -202,6 +202,7 @@ def test_a_cluster_on_which_we_never_were(cluster: Cluster) -> None:
 LIKE_OURS = {"key": "restricted-access", "operator": "Exists"}
 SAME_AS_OURS = "restricted-access=yes:NoSchedule"
 GFD_STARTED = "nvidia.com/gfd.timestamp"
+UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 
 
 def lasting(found: Objects) -> Objects:
@@ -236,7 +237,7 @@ def test_what_others_have_outlives_sharing_its_change_and_its_end(cluster: Clust
     }
     cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": theirs}))
     cluster.kubectl("taint", "node", "h100-1", SAME_AS_OURS)
-    cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 120)
+    cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
     before, spec = lasting(everything(cluster.lab)), policy(cluster)["spec"]
 
     put(cluster)
@@ -257,7 +258,7 @@ def test_what_others_have_outlives_sharing_its_change_and_its_end(cluster: Clust
     take(cluster, "after_helm")
     foreign.require_intact()
     assert policy(cluster)["spec"] == spec
-    cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 120)
+    cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
     assert differences(before, lasting(everything(cluster.lab))) == {}
 
 
@@ -273,8 +274,10 @@ def tolerated(cluster: Cluster, key: str) -> bool:
 
 
 def whole(cluster: Cluster) -> bool:
-    """Whether every T4 node offers its one GPU, not shared."""
-    return all(found == {"nvidia.com/gpu": 1} for found in cluster.offered("t4-").values())
+    """Whether no driver is being rolled, and every T4 node offers its one GPU, not shared."""
+    states = {node["metadata"]["labels"].get(UPGRADE_STATE, "upgrade-done") for node in cluster.nodes().values()}
+    offered = cluster.offered("t4-").values()
+    return states == {"upgrade-done"} and all(found == {"nvidia.com/gpu": 1} for found in offered)
 
 
 def tainted(cluster: Cluster, name: str) -> bool:
