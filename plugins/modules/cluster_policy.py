@@ -192,12 +192,7 @@ def work(module: GpuModule) -> Object:
 
 
 def _live(module: GpuModule, cluster: PolicyClient) -> Object | None:
-    try:
-        live = cluster.policy()
-    except ApiError as error:
-        if not error.not_found:
-            raise
-        live = None
+    live = cluster.policy()
     if live is None and not (module.check_mode and (API_VERSION, KIND) in module.expected.kinds):
         raise InvalidObjects(
             ["The cluster has no ClusterPolicy: install the GPU operator first (role gpu_operator, or its Helm chart)."]

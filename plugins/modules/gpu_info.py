@@ -197,7 +197,7 @@ from ..module_utils.kube.errors import ApiError, ConnectionProblem, explain
 from ..module_utils.kube.module import ArgumentSpec, GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
 from ..module_utils.operator.forecast import forecast
-from ..module_utils.operator.survey import survey
+from ..module_utils.operator.survey import Survey, survey
 from ..module_utils.page.document import page
 from ..module_utils.pools.doubts import doubts
 from ..module_utils.sharing.configmaps import Configs
@@ -206,6 +206,7 @@ from ..module_utils.validation import evidence
 
 if t.TYPE_CHECKING:
     from ..module_utils.fleet.ownership import NodeEdit
+    from ..module_utils.kube.client import Client
     from ..module_utils.pools.membership import Membership
 
 NAMES_LIMIT = 100
@@ -231,26 +232,28 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     told["cluster"] = told["cluster"] or module.client.cluster_name or module.client.server
     told.update(reachable=True, totals=summary.totals(nodes), models=summary.models(nodes))
     told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][:NAMES_LIMIT]
-    membership, edits = _compare(module, nodes, told) if module.params["pools"] is not None else (None, ())
-    rolls = forecast(module.client, module.plan) if membership and module.params["costs"] else None
+    there = survey(module.client, module.plan) if module.params["pools"] is not None else None
+    membership, edits = _compare(module.client, there, nodes, told) if there else (None, ())
+    rolls = forecast(module.client, there.plan, there.policy) if there and module.params["costs"] else None
     pods: list[dict[str, t.Any]] = []
     if module.params["workloads"] or (rolls and (edits or rolls.roll.any)):
         pods = list(module.client.list(PODS, field_selector=LIVE_PODS))
-    if membership and rolls:
-        counts = of_pools(module.plan.pools, nodes, membership, edits, rolls.roll, pods)
+    if there and membership and rolls:
+        counts = of_pools(there.plan.pools, nodes, membership, edits, rolls.roll, pods)
         for name, of_pool in told["pools"].items():
             of_pool["costs"] = counts[name]
         told["costs"] = rolls.told(total(counts.values()))
-    planned = module.plan.pools if membership else ()
+    planned = there.plan.pools if there else ()
     held = holders(pods) if module.params["workloads"] else None
     return _written(module, told, summary.rows(nodes, planned, membership, edits, held))
 
 
-def _compare(module: GpuModule, nodes: list[Node], told: dict[str, t.Any]) -> tuple[Membership, tuple[NodeEdit, ...]]:
+def _compare(
+    client: Client, there: Survey, nodes: list[Node], told: dict[str, t.Any]
+) -> tuple[Membership, tuple[NodeEdit, ...]]:
     """Add what the pools declare against what is seen."""
-    client = module.client
-    installed, plan = survey(client, module.plan)
-    module.plan, told["installed"] = plan, {name: found.as_dict() for name, found in installed.items()}
+    plan = there.plan
+    told["installed"] = {name: found.as_dict() for name, found in there.found.items()}
     membership = sort(plan.pools, nodes)
     changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes))
     told["pools"] = summary.pools(plan, nodes, membership, changes.edits)

@@ -18,6 +18,8 @@ description:
     taints are alike.
   - Of a cluster that this collection has brought to what its pools declare, these documents plan to no change. On any other
     they plan to what makes the nodes members of their pools, and each node offers what it did.
+  - A release that this collection did not install is remarked and not written, because a release that C(gpu_cluster) names is
+    upgraded to what it says.
   - What no document can express is left out and remarked, never guessed. Where a chart comes from is not known to a cluster, so
     that and the way to the cluster are taken from O(cluster).
   - Helm values may hold secrets. They are in the file of O(path), which only its owner may read, and not in the result.
@@ -95,7 +97,7 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import ArgumentSpec, GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, object_path
 from ..module_utils.operator.records import Records
-from ..module_utils.operator.survey import follow
+from ..module_utils.operator.survey import follow, is_ours
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
 from ..module_utils.sharing.configmaps import Configs
@@ -110,7 +112,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """Read, group, and check that what comes out plans to what there is."""
     client = module.client
     nodes = [parse(raw) for raw in client.list(NODES)]
-    policy = _policy(module)
+    policy = t.cast("Object | None", singleton(client.list_known(CLUSTER_POLICIES)))
     release = documents.release_of(policy)
     namespace = ((policy or {}).get("status") or {}).get("namespace") or (release.namespace if release else "")
     live = Live(
@@ -119,11 +121,10 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         _configmap(module, mig_configmap(policy), namespace) if any(node.mig_config for node in nodes) else None,
     )
     found = groups(nodes, live.shared, live.tolerations)
-    releases = {"operator": _with_values(module, release), "nfd": _with_values(module, _nfd(module))}
-    remarks = [*found.remarks, *_of_releases(policy, releases)]
-    if releases["operator"] and releases["nfd"] and _same(releases["operator"], releases["nfd"]):
-        releases["nfd"] = None
     given = {"name": client.cluster_name or client.context_name or "cluster", **(module.params["cluster"] or {})}
+    theirs = {"operator": release, "nfd": _nfd(module)}
+    releases = {part: _as_ours(module, part, of, given) for part, of in theirs.items()}
+    remarks = [*found.remarks, *_of_releases(policy, theirs, releases)]
     cluster = documents.cluster(given, releases, found.pools)
     plan = follow(client, derive(cluster.document, {}, found.pools), policy)
     changing = _changing(module, plan, nodes)
@@ -143,15 +144,6 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     return {"changed": False, "pools_info": told}
 
 
-def _policy(module: GpuModule) -> Object | None:
-    try:
-        return t.cast("Object | None", singleton(module.client.list(CLUSTER_POLICIES)))
-    except ApiError as error:
-        if not error.not_found:
-            raise
-        return None
-
-
 def _configmap(module: GpuModule, name: str, namespace: str) -> Object | None:
     return module.client.get(object_path("v1", "ConfigMap", name, namespace)) if name and namespace else None
 
@@ -161,9 +153,13 @@ def _nfd(module: GpuModule) -> documents.Release | None:
     return next((found for worker in workers if (found := documents.release_of(worker))), None)
 
 
-def _with_values(module: GpuModule, release: documents.Release | None) -> documents.Release | None:
-    """With what Helm was given, where that may be read."""
-    if release is None:
+def _as_ours(
+    module: GpuModule, part: str, release: documents.Release | None, given: Object
+) -> documents.Release | None:
+    """A release that we installed, with what Helm was given where that may be read; site upgrades what gpu_cluster names."""
+    if release is None or not is_ours(
+        module.client, (release.name, release.namespace), getattr(derive(given, {}, []), part)
+    ):
         return None
     records = Records(module.client, release.name, release.namespace)
     try:
@@ -176,20 +172,23 @@ def _with_values(module: GpuModule, release: documents.Release | None) -> docume
     return dataclasses.replace(release, values=content.config) if content else release
 
 
-def _same(one: documents.Release, other: documents.Release) -> bool:
-    return (one.name, one.namespace) == (other.name, other.namespace)
-
-
-def _of_releases(policy: Object | None, releases: t.Mapping[str, documents.Release | None]) -> t.Iterator[str]:
-    operator, nfd = releases["operator"], releases["nfd"]
+def _of_releases(
+    policy: Object | None,
+    theirs: t.Mapping[str, documents.Release | None],
+    ours: t.Mapping[str, documents.Release | None],
+) -> t.Iterator[str]:
     if policy is None:
         yield "The cluster has no ClusterPolicy: gpu_cluster.operator is as it was given."
-    elif operator is None:
+    elif theirs["operator"] is None:
         yield "The ClusterPolicy is of no Helm release: gpu_cluster.operator is as it was given."
-    if nfd is None:
+    if theirs["nfd"] is None:
         yield "No Helm release of NFD was found: gpu_cluster.nfd is as it was given."
-    elif operator and _same(operator, nfd):
-        yield "NFD came with the operator's chart, which gpu_cluster.nfd cannot express: it is as it was given."
+    for part, release in theirs.items():
+        if release is not None and ours[part] is None:
+            yield (
+                f"The Helm release {release.namespace}/{release.name} was not installed by this collection: gpu_cluster.{part} is as it was "
+                "given, and what the release brought is used as it is."
+            )
 
 
 def _of_changes(changing: int) -> t.Iterator[str]:
@@ -210,8 +209,9 @@ def _without_values(part: t.Any) -> t.Any:
 
 
 def _write(path: str, text: str) -> None:
-    """For its owner alone: values may hold secrets."""
+    """For its owner alone, whoever might read the file that was there before: values may hold secrets."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as handle:
+        os.fchmod(handle.fileno(), 0o600)
         handle.write(text)
 
 

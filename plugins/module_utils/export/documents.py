@@ -10,9 +10,10 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog import releases
-from ..fleet.oddities import some
+from ..kube.releases import marks_of
 from ..modes.yaml_text import render
 from ..pools.derive import derive
+from ..pools.words import some
 
 if t.TYPE_CHECKING:
     from ..pools.plan import ReleasePlan
@@ -24,7 +25,6 @@ _USUAL = {
     "operator": (releases.OPERATOR_NAMESPACE, releases.OPERATOR_RELEASE),
     "nfd": (releases.NFD_NAMESPACE, releases.NFD_RELEASE),
 }
-_RELEASE_NAME, _RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 _CHART_LABEL = "helm.sh/chart"
 _VERSION = re.compile(r"-(v?\d+\.\d+\.\d+.*)$")
 # What only a first installation is given; a release keeps what it has there, whatever the documents say.
@@ -52,13 +52,11 @@ class Cluster:
 
 def release_of(live: t.Mapping[str, t.Any] | None) -> Release | None:
     """Whose release an object is, by what Helm notes on it; None where it is none's."""
-    metadata = (live or {}).get("metadata") or {}
-    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
-    name, namespace = annotations.get(_RELEASE_NAME), annotations.get(_RELEASE_NAMESPACE)
-    if not name or not namespace:
+    marks = marks_of(live) if live else None
+    if not live or not marks:
         return None
-    version = _VERSION.search(labels.get(_CHART_LABEL, ""))
-    return Release(name, namespace, version[1] if version else "")
+    version = _VERSION.search((live["metadata"].get("labels") or {}).get(_CHART_LABEL, ""))
+    return Release(*marks, version[1] if version else "")
 
 
 def cluster(given: t.Mapping[str, t.Any], live: t.Mapping[str, Release | None], pools: t.Sequence[Document]) -> Cluster:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
-from ..fleet.oddities import some
 from ..fleet.ownership import POOLS, noted, spelled
 from ..pools import rules
 from ..pools.derive import toleration
+from ..pools.words import some
 from .sharing import Inexpressible
 
 if t.TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import models
+from ..pools.words import some
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -84,8 +85,3 @@ def traits(nodes: t.Iterable[Node]) -> set[str]:
             found.add("vgpu")
         found.update(f"model {word}" for word in node.model.removeprefix("NVIDIA-").split("-")[:1] if word)
     return found
-
-
-def some(names: t.Sequence[str], limit: int = 5) -> str:
-    """The first names, and how many more there are."""
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

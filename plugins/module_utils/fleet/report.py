@@ -7,13 +7,13 @@ from __future__ import annotations
 import typing as t
 
 from ..modes import mig
+from ..pools.words import some
 from .cost_lines import cost_lines
 from .table import WIDTH, Column, paragraph, table
 
 Document = t.Mapping[str, t.Any]
 
 KINDS = ("plan", "report")
-_NAMES_LIMIT = 5
 _ANSWERS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
 
 
@@ -180,7 +180,7 @@ def _change(pool: Document) -> str:
     )
     if changes["joining"]:
         told.append(f"{changes['joining']} node(s) join the pool")
-    told.extend(f"{what} {_names(changes[what])}" for what in ("labels", "taints") if changes[what])
+    told.extend(f"{what} {some(changes[what])}" for what in ("labels", "taints") if changes[what])
     return "; ".join(told) or f"{changes['nodes']} node(s) noted as ours"
 
 
@@ -195,11 +195,11 @@ def _notes(info: Document, width: int) -> list[str]:
         told += paragraph("warning", warning, width)
     undiscovered = info.get("undiscovered") or []
     if undiscovered:
-        text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {_names(undiscovered)}"
+        text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {some(undiscovered)}"
         told += paragraph("after discovery", text, width)
     released = info.get("released") or []
     if released:
-        told += paragraph("left", f"{len(released)} node(s) give their pool's labels back: {_names(released)}", width)
+        told += paragraph("left", f"{len(released)} node(s) give their pool's labels back: {some(released)}", width)
     return told
 
 
@@ -212,8 +212,3 @@ def _fleet(info: Document, width: int) -> list[str]:
     )
     text = f"{totals['gpu_nodes']} of {totals['nodes']} nodes have {totals['gpus']} GPUs and offer {offered}"
     return paragraph("fleet", text, width)
-
-
-def _names(names: t.Sequence[str]) -> str:
-    more = len(names) - _NAMES_LIMIT
-    return ", ".join(names[:_NAMES_LIMIT]) + (f" and {more} more" if more > 0 else "")

@@ -106,6 +106,15 @@ class Client:
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit}
         return Listing(self._transport, path, query, _METADATA_LIST if metadata_only else "application/json")
 
+    def list_known(self, path: str, *, metadata_only: bool = False) -> tuple[Object, ...]:
+        """The objects of a whole collection; none where the cluster does not know the kind."""
+        try:
+            return tuple(self.list(path, metadata_only=metadata_only))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return ()
+
     def create(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
         """Create in the collection `path`; raises a conflict when somebody else's object has that name.
 

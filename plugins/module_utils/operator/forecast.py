@@ -8,8 +8,7 @@ import typing as t
 
 from ..fleet import agents
 from ..fleet.costs import Roll
-from ..kube.errors import ApiError
-from .installation import marks_of
+from ..kube.releases import marks_of
 from .policy import PolicyChange, Wanted, changes, first_contact
 from .policy_client import PolicyClient
 
@@ -40,18 +39,12 @@ class Forecast(t.NamedTuple):
         return {**counts, "held_back": self.held and bool(counts["drivers"]), "release": release}
 
 
-def forecast(client: Client, plan: Plan) -> Forecast:
+def forecast(client: Client, plan: Plan, live: t.Mapping[str, t.Any] | None) -> Forecast:
     """Compare the ClusterPolicy with the plan; without an operator, or without pools, nothing rolls."""
-    cluster = PolicyClient(client, plan.operator.namespace)
-    try:
-        live = cluster.policy() if plan.pools else None
-    except ApiError as error:
-        if not error.not_found:
-            raise
-        live = None
-    if live is None:
+    if live is None or not plan.pools:
         return Forecast()
     operator = plan.operator
+    cluster = PolicyClient(client, operator.namespace)
     seeded = first_contact(live) and cluster.installed_by_us(operator.name, operator.namespace)
     change = changes(live, Wanted.by(plan, live), seeded=seeded)
     installed = (live["metadata"].get("labels") or {}).get(VERSION_LABEL) or ""

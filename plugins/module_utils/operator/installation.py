@@ -13,13 +13,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ..fleet.tolerance import singleton, untolerated
+from ..kube.releases import Release, marks_of
 from ..pools.plan import ReleasePlan
 
 Document = t.Mapping[str, t.Any]
-Release = tuple[str, str]
 
-# Helm's own marks of what belongs to a release (helm v3 pkg/action/validate.go).
-RELEASE_NAME, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 # OLM's labels on what a ClusterServiceVersion brings (operator-lifecycle-manager pkg/lib/ownerutil).
 _OLM_OWNER, _OLM_KIND = "olm.owner", "olm.owner.kind"
 HELM, OLM, OWNER, NOBODY = "helm", "olm", "owner", "nobody"
@@ -106,14 +104,6 @@ def installation(component: str, deployment: Document) -> Installation | None:
         release=release,
         running=deployment["spec"].get("replicas", 1) != 0,
     )
-
-
-def marks_of(found: Document) -> Release | None:
-    """The Helm release that an object says it belongs to."""
-    marks = found["metadata"].get("annotations") or {}
-    if marks.get(RELEASE_NAME) and marks.get(RELEASE_NAMESPACE):
-        return marks[RELEASE_NAME], marks[RELEASE_NAMESPACE]
-    return None
 
 
 def judge_nfd(

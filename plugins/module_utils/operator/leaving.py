@@ -8,10 +8,10 @@ import datetime
 import typing as t
 
 from ..kube.client import Client
+from ..kube.releases import marks_of
 from ..kube.wait import wait_until
 from . import release as helm
 from .helm import at_work, processes
-from .installation import marks_of
 from .preparation import Waiting
 from .records import Records, machine, was_installed
 from .release import Revision

@@ -17,10 +17,10 @@ from ..fleet.former import noted_former
 from ..fleet.tolerance import of_policy
 from ..kube.compare import difference
 from ..kube.fields import child, owned_by
+from ..kube.releases import marks_of
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
-from .installation import marks_of
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]

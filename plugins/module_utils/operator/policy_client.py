@@ -14,9 +14,10 @@ from ..kube.paths import CLUSTER_POLICIES, NODES, object_path
 from ..kube.wait import wait_until
 from ..modes import mig_parted
 from ..pools.plan import Plan
+from ..pools.words import some
 from .policy import PolicyChange
 from .preparation import Waiting
-from .readiness import Effect, Verdict, assess, some
+from .readiness import Effect, Verdict, assess
 from .records import note_path, was_installed
 from .rollout import told
 from .seen import ailing
@@ -38,8 +39,8 @@ class PolicyClient:
         self._unread: Object | None = None
 
     def policy(self) -> Object | None:
-        """The policy that counts; None when there is none. Raises not_found when the cluster does not know the kind."""
-        found = singleton(self._client.list(CLUSTER_POLICIES))
+        """The policy that counts; None when there is none."""
+        found = singleton(self._client.list_known(CLUSTER_POLICIES))
         if found is not None:
             self._namespace = (found.get("status") or {}).get("namespace") or self._namespace
         self._unread = t.cast("Object | None", found)

@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
+from ..pools.words import some
 from .placement import expected_nodes, lingering_nodes, untolerated
 from .policy import owned
 
@@ -22,7 +23,6 @@ _OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
 # The DaemonSets that mount our ConfigMaps (gpu-operator assets/state-device-plugin, state-mig-manager).
 PLUGIN_DAEMONSET = "nvidia-device-plugin-daemonset"
 MIG_DAEMONSET = "nvidia-mig-manager"
-_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -207,8 +207,3 @@ def _plain(toleration: Document) -> tuple[t.Any, ...]:
     operator = toleration.get("operator") or "Equal"
     value = "" if operator == "Exists" else toleration.get("value") or ""
     return (toleration.get("key") or "", operator, value, toleration.get("effect") or "")
-
-
-def some(names: t.Sequence[str]) -> str:
-    """The first few names."""
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -12,8 +12,8 @@ from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, NODES
 from ..kube.wait import wait_until
+from ..pools.words import some
 from .preparation import Waiting
-from .readiness import some
 from .rollout import WORKLOADS, Rollout, absent, rollout, told, troubles, workloads
 
 Object = dict[str, t.Any]

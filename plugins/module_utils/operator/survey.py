@@ -11,15 +11,14 @@ from ..fleet.tolerance import singleton
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, object_path
+from ..kube.releases import Release, marks_of
 from ..pools.plan import Plan, ReleasePlan
 from .installation import (
     Finding,
     Installation,
-    Release,
     installation,
     judge_nfd,
     judge_operator,
-    marks_of,
     needed_tolerations,
 )
 from .placing import as_installed, placed
@@ -35,29 +34,28 @@ _NFD_MASTERS = ("role=master", "app in (nfd,nfd-master)")
 _NFD_WORKERS = ("role=worker", "app in (nfd,nfd-worker)")
 
 
-def policies(client: Client) -> list[Object]:
-    """Every ClusterPolicy; none where the cluster does not know the kind."""
-    try:
-        return list(client.list(CLUSTER_POLICIES))
-    except ApiError as error:
-        if not error.not_found:
-            raise
-        return []
-
-
 def find_operator(client: Client, plan: Plan) -> Finding:
     """Two lists, and the note that we would have left beside a Helm release."""
-    return _find_operator(client, plan, policies(client))
+    return _find_operator(client, plan, client.list_known(CLUSTER_POLICIES))
 
 
-def survey(client: Client, plan: Plan) -> tuple[dict[str, Finding], Plan]:
-    """Both, and the plan where they are and with the version of an adopted operator: all that a report needs."""
-    listed = policies(client)
+class Survey(t.NamedTuple):
+    """What there is: NFD and the operator, the ClusterPolicy that counts, and the plan where they are."""
+
+    found: dict[str, Finding]
+    policy: Object | None
+    plan: Plan
+
+
+def survey(client: Client, plan: Plan) -> Survey:
+    """All that a report needs; the plan has the version of an adopted operator."""
+    listed = client.list_known(CLUSTER_POLICIES)
     operator = _find_operator(client, plan, listed)
     found = {"nfd": find_nfd(client, plan), "operator": operator}
-    there = follow(client, plan, singleton(listed))
+    policy = t.cast("Object | None", singleton(listed))
+    there = follow(client, plan, policy)
     version = operator.installation.version if operator.installation and operator.adopted else ""
-    return found, as_installed(there, version) if version else there
+    return Survey(found, policy, as_installed(there, version) if version else there)
 
 
 def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> Finding:
@@ -107,7 +105,7 @@ def follow(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> 
 
 def follow_cluster(client: Client, plan: Plan) -> Plan:
     """follow(), with the ClusterPolicy that counts, for one more list."""
-    return follow(client, plan, singleton(policies(client)))
+    return follow(client, plan, singleton(client.list_known(CLUSTER_POLICIES)))
 
 
 def _place(client: Client, policy: t.Mapping[str, t.Any], planned: str) -> str:
@@ -136,16 +134,19 @@ def _deployments(client: Client, component: str, selections: t.Sequence[dict[str
 
 
 def _ours(client: Client, found: t.Sequence[Installation], planned: ReleasePlan) -> set[Release]:
-    """The releases of which our note says that we installed them.
+    return {
+        release for release in {item.release for item in found if item.release} if is_ours(client, release, planned)
+    }
+
+
+def is_ours(client: Client, release: Release, planned: ReleasePlan) -> bool:
+    """Whether our note beside a release says that we installed it.
 
     Who may not look beside another release than the planned one has not installed it; beside that one the right is needed.
     """
-    ours: set[Release] = set()
-    for release in {item.release for item in found if item.release}:
-        try:
-            if was_installed(client.get(note_path(*release))):
-                ours.add(release)
-        except ApiError as error:
-            if not error.forbidden or release == (planned.name, planned.namespace):
-                raise
-    return ours
+    try:
+        return was_installed(client.get(note_path(*release)))
+    except ApiError as error:
+        if not error.forbidden or release == (planned.name, planned.namespace):
+            raise
+        return False

@@ -217,12 +217,15 @@ def _counts(row: Document, holds: t.Sequence[Hold] | None) -> tuple[Count, ...]:
     for hold in holds or ():
         held[hold.resource] += hold.count
     found = []
+    as_declared = bool(row.get("pool")) and row.get("differs") == []
     for name in sorted({*offers, *capacities, *held}):
         offered, capacity = max(0, whole(offers.get(name))), max(0, whole(capacities.get(name)))
         used = min(offered, held[name])
-        missing = max(0, capacity - max(offered, held[name]))
+        # For five minutes the kubelet counts the capacity of a resource that sharing has replaced (kubelet devicemanager,
+        # endpointStopGracePeriod): nothing is missing on a node that offers all that its pool declares.
+        missing = 0 if as_declared else max(0, capacity - max(offered, held[name]))
         found.append(Count(name, used, offered - used, held[name] - used, missing, holds is not None))
-    # A resource that sharing has replaced stays at 0 for as long as the kubelet lives.
+    # After that it stays at 0 for as long as the kubelet lives.
     return tuple(count for count in found if count.total)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..pools.words import some
 from .drawing import meter
 from .facts import Count, Document, Fleet, Group, added, closed
 from .html import Html, html, join, tag
@@ -80,4 +81,4 @@ def _proven(pool: Document) -> Html:
 
 def _models(pool: Document) -> str:
     found = [str(model).removeprefix("NVIDIA-") for model in pool.get("models") or [pool.get("model") or "any GPU"]]
-    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    return some(found, 3)

@@ -58,6 +58,11 @@ def listed(things: t.Iterable[str], last: str = "and") -> str:
     return f"{', '.join(head)} {last} {tail}" if head else tail
 
 
+def some(names: t.Sequence[str], limit: int = 5) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
 def nearest(word: str, known: t.Iterable[str]) -> str | None:
     """The known word that is most likely meant, whatever case and separators were used."""
     candidates = list(known)

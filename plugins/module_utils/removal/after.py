@@ -182,12 +182,7 @@ class After:
         live = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{definition.name}")
         if live is None:
             return None
-        try:
-            objects = list(self._client.list(definition.objects, metadata_only=True))
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            objects = []
+        objects = self._client.list_known(definition.objects, metadata_only=True)
         if definition.kind == "ClusterPolicy":
             found.policies = any(not release.has(entry) for entry in objects)
         if not marks.is_marked(live):

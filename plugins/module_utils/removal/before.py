@@ -83,7 +83,7 @@ class Before:
 
     def read(self) -> Found:
         """The nodes, the ClusterPolicies, ConfigMaps with entries of ours, and pods that we have made or touched."""
-        policies = _policies(self._client)
+        policies = list(self._client.list_known(CLUSTER_POLICIES))
         named = [(self._place(policy), _named(policy)) for policy in policies if not self._settings.is_ours(policy)]
         found = Found(
             nodes=read_nodes(self._client),
@@ -256,15 +256,6 @@ class Before:
 
     def _compared(self, found: Found) -> t.Callable[[Node], NodeEdit | None]:
         return lambda node: give_back(node, undo_mig=self._can_undo(node, found)).edit
-
-
-def _policies(client: Client) -> list[Object]:
-    try:
-        return list(client.list(CLUSTER_POLICIES))
-    except ApiError as error:
-        if not error.not_found:
-            raise
-        return []
 
 
 def _named(policy: Document) -> str:

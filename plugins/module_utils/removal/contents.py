@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..kube.releases import marks_of
 from .definitions import NODE_FEATURE, by_agent
 from .marks import has_entries_of_others
 
@@ -55,7 +56,7 @@ def _goes(kind: str, metadata: Document, leaving: Leaving) -> bool:
         return True
     if kind == "ConfigMap" and name in leaving.configmaps and not has_entries_of_others({"metadata": metadata}):
         return True
-    if (marks.get("meta.helm.sh/release-name"), marks.get("meta.helm.sh/release-namespace")) in leaving.releases:
+    if marks_of({"metadata": metadata}) in leaving.releases:
         return True
     if kind == NODE_FEATURE and by_agent({"metadata": metadata}):
         return True

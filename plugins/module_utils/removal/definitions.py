@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER
+from ..pools.words import some
 from .marks import writers
 
 Document = t.Mapping[str, t.Any]
@@ -64,8 +65,7 @@ def judge(
         else:
             foreign.append(label(definition.kind, found))
     if foreign:
-        more = f" and {len(foreign) - _TOLD} more" if len(foreign) > _TOLD else ""
-        return Verdict(definition, f"somebody else's objects need it: {', '.join(foreign[:_TOLD])}{more}", tuple(mine))
+        return Verdict(definition, f"somebody else's objects need it: {some(foreign, _TOLD)}", tuple(mine))
     others = [name for name in writers(live) if name != FIELD_MANAGER]
     if others:
         return Verdict(definition, f"{' and '.join(others)} has written it, too", tuple(mine))

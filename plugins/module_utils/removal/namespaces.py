@@ -14,6 +14,7 @@ from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, Kind
 from ..kube.wait import wait_until
+from ..pools.words import some
 from . import marks
 from .contents import Leaving, strangers
 from .operands import Waiting
@@ -29,7 +30,6 @@ _FOLLOWING = {"Endpoints", "EndpointSlice"}
 
 # What becomes of a namespace.
 DELETED, GIVEN_BACK, LEFT = "deleted", "given back", "left"
-_TOLD = 5
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -57,8 +57,7 @@ def fate_of(client: Client, live: Document, leaving: Leaving, other_release: str
         found = strangers(everything(client, name), leaving)
     except Unknown as error:
         return Fate(LEFT, str(error))
-    more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-    return Fate(GIVEN_BACK, f"it holds {', '.join(found[:_TOLD])}{more}") if found else Fate(DELETED)
+    return Fate(GIVEN_BACK, f"it holds {some(found)}") if found else Fate(DELETED)
 
 
 def end_namespace(client: Client, live: Document, its: Fate, waiting: Waiting | None) -> None:

@@ -8,7 +8,6 @@ import typing as t
 
 from ..fleet.ownership import spelled
 from ..fleet.tolerance import of_policy, singleton, untolerated
-from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES
 
 if t.TYPE_CHECKING:
@@ -25,12 +24,7 @@ def held_back(client: Client, plan: Plan, new: t.Collection[str], expected: t.Se
     taints = [taint for pool in plan.pools for taint in pool.taints if spelled(taint) in new]
     if not taints:
         return set()
-    try:
-        policy = singleton(client.list(CLUSTER_POLICIES))
-    except ApiError as error:
-        if not error.not_found:
-            raise
-        return set()
+    policy = singleton(client.list_known(CLUSTER_POLICIES))
     if policy is None:
         return set()
     return {spelled(taint) for taint in untolerated([*of_policy(policy), *expected], taints)}

@@ -100,6 +100,18 @@ def test_every_state_of_a_cluster_ends_proven_with_one_operator(empty: Lab, stat
     assert shown(played).count("is used as it is") == told
 
 
+def require_not_exported(lab: Lab) -> None:
+    """Documents that named the releases of others would have site upgrade them."""
+    played = run_playbook("accel.gpu.export", environ=lab.env).require_success()
+    (found,) = played.module_results("accel.gpu.pools_info")
+    written = found["pools_info"]
+    for part in ("operator", "nfd"):
+        assert not {"release", "namespace", "version", "values"} & set(written["gpu_cluster"].get(part, {}))
+        assert [
+            line for line in written["remarks"] if "was not installed by" in line and f"gpu_cluster.{part} " in line
+        ]
+
+
 CONFIG = {
     "any": "version: v1\n",
     "t4": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n",
@@ -137,6 +149,7 @@ def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab
     assert f"in namespace {HELM_NAMESPACE} (Helm release gpus/nvidia-gpu-operator) is used as it is" in shown(planned)
     require_proven(lab, site(lab))
     require_settled(lab)
+    require_not_exported(lab)
 
     ours = "ConfigMap gpus/time-slicing-config-all"
     after = everything(lab)

@@ -68,6 +68,8 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
 
     mark = cluster.mark()
     path = tmp_path / "export.yml"
+    path.write_text("readable by all")
+    path.chmod(0o644)
     # Of the documents it gets what only the inventory can know.
     bare = {"name": lab.name, **{part: {"chart": settings[part]["chart"]} for part in ("operator", "nfd")}}  # type: ignore[index]
     variables = {"gpu_cluster": bare, "gpu_pools": [], "export_path": str(path)}

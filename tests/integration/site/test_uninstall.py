@@ -149,8 +149,7 @@ def kill_at(lab: Lab, folder: Path, choose: Callable[[int], list[int]]) -> None:
     assert total > 20
     for point in choose(total):
         played(lab, SITE, **INSTALL)
-        request = killed_after(lab, UNINSTALL, point, folder)
-        print(f"killed after changing request {point}: {request and request.method} {request and request.path}")
+        killed_after(lab, UNINSTALL, point, folder)
         played(lab, UNINSTALL)
         assert differences(before, everything(lab)) == {}
         assert written_by(lab, "accel.gpu") == []

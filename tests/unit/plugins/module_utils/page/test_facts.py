@@ -58,6 +58,22 @@ COUNTS: list[tuple[str, dict[str, t.Any], list[Count]]] = [
         {"allocatable": {GPU: 0, SHARED: 4}, "capacity": {GPU: 0, SHARED: 4}},
         [Count(GPU, 0, 0, 1, 0, True), Count(SHARED, 0, 4, 0, 0, True)],
     ),
+    (
+        "replaced, and still in the kubelet's capacity",
+        {"differs": [], "allocatable": {GPU: 0, SHARED: 4}, "capacity": {GPU: 1, SHARED: 4}, "workloads": []},
+        [Count(SHARED, 0, 4, 0, 0, True)],
+    ),
+    (
+        "of no pool, nobody knows whether it was replaced",
+        {
+            "pool": None,
+            "differs": [],
+            "allocatable": {GPU: 0, SHARED: 4},
+            "capacity": {GPU: 1, SHARED: 4},
+            "workloads": [],
+        },
+        [Count(GPU, 0, 0, 0, 1, True), Count(SHARED, 0, 4, 0, 0, True)],
+    ),
     ("more held than there is", {"workloads": [pod(GPU, 6)]}, [Count(GPU, 4, 0, 2, 0, True)]),
     ("nothing there", {"allocatable": {}, "capacity": {GPU: 0}, "workloads": []}, []),
     ("no numbers", {"allocatable": {GPU: "x"}, "capacity": None, "workloads": [{}]}, []),
