@@ -51,13 +51,14 @@ def find_operator(client: Client, plan: Plan) -> Finding:
 
 
 def survey(client: Client, plan: Plan) -> tuple[dict[str, Finding], Plan]:
-    """Both, and the plan where they are and with the version of an adopted operator: all that a report needs."""
+    """Both, and the plan where they are and as an adopted operator is: all that a report needs."""
     listed = policies(client)
     operator = _find_operator(client, plan, listed)
     found = {"nfd": find_nfd(client, plan), "operator": operator}
     there = follow(client, plan, singleton(listed))
-    version = operator.installation.version if operator.installation and operator.adopted else ""
-    return found, as_installed(there, version) if version else there
+    if operator.installation is None or not operator.adopted:
+        return found, there
+    return found, as_installed(there, operator.installation.version)
 
 
 def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> Finding:
