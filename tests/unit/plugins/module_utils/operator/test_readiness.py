@@ -5,77 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.operator.placement import expected_nodes
-from ansible_collections.accel.gpu.plugins.module_utils.operator.readiness import Effect, Verdict, assess
-
-Object = dict[str, Any]
-
-GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-EFFECT = Effect((GPU,), {"nvidia-device-plugin-daemonset": "accel-gpu-device-plugin"})
-
-
-def node(name: str, gpu: bool = True, taints: list[Object] | None = None) -> Object:
-    labels = {
-        "feature.node.kubernetes.io/pci-10de.present": "true",
-        "nvidia.com/gpu.present": "true",
-        "nvidia.com/gpu.deploy.driver": "true",
-        "nvidia.com/gpu.deploy.device-plugin": "true",
-    }
-    return {"metadata": {"name": name, "labels": labels if gpu else {}}, "spec": {"taints": taints or []}}
-
-
-def daemonset(name: str, count: int, operand: str, **status: int) -> Object:
-    return {
-        "metadata": {"name": name, "generation": 2, "ownerReferences": [{"kind": "ClusterPolicy"}]},
-        "spec": {
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {
-                    "nodeSelector": {f"nvidia.com/gpu.deploy.{operand}": "true"},
-                    "tolerations": [GPU],
-                    "volumes": [{"configMap": {"name": "accel-gpu-device-plugin"}}, {"hostPath": {}}],
-                },
-            }
-        },
-        "status": {
-            "observedGeneration": 2,
-            "desiredNumberScheduled": count,
-            "updatedNumberScheduled": count,
-            "numberAvailable": count,
-            **status,
-        },
-    }
-
-
-def status(state: str = "ready", reason: str = "Reconciled", error: str = "", message: str = "") -> Object:
-    return {
-        "metadata": {"name": "cluster-policy"},
-        "status": {
-            "state": state,
-            "conditions": [
-                {"type": "Ready", "status": "False" if error else "True", "reason": (error and "Error") or reason},
-                {"type": "Error", "status": "True" if error else "False", "reason": error, "message": message},
-            ],
-        },
-    }
-
-
-class World:
-    """Three GPU nodes and one other, everything done."""
-
-    def __init__(self) -> None:
-        self.policy = status()
-        self.driver = daemonset("nvidia-driver-daemonset", 3, "driver")
-        self.plugin = daemonset("nvidia-device-plugin-daemonset", 3, "device-plugin")
-        self.others: list[Object] = []
-        self.nodes = [node("gpu-0"), node("gpu-1"), node("gpu-2"), node("cpu-0", gpu=False)]
-
-    def verdict(self) -> Verdict:
-        return assess(self.policy, [self.driver, self.plugin, *self.others], self.nodes, EFFECT)
+from ansible_collections.accel.gpu.plugins.module_utils.operator.readiness import assess
+from tests.helpers.readiness import EFFECT, Object, World, node, status
 
 
 def test_everything_seen() -> None:
@@ -272,51 +207,3 @@ def test_where_a_daemon_pod_belongs(spec: Object, expected: list[str]) -> None:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         pod["affinity"] = {"nodeAffinity": required}
     assert expected_nodes({"spec": {"template": {"spec": pod}}}, nodes) == expected
-
-
-def upgrading(world: World, *states: str, **policy: Any) -> None:
-    """A driver upgrade that has brought the nodes so far; those that are done have the new driver."""
-    world.driver["metadata"]["labels"] = {"app.kubernetes.io/component": "nvidia-driver"}
-    world.policy["spec"] = {"driver": {"upgradePolicy": {"autoUpgrade": True, **policy}}}
-    for found, state in zip(world.nodes, states, strict=False):
-        found["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = state
-    world.driver["status"]["updatedNumberScheduled"] = states.count("upgrade-done")
-
-
-def test_a_driver_upgrade_is_waited_for() -> None:
-    world = World()
-    upgrading(world, "upgrade-done", "pod-restart-required", "upgrade-required")
-    verdict = world.verdict()
-    assert verdict.upgrade.working == {"gpu-1": "pod-restart-required"}
-    assert "the driver is being upgraded on gpu-1 (pod-restart-required)" in verdict.waiting
-    assert verdict.halted == ()
-    # A node that is not done is not ready, whatever its pods say.
-    upgrading(world, "upgrade-done", "upgrade-done", "uncordon-required")
-    world.driver["status"]["updatedNumberScheduled"] = 3
-    assert world.verdict().waiting == ("the driver is being upgraded on gpu-2 (uncordon-required)",)
-    upgrading(world, *["upgrade-done"] * 3)
-    assert world.verdict().ready
-
-
-def test_a_driver_upgrade_that_does_not_go_on_ends_the_wait() -> None:
-    world = World()
-    upgrading(world, "upgrade-done", "upgrade-failed", "upgrade-required")
-    assert "kubectl label node --overwrite gpu-1" in world.verdict().halted[0]
-    upgrading(world, "upgrade-done", "upgrade-failed", "upgrade-required", maxParallelUpgrades=2, maxUnavailable="100%")
-    assert world.verdict().halted == ()
-
-
-def test_without_the_upgrade_controller_old_pods_stay() -> None:
-    world = World()
-    upgrading(world, "", "", "", autoUpgrade=False)
-    assert "delete its driver pod" in world.verdict().halted[0]
-    # As long as its controller has not looked at the new template, the numbers are those of the old one.
-    world.driver["metadata"]["generation"] = 3
-    assert world.verdict().halted == ()
-
-
-def test_what_a_driver_that_is_gone_has_left_on_nodes_says_nothing() -> None:
-    world = World()
-    upgrading(world, "upgrade-failed", "upgrade-required", "upgrade-done")
-    world.driver = world.plugin
-    assert world.verdict().ready
