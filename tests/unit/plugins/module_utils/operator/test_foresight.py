@@ -65,9 +65,9 @@ def manifest(spec: Object, name: str = "cluster-policy") -> str:
     return "---\n".join(["# a chart's notes\n", yaml.safe_dump(deployment), yaml.safe_dump(policy)])
 
 
-def look(live: Object, after: Object = AFTER, said: Object | None = None, chart: Chart = NEW) -> Foresight:
+def look(live: Object, after: Object | None = None, said: Object | None = None, chart: Chart = NEW) -> Foresight:
     policy = {"metadata": {"name": "cluster-policy"}, "spec": live}
-    found = foresee((OLD, manifest(BEFORE)), (chart, manifest(after)), policy, said or {})
+    found = foresee((OLD, manifest(BEFORE)), (chart, manifest(after or AFTER)), policy, said or {})
     assert found is not None
     return found
 
