@@ -105,6 +105,12 @@ cluster_policy:
     driver_nodes:
       description: On how many nodes the driver rolls because of this change.
       type: int
+    driver_upgrade:
+      description:
+        - How far the operator's driver upgrade is - the number of nodes in each of its C(states) (label
+          C(nvidia.com/gpu-driver-upgrade-state)) that is not the last one, and up to 100 nodes that C(failed) or are C(skipped).
+      type: dict
+      sample: {states: {upgrade-required: 17, drain-required: 1}, failed: [], skipped: []}
     held_back:
       description: Parts of the change that were held back because the driver would have rolled; empty when nothing was.
       type: list
@@ -126,6 +132,8 @@ from ..module_utils.fleet.tolerance import of_policy
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule, diff_of
 from ..module_utils.kube.objects import InvalidObjects
+from ..module_utils.operator.driver_parts import DriverRoll, Pacing
+from ..module_utils.operator.foresight import reaching_paths
 from ..module_utils.operator.policy import (
     API_VERSION,
     CHART_NAME,
@@ -138,6 +146,7 @@ from ..module_utils.operator.policy import (
     first_contact,
 )
 from ..module_utils.operator.policy_client import PolicyClient
+from ..module_utils.operator.policy_result import seen, warnings
 from ..module_utils.operator.preparation import Waiting
 from ..module_utils.operator.readiness import Effect, Verdict, mounted_by
 from ..module_utils.operator.survey import follow
@@ -155,7 +164,7 @@ class _Found(t.NamedTuple):
 
     live: Object | None
     change: PolicyChange
-    rolls: int
+    roll: DriverRoll | None
     held_back: list[str]
 
 
@@ -174,11 +183,11 @@ def work(module: GpuModule) -> Object:
             if lacking and not module.check_mode:
                 cluster.create(lacking)
             changed, note, found = _apply(module, cluster, wanted, found)
-    for text in _warnings(found):
+    for text in warnings(found.roll, found.held_back):
         module.warn(text)
     told = {
         "name": found.live["metadata"]["name"] if found.live else CHART_NAME,
-        "driver_nodes": 0 if found.held_back else found.rolls,
+        "driver_nodes": found.roll.nodes if found.roll and not found.held_back else 0,
         "held_back": found.held_back,
         "tolerations": _tolerations(found),
         **({"note": note} if note else {}),
@@ -187,7 +196,7 @@ def work(module: GpuModule) -> Object:
     if lacking:
         after = {**after, "configmaps": [configmap["metadata"]["name"] for configmap in lacking]}
     verdict = _see(module, cluster, found, Effect(_reaching(found, wanted), mounted_by(wanted.spec)), told)
-    result = {"changed": changed or bool(lacking), "cluster_policy": {**told, **_seen(verdict)}}
+    result = {"changed": changed or bool(lacking), "cluster_policy": {**told, **seen(verdict)}}
     return {**result, "diff": diff_of(before, after, f"{KIND} {told['name']}")}
 
 
@@ -202,14 +211,18 @@ def _live(module: GpuModule, cluster: PolicyClient) -> Object | None:
 
 def _compare(module: GpuModule, cluster: PolicyClient, wanted: Wanted, live: Object | None) -> _Found:
     if live is None:
-        return _Found(None, created_by_chart(wanted), 0, [])
+        return _Found(None, created_by_chart(wanted), None, [])
     operator = module.plan.operator
     seeded = first_contact(live) and cluster.installed_by_us(operator.name, operator.namespace)
     change = changes(live, wanted, seeded=seeded)
-    rolls = driver_nodes(cluster.daemonsets()) if change.reaches_driver else 0
-    if not rolls or module.params["allow_driver_rollout"]:
-        return _Found(live, change, rolls, [])
-    return _Found(live, changes(live, wanted, seeded=seeded, hold_driver=True), rolls, ["spec.daemonsets.tolerations"])
+    paths = [".".join(("spec", *path)) for path in reaching_paths(live, change)]
+    nodes = driver_nodes(cluster.daemonsets()) if paths else 0
+    if not nodes:
+        return _Found(live, change, None, [])
+    roll = DriverRoll(nodes, Pacing.of(live["spec"]), tuple(f"{path} of the ClusterPolicy changes" for path in paths))
+    if module.params["allow_driver_rollout"]:
+        return _Found(live, change, roll, [])
+    return _Found(live, changes(live, wanted, seeded=seeded, hold_driver=True), roll, paths)
 
 
 def _apply(module: GpuModule, cluster: PolicyClient, wanted: Wanted, found: _Found) -> tuple[bool, str | None, _Found]:
@@ -235,7 +248,7 @@ def _see(module: GpuModule, cluster: PolicyClient, found: _Found, effect: Effect
     if module.check_mode or not params["wait"]:
         return cluster.look(name, effect)
     waiting = Waiting(params["wait_timeout"], params["wait_sleep"], module.progress)
-    return cluster.await_ready(name, effect, waiting, lambda verdict: {"cluster_policy": {**told, **_seen(verdict)}})
+    return cluster.await_ready(name, effect, waiting, lambda verdict: {"cluster_policy": {**told, **seen(verdict)}})
 
 
 def _tolerations(found: _Found) -> list[Object]:
@@ -244,36 +257,6 @@ def _tolerations(found: _Found) -> list[Object]:
 
 def _reaching(found: _Found, wanted: Wanted) -> tuple[Object, ...]:
     return () if found.held_back else wanted.tolerations
-
-
-def _seen(verdict: Verdict | None) -> Object:
-    if verdict is None:
-        return {
-            "ready": False,
-            "state": "",
-            "reason": "",
-            "waiting": [],
-            "gpu_nodes": 0,
-            "operands": {},
-            "unreached": [],
-        }
-    return {
-        "ready": verdict.ready,
-        "state": verdict.state,
-        "reason": verdict.reason,
-        "waiting": list(verdict.waiting),
-        "gpu_nodes": verdict.gpu_nodes,
-        "operands": {item.name: {"desired": item.expected, "ready": item.ready} for item in verdict.operands},
-        "unreached": list(verdict.unreached)[:100],
-    }
-
-
-def _warnings(found: _Found) -> t.Iterator[str]:
-    if found.held_back:
-        yield (
-            f"{', '.join(found.held_back)} of the ClusterPolicy was held back: it would roll the driver on {found.rolls} nodes and evict their "
-            "GPU pods. Set allow_driver_rollout when that may happen."
-        )
 
 
 def main() -> None:

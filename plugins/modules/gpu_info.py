@@ -23,34 +23,28 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   limit:
-    description:
-      - How many nodes to return one by one. Totals count all.
+    description: How many nodes to return one by one. Totals count all.
     type: int
     default: 100
   workloads:
-    description:
-      - Whether to tell which pods hold the GPUs of each node.
+    description: Whether to tell which pods hold the GPUs of each node.
     type: bool
     default: false
   costs:
-    description:
-      - Whether to tell what the changes would cost, which needs O(pools). Reads the ClusterPolicy, and where something would
+    description: Whether to tell what the changes would cost, which needs O(pools). Reads the ClusterPolicy, and where something would
         change all pods that have not ended.
     type: bool
     default: false
   offline:
-    description:
-      - Whether a cluster that cannot be reached is no failure. RV(gpu_info.reachable) is then V(false), and the pools
+    description: Whether a cluster that cannot be reached is no failure. RV(gpu_info.reachable) is then V(false), and the pools
         are told as far as they follow from the documents.
     type: bool
     default: false
   report_path:
-    description:
-      - File for the whole result, all nodes included, as JSON.
+    description: File for the whole result, all nodes included, as JSON.
     type: path
   html_path:
-    description:
-      - File for the whole result, all nodes included, as one HTML page that stands alone. With O(workloads) it tells who
+    description: File for the whole result, all nodes included, as one HTML page that stands alone. With O(workloads) it tells who
         holds what.
     type: path
 seealso:
@@ -102,9 +96,9 @@ gpu_info:
       type: dict
       returned: when the cluster is reachable
     nodes:
-      description: Up to O(limit) GPU nodes. C(mig) is null where the GPU has no MIG, else the C(config) that the node is to
-        have, the MIG manager's C(state) of it, and the MIG C(devices) by profile. With O(pools), C(differs) is a list of
-        short sentences, each what is not as the node's pool declares.
+      description: Up to O(limit) GPU nodes. C(mig) is null where the GPU has no MIG, else the C(config) that the node is to have, the
+        MIG manager's C(state) of it, and the MIG C(devices) by profile. C(driver_upgrade) is how far the driver's upgrade is, or
+        null. With O(pools), C(differs) is a list of short sentences, each what is not as the node's pool declares.
       type: list
       elements: dict
       returned: when the cluster is reachable
@@ -115,6 +109,7 @@ gpu_info:
           gpus: 1
           memory_mib: 15360
           driver: 580.95.05
+          driver_upgrade: upgrade-done
           mode: time-slicing
           replicas: 4
           config: time-slicing-4-1c2f0a9b
@@ -124,6 +119,10 @@ gpu_info:
           differs: ["label nvidia.com/gpu.replicas is 1, 4 is expected"]
           ready: true
           schedulable: true
+    driver_upgrade:
+      description: Nodes that a driver upgrade has not done yet, counted by C(states), and up to 100 that C(failed) or are C(skipped).
+      type: dict
+      returned: when the cluster is reachable
     nodes_not_shown:
       description: How many GPU nodes are beyond O(limit).
       type: int
@@ -137,8 +136,9 @@ gpu_info:
       type: dict
       returned: when O(pools) are given
     costs:
-      description: The same for all nodes together, those of no pool too; C(held_back), whether the drivers wait for
-        O(accel.gpu.cluster_policy#module:allow_driver_rollout), and C(release), the operator's version now and then, or null.
+      description: The same for all nodes together, those of no pool too; C(reasons), why drivers are rolled, and C(at_most) how many
+        at a time (V(0), only when somebody deletes their pods); C(release), the operator's version now and then, or null; C(held_back),
+        whether drivers, and nothing else, wait for O(accel.gpu.cluster_policy#module:allow_driver_rollout).
       type: dict
       returned: when O(costs) are asked for and the cluster is reachable
     warnings:
@@ -230,7 +230,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         told.update(reachable=False, reason=reason)
         return _written(module, told, [])
     told["cluster"] = told["cluster"] or module.client.cluster_name or module.client.server
-    told.update(reachable=True, totals=summary.totals(nodes), models=summary.models(nodes))
+    told.update(reachable=True, **summary.seen(nodes))
     told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][:NAMES_LIMIT]
     there = survey(module.client, module.plan) if module.params["pools"] is not None else None
     membership, edits = _compare(module.client, there, nodes, told) if there else (None, ())
@@ -270,7 +270,7 @@ def _compare(
 
 def _written(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.Any]]) -> dict[str, t.Any]:
     limit, whole = module.params["limit"], {**told, "nodes": rows}
-    for option, form in (("report_path", _json), ("html_path", page)):
+    for option, form in (("report_path", lambda of: json.dumps(of, indent=1)), ("html_path", page)):
         path = module.params[option]
         if path:
             with open(path, "w", encoding="utf-8") as handle:
@@ -279,10 +279,6 @@ def _written(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.A
     if told["reachable"]:
         told.update(nodes=rows[:limit], nodes_not_shown=max(0, len(rows) - limit))
     return {"changed": False, "gpu_info": told}
-
-
-def _json(told: dict[str, t.Any]) -> str:
-    return json.dumps(told, indent=1)
 
 
 def main() -> None:

@@ -19,6 +19,11 @@ description:
     as wanted costs its read; none is ever deleted.
   - Tells whether Helm has anything to do, by chart name, version, app version and values, so that a second run starts no helm at all.
   - Waits until the workloads of a release that Helm has nothing left to do for are rolled out.
+  - Of the release of a GPU operator it tells beforehand on how many nodes an upgrade rolls the driver, how many at a time, and why. Without
+    O(allow_driver_rollout) such an upgrade is refused, or held back if it is the driver's values alone that differ. With it, the old
+    operator is stopped first, so that it does not begin a roll which the new one would begin again; Helm starts the new one.
+  - Refuses an upgrade in which Helm would overwrite a field of the ClusterPolicy that somebody has set by hand. Helm leaves such a field
+    alone as long as the two charts agree about it.
 notes:
   - "A helm that is really at work is not disturbed. An unfinished revision is given up for dead by these rules, in this order:
     a helm process on this machine that works on the release is at work;
@@ -71,6 +76,10 @@ options:
       - Must be longer than the longest time-out with which helm is used on this release.
     type: int
     default: 600
+  allow_driver_rollout:
+    description: Whether an upgrade of the GPU operator's release may roll the driver on the nodes that have one.
+    type: bool
+    default: false
   node_annotation:
     description:
       - An annotation that the release puts on every node on which one of its DaemonSets runs.
@@ -147,6 +156,19 @@ helm_release:
     initial_values:
       description: What of O(initial_values) to give to Helm.
       type: dict
+    driver_rollout:
+      description:
+        - What the upgrade costs, where it is one of a GPU operator whose driver has to follow. C(nodes) is 0 where none has.
+        - C(at_most) nodes are at work at a time, 0 where the ClusterPolicy leaves it to somebody to delete the driver's pods.
+      type: dict
+      contains:
+        nodes: {description: On how many nodes the driver rolls., type: int}
+        at_most: {description: How many of them at a time., type: int}
+        reasons: {description: Why it does., type: list, elements: str}
+    held_back:
+      description: Values that were held back because the driver would have rolled; empty when nothing was.
+      type: list
+      elements: str
     workloads:
       description: Pods ready and wanted of each workload that was waited for, by kind and name.
       type: dict
@@ -160,10 +182,12 @@ import typing as t
 
 from ..module_utils.kube.module import GpuModule, diff_of
 from ..module_utils.operator.chart import ChartProblem
+from ..module_utils.operator.driver_parts import DriverRoll
 from ..module_utils.operator.helm import INSTALL_HELM
 from ..module_utils.operator.preparation import Preparation, Release, Waiting
 from ..module_utils.operator.release import NOTHING
 from ..module_utils.operator.seen import release_is_rolled_out
+from ..module_utils.operator.upgrading import Judgement, UpgradeRefused, Upgrading
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "release_name": {"type": "str", "required": True, "aliases": ["name"]},
@@ -175,6 +199,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "initial_values": {"type": "dict", "default": {}},
     "binary_path": {"type": "path"},
     "pending_timeout": {"type": "int", "default": 600},
+    "allow_driver_rollout": {"type": "bool", "default": False},
     "node_annotation": {"type": "str"},
 }
 
@@ -200,19 +225,39 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         )
         chart, definitions = preparation.chart(binary, folder)
         preparation.settle()
-        step = preparation.decide(chart)
+        upgrading = Upgrading(module.client, release.namespace, allowed=params["allow_driver_rollout"])
+        judgement = upgrading.judge(preparation.decide(chart), preparation, chart, release.wanted)
+        step = judgement.step
+        if judgement.roll:
+            module.warn(_announcement(judgement.roll, judgement.held_back))
         preparation.apply_definitions(definitions)
         preparation.announce(step)
+        resumed = False
+        if step.action == NOTHING:
+            resumed = upgrading.resume(preparation.manifest, check=module.check_mode, before_write=preparation.begin)
+        elif judgement.roll and not module.check_mode:
+            upgrading.stop(preparation.manifest, waiting)
     workloads = {}
     if step.action == NOTHING and params["wait"] and not module.check_mode:
         workloads = release_is_rolled_out(
             module.client, release.namespace, release.name, preparation.manifest, params["node_annotation"], waiting
         )
     return {
-        "changed": preparation.changed,
-        "helm_release": {**preparation.told(chart, step), "workloads": workloads},
+        "changed": preparation.changed or resumed,
+        "helm_release": {**preparation.told(chart, step), **_cost(judgement), "workloads": workloads},
         "diff": diff_of(*preparation.shown(chart, step), f"Helm release {release.namespace}/{release.name}"),
     }
+
+
+def _announcement(roll: DriverRoll, held_back: t.Sequence[str]) -> str:
+    if not held_back:
+        return roll.announcement
+    return f"{', '.join(held_back)} of the release's values was held back, because {roll}. Set allow_driver_rollout when that may happen."
+
+
+def _cost(judgement: Judgement) -> dict[str, t.Any]:
+    roll = judgement.roll.as_dict() if judgement.roll else {"nodes": 0, "at_most": 0, "reasons": []}
+    return {"driver_rollout": roll, "held_back": list(judgement.held_back)}
 
 
 def _binary(module: GpuModule) -> str:
@@ -232,6 +277,8 @@ def main() -> None:
         module.run(work)
     except ChartProblem as error:
         module.fail_json(msg=str(error), code="chart")
+    except UpgradeRefused as error:
+        module.fail_json(msg=str(error), code=error.code)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,10 @@ class PlaybookRun:
         """Return the results of every call of one module (by FQCN), in order."""
         return [result for _name, result in self.results(host) if result.get("action") == action]
 
+    def shown(self, text: str) -> bool:
+        """Return whether stderr shows something that holds this text, wherever its lines were broken."""
+        return "".join(text.split()) in "".join(self.stderr.split())
+
     def failure(self, host: str = "lab") -> str:
         """Return the message of the task that failed on a host."""
         return next(str(result.get("msg", "")) for _name, result in self.results(host) if result.get("failed"))

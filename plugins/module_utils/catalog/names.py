@@ -8,6 +8,8 @@ VERSION = "0.1.0"
 
 # Ours
 FIELD_MANAGER = "accel.gpu"
+# Owns the replicas of an operator that we have stopped until its upgrade is there.
+STOPPING_MANAGER = "accel.gpu-upgrade"
 POOL_LABEL = "accel.gpu/pool"
 OWNED_TAINTS_ANNOTATION = "accel.gpu/taints"
 OWNED_LABELS_ANNOTATION = "accel.gpu/labels"
@@ -52,6 +54,11 @@ PCI_PRESENT_LABELS = (
     "feature.node.kubernetes.io/pci-0300_10de.present",
 )
 GPU_TAINT_KEY = "nvidia.com/gpu"
+DRIVER_DEPLOY_LABEL = "nvidia.com/gpu.deploy.driver"
+
+# The operator's upgrade controller (k8s-operator-libs: pkg/upgrade/consts.go)
+DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
+DRIVER_UPGRADE_SKIP_LABEL = "nvidia.com/gpu-driver-upgrade.skip"
 
 # Kubernetes; of an extended resource a ResourceQuota takes requests alone (its documentation, "Quota for extended resources")
 QUOTA_PREFIX = "requests."

@@ -40,9 +40,8 @@ def _explained(total: Document) -> t.Iterator[tuple[str, str]]:
         installed, wanted = total["release"]["installed"], total["release"]["wanted"]
         yield "operator", f"{installed} becomes {wanted}, so that all of NVIDIA's pods start anew"
     if total["drivers"]:
-        text = f"on {total['drivers']} node(s) the driver is rolled, and pods that hold a GPU there are evicted"
-        held = "; held back, unless gpu_operator_allow_driver_rollout is true" if total["held_back"] else ""
-        yield "drivers", text + held
+        without = "held back" if total["held_back"] else "refused"
+        yield "drivers", f"{_roll(total)}; {without}, unless gpu_operator_allow_driver_rollout is true"
     if total["cut_nodes"]:
         text = f"GPUs of {total['cut_nodes']} node(s) are cut anew, which fails while a pod holds one: drain them first"
         yield "mig", text
@@ -52,3 +51,11 @@ def _explained(total: Document) -> t.Iterator[tuple[str, str]]:
             "passed through to a virtual machine, that may need a reboot of the node"
         )
         yield "resets", text
+
+
+def _roll(total: Document) -> str:
+    why = "; ".join(total["reasons"])
+    if not total["at_most"]:
+        return f"the driver is to follow on {total['drivers']} node(s), on each once somebody deletes its driver pod: {why}"
+    evicted = "pods that hold a GPU there are evicted first"
+    return f"the driver rolls on {total['drivers']} node(s), at most {total['at_most']} at a time: {why}; {evicted}"

@@ -31,6 +31,11 @@ class Roll:
     every: bool = False
 
     @property
+    def driver(self) -> bool:
+        """Whether the driver is among them."""
+        return self.every or agents.DRIVER in self.apps
+
+    @property
     def any(self) -> bool:
         """Whether it starts anything anew."""
         return self.every or bool(self.apps)
@@ -57,7 +62,7 @@ def costs(
     found = dict.fromkeys(COUNTS, 0)
     for node in nodes:
         apps = running.operands.get(node.name, ())
-        rolled = roll.every and agents.DRIVER in apps
+        rolled = roll.driver and agents.DRIVER in apps
         cut = pool is not None and _is_cut_anew(node, pool, edits.get(node.name))
         found["drivers"] += rolled
         found["cut_nodes"] += cut

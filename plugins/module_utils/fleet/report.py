@@ -193,6 +193,7 @@ def _notes(info: Document, width: int) -> list[str]:
             told += paragraph(component, text, width)
     for warning in info.get("warnings") or ():
         told += paragraph("warning", warning, width)
+    told += _driver(info, width)
     undiscovered = info.get("undiscovered") or []
     if undiscovered:
         text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {some(undiscovered)}"
@@ -201,6 +202,16 @@ def _notes(info: Document, width: int) -> list[str]:
     if released:
         told += paragraph("left", f"{len(released)} node(s) give their pool's labels back: {some(released)}", width)
     return told
+
+
+def _driver(info: Document, width: int) -> list[str]:
+    """How far a driver upgrade is that has begun."""
+    upgrade = info.get("driver_upgrade") or {}
+    if not upgrade.get("states"):
+        return []
+    text = ", ".join(f"{count} node(s) {state}" for state, count in upgrade["states"].items())
+    failed = f"; failed: {some(upgrade['failed'])}" if upgrade["failed"] else ""
+    return paragraph("driver", f"upgrade under way: {text}{failed}", width)
 
 
 def _fleet(info: Document, width: int) -> list[str]:

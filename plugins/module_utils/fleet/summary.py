@@ -11,6 +11,7 @@ from ..catalog.names import CONFIG_LABEL, MIG_CAPABLE_LABEL, MIG_CONFIG_LABEL, M
 from ..modes.device_plugin import MIG
 from . import expect
 from .differences import differences
+from .driver_upgrade import state_of, upgrade_of
 from .proof import prove
 
 if t.TYPE_CHECKING:
@@ -67,6 +68,7 @@ def node_row(
         "gpus": expect.gpus(node, pool) if pool else node.noted_gpus or node.gpus,
         "memory_mib": node.memory_mib,
         "driver": node.driver or None,
+        "driver_upgrade": state_of(node.labels) or None,
         "mode": node.mode or None,
         "replicas": node.replicas,
         "config": node.labels.get(CONFIG_LABEL),
@@ -93,6 +95,11 @@ def _mig(node: Node) -> dict[str, t.Any] | None:
     return {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
 
 
+def seen(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
+    """What is told of the nodes whatever the pools are."""
+    return {"totals": totals(nodes), "models": models(nodes), "driver_upgrade": driver_upgrade(nodes)}
+
+
 def totals(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
     """Nodes, GPU nodes, GPUs and what they offer, all together."""
     offered: Counter[str] = Counter()
@@ -105,6 +112,11 @@ def totals(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
         "gpus": sum(node.gpus for node in gpu_nodes),
         "allocatable": dict(sorted(offered.items())),
     }
+
+
+def driver_upgrade(nodes: t.Iterable[Node]) -> dict[str, t.Any]:
+    """How many nodes are in which state of a driver upgrade, those that are done left out, and who needs somebody."""
+    return upgrade_of((node.name, node.labels) for node in nodes).as_dict()
 
 
 def models(nodes: t.Iterable[Node]) -> dict[str, dict[str, t.Any]]:

@@ -16,6 +16,7 @@ try:
 except ImportError as error:
     YAML_IMPORT_ERROR = error
 
+_SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
 # `helm template` writes this line before every document, relative to the chart (helm v3 pkg/action/install.go).
 _DOCUMENT = re.compile(r"^---\n# Source: (\S+)\n", re.MULTILINE)
 
@@ -102,6 +103,13 @@ def custom_resource_definitions(rendered: str) -> list[dict[str, t.Any]]:
         text = rendered[match.end() : following.start() if following else len(rendered)]
         found.extend(_without_nulls(item) for item in load_all(text) if isinstance(item, dict))
     return [item for item in found if item.get("kind") == "CustomResourceDefinition"]
+
+
+def documents(manifest: str, wanted: re.Pattern[str]) -> t.Iterator[dict[str, t.Any]]:
+    """The documents of a manifest whose text has the pattern; a manifest is long, and few of its documents matter."""
+    for text in _SEPARATOR.split(manifest):
+        if wanted.search(text):
+            yield from (item for item in load_all(text) if isinstance(item, dict))
 
 
 def load(text: str) -> t.Any:

@@ -29,5 +29,8 @@ def placed(plan: Plan, namespace: str, configmap: str) -> Plan:
 
 
 def as_installed(plan: Plan, version: str) -> Plan:
-    """The plan for an operator of somebody else's, which stays at its version."""
-    return replace(plan, operator=replace(plan.operator, version=version))
+    """The plan for an operator of somebody else's, which stays at its version and its values.
+
+    A version that nothing tells is empty, and left as planned.
+    """
+    return replace(plan, operator=replace(plan.operator, version=version or plan.operator.version, values={}))

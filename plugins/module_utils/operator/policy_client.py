@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import typing as t
 
+from ..fleet.driver_upgrade import UNFINISHED, Upgrade, upgrade_of
 from ..fleet.tolerance import singleton
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED, same_object
 from ..kube.paths import CLUSTER_POLICIES, NODES, object_path
-from ..kube.wait import wait_until
+from ..kube.wait import TimeoutStory, wait_until
 from ..modes import mig_parted
 from ..pools.plan import Plan
 from ..pools.words import some
-from .policy import PolicyChange
+from .policy import PolicyChange, is_driver
 from .preparation import Waiting
-from .readiness import Effect, Verdict, assess
+from .readiness import Effect, Verdict, assess, is_outdated
 from .records import note_path, was_installed
 from .rollout import told
 from .seen import ailing
@@ -106,7 +107,7 @@ class PolicyClient:
         daemonsets = self.daemonsets()
         known = self._nodes
         if known is not None:
-            verdict = assess(policy, daemonsets, known, effect)
+            verdict = assess(policy, daemonsets, known, effect, self._upgrade(daemonsets))
             if any(not (item.current and item.ready == item.desired) for item in verdict.operands):
                 return verdict
         self._nodes = self.nodes()
@@ -115,10 +116,10 @@ class PolicyClient:
     def await_ready(
         self, name: str, effect: Effect, waiting: Waiting, partial: t.Callable[[Verdict], Object]
     ) -> Verdict:
-        """Until everything is seen; raises TimeoutStory with what is not, and what ails the pods."""
-        return wait_until(
+        """Until everything is seen; raises TimeoutStory with what is not, and what ails the pods, also where waiting is of no use."""
+        verdict = wait_until(
             lambda: self.look(name, effect),
-            lambda verdict: verdict.ready,
+            lambda verdict: verdict.ready or bool(verdict.halted),
             timeout=waiting.timeout,
             interval=waiting.interval,
             story=self._story,
@@ -126,12 +127,22 @@ class PolicyClient:
             say=_said,
             progress=waiting.progress,
         )
+        if not verdict.ready:
+            raise TimeoutStory(self._story(verdict), partial(verdict))
+        return verdict
+
+    def _upgrade(self, daemonsets: t.Iterable[Object]) -> Upgrade:
+        """How far a driver upgrade is by now; nobody is asked unless there is one."""
+        if not any(is_outdated(found) for found in daemonsets if is_driver(found)):
+            return Upgrade()
+        listed = self._client.list(NODES, label_selector=UNFINISHED, metadata_only=True)
+        return upgrade_of((found["metadata"]["name"], found["metadata"].get("labels") or {}) for found in listed)
 
     def _story(self, verdict: Verdict) -> str:
         apps = sorted({item.app for item in verdict.unfinished if item.app})
         # Without one of its DaemonSets to blame, the operator itself is the one to look at.
         selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
-        lines = [*verdict.waiting]
+        lines = [*verdict.waiting, *verdict.halted]
         lines += [told(ailment) for ailment in ailing(self._client, self._namespace, [selector])]
         away = [node["metadata"]["name"] for node in self._nodes or [] if not _is_ready(node)]
         if away:
@@ -145,7 +156,9 @@ class PolicyClient:
 def _said(verdict: Verdict) -> str:
     ready, wanted = verdict.pods
     counted = f"{ready}/{wanted} operand pods ready" if wanted else "waiting for the GPU operator"
-    return f"{counted}; {verdict.waiting[0]}" if verdict.waiting else counted
+    # How far the driver is says more than how many pods are away because of it.
+    open_ends = verdict.upgrade.told() or verdict.waiting[:1]
+    return "; ".join([counted, *open_ends])
 
 
 def _path(configmap: str, namespace: str) -> str:

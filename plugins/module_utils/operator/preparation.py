@@ -5,24 +5,22 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
-import json
 import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..kube.client import Client
-from ..kube.objects import Expected, InvalidObjects, ObjectChange, apply_objects
-from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
+from ..kube.objects import Expected, InvalidObjects, ObjectChange
+from ..kube.paths import NAMESPACES
 from ..kube.progress import Progress
 from ..kube.wait import wait_until
 from . import release as helm
 from .chart import Chart, custom_resource_definitions, read
+from .definitions import bring, sketch
 from .helm import Helm, at_work, processes
 from .records import Records, machine
 from .release import Content, Revision, Step
 
 Object = dict[str, t.Any]
-_ESTABLISH_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,7 @@ class Preparation:
         self._found: Revision | None = None
         self._content: Content | None = None
         self._definitions: list[ObjectChange] = []
+        self._render: t.Callable[[t.Mapping[str, t.Any]], str] = lambda given: ""
         self.repaired: list[str] = []
         self.announced = False
 
@@ -100,10 +99,12 @@ class Preparation:
         release = self._release
         program = Helm(binary, self._run, folder)
         path = program.fetch(release.chart, release.repository, release.version)
-        chart = read(path)
-        given = helm.merged(release.initial, release.wanted)
-        rendered = program.render(path, release.name, release.namespace, given, self._server_version)
-        return chart, custom_resource_definitions(rendered)
+
+        def render(given: t.Mapping[str, t.Any]) -> str:
+            return program.render(path, release.name, release.namespace, given, self._server_version)
+
+        self._render = render
+        return read(path), custom_resource_definitions(render(helm.merged(release.initial, release.wanted)))
 
     def settle(self) -> None:
         """Find the newest revision that counts; wait for a living helm, give a dead one's revision up."""
@@ -122,7 +123,7 @@ class Preparation:
             if self._check:
                 revisions = [replace(revision, status=helm.SUPERSEDED)] if first else revisions[1:]
             else:
-                self._write()
+                self.begin()
                 if not (self._records.supersede(revision) if first else self._records.drop(revision)):
                     self.repaired.pop()
                 revisions = self._records.revisions()
@@ -131,17 +132,15 @@ class Preparation:
 
     def decide(self, chart: Chart) -> Step:
         """What helm has to do next, in a namespace that is there; a revision that a dead one had begun to replace is gone over again."""
-        release = self._release
-        wanted = helm.merged(self.initial_values, release.wanted)
-        step = helm.next_step(self._latest, self._content, chart, wanted)
+        step = helm.next_step(self._latest, self._content, chart, self.wanted)
         if step.action == helm.NOTHING and self.repaired and self._latest:
             if not self._check:
-                self._write()
+                self.begin()
                 self._records.supersede(self._latest)
             step = Step(helm.UPGRADE, ("an operation that broke off has left the release half changed",))
         elif self._latest and self._latest.status == helm.FAILED and not self._check:
             # Where chart and values are equal, kubernetes.core.helm would leave the failed revision as it is.
-            self._write()
+            self.begin()
             self._records.supersede(self._latest)
         if step.action != helm.NOTHING:
             self._require_namespace()
@@ -155,11 +154,7 @@ class Preparation:
 
     def apply_definitions(self, definitions: list[Object]) -> None:
         """Bring the CRDs to the chart's content and wait until the server serves new ones."""
-        self._definitions = apply_objects(self._client, definitions, check=self._check, before_write=self._write)
-        if not self._check:
-            for change in self._definitions:
-                if change.changed:
-                    self._await_established(change.name)
+        self._definitions = bring(self._client, definitions, check=self._check, before_write=self.begin)
 
     def announce(self, step: Step) -> None:
         """Say that helm is about to work, from which machine and on which revision."""
@@ -167,8 +162,22 @@ class Preparation:
             return
         self.announced = True
         if not self._check:
-            self._write()
+            self.begin()
             self._records.announce(self._run_id, step.action, self._next_number(), self._release.pending_timeout)
+
+    @property
+    def held(self) -> Content | None:
+        """What the newest revision that counts consists of."""
+        return self._content
+
+    @property
+    def wanted(self) -> dict[str, t.Any]:
+        """All values that helm is to be given."""
+        return helm.merged(self.initial_values, self._release.wanted)
+
+    def rendered(self) -> str:
+        """What helm is about to make of the chart and these values."""
+        return self._render(self.wanted)
 
     @property
     def changed(self) -> bool:
@@ -203,15 +212,21 @@ class Preparation:
         after: Object = {}
         for change in self._definitions:
             if change.changed:
-                after.setdefault("crds", {})[change.name] = _sketch(change.after)
+                after.setdefault("crds", {})[change.name] = sketch(change.after)
                 if change.before:
-                    before.setdefault("crds", {})[change.name] = _sketch(change.before)
+                    before.setdefault("crds", {})[change.name] = sketch(change.before)
         if step.action != helm.NOTHING:
             after["release"] = {"chart": chart.label, "app_version": chart.app_version, "reasons": list(step.reasons)}
         if self._found and (step.action != helm.NOTHING or self.repaired):
             held = self._content.chart.label if self._content else "unknown"
             before["release"] = {"chart": held, "revision": self._found.number, "status": self._found.status}
         return before, after
+
+    def begin(self) -> None:
+        """To be called before every change; the first time takes the lease."""
+        if not self._may_write:
+            self._before_write()
+            self._may_write = True
 
     def _require_namespace(self) -> None:
         namespace = self._release.namespace
@@ -220,11 +235,6 @@ class Preparation:
             raise InvalidObjects(
                 [f"Namespace {namespace!r} does not exist, and no step of this run creates it (option expected)."]
             )
-
-    def _write(self) -> None:
-        if not self._may_write:
-            self._before_write()
-            self._may_write = True
 
     def _server_version(self) -> str:
         return str((self._client.get("/version") or {}).get("gitVersion") or "")
@@ -264,32 +274,3 @@ class Preparation:
             say=lambda state: f"release {label} is {revision.status}: {state[1]}",
             progress=self._waiting.progress,
         )
-
-    def _await_established(self, name: str) -> None:
-        path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{name}"
-        wait_until(
-            lambda: self._client.get(path) or {},
-            _is_established,
-            timeout=_ESTABLISH_TIMEOUT,
-            interval=0.2,
-            story=lambda live: f"The API server does not serve CRD {name}: {_conditions(live)}",
-        )
-
-
-def _is_established(definition: t.Mapping[str, t.Any]) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or []
-    return any(item.get("type") == "Established" and item.get("status") == "True" for item in conditions)
-
-
-def _conditions(definition: t.Mapping[str, t.Any]) -> str:
-    conditions = (definition.get("status") or {}).get("conditions") or []
-    return (
-        "; ".join(f"{item.get('type')}={item.get('status')} {item.get('message', '')}" for item in conditions)
-        or "no status"
-    )
-
-
-def _sketch(definition: t.Mapping[str, t.Any]) -> Object:
-    spec = definition.get("spec") or {}
-    content = hashlib.sha256(json.dumps(spec, sort_keys=True).encode("utf-8")).hexdigest()
-    return {"versions": [version.get("name") for version in spec.get("versions") or []], "content": content[:12]}

@@ -13,9 +13,12 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
+from ..fleet.driver_upgrade import Upgrade, remedies, upgrade_of
 from ..pools.words import some
+from .driver_parts import Pacing
 from .placement import expected_nodes, lingering_nodes, untolerated
-from .policy import owned
+from .policy import is_driver, owned
+from .template import stale_by
 
 Document = t.Mapping[str, t.Any]
 
@@ -43,7 +46,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`waiting` is empty when everything is seen; each line of it is one thing that is not, in words for a user."""
+    """`waiting` is empty when everything is seen; each line of it is one thing that is not, in words for a user.
+
+    `halted` says what to do where waiting is of no use.
+    """
 
     state: str
     reason: str
@@ -51,6 +57,8 @@ class Verdict:
     operands: tuple[Operand, ...] = ()
     waiting: tuple[str, ...] = ()
     unreached: tuple[str, ...] = field(default=())
+    upgrade: Upgrade = field(default_factory=Upgrade)
+    halted: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -90,17 +98,28 @@ def mounted_by(spec: Document) -> dict[str, str]:
     return {daemonset: str(name) for daemonset, name in named.items() if name}
 
 
-def assess(policy: Document, daemonsets: t.Iterable[Document], nodes: t.Sequence[Document], effect: Effect) -> Verdict:
-    """Judge one reading of the cluster."""
+def assess(
+    policy: Document,
+    daemonsets: t.Iterable[Document],
+    nodes: t.Sequence[Document],
+    effect: Effect,
+    upgrade: Upgrade | None = None,
+) -> Verdict:
+    """Judge one reading of the cluster; without a newer reading, the nodes tell how far a driver upgrade is."""
+    ours = [found for found in daemonsets if owned(found)]
+    if not any(is_driver(found) for found in ours):
+        upgrade = Upgrade()  # what labels say of a driver that is gone says nothing
+    elif upgrade is None:
+        upgrade = upgrade_of((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
     state, reason, problems = _reported(policy)
     gpu_nodes = [node for node in nodes if is_gpu_node(node)]
-    ours = [found for found in daemonsets if owned(found)]
     operands = tuple(operand(found, expected_nodes(found, nodes), lingering_nodes(found, nodes)) for found in ours)
     waiting = [*problems, *_nodes_waiting(gpu_nodes, reason)]
     if gpu_nodes and not ours:
         waiting.append("the operator has created none of its DaemonSets yet")
-    stale = [line for found in ours for line in _stale(found, effect)]
-    waiting += stale
+    spec = policy.get("spec") or {}
+    waiting += [line for found in ours for line in (_stale(found, effect) or stale_by(spec, found))]
+    waiting += upgrade.told()
     waiting += [_unfinished(item) for item in operands if not item.done]
     return Verdict(
         state=state,
@@ -109,7 +128,15 @@ def assess(policy: Document, daemonsets: t.Iterable[Document], nodes: t.Sequence
         operands=operands,
         waiting=tuple(waiting),
         unreached=_unreached(ours, gpu_nodes),
+        upgrade=upgrade,
+        halted=tuple(_halted(policy, ours, upgrade)),
     )
+
+
+def is_outdated(daemonset: Document) -> bool:
+    """Whether pods of an older template are left, by the DaemonSet's own count."""
+    status = daemonset.get("status") or {}
+    return int(status.get("updatedNumberScheduled") or 0) < int(status.get("desiredNumberScheduled") or 0)
 
 
 def is_gpu_node(node: Document) -> bool:
@@ -155,6 +182,24 @@ def _reported(policy: Document) -> tuple[str, str, list[str]]:
     if state != "ready" or (ready and ready.get("status") != "True"):
         return state, reason, [f"the operator reports state {state or 'none'}" + (f" ({reason})" if reason else "")]
     return state, reason, []
+
+
+def _halted(policy: Document, ours: t.Iterable[Document], upgrade: Upgrade) -> t.Iterator[str]:
+    """What to do about a driver that does not become the new one by itself."""
+    drivers = [found for found in ours if is_driver(found)]
+    nodes = sum(int((found.get("status") or {}).get("desiredNumberScheduled") or 0) for found in drivers)
+    pacing = Pacing.of(policy.get("spec") or {})
+    if pacing.by_itself:
+        if upgrade.stuck(pacing.at_most(nodes)):
+            yield from remedies(upgrade)
+        return
+    for found in drivers:
+        metadata, status = found["metadata"], found.get("status") or {}
+        if is_outdated(found) and int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0):
+            yield (
+                f"pods of DaemonSet {metadata['name']} are out of date and the ClusterPolicy's driver.upgradePolicy.autoUpgrade is "
+                "off: drain each node and delete its driver pod, or switch autoUpgrade on; then run again"
+            )
 
 
 def _nodes_waiting(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]:

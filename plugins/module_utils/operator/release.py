@@ -132,6 +132,11 @@ def next_step(latest: Revision | None, held: Content | None, chart: Chart, wante
 
 def differing(held: t.Any, wanted: t.Any, path: str = "") -> list[str]:
     """The paths at which two sets of values differ; a list is one value. Never a value itself."""
+    # Of a map that only one of them has, everything in it differs.
+    held, wanted = (
+        {} if one is _MISSING and isinstance(other, dict) and other else one
+        for one, other in ((held, wanted), (wanted, held))
+    )
     if isinstance(held, dict) and isinstance(wanted, dict):
         found = []
         for key in sorted({*held, *wanted}, key=str):

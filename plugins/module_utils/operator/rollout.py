@@ -9,14 +9,13 @@ import typing as t
 from dataclasses import dataclass
 
 from ..fleet.agents import Ailment, ailments
-from .chart import load_all
+from .chart import documents
 
 Document = t.Mapping[str, t.Any]
 
 # Kind -> plural, of the workloads that a chart may bring; what helm's own --wait looks at, hooks and Jobs apart.
 WORKLOADS = {"Deployment": "deployments", "DaemonSet": "daemonsets", "StatefulSet": "statefulsets"}
 _WORKLOAD = re.compile(rf"^kind:\s*[\"']?({'|'.join(WORKLOADS)})[\"']?\s*$", re.MULTILINE)
-_SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,7 @@ class Rollout:
 
 def workloads(manifest: str) -> list[tuple[str, str]]:
     """Kind and name of every workload in a release's manifest."""
-    found = []
-    for text in _SEPARATOR.split(manifest):
-        # A manifest is long and few of its documents matter.
-        if _WORKLOAD.search(text):
-            found += [(item["kind"], item["metadata"]["name"]) for item in load_all(text) if isinstance(item, dict)]
+    found = [(item["kind"], item["metadata"]["name"]) for item in documents(manifest, _WORKLOAD)]
     return [item for item in found if item[0] in WORKLOADS]
 
 

@@ -48,14 +48,15 @@ class Survey(t.NamedTuple):
 
 
 def survey(client: Client, plan: Plan) -> Survey:
-    """All that a report needs; the plan has the version of an adopted operator."""
+    """All that a report needs; the plan is as an adopted operator is."""
     listed = client.list_known(CLUSTER_POLICIES)
     operator = _find_operator(client, plan, listed)
     found = {"nfd": find_nfd(client, plan), "operator": operator}
     policy = t.cast("Object | None", singleton(listed))
     there = follow(client, plan, policy)
-    version = operator.installation.version if operator.installation and operator.adopted else ""
-    return Survey(found, policy, as_installed(there, version) if version else there)
+    if operator.installation is not None and operator.adopted:
+        there = as_installed(there, operator.installation.version)
+    return Survey(found, policy, there)
 
 
 def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> Finding:

@@ -93,6 +93,7 @@ def test_what_changes_cost_is_counted_only_where_something_changes(cluster: Clus
     # A toleration that is new to the ClusterPolicy rolls the driver wherever there is one.
     assert dear["costs"]["drivers"] == dear["totals"]["gpu_nodes"]
     assert dear["costs"]["held_back"] is True
+    assert (dear["costs"]["at_most"], dear["costs"]["reasons"]) == (1, ["daemonsets.tolerations"])
     assert any("MIG manager" in warning for warning in dear["warnings"])
 
 

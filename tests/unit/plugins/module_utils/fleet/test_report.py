@@ -62,7 +62,7 @@ PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
 def _costing(**counts: t.Any) -> dict[str, t.Any]:
     each = {name: counts.pop(name, 0) for name in ("drivers", "pods", "agent_pods", "cut_nodes", "resets")}
-    total = {**each, "held_back": False, "release": None, **counts}
+    total = {**each, "at_most": 0, "reasons": [], "held_back": False, "release": None, **counts}
     return _info(pools={"notebooks": _pool(changes=CHANGES, costs=each)}, costs=total)
 
 
@@ -127,10 +127,20 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     (
         "costs",
         "plan",
-        _costing(drivers=4, pods=9, agent_pods=31, cut_nodes=2, resets=1, held_back=True),
+        _costing(
+            drivers=4,
+            pods=9,
+            agent_pods=31,
+            cut_nodes=2,
+            resets=1,
+            at_most=1,
+            reasons=["daemonsets.tolerations", "driver.env"],
+            held_back=True,
+        ),
         [
             "COSTS DRIVERS ROLLED PODS LOSE GPU AGENT PODS NODES CUT GPU RESETS notebooks 4 9 31 2 1",
-            "drivers: on 4 node(s) the driver is rolled, and pods that hold a GPU there are evicted; held back, unless",
+            "drivers: the driver rolls on 4 node(s), at most 1 at a time: daemonsets.tolerations; driver.env; pods that hold a GPU "
+            "there are evicted first; held back, unless gpu_operator_allow_driver_rollout is true",
             "mig: GPUs of 2 node(s) are cut anew, which fails while a pod holds one",
             "resets: the MIG mode of 1 node(s) with Ampere GPUs is switched",
         ],
@@ -138,8 +148,12 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     (
         "another operator",
         "plan",
-        _costing(agent_pods=9, release={"installed": "v25.3.2", "wanted": "v25.10.1"}),
-        ["operator: v25.3.2 becomes v25.10.1, so that all of NVIDIA's pods start anew"],
+        _costing(drivers=2, reasons=["operator a becomes b"], release={"installed": "v25.3.2", "wanted": "v25.10.1"}),
+        [
+            "operator: v25.3.2 becomes v25.10.1, so that all of NVIDIA's pods start anew",
+            "drivers: the driver is to follow on 2 node(s), on each once somebody deletes its driver pod: operator a becomes b; "
+            "refused, unless gpu_operator_allow_driver_rollout is true",
+        ],
     ),
     ("undiscovered", "plan", _info(undiscovered=list("abcdefg")), ["7 GPU node(s)", "a, b, c, d, e and 2 more"]),
     ("released", "plan", _info(released=["n9"]), ["left: 1 node(s) give"]),
@@ -185,3 +199,10 @@ def test_a_row_fits_whatever_the_names(name: str, model: str, count: int) -> Non
 def test_numbers_stand_right_and_long_text_is_cut() -> None:
     shown = table([Column("NAME", cuts=True), Column("N", number=True)], [["abcdefghijklmnop", 5], ["b", 500]], 16)
     assert shown == ["NAME           N", "abcdefghi..    5", "b            500"]
+
+
+def test_a_driver_upgrade_that_has_begun_is_told() -> None:
+    upgrade = {"states": {"upgrade-required": 2, "upgrade-failed": 1}, "failed": ["t4-3"], "skipped": []}
+    told = "\n".join(lines(_info(driver_upgrade=upgrade), "plan"))
+    assert "driver: upgrade under way: 2 node(s) upgrade-required, 1 node(s) upgrade-failed; failed: t4-3" in told
+    assert "driver" not in "\n".join(lines(_info(driver_upgrade={"states": {}, "failed": [], "skipped": []}), "plan"))

@@ -192,10 +192,12 @@ def test_a_plan_follows_its_operator() -> None:
     assert placed(plan, plan.operator.namespace, plan.config.name) == plan
 
 
-def test_an_adopted_operator_keeps_its_version() -> None:
+def test_an_adopted_operator_keeps_its_version_and_its_values() -> None:
     plan = derive({"name": "c"}, {}, POOLS)
-    assert as_installed(plan, "v25.3.2").operator.version == "v25.3.2"
-    assert as_installed(plan, plan.operator.version) == plan
+    assert plan.operator.values
+    kept = as_installed(plan, "v25.3.2")
+    assert (kept.operator.version, kept.operator.values) == ("v25.3.2", {})
+    assert as_installed(plan, "").operator.version == plan.operator.version
 
 
 def test_validation_stays_where_it_was_told_to_be() -> None:

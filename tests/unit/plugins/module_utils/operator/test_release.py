@@ -131,6 +131,9 @@ def test_next_step(latest: Revision | None, held: Content | None, wanted: Object
         ({"a": None}, {}, ["a"]),
         ({"token": "old"}, {"token": "new"}, ["token"]),
         ({"a": {}}, {"a": "x"}, ["a"]),
+        ({"a": {}}, {}, ["a"]),
+        ({}, {"a": {"b": 1, "c": {"d": 2, "e": {}}}}, ["a.b", "a.c.d", "a.c.e"]),
+        ({"a": {"b": 1}}, {}, ["a.b"]),
     ],
 )
 def test_values_differ_by_their_paths_alone(held: Object, wanted: Object, paths: list[str]) -> None:

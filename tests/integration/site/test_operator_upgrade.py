@@ -1,0 +1,256 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator from v25.3.2 to v25.10.1, both real: what is said beforehand, what is refused, and one roll of the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helpers.cluster import NAMESPACE, Cluster
+from tests.helpers.playbook import Playbook, PlaybookRun, run_playbook
+from tests.labs import LAB, Lab
+from tests.programs import run
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800), pytest.mark.usual(240)]
+
+OLD, NEW = "v25.3.2", "v25.10.1"
+NODES = ("t4-1", "t4-2", "t4-3")
+FLEET = {
+    "defaults": {"os": "ubuntu-24.04"},
+    "groups": [{"name": "t4", "count": len(NODES), "model": "Tesla-T4", "gpus": 1}, {"name": "cpu", "count": 1}],
+}
+ROLL = "rolls on 3 nodes, at most 1 at a time: chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1"
+COST = {
+    "nodes": 3,
+    "at_most": 1,
+    "reasons": [
+        "chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",
+        "driver.manager.version v0.8.0 becomes v0.9.1",
+        "driver.version 570.148.08 becomes 580.105.08",
+    ],
+}
+BY_HAND = {"toolkit": {"env": [{"name": "CONTAINERD_SOCKET", "value": "/run/k3s/containerd.sock"}]}}
+WORKLOAD = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "training", "namespace": "default"},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "training"}},
+        "template": {
+            "metadata": {"labels": {"app": "training"}},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "example.com/training",
+                        "command": ["sleep", "inf"],
+                        "resources": {"limits": {"nvidia.com/gpu": 1}},
+                    }
+                ]
+            },
+        },
+    },
+}
+
+
+class World:
+    """A lab on which the older operator was installed by the collection, with somebody's own settings and workload."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab, self.cluster, self.folder = lab, Cluster(lab), folder
+        fleet = folder / "fleet.yaml"
+        fleet.write_text(yaml.safe_dump(FLEET))
+        built = run(LAB, "build", "gpu-operator-25.3").splitlines()[-1].split(maxsplit=1)[1]
+        self.charts = {OLD: f"{built}/charts/gpu-operator", NEW: f"{lab.env['LAB_CHARTS']}/gpu-operator"}
+        lab.reset(fleet)
+
+    def play(self, version: str, *arguments: str, name: str = "accel.gpu.site", **more: Any) -> PlaybookRun:
+        """Run a playbook with an operator's version; the result is not judged."""
+        return run_playbook(name, **self.options(version, *arguments, **more), timeout=1200)
+
+    def options(self, version: str, *arguments: str, allow: bool = False, **operator: Any) -> dict[str, Any]:
+        """What a playbook is started with."""
+        document = {
+            "name": self.lab.name,
+            "operator": {"version": version, "chart": self.charts[version], **operator},
+            "nfd": {"chart": f"{self.lab.env['LAB_CHARTS']}/node-feature-discovery"},
+        }
+        variables = {
+            "gpu_cluster": document,
+            "gpu_pools": [{"name": "notebooks", "match": {"model": "Tesla-T4"}, "gpus_per_node": 1}],
+            "gpu_operator_allow_driver_rollout": allow,
+        }
+        return {"environ": self.lab.env, "variables": variables, "arguments": arguments}
+
+    def policy(self) -> Mapping[str, Any]:
+        """The ClusterPolicy's spec."""
+        spec: Mapping[str, Any] = self.cluster.get("clusterpolicy", "cluster-policy")["spec"]
+        return spec
+
+    def patch(self, spec: Mapping[str, Any]) -> None:
+        """Change the ClusterPolicy as somebody does by hand."""
+        self.cluster.kubectl(
+            "patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": spec})
+        )
+
+    def operator(self) -> Mapping[str, Any]:
+        """The operator's Deployment."""
+        found: Mapping[str, Any] = self.cluster.get("deployment", "gpu-operator", "-n", NAMESPACE)
+        return found
+
+    def image(self) -> str:
+        """Its image's tag."""
+        image: str = self.operator()["spec"]["template"]["spec"]["containers"][0]["image"]
+        return image.rpartition(":")[2]
+
+    def drivers(self) -> dict[str, str]:
+        """What gpu-feature-discovery says of each node's driver."""
+        return {
+            name: self.cluster.nodes()[name]["metadata"]["labels"].get("nvidia.com/cuda.driver-version.full", "")
+            for name in NODES
+        }
+
+    def driver_pods(self) -> dict[str, str]:
+        """The UIDs of the driver's pods by node."""
+        pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", "app=nvidia-driver-daemonset")["items"]
+        return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in pods}
+
+    def driver_deletions(self, mark: str) -> int:
+        """How many driver pods the operator has deleted since a mark: one for each node that it rolled, each time."""
+        listed = self.lab.command("audit", "--since", mark, "--list").splitlines()
+        return sum("delete" in line and "/pods/nvidia-driver-daemonset-" in line for line in listed)
+
+
+@pytest.fixture(scope="module")
+def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = World(lab, tmp_path_factory.mktemp("upgrade"))
+    world.play(OLD, "--tags", "nfd,gpu_operator,sharing").require_success()
+    assert world.image() == OLD
+    assert set(world.drivers().values()) == {"570.148.08"}
+    world.patch(BY_HAND)
+    (world.folder / "workload.json").write_text(json.dumps(WORKLOAD))
+    world.cluster.kubectl("apply", "-f", str(world.folder / "workload.json"))
+    world.cluster.until(lambda: running(world) == 2)
+    world.play(OLD, "--tags", "nfd,gpu_operator,sharing").require_success()
+    return world
+
+
+def prepared(played: PlaybookRun) -> Mapping[str, Any]:
+    """What the module told of the operator's release before Helm touched it."""
+    found: Mapping[str, Any] = played.module_results("accel.gpu.helm_release")[-1]["helm_release"]
+    return found
+
+
+def running(world: World) -> int:
+    """How many of the workload's pods are ready."""
+    return int(world.cluster.get("deployment", "training")["status"].get("readyReplicas") or 0)
+
+
+def test_the_plan_announces_the_roll(world: World) -> None:
+    told = world.play(NEW, name="accel.gpu.plan").require_success()
+    assert told.shown("the driver rolls on 3 node(s), at most 1 at a time: operator v25.3.2 becomes v25.10.1")
+    assert told.shown("refused, unless gpu_operator_allow_driver_rollout is true")
+    same = world.play(OLD, name="accel.gpu.plan").require_success()
+    assert "rolls" not in same.stderr
+
+
+def test_without_leave_nothing_is_upgraded(world: World) -> None:
+    before = world.driver_pods()
+    for mode in ((), ("--check", "--diff")):
+        refused = world.play(NEW, "--tags", "gpu_operator", *mode)
+        assert refused.rc != 0
+        assert "Not upgraded, because the driver " + ROLL in refused.failure()
+        assert "gpu_operator_allow_driver_rollout" in refused.failure()
+        assert "stay with version v25.3.2" in refused.failure()
+    assert world.image() == OLD
+    assert not knows_secret_name(world)
+    # The driver's values alone are held back, and the rest goes on.
+    held = world.play(OLD, "--tags", "gpu_operator", driver={"version": "570.172.08"}).require_success()
+    assert held.changed() == 0
+    assert prepared(held)["held_back"] == ["driver.version"]
+    assert prepared(held)["driver_rollout"]["reasons"] == ["driver.version 570.148.08 becomes 570.172.08"]
+    assert world.driver_pods() == before
+
+
+def test_what_helm_would_overwrite_is_refused(world: World) -> None:
+    charts = world.policy()["vfioManager"]["version"]
+    world.patch({"vfioManager": {"version": "mine"}})
+    refused = world.play(NEW, "--tags", "gpu_operator", allow=True)
+    world.patch({"vfioManager": {"version": charts}})
+    assert "cluster-policy: spec.vfioManager.version. To keep it" in refused.failure()
+    assert "Nothing has been upgraded" in refused.failure()
+    assert world.image() == OLD
+
+
+def test_a_run_killed_after_the_operator_was_stopped_is_taken_back(world: World) -> None:
+    options = world.options(NEW, "--tags", "gpu_operator", allow=True)
+    playbook = Playbook("accel.gpu.site", **options)
+    world.cluster.until(lambda: world.operator()["spec"]["replicas"] == 0, 240)
+    playbook.kill()
+    playbook.wait()
+    world.cluster.until(lambda: not world.operator()["status"].get("replicas"))
+    if world.image() == NEW:
+        pytest.skip("Helm was quicker than the kill")
+    world.play(OLD, "--tags", "gpu_operator").require_success()
+    assert world.operator()["spec"]["replicas"] == 1
+    assert world.image() == OLD
+
+
+def test_one_roll_of_the_driver(world: World) -> None:
+    before, mark = world.driver_pods(), world.cluster.mark()
+    predicted = world.play(NEW, "--tags", "gpu_operator,sharing", "--check", "--diff", allow=True).require_success()
+    assert prepared(predicted)["driver_rollout"] == COST
+    assert world.driver_pods() == before
+    played = world.play(NEW, "--tags", "gpu_operator,sharing", allow=True).require_success()
+    assert prepared(played)["driver_rollout"] == COST
+    assert played.changed() == predicted.changed()
+    assert "the driver is being upgraded on t4-" in played.stderr
+
+    assert world.image() == NEW
+    assert knows_secret_name(world)
+    assert world.policy()["toolkit"]["env"] == BY_HAND["toolkit"]["env"]
+    assert world.policy()["driver"]["version"] == "580.105.08"
+    assert set(world.drivers().values()) == {"580.105.08"}
+    assert world.driver_deletions(mark) == len(NODES)
+    assert set(world.driver_pods()) == set(NODES)
+    assert not set(world.driver_pods().values()) & set(before.values())
+    for name in NODES:
+        node = world.cluster.nodes()[name]
+        assert node["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] == "upgrade-done"
+        assert not node["spec"].get("unschedulable")
+    world.cluster.until(lambda: running(world) == 2)
+    again = world.play(NEW, "--tags", "gpu_operator,sharing").require_success()
+    assert again.changed() == 0
+
+
+def test_a_node_that_cannot_be_upgraded_is_told(world: World) -> None:
+    bare = {**WORKLOAD["spec"]["template"]["spec"], "nodeName": "t4-3"}  # type: ignore[index]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": "default"}, "spec": bare}
+    world.cluster.kubectl("delete", "deployment", "training", "--wait")
+    world.cluster.until(lambda: not world.cluster.get("pods", "-l", "app=training")["items"])
+    (world.folder / "bare.json").write_text(json.dumps(pod))
+    world.cluster.kubectl("apply", "-f", str(world.folder / "bare.json"))
+    world.cluster.until(lambda: world.cluster.get("pod", "bare")["status"]["phase"] == "Running")
+    stuck = world.play(NEW, "--tags", "gpu_operator", allow=True, driver={"version": "580.82.07"})
+    assert "the driver's upgrade failed on t4-3" in stuck.failure()
+    assert "nvidia.com/gpu-driver-upgrade-state=upgrade-required" in stuck.failure()
+    told = world.play(NEW, name="accel.gpu.plan", driver={"version": "580.82.07"}).require_success()
+    assert told.shown("failed: t4-3")
+    world.cluster.kubectl("delete", "pod", "bare")
+    world.cluster.kubectl(
+        "label", "node", "--overwrite", "t4-3", "nvidia.com/gpu-driver-upgrade-state=upgrade-required"
+    )
+    world.play(NEW, "--tags", "gpu_operator", driver={"version": "580.82.07"}).require_success()
+    assert set(world.drivers().values()) == {"580.82.07"}
+
+
+def knows_secret_name(world: World) -> bool:
+    """Whether the CRD is that of the new release."""
+    return "secretName" in world.cluster.kubectl("get", "crd", "clusterpolicies.nvidia.com", "-o", "json")

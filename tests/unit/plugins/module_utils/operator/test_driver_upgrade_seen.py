@@ -1,0 +1,57 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A driver upgrade is waited for as long as it goes on, and no longer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.helpers.readiness import World
+
+
+def upgrading(world: World, *states: str, **policy: Any) -> None:
+    """A driver upgrade that has brought the nodes so far; those that are done have the new driver."""
+    world.driver["metadata"]["labels"] = {"app.kubernetes.io/component": "nvidia-driver"}
+    world.policy["spec"] = {"driver": {"upgradePolicy": {"autoUpgrade": True, **policy}}}
+    for found, state in zip(world.nodes, states, strict=False):
+        found["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = state
+    world.driver["status"]["updatedNumberScheduled"] = states.count("upgrade-done")
+
+
+def test_a_driver_upgrade_is_waited_for() -> None:
+    world = World()
+    upgrading(world, "upgrade-done", "pod-restart-required", "upgrade-required")
+    verdict = world.verdict()
+    assert verdict.upgrade.working == {"gpu-1": "pod-restart-required"}
+    assert "the driver is being upgraded on gpu-1 (pod-restart-required)" in verdict.waiting
+    assert verdict.halted == ()
+    # A node that is not done is not ready, whatever its pods say.
+    upgrading(world, "upgrade-done", "upgrade-done", "uncordon-required")
+    world.driver["status"]["updatedNumberScheduled"] = 3
+    assert world.verdict().waiting == ("the driver is being upgraded on gpu-2 (uncordon-required)",)
+    upgrading(world, *["upgrade-done"] * 3)
+    assert world.verdict().ready
+
+
+def test_a_driver_upgrade_that_does_not_go_on_ends_the_wait() -> None:
+    world = World()
+    upgrading(world, "upgrade-done", "upgrade-failed", "upgrade-required")
+    assert "kubectl label node --overwrite gpu-1" in world.verdict().halted[0]
+    upgrading(world, "upgrade-done", "upgrade-failed", "upgrade-required", maxParallelUpgrades=2, maxUnavailable="100%")
+    assert world.verdict().halted == ()
+
+
+def test_without_the_upgrade_controller_old_pods_stay() -> None:
+    world = World()
+    upgrading(world, "", "", "", autoUpgrade=False)
+    assert "delete its driver pod" in world.verdict().halted[0]
+    # As long as its controller has not looked at the new template, the numbers are those of the old one.
+    world.driver["metadata"]["generation"] = 3
+    assert world.verdict().halted == ()
+
+
+def test_what_a_driver_that_is_gone_has_left_on_nodes_says_nothing() -> None:
+    world = World()
+    upgrading(world, "upgrade-failed", "upgrade-required", "upgrade-done")
+    world.driver = world.plugin
+    assert world.verdict().ready
