@@ -120,6 +120,10 @@ cluster_policy:
       type: list
       elements: dict
       sample: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+    configmaps:
+      description: The ConfigMaps that the policy names, that were not there, and that the module made, or would make.
+      type: list
+      elements: dict
     note:
       description: In check mode, why the server has not judged the change.
       type: str
@@ -190,6 +194,7 @@ def work(module: GpuModule) -> Object:
         "driver_nodes": found.roll.nodes if found.roll and not found.held_back else 0,
         "held_back": found.held_back,
         "tolerations": _tolerations(found),
+        "configmaps": lacking,
         **({"note": note} if note else {}),
     }
     before, after = found.change.before, found.change.after

@@ -51,6 +51,13 @@ options:
     type: list
     elements: dict
     default: []
+  expected_configmaps:
+    description:
+      - ConfigMaps that will be there by the time of the real run; only used in check mode. See
+        RV(accel.gpu.cluster_policy#module:cluster_policy.configmaps).
+    type: list
+    elements: dict
+    default: []
   report_path:
     description:
       - File for the whole result as JSON. What the module returns names up to 100 nodes.
@@ -178,7 +185,7 @@ from ..module_utils.kube.module import ArgumentSpec, GpuModule, diff_of
 from ..module_utils.kube.wait import TimeoutStory
 from ..module_utils.operator.survey import follow_cluster
 from ..module_utils.sharing.result import after_discovery, result, warnings
-from ..module_utils.sharing.rollout import Fleet, Rollout
+from ..module_utils.sharing.rollout import Expected, Fleet, Rollout
 from ..module_utils.sharing.story import story
 
 if t.TYPE_CHECKING:
@@ -187,9 +194,8 @@ if t.TYPE_CHECKING:
 
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Preview in check mode, else apply and prove."""
-    expected = module.params["expected_tolerations"] if module.check_mode else []
     module.plan = follow_cluster(module.client, module.plan)
-    rollout = Rollout(module.client, module.plan, module.run_id, module.progress, expected_tolerations=expected)
+    rollout = Rollout(module.client, module.plan, module.run_id, module.progress, _expected(module))
     fleet = rollout.read()
     before, after = fleet.profile.diff()
     if module.check_mode:
@@ -212,6 +218,12 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         "node_profile": _result(module, rollout, fleet, findings),
         "diff": diff_of(before, after, "node_profile"),
     }
+
+
+def _expected(module: GpuModule) -> Expected:
+    if not module.check_mode:
+        return Expected()
+    return Expected(tuple(module.params["expected_tolerations"]), tuple(module.params["expected_configmaps"]))
 
 
 def _preview(module: GpuModule, rollout: Rollout, fleet: Fleet) -> dict[str, t.Any]:
@@ -291,6 +303,7 @@ def main() -> None:
         "wait_timeout": {"type": "int", "default": 600},
         "report_path": {"type": "path"},
         "expected_tolerations": {"type": "list", "elements": "dict", "default": []},
+        "expected_configmaps": {"type": "list", "elements": "dict", "default": []},
     }
     module = GpuModule(spec, documents=True, lease=True)
     module.run(work)

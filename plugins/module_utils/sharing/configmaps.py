@@ -22,6 +22,7 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.plan import Plan
+    from .entries import ConfigMap
     from .profile import Profile
 
 
@@ -31,26 +32,37 @@ class Configs:
     The first may be somebody else's: then nothing but our entries in it is ours.
     """
 
-    def __init__(self, client: Client, plan: Plan) -> None:
-        """Nothing is asked yet."""
+    def __init__(self, client: Client, plan: Plan, expected: t.Iterable[t.Mapping[str, t.Any]] = ()) -> None:
+        """Nothing is asked yet. The `expected` ConfigMaps, whole objects, count as there where they are not yet."""
         self._client = client
         self._plan = plan
         self._plugin = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
         self._mig = object_path("v1", "ConfigMap", plan.mig.name, plan.mig.namespace)
+        self._there: set[str] = set()
+        self._expected = {
+            object_path("v1", "ConfigMap", of["metadata"]["name"], of["metadata"]["namespace"]): of for of in expected
+        }
 
     def read(self, nodes: t.Iterable[Node]) -> ConfigMaps:
         """Both as they are; the MIG manager's only where a pool or a node has to do with it."""
         cut = bool(self._plan.mig.entries) or any(mig_parted.is_ours(node.mig_config) for node in nodes)
-        return ConfigMaps(self._client.get(self._plugin), self._client.get(self._mig) if cut else None)
+        return ConfigMaps(self._get(self._plugin), self._get(self._mig) if cut else None)
+
+    def _get(self, path: str) -> ConfigMap | None:
+        live = self._client.get(path)
+        if live is None:
+            return self._expected.get(path)
+        self._there.add(path)
+        return live
 
     def add(self, changes: Profile, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
         """Write the entries that node labels are about to name; in a dry run only into ConfigMaps that exist."""
         plugin, cut = changes.entries, changes.mig_entries
         written: list[str] = []
-        if plugin.added and (plugin.exists or not dry_run):
+        if plugin.added and (self._plugin in self._there or not dry_run):
             self._apply(self._plugin, plugin.applied, lease, dry_run)
             written += plugin.added
-        if cut.added and (cut.exists or not dry_run):
+        if cut.added and (self._mig in self._there or not dry_run):
             self._apply(self._mig, {mig_parted.KEY: mig_parted.document(cut.applied)}, lease, dry_run)
             written += cut.added
         return written

@@ -16,7 +16,6 @@ ConfigMap = t.Mapping[str, t.Any]
 class Entries:
     """What becomes of the ConfigMap: `added` before any label names it, `collected` when no label names it any more."""
 
-    exists: bool
     live: t.Mapping[str, str]
     added: t.Mapping[str, str]
     ours: t.Mapping[str, str]
@@ -46,7 +45,6 @@ def entries(wanted: t.Mapping[str, str], named: t.Collection[str], configmap: Co
     live: dict[str, str] = dict((configmap or {}).get("data") or {})
     owned = _owned(configmap) & set(live)
     return Entries(
-        exists=configmap is not None,
         live=live,
         added={key: text for key, text in sorted(wanted.items()) if live.get(key) != text},
         ours={key: live[key] for key in sorted(owned)},

@@ -22,7 +22,6 @@ if t.TYPE_CHECKING:
 class MigEntries:
     """What becomes of the file: `added` before any label names it, `collected` when no label names it any more."""
 
-    exists: bool
     live: t.Mapping[str, t.Any]
     added: tuple[str, ...]
     collected: tuple[str, ...]
@@ -58,7 +57,6 @@ def mig_entries(plan: MigPlan, named: t.Collection[str], configmap: ConfigMap | 
         if name not in live or (mig_parted.is_ours(name) and live[name] != content)
     ]
     return MigEntries(
-        exists=configmap is not None,
         live=live,
         added=tuple(sorted(added)),
         collected=tuple(

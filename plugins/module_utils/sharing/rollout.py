@@ -65,6 +65,13 @@ class Done:
         return bool(self.changed or self.added or self.collected)
 
 
+class Expected(t.NamedTuple):
+    """What is not there in a preview and will be: tolerations of the ClusterPolicy, and ConfigMaps."""
+
+    tolerations: tuple[Toleration, ...] = ()
+    configmaps: tuple[t.Mapping[str, t.Any], ...] = ()
+
+
 class Rollout:
     """One plan on one cluster; keeps count of what was done, so that a failure tells how far it came."""
 
@@ -74,19 +81,19 @@ class Rollout:
         plan: Plan,
         run_id: str,
         progress: Progress,
+        expected: Expected | None = None,
         *,
-        expected_tolerations: t.Sequence[Toleration] = (),
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """Send nothing yet. `expected_tolerations` will be in the ClusterPolicy although they are not there yet."""
+        """Send nothing yet."""
         self._client = client
         self._plan = plan
         self._run_id = run_id
         self._progress = progress
-        self._expected = tuple(expected_tolerations)
+        self._expected = expected.tolerations if expected else ()
         self._clock = clock
         self._pools = {pool.name: pool for pool in plan.pools}
-        self._configs = Configs(client, plan)
+        self._configs = Configs(client, plan, expected.configmaps if expected else ())
         self.since = Since(clock)
         self.done = Done()
         self.latest: tuple[Fleet, dict[str, Finding]] | None = None

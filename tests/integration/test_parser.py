@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plug
 from ansible_collections.accel.gpu.plugins.module_utils.modes import mig, yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 from lab import build
+from tests.labs import Lab
 
 GOOD = [
     Sharing(),
@@ -31,33 +32,37 @@ GOOD = [
 ]
 
 
-@functools.cache
-def _simulator() -> Path:
-    folder = build.cached("sim")
-    if folder is None:
-        pytest.skip("the lab's simulator, which holds NVIDIA's parser, is not built (lab/lab build)")
-    return folder / "bin" / "sim"
+Judge = Callable[[list[str]], list[str]]
 
 
-def judged(folder: Path, texts: list[str]) -> list[str]:
+@pytest.fixture
+def judged(lab: Lab, tmp_path: Path) -> Judge:
     """What NVIDIA's parser says of each text: ok, or REFUSED and why."""
-    files = [folder / f"{number}.yaml" for number in range(len(texts))]
-    for file, text in zip(files, texts, strict=True):
-        file.write_text(text)
-    done = subprocess.run([_simulator(), "config", *files], capture_output=True, text=True, check=False)
-    if done.returncode == 2:
-        pytest.skip(f"this build of the simulator does not judge configurations: {done.stderr.strip()}")
-    return [line.partition(": ")[2] for line in done.stdout.splitlines()]
+
+    def judge(texts: list[str]) -> list[str]:
+        files = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        simulator = build.cached("sim")
+        assert simulator is not None
+        # It ends with 1 where it refuses one of them.
+        done = subprocess.run(
+            [simulator / "bin" / "sim", "config", *files], capture_output=True, text=True, env=lab.env, check=False
+        )
+        assert done.returncode in (0, 1), done.stderr
+        return [line.partition(": ")[2] for line in done.stdout.splitlines()]
+
+    return judge
 
 
 ONE_SHARE = {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 1}]}}}
 
 
-def test_accepts_all_that_we_render(tmp_path: Path) -> None:
-    assert judged(tmp_path, [yaml_text.render(plugin.config(sharing)) for sharing in GOOD]) == ["ok"] * len(GOOD)
+def test_accepts_all_that_we_render(judged: Judge) -> None:
+    assert judged([yaml_text.render(plugin.config(sharing)) for sharing in GOOD]) == ["ok"] * len(GOOD)
 
 
-def test_refuses_what_we_refuse_to_derive(tmp_path: Path) -> None:
-    (verdict,) = judged(tmp_path, [yaml_text.render(ONE_SHARE)])
+def test_refuses_what_we_refuse_to_derive(judged: Judge) -> None:
+    (verdict,) = judged([yaml_text.render(ONE_SHARE)])
     assert verdict.startswith("REFUSED")
     assert "number of replicas must be >= 2" in verdict

@@ -1,0 +1,127 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every mode on every model of the catalog that has it: exact resources, and labels as NVIDIA's agents give them on an H200."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS, Model
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile
+from tests.helpers.cluster import Cluster
+from tests.helpers.playbook import run_playbook
+from tests.labs import Lab
+
+pytestmark = pytest.mark.soak
+
+GPUS = 2
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+# The mode, what it hangs on the product's name, and the labels replicas, sharing-strategy and mps.capable: each as
+# gpu-feature-discovery v0.19.0 labelled an H200 under that configuration.
+MODES: dict[str, tuple[dict[str, Any], str, dict[str, int], tuple[str, str, str]]] = {
+    "time-slicing": ({"mode": "time-slicing", "replicas": 4}, "-SHARED", {GPU: 8}, ("4", "time-slicing", "false")),
+    "time-slicing renamed": (
+        {"mode": "time-slicing", "replicas": 4, "rename": True},
+        "",
+        {SHARED: 8},
+        ("4", "time-slicing", "false"),
+    ),
+    "mps": ({"mode": "mps", "replicas": 4}, "-SHARED", {GPU: 8}, ("4", "mps", "true")),
+    "mps renamed": ({"mode": "mps", "replicas": 4, "rename": True}, "", {SHARED: 8}, ("4", "mps", "true")),
+    "none": ({"mode": "none"}, "", {GPU: 2}, ("1", "none", "false")),
+}
+CUT = [model for model in MODELS if mig.geometry(model.key)]
+
+
+def name(model: Model) -> str:
+    """The pool, and the group of the fleet, of a model."""
+    return model.key.lower()
+
+
+def pool(model: Model, sharing: dict[str, Any]) -> dict[str, Any]:
+    match = {"model": model.key, "labels": {"lab.accel.gpu/group": name(model)}}
+    return {"name": name(model), "match": match, "gpus_per_node": GPUS, "sharing": sharing}
+
+
+def geometry(model: Model) -> mig.Geometry:
+    found = mig.geometry(model.key)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """A machine with two GPUs of each model."""
+    groups = [{"name": name(model), "count": 1, "model": model.key, "gpus": GPUS} for model in MODELS]
+    fleet = Path(tmp_path_factory.mktemp("fleet")) / "models.yaml"
+    fleet.write_text(yaml.safe_dump({"groups": groups}))
+    lab.reset(fleet)
+    pools = [pool(model, {"mode": "none"}) for model in MODELS]
+    tags = ["--tags", "pools,nfd,gpu_operator"]
+    run_playbook("accel.gpu.site", environ=lab.env, variables={"gpu_pools": pools}, arguments=tags).require_success()
+    return Cluster(lab)
+
+
+def share(cluster: Cluster, pools: list[dict[str, Any]]) -> None:
+    for main in (cluster_policy.main, node_profile.main):
+        found = cluster.run(main, pools=pools, wait_timeout=300)
+        assert not found.get("failed"), found["msg"]
+
+
+def seen(cluster: Cluster, model: Model, keys: list[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """What the model's machine offers, and these labels of it."""
+    node = f"{name(model)}-1"
+    labels = cluster.get("node", node)["metadata"]["labels"]
+    return cluster.offered(node)[node], tuple(labels.get(f"nvidia.com/{key}", "") for key in keys)
+
+
+@pytest.mark.usual(40)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_of_every_model(cluster: Cluster, mode: str) -> None:
+    sharing, suffix, offered, labels = MODES[mode]
+    share(cluster, [pool(model, sharing) for model in MODELS])
+    keys = ["gpu.product", "gpu.count", "gpu.replicas", "gpu.sharing-strategy", "mps.capable"]
+    wanted = {model.key: (offered, (model.product + suffix, str(GPUS), *labels)) for model in MODELS}
+    assert {model.key: seen(cluster, model, keys) for model in MODELS} == wanted
+
+
+@pytest.mark.usual(60)
+def test_every_model_that_has_mig_in_its_smallest_devices(cluster: Cluster) -> None:
+    layouts = {model.key: geometry(model).profiles[0] for model in CUT}
+    pools = [
+        pool(model, {"mode": "mig", "layout": {layouts[model.key].name: layouts[model.key].most}}) for model in CUT
+    ]
+    share(cluster, pools)
+    wanted = {}
+    for model in CUT:
+        profile = layouts[model.key]
+        count = GPUS * profile.most
+        wanted[model.key] = ({GPU: count}, (f"{model.product}-MIG-{profile.name}", str(count), "1", "none", "single"))
+    keys = ["gpu.product", "gpu.count", "gpu.replicas", "gpu.sharing-strategy", "mig.strategy"]
+    assert {model.key: seen(cluster, model, keys) for model in CUT} == wanted
+
+
+@pytest.mark.usual(60)
+def test_every_model_that_has_it_in_nvidias_own_mixture(cluster: Cluster) -> None:
+    """The layouts of `all-balanced`, where NVIDIA has one; the rest are whole again."""
+    mixed = [model for model in CUT if geometry(model).balanced]
+    layouts = {model.key: dict(geometry(model).balanced) for model in mixed}
+    whole = [pool(model, {"mode": "none"}) for model in CUT if model not in mixed]
+    share(cluster, [*(pool(model, {"mode": "mig", "layout": layouts[model.key]}) for model in mixed), *whole])
+    wanted = {
+        model.key: (
+            {f"nvidia.com/mig-{profile}": GPUS * count for profile, count in layouts[model.key].items()},
+            (model.product, str(GPUS), "mixed"),
+        )
+        for model in mixed
+    }
+    keys = ["gpu.product", "gpu.count", "mig.strategy"]
+    assert {model.key: seen(cluster, model, keys) for model in mixed} == wanted
+    for model in CUT:
+        if model not in mixed:
+            assert seen(cluster, model, ["gpu.product"]) == ({GPU: GPUS}, (model.product,))
