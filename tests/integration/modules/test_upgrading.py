@@ -1,0 +1,80 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator is stopped for its upgrade, and started again where the upgrade never came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.progress import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.operator.preparation import Waiting
+from ansible_collections.accel.gpu.plugins.module_utils.operator.upgrading import Upgrading
+from tests.helpers.cluster import Cluster
+from tests.labs import Lab
+
+SPACE = "upgrading"
+LABELS = {"app": "gpu-operator"}
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "gpu-operator", "namespace": SPACE},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": LABELS},
+        "template": {
+            "metadata": {"labels": LABELS},
+            "spec": {"containers": [{"name": "main", "image": "example.com/operator"}]},
+        },
+    },
+}
+MANIFEST = yaml.safe_dump(DEPLOYMENT, sort_keys=False)
+WAITING = Waiting(30, 0.2, Progress(None))
+
+
+@pytest.fixture
+def cluster(lab: Lab) -> Iterator[Cluster]:
+    cluster = Cluster(lab)
+    cluster.kubectl("create", "namespace", SPACE)
+    yield cluster
+    cluster.kubectl("delete", "namespace", SPACE)
+
+
+@pytest.fixture
+def upgrading(cluster: Cluster) -> Upgrading:
+    client = Client(ConnectionOptions(kubeconfig=str(cluster.lab.kubeconfig)), "accel.gpu/test")
+    return Upgrading(client, SPACE, allowed=True)
+
+
+def replicas(cluster: Cluster) -> list[int]:
+    return [item["spec"]["replicas"] for item in cluster.get("deployments", "-n", SPACE)["items"]]
+
+
+def test_what_was_stopped_for_an_upgrade_is_started_again(
+    cluster: Cluster, upgrading: Upgrading, tmp_path: Path
+) -> None:
+    (tmp_path / "operator.yaml").write_text(MANIFEST)
+    cluster.kubectl("apply", "-f", str(tmp_path / "operator.yaml"))
+    written: list[str] = []
+    upgrading.stop(MANIFEST, WAITING)
+    assert replicas(cluster) == [0]
+    assert cluster.get("pods", "-n", SPACE)["items"] == []
+    assert upgrading.resume(MANIFEST, check=True, before_write=lambda: written.append("check"))
+    assert (replicas(cluster), written) == ([0], [])
+    assert upgrading.resume(MANIFEST, check=False, before_write=lambda: written.append("run"))
+    assert (replicas(cluster), written) == ([1], ["run"])
+    # What somebody else has stopped stays so.
+    cluster.kubectl("scale", "deployment/gpu-operator", "--replicas=0", "-n", SPACE)
+    assert not upgrading.resume(MANIFEST, check=False, before_write=lambda: written.append("again"))
+    assert (replicas(cluster), written) == ([0], ["run"])
+
+
+def test_an_operator_that_is_gone_needs_no_stopping(cluster: Cluster, upgrading: Upgrading) -> None:
+    upgrading.stop(MANIFEST, WAITING)
+    assert not upgrading.resume(MANIFEST, check=False, before_write=lambda: None)
+    assert replicas(cluster) == []
