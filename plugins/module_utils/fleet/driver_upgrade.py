@@ -11,6 +11,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import DRIVER_UPGRADE_LABEL, DRIVER_UPGRADE_SKIP_LABEL
+from ..pools.words import some
 
 REQUIRED, DONE, FAILED = "upgrade-required", "upgrade-done", "upgrade-failed"
 # The nodes of which something is left to do; a node without the label has not been looked at, or nothing upgrades it.
@@ -59,14 +60,14 @@ class Upgrade:
         """One line for each thing to say, the worst first."""
         lines = []
         if self.failed:
-            lines.append(f"the driver's upgrade failed on {_names(self.failed)}")
+            lines.append(f"the driver's upgrade failed on {some(self.failed)}")
         if self.working:
             shown = [f"{name} ({state})" for name, state in sorted(self.working.items())]
-            lines.append(f"the driver is being upgraded on {_names(shown)}")
+            lines.append(f"the driver is being upgraded on {some(shown)}")
         if self.waiting:
             lines.append(f"{len(self.waiting)} nodes wait for their turn")
         if self.skipped:
-            lines.append(f"{_names(self.skipped)} keep the old driver, by their label {DRIVER_UPGRADE_SKIP_LABEL}")
+            lines.append(f"{some(self.skipped)} keep the old driver, by their label {DRIVER_UPGRADE_SKIP_LABEL}")
         return lines
 
 
@@ -107,8 +108,3 @@ def remedies(upgrade: Upgrade) -> list[str]:
             f"Take the label {DRIVER_UPGRADE_SKIP_LABEL} off those nodes when their driver may change, and run again"
         )
     return lines
-
-
-def _names(names: t.Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

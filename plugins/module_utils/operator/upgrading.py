@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from ..catalog.names import STOPPING_MANAGER
 from ..fleet.tolerance import singleton
 from ..kube.client import Client
-from ..kube.errors import ApiError
 from ..kube.fields import child, owned_by
 from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
 from ..kube.wait import wait_until
@@ -63,7 +62,7 @@ class Upgrading:
         held = preparation.held
         if step.action != UPGRADE or held is None or not operator_deployments(held.manifest):
             return Judgement(step)
-        live = self._policy()
+        live = t.cast("Object | None", singleton(self._client.list_known(CLUSTER_POLICIES)))
         found = foresee((held.chart, held.manifest), (chart, preparation.rendered()), live, said) if live else None
         if live is None or found is None:
             return Judgement(step)
@@ -105,14 +104,6 @@ class Upgrading:
             for name in stopped:
                 self._scale(name, 1)
         return bool(stopped)
-
-    def _policy(self) -> Object | None:
-        try:
-            return t.cast("Object | None", singleton(self._client.list(CLUSTER_POLICIES)))
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return None
 
     def _is_stopped(self, name: str) -> bool:
         live = self._client.get(self._path(name))
