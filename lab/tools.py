@@ -103,11 +103,14 @@ TOOLS: dict[str, Tool] = {
         _pinned("helm", "helm.sh/helm/v3/cmd/helm", 53),
         # What an upgrade begins with; it shares few compiled libraries with the newer one.
         _gpu_operator("gpu-operator-25.3", "v25.3.2", 150),
+        # From which Helm takes charts by oci://.
+        _pinned("registry", "github.com/distribution/distribution/v3/cmd/registry", 90),
     )
 }
 
 # A lab starts with the first part; another one is built by whoever needs it.
+_LATER: dict[str, tuple[str, ...]] = {"upgrade": ("gpu-operator-25.3",), "registry": ("registry",)}
 PARTS: dict[str, tuple[str, ...]] = {
-    "kube": tuple(name for name in TOOLS if name != "gpu-operator-25.3"),
-    "upgrade": ("gpu-operator-25.3",),
+    "kube": tuple(name for name in TOOLS if not any(name in tools for tools in _LATER.values())),
+    **_LATER,
 }

@@ -44,20 +44,12 @@ options:
         instead, since when, and what to do.
     type: int
     default: 600
-  expected_tolerations:
+  expected_policy:
     description:
-      - Tolerations that the ClusterPolicy will have by the time of the real run; only used in check mode. See
-        RV(accel.gpu.cluster_policy#module:cluster_policy.tolerations).
-    type: list
-    elements: dict
-    default: []
-  expected_configmaps:
-    description:
-      - ConfigMaps that will be there by the time of the real run; only used in check mode. See
-        RV(accel.gpu.cluster_policy#module:cluster_policy.configmaps).
-    type: list
-    elements: dict
-    default: []
+      - What the ClusterPolicy will be by the time of the real run, as RV(accel.gpu.cluster_policy#module:cluster_policy) tells its
+        C(tolerations) and C(configmaps); only used in check mode.
+    type: dict
+    default: {}
   report_path:
     description:
       - File for the whole result as JSON. What the module returns names up to 100 nodes.
@@ -221,9 +213,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _expected(module: GpuModule) -> Expected:
-    if not module.check_mode:
-        return Expected()
-    return Expected(tuple(module.params["expected_tolerations"]), tuple(module.params["expected_configmaps"]))
+    policy = module.params["expected_policy"] if module.check_mode else {}
+    return Expected(tuple(policy.get("tolerations") or ()), tuple(policy.get("configmaps") or ()))
 
 
 def _preview(module: GpuModule, rollout: Rollout, fleet: Fleet) -> dict[str, t.Any]:
@@ -302,8 +293,7 @@ def main() -> None:
         "wait": {"type": "bool", "default": True},
         "wait_timeout": {"type": "int", "default": 600},
         "report_path": {"type": "path"},
-        "expected_tolerations": {"type": "list", "elements": "dict", "default": []},
-        "expected_configmaps": {"type": "list", "elements": "dict", "default": []},
+        "expected_policy": {"type": "dict", "default": {}},
     }
     module = GpuModule(spec, documents=True, lease=True)
     module.run(work)

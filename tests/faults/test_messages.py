@@ -87,7 +87,7 @@ def test_a_chart_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.usual(45)
-@pytest.mark.sampled(2, of="slow failures")
+@pytest.mark.sampled(1, of="slow failures")
 def test_nodes_that_nfd_does_not_label(lab: Lab) -> None:
     lab.reset()
     lab.command("fault", "put", "nfd-stalled", "--nodes", "a100-2,t4-1")
@@ -113,7 +113,7 @@ def broken_operator(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.usual(40)
-@pytest.mark.sampled(2, of="slow failures")
+@pytest.mark.sampled(1, of="slow failures")
 @pytest.mark.usefixtures("broken_operator")
 def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
     message = failing(120, environ=lab.env, variables={"gpu_operator_wait_timeout": 25})
@@ -122,7 +122,7 @@ def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
 
 
 @pytest.mark.usual(75)
-@pytest.mark.sampled(2, of="slow failures")
+@pytest.mark.sampled(1, of="slow failures")
 def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
     lab.reset()
     run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()

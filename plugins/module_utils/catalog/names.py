@@ -24,6 +24,9 @@ VALIDATION_CONFIGMAP = "accel-gpu-validation"
 MIG_CONFIGMAP = "accel-gpu-mig-parted"
 GPUS_ANNOTATION = "accel.gpu/gpus"
 
+# Kubernetes: the most characters of a label's value (apimachinery, util/validation)
+LABEL_LENGTH = 63
+
 # NVIDIA's device plugin (k8s-device-plugin: cmd/config-manager, api/config/v1)
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 GPU_RESOURCE = "nvidia.com/gpu"

@@ -87,7 +87,7 @@ def _shares(content: Document) -> Document:
 def _strategy(content: Document, layout: t.Any, over_all: str) -> Document:
     """Only what differs from what the layout would have by itself."""
     live = over_all or (content.get("flags") or {}).get("migStrategy") or ""
-    usual = mig.SINGLE if mig.uniform(mig.read(layout)) else mig.MIXED
+    usual = mig.strategy_for(mig.read(layout))
     if live not in mig.STRATEGIES:
         raise Inexpressible("its GPUs are cut, and its device plugin is told no MIG strategy")
     return {} if live == usual else {"strategy": live}

@@ -83,7 +83,7 @@ def labels(node: Node, pool: PoolPlan) -> dict[str, str]:
     counts = devices(node, pool) or dict.fromkeys(mig.profiles(sharing.layout), 0)
     if sharing.strategy == mig.SINGLE:
         (profile, count), *dummy = counts.items()
-        product = f"{node.model}{MIG_INFIX}{profile.replace('+', '.')}{shared}"
+        product = mig.single_product(node.model, profile, shared)
         found.update({PRODUCT_LABEL: product, COUNT_LABEL: str(count), REPLICAS_LABEL: how["replicas"]})
         return {**found, STRATEGY_LABEL: how["sharing-strategy"]}
     for profile, count in counts.items():

@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import INVALID_SUFFIX, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL
+from ..modes import mig
 from . import expect
 from .agents import MIG_MANAGER
 from .node import Node
@@ -42,7 +43,7 @@ class Finding:
 def prove(node: Node, pool: PoolPlan) -> Finding | None:
     """None when GFD's labels and the allocatable resources are what the pool declares."""
     if not node.discovered:
-        return Finding(node.name, pool.name, ("has an NVIDIA GPU that gpu-feature-discovery has not labelled yet",))
+        return Finding(node.name, pool.name, (_unlabelled(node),))
     if expect.incapable(node, pool):
         what = f"its {node.model} cannot be cut into MIG devices; choose another sharing.mode for it"
         return Finding(node.name, pool.name, (what,), final=True)
@@ -58,6 +59,16 @@ def prove(node: Node, pool: PoolPlan) -> Finding | None:
         return Finding(node.name, pool.name, (hardware, *seen), final=not seen)
     blamed = MIG_MANAGER if node.mig_state in _CHANGING or (_config(node, pool) and not node.mig_state) else ""
     return Finding(node.name, pool.name, tuple(seen), blamed=blamed) if seen else None
+
+
+def _unlabelled(node: Node) -> str:
+    if not node.gpus:
+        return "has an NVIDIA GPU that gpu-feature-discovery has not labelled yet"
+    # NFD drops a label that is too long, and the strategy single hangs the profile on the product's name.
+    return (
+        f"has no label {PRODUCT_LABEL} although gpu-feature-discovery has counted its GPUs; if NFD has dropped it for its length, set "
+        f"sharing.strategy to {mig.MIXED}, or name the model in match"
+    )
 
 
 def settled(findings: t.Mapping[str, Finding]) -> bool:

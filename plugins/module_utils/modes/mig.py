@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.mig import MEDIA_BESIDE, RESOURCE_PREFIX, Geometry, Profile
+from ..catalog.names import LABEL_LENGTH, MIG_INFIX
 
 SINGLE, MIXED = "single", "mixed"
 STRATEGIES = (SINGLE, MIXED)
@@ -55,6 +56,21 @@ def uniform(layout: Layout) -> str | None:
     if len(layout) == 1 and not layout[0].devices and len(layout[0].profiles) == 1:
         return next(iter(layout[0].profiles))
     return None
+
+
+def single_product(product: str, profile: str, suffix: str = "") -> str:
+    """GFD's product label under the strategy single (k8s-device-plugin internal/lm); `suffix` is that of shared devices."""
+    return f"{product}{MIG_INFIX}{profile.replace('+', '.')}{suffix}"
+
+
+def strategy_for(layout: Layout, product: str = "", suffix: str = "") -> str:
+    """The strategy that a layout needs: single, so that workloads need no change, where all devices are alike.
+
+    NFD drops a label that is too long, and without its product a node is not known any more; then it is mixed, too.
+    """
+    profile = uniform(layout)
+    fits_in_label = profile is not None and len(single_product(product, profile, suffix)) <= LABEL_LENGTH
+    return SINGLE if fits_in_label else MIXED
 
 
 def profiles(layout: Layout) -> tuple[str, ...]:

@@ -86,12 +86,12 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
 
 def _pool(pool: Document) -> PoolPlan:
     match = resolve(pool.get("match") or {})
-    sharing = sharing_of(pool["sharing"])
+    model = models.find(match.model) if match.model else None
+    sharing = sharing_of(pool["sharing"], model.product if model else "")
     key = device_plugin.entry_name(sharing)
     cut = mig_parted.entry(sharing.layout, pool.get("gpus_per_node"))
     mig_key = mig_parted.entry_name(cut) if sharing.mode == MIG else ""
     shares = None if any(part.devices for part in sharing.layout) else sum(sharing.offers(1).values())
-    model = models.find(match.model) if match.model else None
     labels = pool.get("labels") or {}
     taints = tuple(_taint(taint) for taint in pool.get("taints") or ())
     return PoolPlan(
@@ -119,17 +119,20 @@ def _pool(pool: Document) -> PoolPlan:
     )
 
 
-def sharing_of(written: Document) -> Sharing:
-    """The sharing that a sound document declares; what it leaves out has its default."""
+def sharing_of(written: Document, product: str = "") -> Sharing:
+    """The sharing that a sound document declares for GPUs of this product name; what it leaves out has its default."""
     mode = written["mode"]
     layout = mig.read(written["layout"]) if mode == MIG else ()
+    replicas = written.get("replicas") or 1 if mode != device_plugin.EXCLUSIVE else 1
+    rename = written.get("rename", False)
     strategy = ""
     if mode == MIG:
-        strategy = written.get("strategy") or (mig.SINGLE if mig.uniform(layout) else mig.MIXED)
+        suffix = names.SHARED_SUFFIX if replicas > 1 and not rename else ""
+        strategy = written.get("strategy") or mig.strategy_for(layout, product, suffix)
     return Sharing(
         mode=mode,
-        replicas=written.get("replicas") or 1 if mode != device_plugin.EXCLUSIVE else 1,
-        rename=written.get("rename", False),
+        replicas=replicas,
+        rename=rename,
         fail_requests=written.get("fail_requests_greater_than_one", True),
         layout=layout,
         strategy=strategy,

@@ -64,8 +64,8 @@ def label_key(value: str) -> str | None:
 
 def label_value(value: str) -> str | None:
     """Kubernetes' label value: may be empty."""
-    if len(value) > 63:
-        return f"has {len(value)} characters; a label's value has at most 63"
+    if len(value) > names.LABEL_LENGTH:
+        return f"has {len(value)} characters; a label's value has at most {names.LABEL_LENGTH}"
     if value and not _QUALIFIED.fullmatch(value):
         return f"is not a label value; use {_LETTERS}"
     return None

@@ -8,6 +8,7 @@ import typing as t
 
 from ..catalog import mig as geometries
 from ..catalog import models
+from ..catalog.names import LABEL_LENGTH, PRODUCT_LABEL
 from ..modes import mig
 from ..modes.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING
 from .schema import UNSOUND, Problems
@@ -110,6 +111,7 @@ def layout_fits(pool: PoolView) -> Problems:
         )
     if model is None:
         return
+    yield from _label_fits(pool, layout, model)
     geometry = geometries.geometry(model.key)
     if geometry is None:
         yield f"{pool.path}.sharing.mode: {MIG} does not exist on a {model.key}; use {TIME_SLICING} or {MPS}"
@@ -118,6 +120,18 @@ def layout_fits(pool: PoolView) -> Problems:
         reason = mig.misfit(geometry, found.profiles)
         if reason:
             yield f"{path}: a {model.key} {reason}"
+
+
+def _label_fits(pool: PoolView, layout: mig.Layout, model: models.Model) -> Problems:
+    profile = mig.uniform(layout)
+    if profile is None or part(pool.merged, "sharing", "strategy") != mig.SINGLE:
+        return
+    label = mig.single_product(model.product, profile)
+    if len(label) > LABEL_LENGTH:
+        yield (
+            f'{pool.path}.sharing.strategy: "{mig.SINGLE}" makes the label {PRODUCT_LABEL} of a {model.key} "{label}", and NFD drops '
+            f"what is longer than {LABEL_LENGTH} characters, so the node would lose its product; say {mig.MIXED}, or leave it out"
+        )
 
 
 def _model(pool: PoolView) -> models.Model | None:

@@ -155,12 +155,12 @@ def test_a_taint_that_the_policy_does_not_tolerate_is_held_back(cluster: Cluster
     pools = cluster.pools({"name": "notebooks", "labels": {"shift": "late"}, "taints": [{**RESTRICTED, "key": "new"}]})
     expected = [{"key": "new", "operator": "Exists"}]
     after_the_roll_out = cluster.run(
-        node_profile.main, pools=pools, expected_tolerations=expected, check=True, diff=True
+        node_profile.main, pools=pools, expected_policy={"tolerations": expected}, check=True, diff=True
     )
     assert after_the_roll_out["node_profile"]["held_back"] == {}
     assert "new=yes:NoSchedule" in after_the_roll_out["diff"]["after"]["nodes"]["t4-1"]["taints"]
     found = {
-        check: cluster.run(node_profile.main, pools=pools, expected_tolerations=[], check=check, diff=True)
+        check: cluster.run(node_profile.main, pools=pools, expected_policy={}, check=check, diff=True)
         for check in (True, False)
     }
     assert found[True]["diff"] == found[False]["diff"]

@@ -57,7 +57,7 @@ def test_no_right_is_a_wildcard(playbook: str) -> None:
 
 
 @pytest.mark.usual(110)
-@pytest.mark.sampled(3, of="whole runs")
+@pytest.mark.sampled(2, of="whole runs")
 def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     lab.reset()
     layout = LabLayout.named(lab.name)

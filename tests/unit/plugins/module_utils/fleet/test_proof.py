@@ -34,7 +34,12 @@ def test_proven(of_node: Node, of_pool: PoolPlan) -> None:
 @pytest.mark.parametrize(
     ("of_node", "of_pool", "words"),
     [
-        (node(labels={"nvidia.com/gpu.product": None}), pool(), ["not labelled yet"]),
+        (node(labels=dict.fromkeys(("nvidia.com/gpu.product", "nvidia.com/gpu.count"))), pool(), ["not labelled yet"]),
+        (
+            node(labels={"nvidia.com/gpu.product": None}),
+            pool(),
+            ["no label nvidia.com/gpu.product", "strategy to mixed"],
+        ),
         (node(labels={"nvidia.com/gpu.product": "NVIDIA-A100-MIG-INVALID"}), pool(), ["MIG layout"]),
         (node(), pool(replicas=4), ["gpu.replicas is 1, 4 is", "product is Tesla-T4, Tesla-T4-SHARED", "is 1, 4 is"]),
         (node(replicas=4), pool(), ["Tesla-T4-SHARED, Tesla-T4 is", "strategy is time-slicing, none", "is 4, 1 is"]),

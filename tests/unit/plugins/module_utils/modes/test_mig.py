@@ -53,6 +53,26 @@ def test_each_gpu_has_its_part() -> None:
     assert mig.uniform(mig.read(["1g.5gb", "2g.10gb"])) is None
 
 
+MAX_Q = "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition"
+SERVER = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
+
+
+# A label has at most 63 characters.
+@pytest.mark.parametrize(
+    ("layout", "product", "suffix", "strategy"),
+    [
+        (["1g.5gb"] * 7, "", "", "single"),
+        (["1g.5gb"] * 7, "NVIDIA-A100-SXM4-40GB", "-SHARED", "single"),
+        (["1g.5gb", "2g.10gb"], "NVIDIA-A100-SXM4-40GB", "", "mixed"),
+        (["1g.24gb"] * 4, MAX_Q, "", "mixed"),
+        (["1g.24gb"] * 4, SERVER, "-SHARED", "single"),
+        (["1g.24gb+gfx"] * 4, SERVER, "-SHARED", "mixed"),
+    ],
+)
+def test_the_strategy_that_a_layout_needs(layout: list[str], product: str, suffix: str, strategy: str) -> None:
+    assert mig.strategy_for(mig.read(layout), product, suffix) == strategy
+
+
 # NVIDIA's MIG user guide, and the pairs that its placements exclude although the slices would add up.
 @pytest.mark.parametrize(
     ("of", "counts", "fits"),

@@ -110,6 +110,13 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         ".gpus_per_node: is missing beside a layout by GPU index",
     ),
     (
+        {
+            "match": {"model": "RTX-PRO-6000-Max-Q"},
+            "sharing": {"mode": "mig", "strategy": "single", "layout": {"1g.24gb": 4}},
+        },
+        '.sharing.strategy: "single" makes the label nvidia.com/gpu.product of a RTX-PRO-6000-Max-Q "NVIDIA-RTX-PRO-6000-',
+    ),
+    (
         {"sharing": {"mode": "mig", "strategy": "single", "layout": ["1g.5gb", "2g.10gb"]}},
         '.sharing.strategy: "single" needs one profile on every GPU of a node',
     ),
