@@ -187,7 +187,9 @@ if t.TYPE_CHECKING:
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Preview in check mode, else apply and prove."""
     module.plan = follow_cluster(module.client, module.plan)
-    rollout = Rollout(module.client, module.plan, module.run_id, module.progress, _expected(module))
+    policy = module.params["expected_policy"] if module.check_mode else {}
+    expected = Expected(tuple(policy.get("tolerations") or ()), tuple(policy.get("configmaps") or ()))
+    rollout = Rollout(module.client, module.plan, module.run_id, module.progress, expected)
     fleet = rollout.read()
     before, after = fleet.profile.diff()
     if module.check_mode:
@@ -210,11 +212,6 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         "node_profile": _result(module, rollout, fleet, findings),
         "diff": diff_of(before, after, "node_profile"),
     }
-
-
-def _expected(module: GpuModule) -> Expected:
-    policy = module.params["expected_policy"] if module.check_mode else {}
-    return Expected(tuple(policy.get("tolerations") or ()), tuple(policy.get("configmaps") or ()))
 
 
 def _preview(module: GpuModule, rollout: Rollout, fleet: Fleet) -> dict[str, t.Any]:

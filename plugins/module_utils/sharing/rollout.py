@@ -81,7 +81,7 @@ class Rollout:
         plan: Plan,
         run_id: str,
         progress: Progress,
-        expected: Expected | None = None,
+        expected: Expected,
         *,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
@@ -90,10 +90,10 @@ class Rollout:
         self._plan = plan
         self._run_id = run_id
         self._progress = progress
-        self._expected = expected.tolerations if expected else ()
+        self._expected = expected.tolerations
         self._clock = clock
         self._pools = {pool.name: pool for pool in plan.pools}
-        self._configs = Configs(client, plan, expected.configmaps if expected else ())
+        self._configs = Configs(client, plan, expected.configmaps)
         self.since = Since(clock)
         self.done = Done()
         self.latest: tuple[Fleet, dict[str, Finding]] | None = None
