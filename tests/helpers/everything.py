@@ -19,6 +19,9 @@ _SYSTEM_LEASE = re.compile(r"^Lease (kube-node-lease/|kube-system/(kube-|apiserv
 # What the server keeps for itself, and what moves by itself.
 _MOVING = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
 
+# Where the simulator keeps which driver a machine's kernel has loaded: nothing that is on a cluster.
+_LOADED = "lab.accel.gpu/driver"
+
 
 def everything(lab: Lab) -> Objects:
     """Every object by kind, namespace and name, without its status and without what moves by itself."""
@@ -65,4 +68,8 @@ def _still(item: dict[str, Any]) -> dict[str, Any]:
     moving = ("status", "spec") if item["kind"] == "Lease" else ("status",)
     kept = {key: value for key, value in item.items() if key not in moving}
     kept["metadata"] = {key: value for key, value in item["metadata"].items() if key not in _MOVING}
+    if _LOADED in (kept["metadata"].get("annotations") or {}):
+        kept["metadata"]["annotations"] = {
+            key: value for key, value in kept["metadata"]["annotations"].items() if key != _LOADED
+        }
     return kept

@@ -105,7 +105,8 @@ def test_every_model_that_has_mig_in_its_smallest_devices(cluster: Cluster) -> N
         if len(product) <= 63:
             wanted[model.key] = ({GPU: count}, (product, str(count), "1", "none", "single"))
         else:
-            whole = (model.product, str(GPUS), "1", "none", "mixed")
+            # Of whole GPUs there are none to share.
+            whole = (model.product, str(GPUS), "0", "none", "mixed")
             wanted[model.key] = ({f"nvidia.com/mig-{profile.name}": count}, whole)
     keys = ["gpu.product", "gpu.count", "gpu.replicas", "gpu.sharing-strategy", "mig.strategy"]
     assert {model.key: seen(cluster, model, keys) for model in CUT} == wanted
