@@ -14,6 +14,7 @@ import pytest
 from tests import reporter
 from tests.labs import Lab, build_lab, own_lab
 from tests.programs import REPO, tree_copy
+from tests.sanity_runs import SanityRuns
 
 SEED = int(os.environ.get("ACCEL_GPU_SEED", random.SystemRandom().randrange(2**32)))
 
@@ -49,6 +50,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in alike:
             if item not in kept:
                 item.add_marker("soak")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sanity_runs(request: pytest.FixtureRequest) -> Iterator[SanityRuns]:
+    """What `ansible-test sanity` says; it begins with the session when a test of it is to run."""
+    functions = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    runs = SanityRuns([str(item.callspec.params["core"]) for item in functions if item.originalname == "test_sanity"])
+    yield runs
+    runs.stop()
 
 
 @pytest.fixture

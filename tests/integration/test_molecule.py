@@ -17,7 +17,7 @@ SCENARIOS.remove("default")
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(lab: Lab, scenario: str, tmp_path: Path) -> None:
     lab.reset()

@@ -4,13 +4,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-from tests.programs import REPO, environment
-
-NO_PYTHON = 3
+from tests.programs import REPO
+from tests.sanity_runs import NO_PYTHON, SanityRuns
 
 
 @pytest.mark.parametrize(
@@ -21,21 +18,13 @@ NO_PYTHON = 3
         pytest.param("2.21", marks=[pytest.mark.usual(120), pytest.mark.soak]),
     ],
 )
-def test_sanity(core: str) -> None:
-    done = subprocess.run(
-        [REPO / "tools" / "sanity", core],
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode == NO_PYTHON:
-        pytest.skip(done.stdout.strip())
-    if done.returncode:
-        found = [line for line in done.stdout.splitlines() if line.startswith(("ERROR", "FATAL"))]
-        pytest.fail("\n".join(found or done.stdout.splitlines()[-40:]), pytrace=False)
+def test_sanity(sanity_runs: SanityRuns, core: str) -> None:
+    code, said = sanity_runs.ended(core)
+    if code == NO_PYTHON:
+        pytest.skip(said.strip())
+    if code:
+        found = [line for line in said.splitlines() if line.startswith(("ERROR", "FATAL"))]
+        pytest.fail("\n".join(found or said.splitlines()[-40:]), pytrace=False)
 
 
 def test_nothing_is_ignored() -> None:
