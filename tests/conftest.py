@@ -45,11 +45,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = mark.kwargs.get("of") or item.nodeid.partition("[")[0]
             sampled.setdefault(group, []).append(item)
             counts[group] = mark.args[0]
+    _ask_later(items)
     for name, alike in sampled.items():
         kept = random.Random(f"{SEED} {name}").sample(alike, min(counts[name], len(alike)))
         for item in alike:
             if item not in kept:
                 item.add_marker("soak")
+
+
+def _ask_later(items: list[pytest.Item]) -> None:
+    """What works in the background is asked for after the lab's own tests, by when it has ended."""
+    background = [item for item in items if item.name.startswith("test_sanity[")]
+    rest = [item for item in items if item not in background]
+    at = next((at for at, item in enumerate(rest) if "tests/integration/modules/" in item.nodeid), len(rest))
+    items[:] = [*rest[:at], *background, *rest[at:]]
 
 
 @pytest.fixture(scope="session", autouse=True)
