@@ -52,8 +52,10 @@ class Cluster:
 
 def release_of(live: t.Mapping[str, t.Any] | None) -> Release | None:
     """Whose release an object is, by what Helm notes on it; None where it is none's."""
-    marks = marks_of(live) if live else None
-    if not live or not marks:
+    if live is None:
+        return None
+    marks = marks_of(live)
+    if marks is None:
         return None
     version = _VERSION.search((live["metadata"].get("labels") or {}).get(_CHART_LABEL, ""))
     return Release(*marks, version[1] if version else "")

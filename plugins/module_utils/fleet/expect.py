@@ -17,7 +17,6 @@ from ..catalog.names import (
     MIG_STRATEGY_LABEL,
     PRODUCT_LABEL,
     REPLICAS_LABEL,
-    SHARED_SUFFIX,
     STRATEGY_LABEL,
 )
 from ..modes import mig, mig_parted
@@ -70,10 +69,9 @@ def offered(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
 def labels(node: Node, pool: PoolPlan) -> dict[str, str]:
     """The labels of gpu-feature-discovery that go with the pool's sharing."""
     sharing = pool.sharing
-    shared = SHARED_SUFFIX if sharing.shared and not sharing.rename else ""
     if sharing.mode != MIG:
         found = {
-            PRODUCT_LABEL: node.model + shared,
+            PRODUCT_LABEL: node.model + sharing.suffix,
             REPLICAS_LABEL: str(sharing.replicas),
             STRATEGY_LABEL: sharing.mode,
         }
@@ -83,7 +81,7 @@ def labels(node: Node, pool: PoolPlan) -> dict[str, str]:
     counts = devices(node, pool) or dict.fromkeys(mig.profiles(sharing.layout), 0)
     if sharing.strategy == mig.SINGLE:
         (profile, count), *dummy = counts.items()
-        product = mig.single_product(node.model, profile, shared)
+        product = mig.single_product(node.model, profile, sharing.suffix)
         found.update({PRODUCT_LABEL: product, COUNT_LABEL: str(count), REPLICAS_LABEL: how["replicas"]})
         return {**found, STRATEGY_LABEL: how["sharing-strategy"]}
     for profile, count in counts.items():

@@ -14,7 +14,7 @@ try:
 except ImportError:  # told by the modules' base, together with the library that brings it
     yaml = None  # type: ignore[assignment]
 
-from ..catalog.names import GPU_RESOURCE
+from ..catalog.names import GPU_RESOURCE, SHARED_SUFFIX
 from . import mig
 
 EXCLUSIVE = "none"
@@ -42,6 +42,11 @@ class Sharing:
     def shared(self) -> bool:
         """Whether several pods hold one device."""
         return self.replicas > 1
+
+    @property
+    def suffix(self) -> str:
+        """What GFD hangs on the product's name (k8s-device-plugin internal/lm): that it is shared, unless the resource says so."""
+        return SHARED_SUFFIX if self.shared and not self.rename else ""
 
     @property
     def resources(self) -> tuple[str, ...]:

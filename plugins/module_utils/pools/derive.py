@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..catalog import mig as geometries
 from ..catalog import models, names, releases
@@ -122,20 +123,17 @@ def _pool(pool: Document) -> PoolPlan:
 def sharing_of(written: Document, product: str = "") -> Sharing:
     """The sharing that a sound document declares for GPUs of this product name; what it leaves out has its default."""
     mode = written["mode"]
-    layout = mig.read(written["layout"]) if mode == MIG else ()
-    replicas = written.get("replicas") or 1 if mode != device_plugin.EXCLUSIVE else 1
-    rename = written.get("rename", False)
-    strategy = ""
-    if mode == MIG:
-        suffix = names.SHARED_SUFFIX if replicas > 1 and not rename else ""
-        strategy = written.get("strategy") or mig.strategy_for(layout, product, suffix)
-    return Sharing(
+    sharing = Sharing(
         mode=mode,
-        replicas=replicas,
-        rename=rename,
+        replicas=written.get("replicas") or 1 if mode != device_plugin.EXCLUSIVE else 1,
+        rename=written.get("rename", False),
         fail_requests=written.get("fail_requests_greater_than_one", True),
-        layout=layout,
-        strategy=strategy,
+        layout=mig.read(written["layout"]) if mode == MIG else (),
+    )
+    if mode != MIG:
+        return sharing
+    return replace(
+        sharing, strategy=written.get("strategy") or mig.strategy_for(sharing.layout, product, sharing.suffix)
     )
 
 
