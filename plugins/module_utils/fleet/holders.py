@@ -30,15 +30,20 @@ class Holder:
 def holders(pods: t.Iterable[Pod]) -> dict[str, list[Holder]]:
     """Every pod that is bound to a node and asks for NVIDIA resources, by node."""
     found: dict[str, list[Holder]] = {}
-    for pod in pods:
-        node = (pod.get("spec") or {}).get("nodeName")
-        if not node or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            continue
+    for node, pod in bound(pods):
         metadata = pod["metadata"]
         for resource, count in requests(pod).items():
             holder = Holder(node, metadata.get("namespace", ""), metadata["name"], resource, count)
             found.setdefault(node, []).append(holder)
     return found
+
+
+def bound(pods: t.Iterable[Pod]) -> t.Iterator[tuple[str, Pod]]:
+    """Each pod that is on a node and has not ended, with the node's name; one that is being deleted is there until it is gone."""
+    for pod in pods:
+        node = (pod.get("spec") or {}).get("nodeName")
+        if node and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            yield node, pod
 
 
 def held(of_node: t.Iterable[Holder], resource: str) -> int:

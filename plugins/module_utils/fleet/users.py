@@ -1,0 +1,165 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which pods use a GPU of their node, by any way that leads to one, and what a drain may do with them (pure).
+
+A resource of the device plugin is only one way. Whoever has an open device file keeps the MIG manager from its change ("In use by
+another client"), whatever the pod's requests say (NVIDIA/gpu-operator#1704, #2570).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+from dataclasses import dataclass, field
+
+from .agents import DISCOVERY
+from .holders import Pod, bound, requests
+
+# RuntimeClasses of the GPU operator (assets/pre-requisites); with the first, an image's own environment asks for all GPUs.
+RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
+# The DRA driver for GPUs, and its device classes that stand for one (dra-driver-nvidia-gpu, deployments/helm).
+DRA_DRIVER = "gpu.nvidia.com"
+DEVICE_CLASSES = (DRA_DRIVER, "mig.nvidia.com", "vfio.gpu.nvidia.com")
+_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+# Values that inject no device (nvidia-container-toolkit, internal/config/image).
+_NO_DEVICES = ("", "none", "void")
+_DEVICE_FILES = "/dev/nvidia"
+# Written by the kubelet on the API's image of a pod that it reads from a file of its own.
+_MIRROR = "kubernetes.io/config.mirror"
+
+Claim = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class User:
+    """One pod on a node, and what a drain must know of it.
+
+    resources: as fleet.holders.requests() counts them. ways: how it comes to a GPU, in words; none for a pod that uses no GPU.
+    kept: why a drain leaves it alone ("DaemonSet exporter", "static pod"), else empty. bare: no controller makes it again.
+    priority: the scheduler's number. created: RFC 3339, so that later ones sort last.
+    """
+
+    node: str
+    namespace: str
+    name: str
+    uid: str
+    resources: t.Mapping[str, int] = field(default_factory=dict)
+    ways: tuple[str, ...] = ()
+    kept: str = ""
+    bare: bool = False
+    priority: int = 0
+    created: str = ""
+
+
+def users(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = (), *, operator_namespace: str) -> dict[str, list[User]]:
+    """Every pod that uses a GPU, by node, each node's by namespace and name.
+
+    `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta); without them no pod counts as a user by DRA.
+    NVIDIA's own operands in the operator's namespace are none: the operator stops those itself.
+    """
+    return _by_node(user for user in _pods(pods, claims, operator_namespace) if user.ways)
+
+
+def others(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = (), *, operator_namespace: str) -> dict[str, list[User]]:
+    """What a drain of everything evicts beside the users, by node: no DaemonSet's pods, no static ones, no operands."""
+    found = _pods(pods, claims, operator_namespace)
+    return _by_node(user for user in found if not user.ways and not user.kept)
+
+
+def _by_node(found: t.Iterable[User]) -> dict[str, list[User]]:
+    by_node: dict[str, list[User]] = {}
+    for user in sorted(found, key=lambda user: (user.node, user.namespace, user.name)):
+        by_node.setdefault(user.node, []).append(user)
+    return by_node
+
+
+def _pods(pods: t.Iterable[Pod], claims: t.Iterable[Claim], operator_namespace: str) -> t.Iterator[User]:
+    claimed = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
+    for node, pod in bound(pods):
+        if _is_operand(pod, operator_namespace):
+            continue
+        metadata = pod["metadata"]
+        resources = requests(pod)
+        yield User(
+            node=node,
+            namespace=metadata.get("namespace", ""),
+            name=metadata["name"],
+            uid=metadata.get("uid", ""),
+            resources=resources,
+            ways=tuple(dict.fromkeys(_ways(pod, resources, claimed))),
+            kept=_kept(pod),
+            bare=_controller(pod) is None,
+            priority=int(pod["spec"].get("priority") or 0),
+            created=metadata.get("creationTimestamp") or "",
+        )
+
+
+def _ways(
+    pod: Pod, resources: t.Mapping[str, int], claimed: t.Mapping[tuple[str, str], t.Sequence[str]]
+) -> t.Iterator[str]:
+    spec = pod["spec"]
+    for resource in sorted(resources):
+        yield f"requests {resource}"
+    for name in _claim_names(pod):
+        for source in claimed.get((pod["metadata"].get("namespace", ""), name), ()):
+            yield f"claims a device of {source}"
+    if spec.get("runtimeClassName") in RUNTIME_CLASSES:
+        yield f"runtimeClassName {spec['runtimeClassName']}"
+    for volume in spec.get("volumes") or ():
+        path = posixpath.normpath((volume.get("hostPath") or {}).get("path") or "/")
+        if path.startswith(_DEVICE_FILES):
+            yield f"mounts {path}"
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(kind) or ():
+            yield from _visible(container)
+
+
+def _visible(container: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    for entry in container.get("env") or ():
+        if entry.get("name") != _VISIBLE:
+            continue
+        if entry.get("valueFrom"):
+            # What it says is known on the node alone; that somebody went to the trouble says enough.
+            yield f"{_VISIBLE} from a reference"
+        elif entry.get("value", "") not in _NO_DEVICES:
+            yield f"{_VISIBLE}={entry['value']}"
+
+
+def _claim_names(pod: Pod) -> list[str]:
+    """The ResourceClaims of a pod: those it names, and those that were made for it from a template."""
+    named = [claim.get("resourceClaimName") for claim in pod["spec"].get("resourceClaims") or ()]
+    made = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    return [name for name in (*named, *(claim.get("resourceClaimName") for claim in made)) if name]
+
+
+def _claimed(claim: Claim) -> list[str]:
+    """The driver that has allocated a GPU for a claim; while none has, the device class that asks for one."""
+    allocation = (claim.get("status") or {}).get("allocation")
+    if allocation:
+        results = (allocation.get("devices") or {}).get("results") or ()
+        return [DRA_DRIVER] if any(result.get("driver") == DRA_DRIVER for result in results) else []
+    asked: list[str] = []
+    for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
+        # v1 and v1beta2 have `exactly` or `firstAvailable`, v1beta1 has the class in the request itself.
+        for one in (request, request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
+            asked += [one["deviceClassName"]] if one.get("deviceClassName") in DEVICE_CLASSES else []
+    return asked
+
+
+def _controller(pod: Pod) -> t.Mapping[str, t.Any] | None:
+    owners: t.Iterable[t.Mapping[str, t.Any]] = pod["metadata"].get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def _kept(pod: Pod) -> str:
+    owner = _controller(pod) or {}
+    if owner.get("kind") == "DaemonSet":
+        return f"DaemonSet {owner['name']}"
+    return "static pod" if _MIRROR in (pod["metadata"].get("annotations") or {}) else ""
+
+
+def _is_operand(pod: Pod, operator_namespace: str) -> bool:
+    """Whether the operator has made it: all that it makes has such a label (gpu-operator assets), its validators' pods too."""
+    metadata = pod["metadata"]
+    app = str((metadata.get("labels") or {}).get("app") or "")
+    return metadata.get("namespace") == operator_namespace and (app == DISCOVERY or app.startswith("nvidia-"))
