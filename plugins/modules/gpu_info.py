@@ -188,9 +188,10 @@ gpu_info:
 import json
 import typing as t
 
+from ..module_utils.catalog.names import LIVE_PODS
 from ..module_utils.fleet import oddities, summary
 from ..module_utils.fleet.costs import of_pools, total
-from ..module_utils.fleet.holders import LIVE_PODS, holders
+from ..module_utils.fleet.holders import holders
 from ..module_utils.fleet.node import Node, parse
 from ..module_utils.fleet.sorting import sort
 from ..module_utils.kube.errors import ApiError, ConnectionProblem, explain

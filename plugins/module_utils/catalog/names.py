@@ -65,4 +65,6 @@ DRIVER_UPGRADE_SKIP_LABEL = "nvidia.com/gpu-driver-upgrade.skip"
 
 # Kubernetes; of an extended resource a ResourceQuota takes requests alone (its documentation, "Quota for extended resources")
 QUOTA_PREFIX = "requests."
+# A pod that has ended holds nothing; the API server can leave those out of a list (a field selector).
+LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"

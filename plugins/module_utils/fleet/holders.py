@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from .node import whole
 
 PREFIX = "nvidia.com/"
-# A pod that has ended holds nothing; the API server can leave those out of the list.
-LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 Pod = t.Mapping[str, t.Any]
 

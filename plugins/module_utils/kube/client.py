@@ -190,6 +190,13 @@ class Client:
             return self.request_count > before + 1
         return True
 
+    def evict(self, path: str, body: Object) -> None:
+        """Create an Eviction at `path`; a disruption budget's refusal is raised at once, the server's own 429 is waited out.
+
+        It is sent again when an answer is lost, so that it should name the pod's uid.
+        """
+        self._transport.send("POST", path, body=body, at_once=lambda error: error.refuses_eviction)
+
     def watch(
         self, path: str, *, resource_version: str, timeout: float, label_selector: str | None = None
     ) -> t.Iterator[Object]:

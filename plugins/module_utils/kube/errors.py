@@ -9,6 +9,10 @@ import typing as t
 
 CODE_UNREACHABLE = "unreachable"
 
+# What the eviction API says of disruption budgets: a cause of a 429, and the start of a 500's message.
+BUDGET_CAUSE = "DisruptionBudget"
+TWO_BUDGETS = "more than one PodDisruptionBudget"
+
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
@@ -85,6 +89,23 @@ class ApiError(Exception):
     def gone(self) -> bool:
         """The resource version or the continue token is too old."""
         return self.status == 410
+
+    @property
+    def passing(self) -> bool:
+        """It may end by itself: the server is away, restarts or has too much to do."""
+        return self.unreachable or self.status == 429 or (self.status or 0) >= 500
+
+    @property
+    def refuses_eviction(self) -> bool:
+        """A pod may not be evicted now, and not because the server has too much to do; retries at short intervals are in vain.
+
+        The server's own 429 (too many requests in flight, a storage that starts) comes with Retry-After and no cause; a budget's
+        names it as a cause (registry/core/pod/storage/eviction.go), a webhook's (KubeVirt) has neither.
+        """
+        causes = {cause.get("reason") for cause in self.details.get("causes") or ()}
+        if self.status == 429:
+            return BUDGET_CAUSE in causes or self.retry_after is None
+        return self.status == 500 and TWO_BUDGETS in self.message
 
     @property
     def unreachable(self) -> bool:

@@ -85,10 +85,12 @@ class Transport:
         accept: str = "application/json",
         repeatable: bool = True,
         budget: float | None = None,
+        at_once: t.Callable[[ApiError], bool] = lambda error: False,
     ) -> Answer:
         """The answer, after as many tries as fit into the budget (seconds; twice the request timeout if not said).
 
-        Only what certainly was not carried out is sent again when the request is not repeatable.
+        Only what certainly was not carried out is sent again when the request is not repeatable; errors that are the
+        caller's `at_once` are not waited out here.
         """
         deadline = self._clock() + (budget if budget is not None else 2 * self._timeout)
         attempt = 0
@@ -107,7 +109,11 @@ class Transport:
                 return Answer(response.status, _read(response, method, path))
             except ApiError as error:
                 pause = _pause(error, attempt)
-                if not self._worth_trying_again(error, attempt, repeatable) or self._clock() + pause > deadline:
+                if (
+                    at_once(error)
+                    or not self._worth_trying_again(error, attempt, repeatable)
+                    or self._clock() + pause > deadline
+                ):
                     raise
             self._sleep(pause)
 

@@ -69,7 +69,7 @@ def wait_until(
             if progress is not None and say is not None:
                 progress.say(say(state))
         except ApiError as error:
-            if not (error.unreachable or (error.status or 0) >= 500 or error.status == 429):
+            if not error.passing:
                 raise
             trouble = error
         left = start + timeout - clock()

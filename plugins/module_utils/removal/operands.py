@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import MIG_STATE_LABEL
-from ..fleet.holders import LIVE_PODS, holders
+from ..catalog.names import LIVE_PODS, MIG_STATE_LABEL
+from ..fleet.holders import holders
 from ..fleet.node import Node
 from ..kube.client import Client
 from ..kube.paths import PODS

@@ -9,8 +9,8 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import FIELD_MANAGER
-from ..fleet.holders import LIVE_PODS, holders
+from ..catalog.names import FIELD_MANAGER, LIVE_PODS
+from ..fleet.holders import holders
 from ..fleet.node import Node, parse
 from ..fleet.sorting import sort
 from ..kube.bulk import run_bounded
