@@ -56,11 +56,6 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Look at the GPUs of a cluster
-  accel.gpu.gpu_info:
-    kubeconfig: ~/.kube/prod
-  register: fleet
-
 - name: Compare the cluster with its pools, and see who holds the GPUs
   accel.gpu.gpu_info:
     cluster: "{{ gpu_cluster }}"
@@ -131,7 +126,7 @@ gpu_info:
       description: What each pool declares; with a cluster also what is seen (C(nodes), C(models), C(gpus), C(wanted) and
         C(allocatable), in all and for each of its C(resources)), what differs (C(differs), C(differing_nodes), C(as_declared)), what would change (C(changes))
         and what workloads proved (C(proof)). With O(costs), C(costs) are how many C(drivers) would be rolled, how many C(pods)
-        lose a GPU by that or because it is cut anew, how many of NVIDIA's C(agent_pods) start anew, on how many nodes GPUs are
+        lose a GPU by that or cannot stay with the new sharing, how many of NVIDIA's C(agent_pods) start anew, on how many nodes GPUs are
         cut anew (C(cut_nodes)), and on how many of these they must be reset, or the node rebooted (C(resets)).
       type: dict
       returned: when O(pools) are given
@@ -156,6 +151,10 @@ gpu_info:
       description: C(nfd) and C(operator), each as in RV(accel.gpu.installation_info#module:installation_info).
       type: dict
       returned: when O(pools) are given and the cluster is reachable
+    steps:
+      description: What would be done to each of up to 100 nodes, as in RV(accel.gpu.node_profile#module:node_profile).
+      type: dict
+      returned: when O(costs) are asked for and the cluster is reachable
     undiscovered:
       description: GPU nodes that gpu-feature-discovery has not labelled yet, up to 100.
       type: list
@@ -190,7 +189,7 @@ import typing as t
 
 from ..module_utils.catalog.names import LIVE_PODS
 from ..module_utils.fleet import oddities, summary
-from ..module_utils.fleet.costs import of_pools, total
+from ..module_utils.fleet.costs import total
 from ..module_utils.fleet.holders import holders
 from ..module_utils.fleet.node import Node, parse
 from ..module_utils.fleet.sorting import sort
@@ -202,13 +201,14 @@ from ..module_utils.operator.survey import Survey, survey
 from ..module_utils.page.document import page
 from ..module_utils.pools.doubts import doubts
 from ..module_utils.sharing.configmaps import Configs
+from ..module_utils.sharing.expense import expense
 from ..module_utils.sharing.profile import profile
 from ..module_utils.validation import evidence
 
 if t.TYPE_CHECKING:
-    from ..module_utils.fleet.ownership import NodeEdit
     from ..module_utils.kube.client import Client
     from ..module_utils.pools.membership import Membership
+    from ..module_utils.sharing.profile import Profile
 
 NAMES_LIMIT = 100
 
@@ -234,24 +234,24 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     told.update(reachable=True, **summary.seen(nodes))
     told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][:NAMES_LIMIT]
     there = survey(module.client, module.plan) if module.params["pools"] is not None else None
-    membership, edits = _compare(module.client, there, nodes, told) if there else (None, ())
+    membership, changes = _compare(module.client, there, nodes, told) if there else (None, None)
+    edits = changes.edits if changes else ()
     rolls = forecast(module.client, there.plan, there.policy) if there and module.params["costs"] else None
     pods: list[dict[str, t.Any]] = []
-    if module.params["workloads"] or (rolls and (edits or rolls.roll.any)):
+    if module.params["workloads"] or (rolls and changes and (changes.edits or rolls.roll.any)):
         pods = list(module.client.list(PODS, field_selector=LIVE_PODS))
     if there and membership and rolls:
-        counts = of_pools(there.plan.pools, nodes, membership, edits, rolls.roll, pods)
+        counts, steps = expense(module.client, there.plan, nodes, membership, rolls.roll, pods)
         for name, of_pool in told["pools"].items():
             of_pool["costs"] = counts[name]
         told["costs"] = rolls.told(total(counts.values()))
+        told["steps"] = {of.node: of.told() for of in steps[:NAMES_LIMIT]}
     planned = there.plan.pools if there else ()
     held = holders(pods) if module.params["workloads"] else None
     return _written(module, told, summary.rows(nodes, planned, membership, edits, held))
 
 
-def _compare(
-    client: Client, there: Survey, nodes: list[Node], told: dict[str, t.Any]
-) -> tuple[Membership, tuple[NodeEdit, ...]]:
+def _compare(client: Client, there: Survey, nodes: list[Node], told: dict[str, t.Any]) -> tuple[Membership, Profile]:
     """Add what the pools declare against what is seen."""
     plan = there.plan
     told["installed"] = {name: found.as_dict() for name, found in there.found.items()}
@@ -266,7 +266,7 @@ def _compare(
     told["released"] = changes.released[:NAMES_LIMIT]
     told["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
     told["warnings"] = [*doubts(plan, oddities.traits(nodes)), *oddities.all_of(nodes, membership, changes.released)]
-    return membership, changes.edits
+    return membership, changes
 
 
 def _written(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.Any]]) -> dict[str, t.Any]:

@@ -16,7 +16,14 @@ description:
     and MIG configuration, in one patch a node.
   - The entries of the device plugin's ConfigMap (the one that the ClusterPolicy names) and of the MIG manager's are added before any
     node names them, and those that no node names any more are collected at the end. Entries of others stay.
-  - NVIDIA's MIG manager neither cordons nor drains, and fails while pods use a GPU that it is to cut; empty the nodes first.
+  - A change that nobody feels is made at once, in one patch a node. A node of which pods have to go, or whose GPUs are cut, takes its
+    turn in a window as wide as its pool's C(rollout.max_unavailable) says. It is cordoned, emptied, changed, proven, and opened again.
+    C(docs/rollout.md) tells it minute by minute, and which pods have to go.
+  - Pods go by the Eviction API, so that budgets are respected and waited for. Those of DaemonSets and static ones are left alone;
+    one that no controller makes again goes only with C(rollout.force).
+  - A node whose change fails goes back to the profile with which it was last seen to work, or is left cordoned and tainted with
+    the reason (C(rollout.on_failure)). A cordon that was there before stays.
+  - What a killed run has begun is noted on the node, and the next run goes on from there.
   - The agents' copies of the ConfigMap lag by a minute or more; the agents' pods on the nodes that change are touched
     first, so that the kubelet renews the copies before a label names what is new in them.
   - Done means seen. The module waits until every node of every pool offers exactly the shares that the pool declares,
@@ -33,14 +40,36 @@ extends_documentation_fragment:
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
+  state:
+    description:
+      - V(present), what the pools declare.
+      - V(reset), whole GPUs, shared by nobody; labels and taints of the pools stay.
+      - V(repaired), nothing is changed, and only what is stuck is mended. Operands that were left paused, a MIG manager that has failed
+        or is pending for ever, a layout that was taken apart by half, a C(success) that is not true.
+      - V(joined), as V(present), for nodes that are new to their pool, that wait with the startup taint, or with which a
+        run was not done.
+    type: str
+    choices: [present, reset, repaired, joined]
+    default: present
+  only:
+    description:
+      - Names of the pools whose nodes are touched. Without it all pools'.
+    type: list
+    elements: str
+  label_selectors:
+    description:
+      - Of these, only nodes that meet every one of these label selectors are touched.
+    type: list
+    elements: str
+    default: []
   wait:
     description:
-      - Whether to wait until the nodes are seen to be as declared.
+      - Whether to wait until the nodes that were changed at once are seen to be as declared. Those that take their turn are always proven.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds after which the wait ends with a failure that says which nodes are not as declared, what is seen
+      - Seconds that a node may take from its new labels to the proof. Then the module fails, and says which nodes are not as declared, what is seen
         instead, since when, and what to do.
     type: int
     default: 600
@@ -74,6 +103,22 @@ EXAMPLES = r"""
       - name: train
         match: {model: A100-SXM4-80GB}
         taints: [{key: restricted-access, value: "yes", effect: NoSchedule}]
+
+- name: Cut the GPUs of one pool, two nodes at a time, with patience for disruption budgets
+  accel.gpu.node_profile:
+    cluster: "{{ gpu_cluster }}"
+    only: [train]
+    pools:
+      - name: train
+        match: {model: A100-SXM4-80GB}
+        sharing: {mode: mig, layout: {3g.40gb: 2}}
+        rollout: {max_unavailable: 2, drain_timeout: 3600}
+
+- name: Mend nodes whose MIG change got stuck
+  accel.gpu.node_profile:
+    cluster: "{{ gpu_cluster }}"
+    pools: "{{ gpu_pools }}"
+    state: repaired
 
 - name: Do what the inventory says, without waiting, and keep the full list of nodes
   accel.gpu.node_profile:
@@ -110,8 +155,38 @@ node_profile:
       type: list
       elements: str
       returned: always
+    change_counts:
+      description: How many nodes are changed in which way (V(labels), V(plugin), V(mig-geometry), V(mig-mode)).
+      type: dict
+      returned: always
+      sample: {mig-mode: 4, plugin: 2}
+    steps:
+      description: What is done to each of up to 100 nodes. Its C(pool), the kind of C(change), the pods that it C(evicts), and whether
+        the node C(reboot)s (V(no) or V(may)).
+      type: dict
+      returned: always
+      sample: {a100-1: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: "no"}}
     failed:
       description: The message for each node that could not be changed.
+      type: dict
+      returned: always
+    rolled_back:
+      description: Nodes that are back on the profile with which they were last seen to work.
+      type: list
+      elements: str
+      returned: always
+    left_cordoned:
+      description: Nodes that are left cordoned and tainted with the reason.
+      type: list
+      elements: str
+      returned: always
+    not_begun:
+      description: Nodes that are left for another run, by C(rollout.limit) or after a failure (C(rollout.pause_on_failure)).
+      type: list
+      elements: str
+      returned: always
+    repaired:
+      description: By node, what was stuck and is mended.
       type: dict
       returned: always
     not_as_declared:
@@ -168,125 +243,27 @@ node_profile:
       returned: when O(report_path) is given
 """
 
-import contextlib
-import json
-import time
 import typing as t
 
-from ..module_utils.kube.module import ArgumentSpec, GpuModule, diff_of
-from ..module_utils.kube.wait import TimeoutStory
+from ..module_utils.kube.module import ArgumentSpec, GpuModule
 from ..module_utils.operator.survey import follow_cluster
-from ..module_utils.sharing.result import after_discovery, result, warnings
-from ..module_utils.sharing.rollout import Expected, Fleet, Rollout
-from ..module_utils.sharing.story import story
-
-if t.TYPE_CHECKING:
-    from ..module_utils.fleet.proof import Finding
+from ..module_utils.sharing import scope
+from ..module_utils.sharing.operation import operate, scope_of
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Preview in check mode, else apply and prove."""
+    """Follow the operator that is there, then preview or run."""
+    asked = scope_of(module)
     module.plan = follow_cluster(module.client, module.plan)
-    policy = module.params["expected_policy"] if module.check_mode else {}
-    expected = Expected(tuple(policy.get("tolerations") or ()), tuple(policy.get("configmaps") or ()))
-    rollout = Rollout(module.client, module.plan, module.run_id, module.progress, expected)
-    fleet = rollout.read()
-    before, after = fleet.profile.diff()
-    if module.check_mode:
-        return _preview(module, rollout, fleet)
-    findings: dict[str, Finding] = {}
-    try:
-        fleet, findings = _converge(module, rollout, fleet)
-    except Exception as error:
-        fleet, findings = rollout.latest or (fleet, rollout.findings(fleet))
-        error.partial = {  # type: ignore[attr-defined]
-            "node_profile": _result(module, rollout, fleet, findings),
-            "changed": rollout.done.any,
-            **getattr(error, "partial", {}),
-        }
-        raise
-    for text in warnings(module.plan, fleet):
-        module.warn(text)
-    return {
-        "changed": rollout.done.any,
-        "node_profile": _result(module, rollout, fleet, findings),
-        "diff": diff_of(before, after, "node_profile"),
-    }
-
-
-def _preview(module: GpuModule, rollout: Rollout, fleet: Fleet) -> dict[str, t.Any]:
-    told = result(module.plan, fleet, rollout.findings(fleet), None)
-    later = after_discovery(module.plan, fleet)
-    if later:
-        told["after_discovery"] = later
-    unchecked = rollout.preview(fleet)
-    if unchecked:
-        told["unchecked"] = unchecked
-    for text in warnings(module.plan, fleet):
-        module.warn(text)
-    before, after = fleet.profile.diff()
-    if later:
-        after["after_discovery"] = later
-    return {
-        "changed": fleet.profile.changed or bool(later),
-        "node_profile": told,
-        "diff": diff_of(before, after, "node_profile"),
-    }
-
-
-def _converge(module: GpuModule, rollout: Rollout, fleet: Fleet) -> tuple[Fleet, dict[str, Finding]]:
-    """Apply and follow until nothing differs, nodes that are discovered on the way included."""
-    deadline = time.monotonic() + module.params["wait_timeout"]
-    with contextlib.ExitStack() as stack:
-        lease = None
-        while True:
-            if fleet.profile.changed:
-                if lease is None:
-                    lease = stack.enter_context(module.lease())
-                    # Another run may have changed the cluster while this one waited for its lease.
-                    fleet = rollout.read()
-                    deadline = time.monotonic() + module.params["wait_timeout"]
-                rollout.apply(fleet, lease)
-            applied = fleet
-            findings = rollout.findings(fleet)
-            undiscovered: list[str] = []
-            if module.params["wait"]:
-                fleet, findings, undiscovered = rollout.seen(fleet, deadline)
-            if rollout.done.failed or findings or undiscovered:
-                _give_up(module, rollout, findings, undiscovered)
-            if not fleet.profile.changed or fleet.profile is applied.profile:
-                break
-        if lease is not None:
-            rollout.collect(applied, lease)
-    return fleet, findings
-
-
-def _give_up(module: GpuModule, rollout: Rollout, findings: dict[str, Finding], undiscovered: list[str]) -> None:
-    if rollout.done.failed:
-        failed = "; ".join(f"{name}: {why}" for name, why in sorted(rollout.done.failed.items())[:5])
-        raise TimeoutStory(f"{len(rollout.done.failed)} node(s) could not be changed: {failed}")
-    if not module.params["wait"]:
-        return
-    told = story(module.client, module.plan, findings, undiscovered, rollout.since)
-    raise TimeoutStory(
-        f"{len(findings) + len(undiscovered)} node(s) are not as their pools declare "
-        f"(wait_timeout {module.params['wait_timeout']} s):\n{told}"
-    )
-
-
-def _result(module: GpuModule, rollout: Rollout, fleet: Fleet, findings: dict[str, Finding]) -> dict[str, t.Any]:
-    told = result(module.plan, fleet, findings, rollout.done)
-    path = module.params["report_path"]
-    if path:
-        with open(path, "w", encoding="utf-8") as handle:
-            json.dump(result(module.plan, fleet, findings, rollout.done, limit=None), handle, indent=1)
-        told["report_path"] = path
-    return told
+    return operate(module, asked)
 
 
 def main() -> None:
     """Run the module."""
     spec: ArgumentSpec = {
+        "state": {"type": "str", "choices": list(scope.STATES), "default": scope.PRESENT},
+        "only": {"type": "list", "elements": "str"},
+        "label_selectors": {"type": "list", "elements": "str", "default": []},
         "wait": {"type": "bool", "default": True},
         "wait_timeout": {"type": "int", "default": 600},
         "report_path": {"type": "path"},

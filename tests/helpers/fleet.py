@@ -9,7 +9,8 @@ import typing as t
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin, mig
 from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Match, PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Match, PoolPlan, RolloutPlan
 
 
 def pool(
@@ -41,7 +42,13 @@ def pool(
         "memory_mib_per_share": 15360 // replicas,
         "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **cut, **labels},
     }
-    return PoolPlan(**{**values, **changes})
+    return PoolPlan(**{"rollout": rollout(), **values, **changes})
+
+
+def rollout(**written: t.Any) -> RolloutPlan:
+    """How a change reaches a pool's nodes, with the defaults for what is not written."""
+    document = {"name": "any", "match": {"model": "Tesla-T4"}, "rollout": written}
+    return derive({"name": "lab"}, {}, [document]).pools[0].rollout
 
 
 def node(

@@ -23,6 +23,14 @@ DEVICE_PLUGIN_CONFIGMAP = "accel-gpu-device-plugin"
 VALIDATION_CONFIGMAP = "accel-gpu-validation"
 MIG_CONFIGMAP = "accel-gpu-mig-parted"
 GPUS_ANNOTATION = "accel.gpu/gpus"
+# Of a node that is being changed: why it is cordoned (then by us), and the profile to go back to.
+CORDONED_ANNOTATION = "accel.gpu/cordoned"
+LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
+# Why its last change failed: an annotation, and the key of a taint where the node is left so.
+FAILED_KEY = "accel.gpu/failed"
+
+# Taints with this prefix do not make the cluster autoscaler take new nodes for unready (its FAQ, "startup taints").
+STARTUP_TAINT_KEY = "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu"
 
 # Kubernetes: the most characters of a label's value (apimachinery, util/validation)
 LABEL_LENGTH = 63

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..pools.words import some
 from .costs import COUNTS
 from .table import Column, paragraph, table
 
@@ -30,9 +31,20 @@ def cost_lines(info: Document, width: int) -> list[str]:
     elif any(pool["changes"] for pool in info["pools"].values()):
         text = "no driver is rolled, no pod loses its GPU, none of NVIDIA's pods starts anew"
         told += paragraph("costs", text, width)
-    for head, text in _explained(total):
+    for head, text in (*_explained(total), *_turns(info.get("steps") or {})):
         told += paragraph(head, text, width)
     return told
+
+
+def _turns(steps: Document) -> t.Iterator[tuple[str, str]]:
+    """Who goes from where."""
+    evicted = {node: of["evicts"] for node, of in steps.items() if of["evicts"]}
+    pods = [pod for of in evicted.values() for pod in of]
+    if pods:
+        yield "pods", f"{len(pods)} pod(s) are evicted from {some(sorted(evicted))}: {some(pods)}"
+    reboots = sorted(node for node, of in steps.items() if of["reboot"] != "no")
+    if reboots:
+        yield "reboots", f"{some(reboots)} may need a reboot, for which rollout.reboot names the way"
 
 
 def _explained(total: Document) -> t.Iterator[tuple[str, str]]:
@@ -43,7 +55,7 @@ def _explained(total: Document) -> t.Iterator[tuple[str, str]]:
         without = "held back" if total["held_back"] else "refused"
         yield "drivers", f"{_roll(total)}; {without}, unless gpu_operator_allow_driver_rollout is true"
     if total["cut_nodes"]:
-        text = f"GPUs of {total['cut_nodes']} node(s) are cut anew, which fails while a pod holds one: drain them first"
+        text = f"GPUs of {total['cut_nodes']} node(s) are cut anew, each node in its turn: cordoned, emptied, cut, proven, opened"
         yield "mig", text
     if total["resets"]:
         text = (

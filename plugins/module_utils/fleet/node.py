@@ -46,6 +46,7 @@ class Node:
     resource_version: str = ""
     ready: bool = False
     unschedulable: bool = False
+    boot_id: str = ""
 
     @property
     def product(self) -> str:
@@ -140,6 +141,7 @@ def parse(raw: t.Mapping[str, t.Any]) -> Node:
         resource_version=metadata.get("resourceVersion", ""),
         ready=conditions.get("Ready") == "True",
         unschedulable=bool(spec.get("unschedulable")),
+        boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
     )
 
 

@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
 
-_FAILED, _CHANGING = "failed", ("pending", "rebooting")
+FAILED, CHANGING = "failed", ("pending", "rebooting")
 # Where the MIG manager stops an agent for the time of a change (mig-parted pkg/mig/reconfigure).
 _DEPLOY, _PAUSED = "nvidia.com/gpu.deploy.", "paused-for-mig-change"
 
@@ -47,8 +47,8 @@ def prove(node: Node, pool: PoolPlan) -> Finding | None:
     if expect.incapable(node, pool):
         what = f"its {node.model} cannot be cut into MIG devices; choose another sharing.mode for it"
         return Finding(node.name, pool.name, (what,), final=True)
-    if node.mig_state == _FAILED and expect.mig_config(node, pool, ours=True) in (None, node.mig_config):
-        what = f"{MIG_STATE_LABEL} is {_FAILED} for {node.mig_config}, and the MIG manager does not try again by itself"
+    if node.mig_state == FAILED and expect.mig_config(node, pool, ours=True) in (None, node.mig_config):
+        what = f"{MIG_STATE_LABEL} is {FAILED} for {node.mig_config}, and the MIG manager does not try again by itself"
         return Finding(node.name, pool.name, (what,), final=True, blamed=MIG_MANAGER)
     if node.product.endswith(INVALID_SUFFIX):
         return Finding(node.name, pool.name, (f"{PRODUCT_LABEL} is {node.product}: its MIG layout cannot be used",))
@@ -57,7 +57,7 @@ def prove(node: Node, pool: PoolPlan) -> Finding | None:
     if hardware:
         # Labels and resources that agree are settled: a missing card does not come back by waiting.
         return Finding(node.name, pool.name, (hardware, *seen), final=not seen)
-    blamed = MIG_MANAGER if node.mig_state in _CHANGING or (_config(node, pool) and not node.mig_state) else ""
+    blamed = MIG_MANAGER if node.mig_state in CHANGING or (_config(node, pool) and not node.mig_state) else ""
     return Finding(node.name, pool.name, tuple(seen), blamed=blamed) if seen else None
 
 
@@ -68,6 +68,13 @@ def _unlabelled(node: Node) -> str:
     return (
         f"has no label {PRODUCT_LABEL} although gpu-feature-discovery has counted its GPUs; if NFD has dropped it for its length, set "
         f"sharing.strategy to {mig.MIXED}, or name the model in match"
+    )
+
+
+def paused(node: Node) -> list[str]:
+    """The operands that the MIG manager has stopped for a change and not let run again, as their labels name them."""
+    return sorted(
+        key.removeprefix(_DEPLOY) for key, value in node.labels.items() if key.startswith(_DEPLOY) and value == _PAUSED
     )
 
 
@@ -93,15 +100,14 @@ def _agents(node: Node, pool: PoolPlan) -> t.Iterator[str]:
     wanted = _config(node, pool)
     if wanted and node.mig_config != wanted:
         yield f"label {MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {wanted} is expected"
-    elif node.mig_state in _CHANGING:
+    elif node.mig_state in CHANGING:
         yield f"{MIG_STATE_LABEL} is {node.mig_state}"
     elif not node.mig_state and (wanted or _expects_mig_manager(node)):
         # Not even where the rest is as it should be: without a MIG strategy the plugin offers GPUs that are cut as whole
         # ones, until the MIG manager stops it to make them whole.
         yield f"the MIG manager has not looked at {node.mig_config} yet"
-    paused = sorted(key for key, value in node.labels.items() if key.startswith(_DEPLOY) and value == _PAUSED)
-    if paused:
-        yield f"{', '.join(key.removeprefix(_DEPLOY) for key in paused)} paused for the change"
+    if paused(node):
+        yield f"{', '.join(paused(node))} paused for the change"
 
 
 def _expects_mig_manager(node: Node) -> bool:

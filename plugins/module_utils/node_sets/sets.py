@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from ..catalog import models
 from ..catalog.names import POOL_LABEL
+from ..fleet import selector
 from ..fleet.node import Node
+from ..fleet.selector import Selector
 from ..kube.errors import InvalidOptions
 from ..pools import rules
 from ..pools.fields import EFFECTS
 from ..pools.schema import Boolean, Choice, ListOf, MapOf, Section, Text
-from . import selector
-from .selector import Selector
 
 _NFD_PREFIX = "feature.node.kubernetes.io/"
 

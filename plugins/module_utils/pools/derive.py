@@ -23,7 +23,9 @@ from .plan import (
     Plan,
     PolicyPlan,
     PoolPlan,
+    RebootPlan,
     ReleasePlan,
+    RolloutPlan,
     Taint,
     Toleration,
     ValidationPlan,
@@ -117,6 +119,23 @@ def _pool(pool: Document) -> PoolPlan:
             names.CONFIG_LABEL: key,
             **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
         },
+        rollout=_rollout(pool["rollout"]),
+    )
+
+
+def _rollout(written: Document) -> RolloutPlan:
+    reboot = written["reboot"]
+    return RolloutPlan(
+        max_unavailable=written["max_unavailable"],
+        drain=written["drain"],
+        force=written["force"],
+        grace_period=written.get("grace_period"),
+        drain_timeout=written["drain_timeout"],
+        order=written["order"],
+        limit=written.get("limit"),
+        pause_on_failure=written["pause_on_failure"],
+        on_failure=written["on_failure"],
+        reboot=RebootPlan(tuple(reboot["command"]), reboot["timeout"]) if reboot["command"] else None,
     )
 
 

@@ -12,6 +12,7 @@ from ..modes.mig import STRATEGIES
 from . import rules
 from .layout import LayoutField
 from .operator_fields import OPERATOR
+from .rollout_fields import ROLLOUT
 from .schema import Anything, Boolean, Choice, Field, Integer, ListOf, MapOf, Section, Text
 
 # The kubelet runs 110 pods on a node unless told otherwise, and 250 on OpenShift: more shares could never be used.
@@ -122,6 +123,7 @@ POOL = Section(
         ),
         "taints": ListOf(item=_TAINT),
         "sharing": _SHARING,
+        "rollout": ROLLOUT,
     }
 )
 

@@ -96,6 +96,49 @@ class Match:
 
 
 @dataclasses.dataclass(frozen=True)
+class RebootPlan:
+    """The user's way to reboot a node: a program with its arguments, {node} for the node's name; `timeout` in seconds."""
+
+    command: tuple[str, ...]
+    timeout: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutPlan:
+    """How a change reaches the nodes of a pool; docs/rollout.md tells what each value does.
+
+    `max_unavailable` and `limit` are numbers of nodes or per cent ("25%"); times are in seconds; None: no limit, or the
+    pod's own grace period.
+    """
+
+    max_unavailable: int | str
+    drain: str
+    force: bool
+    grace_period: int | None
+    drain_timeout: int
+    order: str
+    limit: int | str | None
+    pause_on_failure: bool
+    on_failure: str
+    reboot: RebootPlan | None
+
+    def window(self, nodes: int) -> int:
+        """How many nodes of a pool of so many may be worked on at a time; always one."""
+        return counted(self.max_unavailable, nodes)
+
+    def most(self, nodes: int) -> int:
+        """How many of them one run takes in hand."""
+        return nodes if self.limit is None else counted(self.limit, nodes)
+
+
+def counted(amount: int | str, of: int) -> int:
+    """A number, or the per cent of `of`, rounded up as Kubernetes does it for a DaemonSet's maxUnavailable; at least 1."""
+    if isinstance(amount, int):
+        return max(1, amount)
+    return max(1, -(-of * int(amount.rstrip("%")) // 100))
+
+
+@dataclasses.dataclass(frozen=True)
 class PoolPlan:
     """One pool with every value that the nodes, the quota, the report or a validation pod needs of it.
 
@@ -120,6 +163,7 @@ class PoolPlan:
     mig_key: str
     memory_mib_per_share: int | None
     node_labels: dict[str, str]
+    rollout: RolloutPlan
 
     @property
     def mode(self) -> str:

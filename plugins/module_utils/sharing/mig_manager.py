@@ -26,7 +26,9 @@ _TOLD = 5
 _ENDED = f"{MIG_STATE_LABEL},{MIG_STATE_LABEL} notin (pending,rebooting)"
 
 
-def renew(client: Client, namespace: str, nodes: t.Collection[Node], lease: Lease, progress: Progress) -> None:
+def renew(
+    client: Client, namespace: str, nodes: t.Collection[Node], lease: Lease, progress: Progress | None = None
+) -> None:
     """Start the MIG manager anew on these nodes, and see that it has done with the labels that they have now.
 
     It looks a label's entry up in a copy of the ConfigMap that lags, once: what it does not find has failed for good
@@ -38,7 +40,13 @@ def renew(client: Client, namespace: str, nodes: t.Collection[Node], lease: Leas
     path = f"/api/v1/namespaces/{namespace}/pods"
     selector = f"app={agents.MIG_MANAGER}"
     names_of = {node.name for node in nodes}
-    pods = [pod for pod in client.list(path, label_selector=selector) if agents.node_of(pod) in names_of]
+    # Of one node among thousands nobody wants all pods.
+    place = f"spec.nodeName={next(iter(names_of))}" if len(names_of) == 1 else None
+    pods = [
+        pod
+        for pod in client.list(path, label_selector=selector, field_selector=place)
+        if agents.node_of(pod) in names_of
+    ]
     places = {agents.node_of(pod) for pod in pods}
     told = {node.name for node in nodes if node.name in places and node.mig_config}
     _forget_states(client, [node.name for node in nodes if node.name in told and node.mig_state], lease)
@@ -52,7 +60,7 @@ def renew(client: Client, namespace: str, nodes: t.Collection[Node], lease: Leas
     def missing() -> list[str]:
         ready = {
             agents.node_of(pod)
-            for pod in client.list(path, label_selector=selector)
+            for pod in client.list(path, label_selector=selector, field_selector=place)
             if pod["metadata"]["uid"] not in old and agents.is_ready(pod)
         }
         return sorted(places - ready)
@@ -85,15 +93,16 @@ def _forget_states(client: Client, names: t.Iterable[str], lease: Lease) -> None
             raise outcome.error
 
 
-def _await_states(client: Client, names: t.Collection[str], progress: Progress) -> None:
+def _await_states(client: Client, names: t.Collection[str], progress: Progress | None) -> None:
     """Until the MIG manager of each node has said how its present label ended, or has had its time.
 
     One that works on a layout which cannot be made may take longer than anybody waits; it comes to the next label then.
     """
 
     def unsaid() -> set[str]:
-        said = {node["metadata"]["name"] for node in client.list(NODES, label_selector=_ENDED, metadata_only=True)}
-        return set(names) - said
+        place = f"metadata.name={next(iter(names))}" if len(names) == 1 else None
+        ended = client.list(NODES, label_selector=_ENDED, field_selector=place, metadata_only=True)
+        return set(names) - {node["metadata"]["name"] for node in ended}
 
     if not names:
         return

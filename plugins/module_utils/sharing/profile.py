@@ -7,49 +7,74 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import CONFIG_LABEL, GPUS_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from ..fleet import expect
+from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..fleet.node import Node
-from ..fleet.ownership import POOLS, NodeEdit, edit, noted, spelled
-from ..modes import mig
+from ..fleet.ownership import NodeEdit, spelled
+from ..fleet.pool_edit import node_edit
 from .entries import ConfigMap, Entries, entries
 from .mig_entries import MigEntries, mig_entries
+from .scope import EVERYTHING, Scope
+from .steps import Asked, Step, matters_who_is_there, shown, step, taken
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
 
 DIFF_LIMIT = 100
-# The state is about the configuration before; left there it would be taken for that of the new one.
-_STALE = {MIG_CONFIG_LABEL: MIG_STATE_LABEL}
 
 
 @dataclass(frozen=True)
 class Profile:
-    """All that differs from what the pools declare; nothing of it is sent when it is empty."""
+    """All that differs from what the pools declare; nothing of it is sent when it is empty.
 
-    edits: tuple[NodeEdit, ...]
+    `steps` are those of this run. `limited` nodes are left for another run (rollout.limit), `away` ones have to be ready first.
+    `asks`: who is on the nodes may change the steps, and has not been looked at.
+    """
+
+    steps: tuple[Step, ...]
     pool_of: t.Mapping[str, str]
-    refreshed: tuple[str, ...]
     entries: Entries
     mig_entries: MigEntries
     # The taints, as spelled(), that are not put on more nodes than have them.
     held: frozenset[str] = frozenset()
+    limited: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+    asks: bool = False
+
+    @property
+    def edits(self) -> tuple[NodeEdit, ...]:
+        """The changes of nodes, in the order of their names."""
+        return tuple(of.edit for of in self.steps if of.edit)
+
+    @property
+    def turns(self) -> list[Step]:
+        """The steps that are made one after the other."""
+        return [of for of in self.steps if of.turn]
+
+    @property
+    def at_once(self) -> list[NodeEdit]:
+        """The changes that nobody feels."""
+        return [of.edit for of in self.steps if of.edit and not of.turn]
 
     @property
     def changed(self) -> bool:
         """Whether there is anything to send."""
-        return bool(self.edits) or self.entries.changed or self.mig_entries.changed
+        return bool(self.steps) or self.entries.changed or self.mig_entries.changed
 
     @property
     def released(self) -> list[str]:
         """The nodes that belong to no pool any more and give back what is ours."""
-        return [node.name for node in self.edits if node.name not in self.pool_of]
+        return [of.node for of in self.steps if of.node not in self.pool_of]
 
     @property
-    def cut(self) -> list[str]:
-        """The nodes that get another MIG configuration."""
-        return [node.name for node in self.edits if node.labels.get(MIG_CONFIG_LABEL)]
+    def refreshed(self) -> list[str]:
+        """The nodes on which agents are to read a configuration that may be new."""
+        return [edit.name for edit in self.edits if edit.labels.get(CONFIG_LABEL) or edit.labels.get(MIG_CONFIG_LABEL)]
+
+    @property
+    def renamed(self) -> list[str]:
+        """The nodes that get another MIG configuration without a turn."""
+        return [edit.name for edit in self.at_once if edit.labels.get(MIG_CONFIG_LABEL)]
 
     @property
     def new_taints(self) -> set[str]:
@@ -68,13 +93,27 @@ class Profile:
             before["configmap"], after["configmap"] = dict(self.entries.live), self.entries.after
         if self.mig_entries.changed:
             before["mig_configmap"], after["mig_configmap"] = dict(self.mig_entries.live), self.mig_entries.after
-        if self.edits:
-            shown = self.edits[:DIFF_LIMIT]
-            before["nodes"] = {node.name: node.before for node in shown}
-            after["nodes"] = {node.name: node.after for node in shown}
-            if len(self.edits) > len(shown):
-                after["nodes_not_shown"] = len(self.edits) - len(shown)
+        if self.steps:
+            listed = self.steps[:DIFF_LIMIT]
+            before["nodes"] = {of.node: _before(of) for of in listed}
+            after["nodes"] = {of.node: _after(of) for of in listed}
+            if len(self.steps) > len(listed):
+                after["nodes_not_shown"] = len(self.steps) - len(listed)
         return before, after
+
+
+def _before(of: Step) -> dict[str, t.Any]:
+    found = dict(of.edit.before) if of.edit else {}
+    if of.marks:
+        found["annotations"] = {**found.get("annotations", {}), **of.marks}
+    return {**found, "pods": [shown(user) for user in of.evicted]} if of.evicted else found
+
+
+def _after(of: Step) -> dict[str, t.Any]:
+    found = dict(of.edit.after) if of.edit else {}
+    if of.marks:
+        found["annotations"] = dict(found.get("annotations", {}))
+    return {**found, "pods": []} if of.evicted else found
 
 
 @dataclass(frozen=True)
@@ -83,32 +122,6 @@ class ConfigMaps:
 
     plugin: ConfigMap | None = None
     mig: ConfigMap | None = None
-
-
-def _needs_a_copy(change: NodeEdit) -> bool:
-    return bool(change.labels.get(CONFIG_LABEL) or change.labels.get(MIG_CONFIG_LABEL))
-
-
-def node_edit(node: Node, pool: PoolPlan | None, held: t.Collection[str] = ()) -> NodeEdit | None:
-    """What makes a node a member of the pool (of none: what gives back all that is ours), or None when it is.
-
-    A held taint is not put on the node, and stays where the node has it.
-    """
-    if pool is None:
-        return edit(node, POOLS, drop_others=True, annotations={GPUS_ANNOTATION: None}, stale=_STALE)
-    there = {spelled(taint) for taint in node.taints}
-    taints = [taint for taint in pool.taints if spelled(taint) in there or spelled(taint) not in held]
-    cut = expect.mig_config(node, pool, ours=MIG_CONFIG_LABEL in noted(node.annotations, POOLS.labels))
-    counted = str(expect.gpus(node, pool)) if pool.sharing.strategy == mig.SINGLE and node.discovered else None
-    return edit(
-        node,
-        POOLS,
-        labels={**pool.node_labels, **({MIG_CONFIG_LABEL: cut} if cut else {})},
-        taints=taints,
-        drop_others=True,
-        annotations={GPUS_ANNOTATION: counted},
-        stale=_STALE,
-    )
 
 
 def held_taints(profile: Profile, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]) -> dict[str, list[str]]:
@@ -131,32 +144,60 @@ def profile(
     membership: Membership,
     configmaps: ConfigMaps,
     held: t.Collection[str] = (),
+    *,
+    scope: Scope = EVERYTHING,
+    asked: Asked | None = None,
+    left_out: t.Collection[str] = (),
 ) -> Profile:
     """Compare every node of the cluster with its pool; a node of no pool is touched only where something on it is ours.
 
-    A node that several pools claim is left as it is: the user has to say which of them it belongs to.
+    A node that several pools claim is left as it is: the user has to say which of them it belongs to. A node outside the
+    scope is left, too, as are those that are `left_out` by name. `asked` says who is on the nodes; None: nobody has looked.
     """
     pools = {pool.name: pool for pool in plan.pools}
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members}
     unclear = {*membership.overlaps, *membership.undiscovered}
-    edits: list[NodeEdit] = []
-    named: set[str] = set()
-    cut: set[str] = set()
+    found: dict[str, list[Step]] = {}
+    asks = False
     for node in nodes:
-        of_pool = pools.get(pool_of.get(node.name, ""))
-        change = node_edit(node, of_pool, held) if of_pool or node.name not in unclear else None
-        if change:
-            edits.append(change)
-        labels = {**node.labels, **(change.labels if change else {})}
-        if labels.get(CONFIG_LABEL):
-            named.add(t.cast("str", labels[CONFIG_LABEL]))
-        if labels.get(MIG_CONFIG_LABEL):
-            cut.add(t.cast("str", labels[MIG_CONFIG_LABEL]))
+        pool = pools.get(pool_of.get(node.name, ""))
+        if node.name in left_out or (pool is None and node.name in unclear) or not scope.holds(node, pool):
+            continue
+        edit = None if scope.repairs else node_edit(node, pool, held)
+        of = step(node, pool, edit, asked or Asked(), repair=scope.repairs)
+        if of is not None:
+            asks = asks or (asked is None and matters_who_is_there(of, node))
+            found.setdefault(pool.name if pool else "", []).append(of)
+    unready = {node.name for node in nodes if not node.ready}
+    away = {of.node for listed in found.values() for of in listed if of.turn and of.node in unready}
+    chosen: list[Step] = []
+    limited: list[str] = []
+    for name, listed in found.items():
+        there = [of for of in listed if of.node not in away]
+        of_this_run, left = taken(there, len(membership.by_pool.get(name, ())))
+        chosen += of_this_run
+        limited += left
+    named, cut = _named(nodes, chosen)
     return Profile(
-        edits=tuple(sorted(edits, key=lambda change: change.name)),
+        steps=tuple(sorted(chosen, key=lambda of: of.node)),
         pool_of=pool_of,
-        refreshed=tuple(sorted(change.name for change in edits if _needs_a_copy(change))),
         entries=entries(plan.config.data, named, configmaps.plugin),
         mig_entries=mig_entries(plan.mig, cut, configmaps.mig),
         held=frozenset(held),
+        limited=tuple(sorted(limited)),
+        away=tuple(sorted(away)),
+        asks=asks,
     )
+
+
+def _named(nodes: t.Iterable[Node], chosen: t.Iterable[Step]) -> tuple[set[str], set[str]]:
+    """The entries of the two ConfigMaps that the nodes' labels name at the end."""
+    labels = {of.node: of.edit.labels for of in chosen if of.edit}
+    found: tuple[set[str], set[str]] = (set(), set())
+    for node in nodes:
+        changed = labels.get(node.name, {})
+        for names, key in zip(found, (CONFIG_LABEL, MIG_CONFIG_LABEL), strict=True):
+            name = changed[key] if key in changed else node.labels.get(key)
+            if name:
+                names.add(name)
+    return found

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ..fleet import expect
 from ..fleet.oddities import NAMES_LIMIT, of_membership, said_not_ready
 from ..fleet.sorting import awaited, undiscovered_cluster
+from ..pools.words import some
 from .profile import held_taints
+from .turn_end import LEFT, ROLLED_BACK
 
 if t.TYPE_CHECKING:
     from ..fleet.proof import Finding
     from ..pools.plan import Plan
-    from .rollout import Done, Fleet
+    from .profile import Profile
+    from .reading import Fleet
+    from .rollout import Done
 
 
 def result(
@@ -22,7 +27,8 @@ def result(
 ) -> dict[str, t.Any]:
     """Counts of each pool and the names of what changed; done is None in check mode: what would be changed."""
     changes = fleet.profile
-    changed = sorted(done.changed) if done else [edit.name for edit in changes.edits]
+    steps = done.steps if done else {of.node: of.told() for of in changes.steps}
+    changed = sorted(done.changed) if done else [of.node for of in changes.steps]
     of_changed = set(changed)
     not_ready = sorted(name for name in changes.pool_of if name in fleet.nodes and not fleet.nodes[name].ready)
     pools = {}
@@ -41,7 +47,13 @@ def result(
         "changed_nodes": changed[:limit],
         "changed_count": len(changed),
         "released_nodes": [name for name in changed if name not in changes.pool_of][:limit],
+        "change_counts": dict(sorted(collections.Counter(of["change"] for of in steps.values()).items())),
+        "steps": dict(sorted(steps.items())[:limit]),
         "failed": dict(sorted(done.failed.items())[:limit]) if done else {},
+        "rolled_back": done.named(ROLLED_BACK)[:limit] if done else [],
+        "left_cordoned": done.named(LEFT)[:limit] if done else [],
+        "not_begun": sorted({*changes.limited, *(done.not_begun if done else ())})[:limit],
+        "repaired": dict(sorted(_repaired(changes, done).items())[:limit]),
         "not_as_declared": [str(findings[name]) for name in sorted(findings)][:limit],
         "not_ready": not_ready[:limit],
         "held_back": held_taints(changes, fleet.nodes, plan.pools),
@@ -55,6 +67,13 @@ def result(
         "undeclared_pins": {pool: names[:limit] for pool, names in membership.left.items()},
         "mismatched": {pool: names[:limit] for pool, names in membership.mismatched.items()},
     }
+
+
+def _repaired(changes: Profile, done: Done | None) -> dict[str, str]:
+    """By node, what was wrong and is mended, or is to be."""
+    if done is None:
+        return {of.node: of.remedy for of in changes.steps if of.remedy}
+    return {name: fate.repaired for name, fate in done.fates.items() if fate.repaired and not fate.failed}
 
 
 def after_discovery(plan: Plan, fleet: Fleet) -> dict[str, t.Any]:
@@ -74,6 +93,9 @@ def warnings(plan: Plan, fleet: Fleet) -> list[str]:
             f"{', '.join(taints)} of pool {pool} was held back: the ClusterPolicy does not tolerate it, so NVIDIA's pods "
             "could not come back on those nodes. Let the driver roll (allow_driver_rollout of cluster_policy), then run again."
         )
+    blocked = [f"{of.node} by {', '.join(of.blocked)}" for of in fleet.profile.turns if of.blocked]
+    if blocked:
+        told.append(f"{len(blocked)} node(s) cannot be changed, because their GPUs are in use: {some(blocked)}")
     away = sorted(name for name in fleet.profile.pool_of if name in fleet.nodes and not fleet.nodes[name].ready)
     if away:
         told.append(said_not_ready(away))

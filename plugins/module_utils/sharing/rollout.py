@@ -1,60 +1,54 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Brings the nodes of a cluster to the sharing their pools declare: read, apply, and wait until it is seen."""
+"""Brings the nodes of a cluster to the sharing their pools declare: at once where nobody feels it, else turn by turn."""
 
 from __future__ import annotations
 
-import time
+import functools
+import threading
 import typing as t
 from dataclasses import dataclass, field
 
-from ..fleet.node import Node, parse
-from ..fleet.proof import Finding, pending_words, prove, settled
-from ..fleet.sorting import awaited, sort
+from ..fleet.node import parse
+from ..fleet.pool_edit import last_good, node_edit
 from ..kube.bulk import Outcome, is_fatal, run_bounded
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from ..kube.wait import Since
-from .configmaps import Configs
-from .held import held_back
+from ..pools import rollout_fields
+from .live import LiveNodes
 from .mig_manager import renew
-from .profile import Profile, node_edit, profile
 from .refresh import refresh
+from .turn import Turn
+from .turn_end import LEFT, ROLLED_BACK, Fate, Tools
+from .window import queues, take_turns
 
 if t.TYPE_CHECKING:
     from ..fleet.ownership import NodeEdit
+    from ..fleet.proof import Finding
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..kube.progress import Progress
-    from ..pools.membership import Membership
-    from ..pools.plan import Plan, PoolPlan, Toleration
+    from ..pools.plan import Plan, PoolPlan
+    from .profile import Profile
+    from .reading import Fleet, Reader
+    from .reboot import Rebooter
+    from .scope import Scope
+    from .steps import Step
+    from .window import Turns
 
 # A node that somebody else writes at the same time is read again this often before it counts as failed.
 _CONFLICTS = 8
-# Nodes that are discovered one after the other are taken together.
-_GATHER = 3.0
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """What one reading of the cluster says, and what differs from the pools."""
-
-    nodes: dict[str, Node]
-    resource_version: str
-    membership: Membership
-    profile: Profile
-
-    def of_pool(self, pool: str) -> list[Node]:
-        """The nodes of a pool."""
-        return [self.nodes[name] for name in self.membership.by_pool.get(pool, ()) if name in self.nodes]
 
 
 @dataclass
 class Done:
-    """What was sent so far."""
+    """What was sent so far; `steps` are those that were begun, with the pods that were in fact evicted."""
 
     changed: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
+    fates: dict[str, Fate] = field(default_factory=dict)
+    steps: dict[str, dict[str, t.Any]] = field(default_factory=dict)
+    not_begun: list[str] = field(default_factory=list)
     refreshed_pods: int = 0
     added: list[str] = field(default_factory=list)
     collected: list[str] = field(default_factory=list)
@@ -64,77 +58,78 @@ class Done:
         """Whether anything was changed."""
         return bool(self.changed or self.added or self.collected)
 
+    def named(self, outcome: str) -> list[str]:
+        """The nodes with which it ended so."""
+        return sorted(name for name, fate in self.fates.items() if fate.outcome == outcome)
 
-class Expected(t.NamedTuple):
-    """What is not there in a preview and will be: tolerations of the ClusterPolicy, and ConfigMaps."""
+    def note(self, of: Step, fate: Fate) -> None:
+        """Count one node's turn."""
+        self.fates[of.node] = fate
+        self.steps[of.node] = {**of.told(), "evicts": fate.evicted}
+        if fate.changed:
+            self.changed.add(of.node)
+        if fate.failed:
+            self.failed[of.node] = f"{fate.failed}{_AFTER.get(fate.outcome, '')}"
 
-    tolerations: tuple[Toleration, ...] = ()
-    configmaps: tuple[t.Mapping[str, t.Any], ...] = ()
+
+_AFTER = {
+    ROLLED_BACK: " (it is back on its last good profile)",
+    LEFT: " (it is left cordoned and tainted; a run again goes on with it)",
+}
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What a rollout needs of its surroundings: the module's, or a test's."""
+
+    run_id: str
+    progress: Progress
+    rebooter: Rebooter
+    tell: t.Callable[[Finding], str]
+    wait_timeout: float
 
 
 class Rollout:
     """One plan on one cluster; keeps count of what was done, so that a failure tells how far it came."""
 
-    def __init__(
-        self,
-        client: Client,
-        plan: Plan,
-        run_id: str,
-        progress: Progress,
-        expected: Expected,
-        *,
-        clock: t.Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, client: Client, plan: Plan, reader: Reader, scope: Scope, ways: Ways) -> None:
         """Send nothing yet."""
         self._client = client
         self._plan = plan
-        self._run_id = run_id
-        self._progress = progress
-        self._expected = expected.tolerations
-        self._clock = clock
+        self._reader = reader
+        self._scope = scope
+        self._ways = ways
         self._pools = {pool.name: pool for pool in plan.pools}
-        self._configs = Configs(client, plan, expected.configmaps)
-        self.since = Since(clock)
         self.done = Done()
-        self.latest: tuple[Fleet, dict[str, Finding]] | None = None
 
-    def read(self) -> Fleet:
-        """One paged list of the nodes and one look at our ConfigMap (at both where GPUs are cut)."""
-        listing = self._client.list(NODES)
-        nodes = {node.name: node for node in map(parse, listing)}
-        return self._compared(nodes, listing.resource_version)
+    def apply(self, fleet: Fleet, lease: Lease) -> Fleet:
+        """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others.
 
-    def _compared(self, nodes: dict[str, Node], resource_version: str) -> Fleet:
-        known = list(nodes.values())
-        membership = sort(self._plan.pools, known)
-        configmaps = self._configs.read(known)
-        wanted = profile(self._plan, known, membership, configmaps)
-        held = held_back(self._client, self._plan, wanted.new_taints, self._expected)
-        if held:
-            wanted = profile(self._plan, known, membership, configmaps, held)
-        return Fleet(nodes, resource_version, membership, wanted)
-
-    def apply(self, fleet: Fleet, lease: Lease) -> None:
-        """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others."""
+        Returns the same changes with the nodes as they are afterwards, where turns have taken their time.
+        """
         changes = fleet.profile
-        self.done.added.extend(self._configs.add(changes, lease))
+        self.done.added.extend(self._reader.configs.add(changes, lease))
         if changes.refreshed:
-            values = {name: f"{self._key(changes, name)} {self._run_id}" for name in changes.refreshed}
+            values = {name: f"{self._key(changes, name)} {self._ways.run_id}" for name in changes.refreshed}
             self.done.refreshed_pods += refresh(self._client, self._plan.config.namespace, values, lease)
-        if changes.cut:
-            cut = [fleet.nodes[name] for name in changes.cut if name in fleet.nodes]
-            renew(self._client, self._plan.mig.namespace, cut, lease, self._progress)
+        if changes.renamed:
+            named = [fleet.nodes[name] for name in changes.renamed if name in fleet.nodes]
+            renew(self._client, self._plan.mig.namespace, named, lease, self._ways.progress)
         self._patch(changes, lease)
+        if not changes.turns:
+            return fleet
+        self._take_turns(fleet, lease)
+        return self._reader.again(fleet)
 
     def collect(self, fleet: Fleet, lease: Lease) -> None:
         """Take out the entries that no node names any more."""
-        self.done.collected.extend(self._configs.collect(fleet.profile, lease))
+        self.done.collected.extend(self._reader.configs.collect(fleet.profile, lease))
 
     def preview(self, fleet: Fleet) -> str | None:
         """Let the server check the ConfigMap and one node of each pool without keeping them; what it did not check."""
         changes = fleet.profile
         try:
-            self._configs.add(changes, dry_run=True)
+            self._reader.configs.add(changes, dry_run=True)
             samples = {fleet.profile.pool_of.get(edit.name, ""): edit for edit in changes.edits}
             for sample in samples.values():
                 self._client.patch(f"{NODES}/{sample.name}", sample.patch, dry_run=True)
@@ -144,84 +139,68 @@ class Rollout:
             return f"not checked by the server: {error.message}"
         return None
 
-    def seen(self, fleet: Fleet, deadline: float) -> tuple[Fleet, dict[str, Finding], list[str]]:
-        """What _seen() returns; kept as `latest` for a failure that has to tell how far it came."""
-        known, findings, undiscovered = self._seen(fleet, deadline)
-        self.latest = known, findings
-        return known, findings, undiscovered
+    def give_up(self, fleet: Fleet, findings: t.Mapping[str, Finding], lease: Lease) -> None:
+        """Take back, or leave with the reason, what was changed at once in this run and did not become as declared.
 
-    def _seen(self, fleet: Fleet, deadline: float) -> tuple[Fleet, dict[str, Finding], list[str]]:
-        """Follow the nodes until each is what its pool declares, a new one is discovered, or the time is over.
-
-        Returns what is known then, what of it is not as declared, and which GPU nodes are not discovered.
+        A node that had no profile with which it was seen to work keeps the new one: there is nothing to go back to.
         """
-        nodes = dict(fleet.nodes)
-        findings = self.findings(fleet)
-        undiscovered = set(awaited(self._plan.pools, nodes.values(), fleet.membership))
-        total = len(fleet.profile.pool_of)
-        version = fleet.resource_version
-        found_at: float | None = None
-        while not settled(findings) or undiscovered:
-            left = deadline - self._clock()
-            if found_at is not None:
-                left = min(left, found_at + _GATHER - self._clock())
-            if left <= 0:
-                break
-            self._progress.say(pending_words(findings, undiscovered), total - len(findings), total)
-            try:
-                for event in self._client.watch(NODES, resource_version=version, timeout=left):
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    node = parse(event["object"])
-                    if event["type"] == "DELETED":
-                        nodes.pop(node.name, None)
-                        findings.pop(node.name, None)
-                        undiscovered.discard(node.name)
-                    else:
-                        nodes[node.name] = node
-                        self._follow(node, fleet.profile.pool_of, findings)
-                    if node.name in undiscovered and node.discovered:
-                        undiscovered.discard(node.name)
-                        found_at = found_at or self._clock()
-                    if settled(findings) and not undiscovered:
-                        break
-                    self._progress.say(pending_words(findings, undiscovered), total - len(findings), total)
-                    if found_at is not None and self._clock() > found_at + _GATHER:
-                        break
-            except ApiError as error:
-                if not error.gone:
-                    raise
-                # The server has forgotten that version: begin again from a list.
-                fleet = self.read()
-                nodes, version = dict(fleet.nodes), fleet.resource_version
-                findings = self.findings(fleet)
-                undiscovered = set(awaited(self._plan.pools, nodes.values(), fleet.membership))
-        if found_at is not None:
-            fresh = self._compared(nodes, version)
-            return fresh, self.findings(fresh), sorted(undiscovered)
-        return Fleet(nodes, version, fleet.membership, fleet.profile), findings, sorted(undiscovered)
+        turns = {of.node for of in fleet.profile.turns}
+        failed = [
+            of
+            for of in fleet.profile.steps
+            if of.node in findings and of.node in self.done.changed - turns and of.pool and _has_a_way(fleet, of)
+        ]
+        if not failed:
+            return
+        with LiveNodes(self._client, fleet.nodes, fleet.resource_version) as live:
+            tools = self._tools(fleet, live, lease)
+            stories = {of.node: self._ways.tell(findings[of.node]) for of in failed}
+            calls = [(of.node, functools.partial(Turn(tools, of).end_badly, stories[of.node])) for of in failed]
+            for of, outcome in zip(failed, run_bounded(calls, stop=lease.lost), strict=True):
+                if outcome.error is not None:
+                    raise outcome.error
+                if outcome.value is not None:
+                    self.done.note(of, outcome.value)
 
-    def findings(self, fleet: Fleet) -> dict[str, Finding]:
-        """What is not as declared, by node; a node that is not ready is told elsewhere and proves nothing."""
-        found: dict[str, Finding] = {}
-        for node in fleet.nodes.values():
-            self._follow(node, fleet.profile.pool_of, found)
-        return found
+    def _take_turns(self, fleet: Fleet, lease: Lease) -> None:
+        steps = fleet.profile.turns
+        sizes = {name: len(members) for name, members in fleet.membership.by_pool.items()}
+        by_name = {of.node: of for of in steps}
+        with LiveNodes(self._client, fleet.nodes, fleet.resource_version) as live:
+            tools = self._tools(fleet, live, lease)
 
-    def _follow(self, node: Node, pool_of: t.Mapping[str, str], findings: dict[str, Finding]) -> None:
-        pool = self._pools.get(pool_of.get(node.name, ""))
-        finding = prove(node, pool) if pool and node.ready else None
-        if finding:
-            findings[node.name] = finding
-            self.since.note(node.name, finding.seen)
-        else:
-            findings.pop(node.name, None)
+            def on_done(turns: Turns) -> None:
+                self._ways.progress.say("nodes changed one after the other", len(turns.fates), len(steps))
+
+            turns = take_turns(queues(steps, sizes), lambda of: Turn(tools, of).take(), on_done)
+        for name, fate in turns.fates.items():
+            self.done.note(by_name[name], fate)
+        self.done.not_begun = turns.not_begun
+        if turns.error is not None:
+            raise turns.error
+
+    def _tools(self, fleet: Fleet, live: LiveNodes, lease: Lease) -> Tools:
+        return Tools(
+            client=self._client,
+            lease=lease,
+            live=live,
+            look=self._reader.look,
+            tell=self._ways.tell,
+            say=_teller(self._ways.progress),
+            reboot=self._ways.rebooter,
+            held=fleet.profile.held,
+            namespace=self._plan.config.namespace,
+            wait_timeout=self._ways.wait_timeout,
+            repair=self._scope.repairs,
+        )
 
     def _key(self, changes: Profile, name: str) -> str:
         pool = self._pools.get(changes.pool_of.get(name, ""))
         return f"{pool.config_key} {pool.mig_key}".strip() if pool else "none"
 
     def _patch(self, changes: Profile, lease: Lease) -> None:
-        total = len(changes.edits)
+        edits = changes.at_once
+        told = {of.node: of.told() for of in changes.steps if not of.turn}
         sent = 0
 
         def on_done(outcome: Outcome[bool]) -> None:
@@ -229,12 +208,13 @@ class Rollout:
             sent += 1
             if outcome.ok and outcome.value:
                 self.done.changed.add(outcome.name)
+                self.done.steps[outcome.name] = told[outcome.name]
             elif outcome.error is not None and not is_fatal(outcome.error):
                 self.done.failed[outcome.name] = str(outcome.error)
-            self._progress.say("nodes labelled", sent, total)
+            self._ways.progress.say("nodes labelled", sent, len(edits))
 
-        pools = {edit.name: self._pools.get(changes.pool_of.get(edit.name, "")) for edit in changes.edits}
-        calls = [(edit.name, self._patcher(edit, pools[edit.name], changes.held, lease)) for edit in changes.edits]
+        pools = {edit.name: self._pools.get(changes.pool_of.get(edit.name, "")) for edit in edits}
+        calls = [(edit.name, self._patcher(edit, pools[edit.name], changes.held, lease)) for edit in edits]
         for outcome in run_bounded(calls, on_done=on_done, stop=lease.lost):
             if outcome.error is not None and is_fatal(outcome.error):
                 raise outcome.error
@@ -263,3 +243,25 @@ class Rollout:
             return False
 
         return patch
+
+
+def _has_a_way(fleet: Fleet, of: Step) -> bool:
+    node = fleet.nodes.get(of.node)
+    if node is None or of.pool is None:
+        return False
+    return of.pool.rollout.on_failure == rollout_fields.LEAVE or last_good(node) is not None
+
+
+def _teller(progress: Progress) -> t.Callable[[str, str], None]:
+    """One line of what is going on where, for up to three nodes."""
+    at: dict[str, str] = {}
+    lock = threading.Lock()
+
+    def say(name: str, text: str) -> None:
+        with lock:
+            at.pop(name, None)
+            at[name] = text
+            latest = list(at.items())[-3:]
+        progress.say("; ".join(f"{node}: {what}" for node, what in latest))
+
+    return say

@@ -10,15 +10,20 @@ from ..fleet import agents
 from ..fleet.agents import Ailment
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES
+from ..kube.wait import Since
 
 if t.TYPE_CHECKING:
     from ..fleet.proof import Finding
     from ..kube.client import Client
-    from ..kube.wait import Since
     from ..pools.plan import Plan
 
 _TOLD = 5
 _LOG_LINES = 3
+
+
+def of_node(client: Client, plan: Plan, finding: Finding) -> str:
+    """The story of one node."""
+    return story(client, plan, {finding.node: finding}, [], Since())
 
 
 def story(

@@ -12,6 +12,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.fleet import agents
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.costs import (
     COUNTS,
     OUTSIDE,
+    Change,
     Roll,
     Running,
     costs,
@@ -19,11 +20,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.fleet.costs import (
     total,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.differences import differences
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.holders import Holder
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.pool_edit import node_edit
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.sorting import sort
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.transition import displaced, transition
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.users import User, users
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import node_edit
 from tests.helpers.fleet import node, pod, pool
 
 A100 = "NVIDIA-A100-SXM4-40GB"
@@ -46,7 +48,9 @@ PLUGIN = Roll(apps=frozenset({agents.PLUGIN, agents.DISCOVERY}))
 @pytest.mark.parametrize(
     ("of_node", "of_pool", "roll", "counts"),
     [
-        (node(), pool(), NOTHING, {}),
+        (node(gpus=2), pool(), NOTHING, {}),
+        # Two that hold one GPU each where one is left.
+        (node(), pool(), NOTHING, {"pods": 1}),
         (node(), pool(replicas=4), NOTHING, {}),
         (node(), pool(replicas=4), PLUGIN, {"agent_pods": 2}),
         (node(), pool(), DRIVER, {"drivers": 1, "pods": 2, "agent_pods": 6}),
@@ -61,10 +65,10 @@ PLUGIN = Roll(apps=frozenset({agents.PLUGIN, agents.DISCOVERY}))
     ],
 )  # fmt: skip
 def test_costs(of_node: Node, of_pool: PoolPlan, roll: Roll, counts: dict[str, int]) -> None:
-    holders = [Holder("n1", "a", name, "nvidia.com/gpu", 1) for name in ("x", "x", "y")]
-    running = Running({"n1": APPS}, {"n1": holders})
-    change = node_edit(of_node, of_pool)
-    found = costs(of_pool, [of_node], {"n1": change} if change else {}, roll, running)
+    there = [User("n1", "a", name, name, {"nvidia.com/gpu": 1}, ("requests nvidia.com/gpu",)) for name in ("x", "y")]
+    change = transition(of_node, of_pool, node_edit(of_node, of_pool))
+    felt = {"n1": Change(change, displaced(change, there))}
+    found = costs([of_node], felt, roll, Running({"n1": APPS}, {"n1": there}))
     assert found == {**dict.fromkeys(COUNTS, 0), **counts}
     assert total([found, found]) == {name: 2 * count for name, count in found.items()}
 
@@ -75,7 +79,8 @@ def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
     for one in pods[:2]:
         one["metadata"]["labels"] = {"app": agents.DRIVER}
     pools = [pool()]
-    found = of_pools(pools, nodes, sort(pools, nodes), (), DRIVER, pods)
+    running = Running(agents.operands(pods), users(pods, operator_namespace="gpu-operator"))
+    found = of_pools(pools, nodes, sort(pools, nodes), {}, DRIVER, running)
     assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1}
     assert found[OUTSIDE] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1, "pods": 1}
 

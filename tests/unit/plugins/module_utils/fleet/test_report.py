@@ -141,7 +141,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             "COSTS DRIVERS ROLLED PODS LOSE GPU AGENT PODS NODES CUT GPU RESETS notebooks 4 9 31 2 1",
             "drivers: the driver rolls on 4 node(s), at most 1 at a time: daemonsets.tolerations; driver.env; pods that hold a GPU "
             "there are evicted first; held back, unless gpu_operator_allow_driver_rollout is true",
-            "mig: GPUs of 2 node(s) are cut anew, which fails while a pod holds one",
+            "mig: GPUs of 2 node(s) are cut anew, each node in its turn: cordoned, emptied, cut, proven, opened",
             "resets: the MIG mode of 1 node(s) with Ampere GPUs is switched",
         ],
     ),

@@ -26,6 +26,18 @@ RELEASE: Document = {
     "chart_repo": "https://d",
     "values": {},
 }
+ROLLOUT: Document = {
+    "max_unavailable": "25%",
+    "drain": "all",
+    "force": True,
+    "grace_period": 30,
+    "drain_timeout": 60,
+    "order": "name",
+    "limit": 4,
+    "pause_on_failure": False,
+    "on_failure": "leave",
+    "reboot": {"command": ["ssh", "core@{node}", "sudo", "reboot"], "timeout": 300},
+}
 WHOLE: dict[str, t.Any] = {
     "cluster": {
         "name": "lab",
@@ -52,7 +64,7 @@ WHOLE: dict[str, t.Any] = {
             "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-X1"}},
             "sharing": {"mode": "time-slicing", "replicas": 4, "rename": True, "fail_requests_greater_than_one": False},
         },
-        {"name": "mps", "match": {"model": "L4"}, "sharing": {"mode": "mps", "replicas": 4}},
+        {"name": "mps", "match": {"model": "L4"}, "sharing": {"mode": "mps", "replicas": 4}, "rollout": ROLLOUT},
         {
             "name": "cut",
             "match": {"model": "A100-SXM4-40GB"},

@@ -74,7 +74,7 @@ def test_members_get_pool_labels_and_no_other_node_is_touched() -> None:
     assert [edit.name for edit in changes.edits] == ["t4-1", "t4-2"]
     key = next(iter(_plan(T4X4).config.data))
     assert changes.edits[0].labels == {"accel.gpu/pool": "notebooks", CONFIG: key}
-    assert changes.refreshed == ("t4-1", "t4-2")
+    assert changes.refreshed == ["t4-1", "t4-2"]
     assert list(changes.entries.added) == [key]
 
 
@@ -112,7 +112,7 @@ def test_a_node_that_leaves_gives_back_what_is_ours_only() -> None:
     assert edit.labels == {"accel.gpu/pool": None, CONFIG: None, "team": None}
     assert edit.patch["spec"]["taints"] == []
     assert changes.released == ["t4-1"]
-    assert changes.refreshed == ()
+    assert changes.refreshed == []
 
 
 def test_a_match_that_no_longer_fits_releases_our_pin_but_not_a_users() -> None:
@@ -134,7 +134,7 @@ def test_a_renamed_pool_relabels_its_nodes() -> None:
     nodes, configmap = _converged(_plan(T4X4), [node("t4-1")])
     changes = _changes(_plan({**T4X4, "name": "lectures"}), nodes, configmap)
     assert changes.edits[0].labels == {"accel.gpu/pool": "lectures"}
-    assert changes.refreshed == ()
+    assert changes.refreshed == []
 
 
 def test_the_diff_shows_no_more_nodes_than_somebody_reads() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.node_sets.selector import parse
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.selector import parse
 
 LABELS = {"zone": "a", "gpu": "", "nvidia.com/gpu.product": "T4"}
 

@@ -1,0 +1,91 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What makes a node a member of its pool, and to what it can be taken back when that fails (pure)."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import (
+    CONFIG_LABEL,
+    GPUS_ANNOTATION,
+    LAST_GOOD_ANNOTATION,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+)
+from ..modes import mig
+from . import expect
+from .node import Node
+from .ownership import POOLS, NodeEdit, edit, noted, spelled
+from .proof import paused
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import PoolPlan
+
+# The state is about the configuration before; left there it would be taken for that of the new one.
+_STALE = {MIG_CONFIG_LABEL: MIG_STATE_LABEL}
+_PROFILE = (CONFIG_LABEL, MIG_CONFIG_LABEL)
+
+
+@dataclass(frozen=True)
+class LastGood:
+    """A profile with which a node was seen to work: its two labels (None: not there), and what it offered of GPUs."""
+
+    labels: t.Mapping[str, str | None]
+    offers: t.Mapping[str, int]
+
+    def __str__(self) -> str:
+        return json.dumps({"labels": dict(self.labels), "offers": dict(self.offers)}, sort_keys=True)
+
+
+def node_edit(node: Node, pool: PoolPlan | None, held: t.Collection[str] = ()) -> NodeEdit | None:
+    """What makes a node a member of the pool (of none: what gives back all that is ours), or None when it is.
+
+    A held taint is not put on the node, and stays where the node has it. With another profile goes a note of the one that
+    the node has, if it works.
+    """
+    change = _edit(node, pool, held, {})
+    if pool is None or change is None or not any(key in change.labels for key in _PROFILE):
+        return change
+    good = working(node)
+    return _edit(node, pool, held, {LAST_GOOD_ANNOTATION: str(good)} if good else {})
+
+
+def working(node: Node) -> LastGood | None:
+    """The node's profile, when what it shows is a node that works: GPUs are offered, and nothing is in the middle of a change."""
+    offers = {name: count for name, count in sorted(node.allocatable.items()) if count and expect.of_gpus(name)}
+    if not offers or not node.ready or paused(node) or node.mig_state not in ("", "success"):
+        return None
+    return LastGood({key: node.labels.get(key) for key in _PROFILE}, offers)
+
+
+def last_good(node: Node) -> LastGood | None:
+    """The profile that is noted on the node; None where none is, or nothing readable."""
+    try:
+        found = json.loads(node.annotations.get(LAST_GOOD_ANNOTATION) or "null")
+        return LastGood({key: found["labels"].get(key) for key in _PROFILE}, dict(found["offers"]))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _edit(
+    node: Node, pool: PoolPlan | None, held: t.Collection[str], more: t.Mapping[str, str | None]
+) -> NodeEdit | None:
+    if pool is None:
+        dropped = dict.fromkeys((GPUS_ANNOTATION, LAST_GOOD_ANNOTATION))
+        return edit(node, POOLS, drop_others=True, annotations=dropped, stale=_STALE)
+    there = {spelled(taint) for taint in node.taints}
+    taints = [taint for taint in pool.taints if spelled(taint) in there or spelled(taint) not in held]
+    cut = expect.mig_config(node, pool, ours=MIG_CONFIG_LABEL in noted(node.annotations, POOLS.labels))
+    counted = str(expect.gpus(node, pool)) if pool.sharing.strategy == mig.SINGLE and node.discovered else None
+    return edit(
+        node,
+        POOLS,
+        labels={**pool.node_labels, **({MIG_CONFIG_LABEL: cut} if cut else {})},
+        taints=taints,
+        drop_others=True,
+        annotations={GPUS_ANNOTATION: counted, **more},
+        stale=_STALE,
+    )

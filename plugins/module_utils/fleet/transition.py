@@ -1,0 +1,107 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What another way of sharing does to one node, and which of those who use its GPUs cannot stay (pure).
+
+| from -> to | who has to go |
+|---|---|
+| other MIG devices, or the MIG mode | everybody who uses a GPU: a device in use cannot be taken apart (mig-parted, "In use by another client") |
+| into MPS, out of it, or another configuration of it | everybody: the control daemon takes the card in compute mode EXCLUSIVE_PROCESS, and its clients end with it |
+| the resource gets another name | who holds the name that is no longer offered: the GPU is offered anew as if it were free |
+| fewer shares than are held | as many as are too many: the least important, of those the youngest |
+| anything else | nobody: the plugin changes what it offers, and a pod keeps the device that it has |
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.mig import RESET_FAMILIES
+from ..catalog.names import CONFIG_LABEL, FAMILY_LABEL, GPU_RESOURCE, MIG_CONFIG_LABEL
+from ..modes.device_plugin import MPS
+from . import expect
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import PoolPlan
+    from .node import Node
+    from .ownership import NodeEdit
+    from .users import User
+
+LABELS, PLUGIN, GEOMETRY, MODE = "labels", "plugin", "mig-geometry", "mig-mode"
+KINDS = (LABELS, PLUGIN, GEOMETRY, MODE)
+# NFD says so of a processor that belongs to a virtual machine (node-feature-discovery source/cpu, cpuid).
+_VIRTUAL = ("feature.node.kubernetes.io/cpu-cpuid.HYPERVISOR", "true")
+
+
+@dataclass(frozen=True)
+class Transition:
+    """`kind` is one of KINDS; `offers` is how much of each resource the node has afterwards.
+
+    `may_reboot`: the MIG mode is switched on GPUs that are reset for it and belong to a virtual machine, which may not be able
+    to (MIG user guide, "Enable MIG Mode").
+    """
+
+    kind: str
+    everybody: bool = False
+    offers: t.Mapping[str, int] = field(default_factory=dict)
+    resets: bool = False
+    may_reboot: bool = False
+
+    @property
+    def cuts(self) -> bool:
+        """Whether the node's GPUs are cut anew."""
+        return self.kind in (GEOMETRY, MODE)
+
+
+def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, again: bool = False) -> Transition:
+    """What the change does to a node, judged by what the node shows; a node of no pool is to have whole GPUs.
+
+    `again`: the MIG manager is to do once more what it was told before.
+    """
+    labels = change.labels if change else {}
+    before, after = named(node.mig_devices), named(expect.devices(node, pool)) if pool else {}
+    offers = expect.resources(node, pool) if pool else {GPU_RESOURCE: node.gpus}
+    if (again or MIG_CONFIG_LABEL in labels) and before != after:
+        switched = bool(before) != bool(after)
+        resets = switched and node.labels.get(FAMILY_LABEL) in RESET_FAMILIES
+        virtual = node.labels.get(_VIRTUAL[0]) == _VIRTUAL[1]
+        return Transition(MODE if switched else GEOMETRY, True, offers, resets, resets and virtual)
+    if CONFIG_LABEL in labels:
+        wanted = pool.mode if pool else ""
+        return Transition(PLUGIN, MPS in (node.mode, wanted), offers)
+    return Transition(PLUGIN if MIG_CONFIG_LABEL in labels else LABELS, offers=offers)
+
+
+def displaced(change: Transition, users: t.Sequence[User]) -> tuple[User, ...]:
+    """Those of the node's users who cannot stay; in the order of their names."""
+    if change.kind == LABELS:
+        return ()
+    if change.everybody:
+        return tuple(sorted(users, key=_name))
+    gone = [user for user in users if any(expect.of_gpus(of) and not change.offers.get(of) for of in user.resources)]
+    rest = [user for user in users if user not in gone]
+    for resource, offered in change.offers.items():
+        holding = [user for user in rest if user.resources.get(resource)]
+        over = sum(user.resources[resource] for user in holding) - offered
+        for user in _least_first(holding):
+            if over <= 0:
+                break
+            gone.append(user)
+            rest.remove(user)
+            over -= user.resources[resource]
+    return tuple(sorted(gone, key=_name))
+
+
+def named(devices: t.Mapping[str, int]) -> dict[str, int]:
+    """MIG devices by profile as GFD writes it, without those of which there are none."""
+    return {name.replace("+", "."): count for name, count in devices.items() if count}
+
+
+def _least_first(users: t.Iterable[User]) -> list[User]:
+    """In the order in which they are given up: what a drain leaves alone last, then the least important, then the youngest."""
+    youngest = sorted(users, key=lambda user: (user.created, _name(user)), reverse=True)
+    return sorted(youngest, key=lambda user: (bool(user.kept), user.priority))
+
+
+def _name(user: User) -> tuple[str, str]:
+    return user.namespace, user.name

@@ -1,0 +1,105 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From what is there to what is declared and seen: apply and follow until nothing differs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from ..kube.errors import SomeFailed
+from ..kube.wait import TimeoutStory
+from .seeing import Seen
+
+if t.TYPE_CHECKING:
+    from ..kube.lease import Lease
+    from .reading import Fleet, Reader
+    from .rollout import Rollout
+    from .seeing import Watcher
+
+_TOLD = 5
+
+
+class Converger:
+    """Brings everything together; raises SomeFailed or TimeoutStory with what could not be reached."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        rollout: Rollout,
+        watcher: Watcher,
+        lease: t.Callable[[], Lease],
+        story: t.Callable[[Seen], str],
+        *,
+        wait: bool,
+        wait_timeout: float,
+    ) -> None:
+        """Send nothing yet; the lease is taken only when there is something to send."""
+        self._reader = reader
+        self._rollout = rollout
+        self._watcher = watcher
+        self._lease = lease
+        self._story = story
+        self._wait = wait
+        self._timeout = wait_timeout
+
+    def converge(self, fleet: Fleet) -> Seen:
+        """Nodes that are discovered on the way are taken along."""
+        deadline = time.monotonic() + self._timeout
+        with contextlib.ExitStack() as stack:
+            lease: Lease | None = None
+            while True:
+                if fleet.profile.changed:
+                    if lease is None:
+                        lease = stack.enter_context(self._lease())
+                        # Another run may have changed the cluster while this one waited for its lease.
+                        fleet = self._reader.read()
+                    fleet = self._rollout.apply(fleet, lease)
+                    self._excuse(fleet)
+                    deadline = time.monotonic() + self._timeout
+                applied = fleet
+                seen = Seen(fleet, self._watcher.findings(fleet), [])
+                if self._wait:
+                    seen = self._watcher.seen(fleet, deadline)
+                    if seen.findings and lease is not None:
+                        self._rollout.give_up(seen.fleet, seen.findings, lease)
+                    self._give_up(seen)
+                fleet = seen.fleet
+                if not fleet.profile.changed or fleet.profile is applied.profile:
+                    break
+            if lease is not None:
+                self._rollout.collect(applied, lease)
+        self._require_success()
+        return seen
+
+    def _excuse(self, fleet: Fleet) -> None:
+        """Nodes that are told otherwise are neither waited for nor begun again."""
+        done = self._rollout.done
+        left = {*done.failed, *done.not_begun, *fleet.profile.limited, *fleet.profile.away}
+        self._watcher.excused |= left
+        self._reader.left_out |= left
+
+    def _give_up(self, seen: Seen) -> None:
+        findings = {name: of for name, of in seen.findings.items() if name not in self._rollout.done.failed}
+        if not findings and not seen.undiscovered:
+            return
+        told = self._story(seen._replace(findings=findings))
+        failed = f"{self._failures()}\n" if self._rollout.done.failed else ""
+        raise TimeoutStory(
+            f"{failed}{len(findings) + len(seen.undiscovered)} node(s) are not as their pools declare "
+            f"(wait_timeout {self._timeout:.0f} s):\n{told}"
+        )
+
+    def _require_success(self) -> None:
+        if self._rollout.done.failed:
+            raise SomeFailed(self._failures())
+
+    def _failures(self) -> str:
+        done = self._rollout.done
+        told = [f"{name}: {done.failed[name]}" for name in sorted(done.failed)[:_TOLD]]
+        if len(done.failed) > _TOLD:
+            told.append(f"and {len(done.failed) - _TOLD} more")
+        if done.not_begun:
+            told.append(f"{len(done.not_begun)} node(s) were not begun (rollout.pause_on_failure)")
+        return "\n".join([f"{len(done.failed)} node(s) could not be changed:", *told])

@@ -1,0 +1,33 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run would cost each pool, and its steps node by node, without a run."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..fleet.agents import operands
+from ..fleet.costs import Change, Roll, Running, of_pools
+from .configmaps import Configs
+from .profile import profile
+from .reading import asked_of
+
+if t.TYPE_CHECKING:
+    from ..fleet.node import Node
+    from ..kube.client import Client
+    from ..pools.membership import Membership
+    from ..pools.plan import Plan
+    from .steps import Step
+
+Pods = t.Sequence[t.Mapping[str, t.Any]]
+
+
+def expense(
+    client: Client, plan: Plan, nodes: t.Sequence[Node], membership: Membership, roll: Roll, pods: Pods
+) -> tuple[dict[str, dict[str, int]], tuple[Step, ...]]:
+    """The counts of fleet.costs by pool, and the steps; `pods` are all that have not ended, or none where no step asks."""
+    asked = asked_of(client, pods, plan.config.namespace)
+    changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes), asked=asked)
+    felt = {of.node: Change(of.transition, of.goes) for of in changes.steps}
+    running = Running(operands(pods), asked.users)
+    return of_pools(plan.pools, nodes, membership, felt, roll, running), changes.steps

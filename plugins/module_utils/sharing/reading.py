@@ -1,0 +1,123 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one reading of the cluster says of its nodes, and what differs from the pools."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import LIVE_PODS
+from ..fleet.node import Node, parse
+from ..fleet.sorting import sort
+from ..fleet.users import others, users
+from ..kube.paths import NODES, PODS, RESOURCE_CLAIMS
+from .configmaps import Configs
+from .held import held_back
+from .profile import Profile, profile
+from .scope import EVERYTHING, Scope
+from .steps import Asked
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..pools.membership import Membership
+    from ..pools.plan import Plan, Toleration
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What one reading of the cluster says, and what differs from the pools."""
+
+    nodes: dict[str, Node]
+    resource_version: str
+    membership: Membership
+    profile: Profile
+
+    def of_pool(self, pool: str) -> list[Node]:
+        """The nodes of a pool."""
+        return [self.nodes[name] for name in self.membership.by_pool.get(pool, ()) if name in self.nodes]
+
+
+class Expected(t.NamedTuple):
+    """What is not there in a preview and will be: tolerations of the ClusterPolicy, and ConfigMaps."""
+
+    tolerations: tuple[Toleration, ...] = ()
+    configmaps: tuple[t.Mapping[str, t.Any], ...] = ()
+
+
+class Reader:
+    """Reads the nodes, the ConfigMaps and, where it matters, who is on the nodes."""
+
+    def __init__(
+        self, client: Client, plan: Plan, *, scope: Scope = EVERYTHING, expected: Expected | None = None
+    ) -> None:
+        """Ask nothing yet."""
+        self._client = client
+        self._plan = plan
+        self._scope = scope
+        self._expected = expected or Expected()
+        self.configs = Configs(client, plan, self._expected.configmaps)
+        # Nodes that this run has done with, whatever they differ in.
+        self.left_out: set[str] = set()
+
+    def read(self) -> Fleet:
+        """One paged list of the nodes and one look at our ConfigMap (at both where GPUs are cut)."""
+        listing = self._client.list(NODES)
+        nodes = {node.name: node for node in map(parse, listing)}
+        return self.compared(nodes, listing.resource_version)
+
+    def compared(self, nodes: dict[str, Node], resource_version: str) -> Fleet:
+        """What these nodes differ in; pods are listed only where they may make a difference."""
+        known = list(nodes.values())
+        membership = sort(self._plan.pools, known)
+        configmaps = self.configs.read(known)
+        asked: Asked | None = None
+        held: set[str] = set()
+
+        def found() -> Profile:
+            return profile(
+                self._plan,
+                known,
+                membership,
+                configmaps,
+                held,
+                scope=self._scope,
+                asked=asked,
+                left_out=self.left_out,
+            )
+
+        wanted = found()
+        held = held_back(self._client, self._plan, wanted.new_taints, self._expected.tolerations)
+        if held:
+            wanted = found()
+        if wanted.asks:
+            asked = self.look()
+            wanted = found()
+        return Fleet(nodes, resource_version, membership, wanted)
+
+    def again(self, fleet: Fleet) -> Fleet:
+        """The same changes, beside the nodes as they are now."""
+        listing = self._client.list(NODES)
+        nodes = {node.name: node for node in map(parse, listing)}
+        return Fleet(nodes, listing.resource_version, fleet.membership, fleet.profile)
+
+    def look(self, node: str | None = None) -> Asked:
+        """Who is on one node, or on all."""
+        return who_is_there(self._client, self._plan.config.namespace, node)
+
+
+def who_is_there(client: Client, operator_namespace: str, node: str | None = None) -> Asked:
+    """Who uses the GPUs of one node, or of all, and who else is there; claims are read only where a pod has one."""
+    selector = LIVE_PODS + (f",spec.nodeName={node}" if node else "")
+    pods = list(client.list(PODS, field_selector=selector))
+    return asked_of(client, pods, operator_namespace)
+
+
+def asked_of(client: Client, pods: t.Sequence[t.Mapping[str, t.Any]], operator_namespace: str) -> Asked:
+    """The same of pods that are listed already."""
+    claiming = any((pod.get("spec") or {}).get("resourceClaims") for pod in pods)
+    claims = client.list_known(RESOURCE_CLAIMS) if claiming else ()
+    return Asked(
+        users(pods, claims, operator_namespace=operator_namespace),
+        others(pods, claims, operator_namespace=operator_namespace),
+    )

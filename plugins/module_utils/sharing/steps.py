@@ -1,0 +1,146 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of a change, node by node: what is done to each, who has to go, whose turn comes when (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL, STARTUP_TAINT_KEY
+from ..fleet import expect
+from ..fleet.stuck import remedy
+from ..fleet.transition import LABELS, Transition, displaced, transition
+from ..pools import rollout_fields
+
+if t.TYPE_CHECKING:
+    from ..fleet.node import Node
+    from ..fleet.ownership import NodeEdit
+    from ..fleet.users import User
+    from ..pools.plan import PoolPlan
+
+STEPS_LIMIT = 100
+
+
+class Asked(t.NamedTuple):
+    """Who is on the nodes: the users of GPUs by node, and the other pods that a drain of everything evicts."""
+
+    users: t.Mapping[str, t.Sequence[User]] = {}
+    others: t.Mapping[str, t.Sequence[User]] = {}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What becomes of one node. `turn`: it takes its turn in the window; else it is changed at once, with all like it.
+
+    `goes`: the users of its GPUs that cannot stay; `evicted`: the pods that a drain evicts for it; `joins`: no pod of the pool
+    can be there yet, so that the pool loses nothing while it is worked on. `remedy`: what is wrong that is mended without a change.
+    `marks`: the annotations by which a run has told that it had begun; they are taken back.
+    """
+
+    node: str
+    pool: PoolPlan | None
+    edit: NodeEdit | None
+    transition: Transition
+    goes: tuple[User, ...] = ()
+    evicted: tuple[User, ...] = ()
+    turn: bool = False
+    joins: bool = False
+    remedy: str = ""
+    marks: t.Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def blocked(self) -> list[str]:
+        """The pods that must go and are left alone, each with the reason; while there are any, the change cannot be made."""
+        if self.pool is None or not self.transition.everybody:
+            return []
+        force = self.pool.rollout.force or self.pool.rollout.drain == rollout_fields.NONE
+        found = [f"{shown(user)} ({user.kept})" for user in self.goes if user.kept and user.resources]
+        return found + [
+            f"{shown(user)} (no controller makes it again)" for user in self.goes if user.bare and not force
+        ]
+
+    def told(self) -> dict[str, t.Any]:
+        """The step as results show it, before it is made and after."""
+        return {
+            "pool": self.pool.name if self.pool else None,
+            "change": self.transition.kind,
+            "evicts": [shown(user) for user in self.evicted],
+            "reboot": "may" if self.transition.may_reboot else "no",
+        }
+
+
+def shown(user: User) -> str:
+    """A pod as kubectl names it."""
+    return f"{user.namespace}/{user.name}"
+
+
+def step(
+    node: Node, pool: PoolPlan | None, edit: NodeEdit | None, asked: Asked, *, repair: bool = False
+) -> Step | None:
+    """What is to be done to a node; None when nothing is.
+
+    A node with marks of ours is in the middle of a change that was begun, and goes on from there.
+    """
+    marked = is_marked(node)
+    mend = remedy(node, pool) if repair or marked else ""
+    if edit is None and not marked and not mend:
+        return None
+    change = transition(node, pool, edit, again=bool(mend) or marked)
+    goes = displaced(change, asked.users.get(node.name, ()))
+    present = bool(goes) or any(count for name, count in node.allocatable.items() if expect.of_gpus(name))
+    possible = pool is None or not expect.incapable(node, pool)
+    turn = possible and bool(marked or mend or goes or change.cuts or (change.everybody and present))
+    evicted = _evicted(pool, goes, asked.others.get(node.name, ())) if turn else ()
+    joins = not goes and pool is not None and node.labels.get(POOL_LABEL) != pool.name
+    marks = {key: node.annotations[key] for key in (CORDONED_ANNOTATION, FAILED_KEY) if key in node.annotations}
+    return Step(node.name, pool, edit, change, goes, evicted, turn, joins, mend, marks)
+
+
+def matters_who_is_there(of: Step, node: Node) -> bool:
+    """Whether pods on the node may make the step another one; no list of them is taken for changes that nobody feels."""
+    if of.turn:
+        return True
+    offers = of.transition.offers
+    return of.transition.kind != LABELS and any(
+        count > offers.get(name, 0) for name, count in node.allocatable.items() if expect.of_gpus(name)
+    )
+
+
+def is_marked(node: Node) -> bool:
+    """Whether a run of ours has begun something on the node and not ended it, or waits to be asked in (the startup taint)."""
+    taints = {taint.get("key") for taint in node.taints}
+    return bool(
+        CORDONED_ANNOTATION in node.annotations
+        or FAILED_KEY in node.annotations
+        or taints & {FAILED_KEY, STARTUP_TAINT_KEY}
+    )
+
+
+def in_order(steps: t.Iterable[Step]) -> list[Step]:
+    """The turns of one pool: what was begun comes first, then idle nodes or all by name, as the pool says."""
+
+    def place(of: Step) -> tuple[bool, int, str]:
+        idle_first = of.pool is None or of.pool.rollout.order == rollout_fields.IDLE_FIRST
+        return of.edit is not None, len(of.goes) if idle_first else 0, of.node
+
+    return sorted(steps, key=place)
+
+
+def taken(steps: t.Sequence[Step], nodes: int) -> tuple[list[Step], list[str]]:
+    """Of one pool's steps (of so many nodes): those of this run, and the nodes that `rollout.limit` leaves for another."""
+    turns = in_order(of for of in steps if of.turn)
+    most = turns[0].pool.rollout.most(nodes) if turns and turns[0].pool else len(turns)
+    return [of for of in steps if not of.turn] + turns[:most], [of.node for of in turns[most:]]
+
+
+def _evicted(pool: PoolPlan | None, goes: tuple[User, ...], others: t.Sequence[User]) -> tuple[User, ...]:
+    drain = pool.rollout.drain if pool else rollout_fields.GPU_PODS
+    force = bool(pool and pool.rollout.force)
+    chosen = {
+        rollout_fields.NONE: (),
+        rollout_fields.GPU_PODS: goes,
+        rollout_fields.ALL: (*goes, *others),
+    }[drain]
+    found = [user for user in chosen if not user.kept and (force or not user.bare)]
+    return tuple(sorted(found, key=lambda user: (user.namespace, user.name)))

@@ -1,0 +1,237 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One node's turn: closed, emptied, changed, proven, opened again; and what becomes of it when that fails.
+
+Everything is read anew when the turn comes, since hours may lie between the plan and the turn. Whatever a killed run has
+left here is told by the marks on the node, so that the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..fleet.node import Node
+from ..fleet.pool_edit import node_edit
+from ..fleet.proof import CHANGING, FAILED, Finding, paused, prove
+from ..fleet.stuck import remedy
+from ..kube.bulk import is_fatal
+from ..kube.errors import ApiError
+from ..kube.eviction import Target, evict
+from ..kube.wait import TimeoutStory, wait_until
+from ..modes import mig_parted
+from ..pools import rollout_fields
+from . import marks
+from .one_node import OneNode
+from .reboot import NoReboot
+from .steps import Asked, Step, shown, step
+from .turn_end import GONE, Failed, Fate, Tools, end_badly, renewed
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import PoolPlan
+
+
+class Turn:
+    """The turn of one node."""
+
+    def __init__(self, tools: Tools, of: Step) -> None:
+        """Send nothing yet."""
+        self._tools = tools
+        self._pool = of.pool
+        self._name = of.node
+        self._node = OneNode(tools.client, tools.lease, tools.live, of.node)
+        self._labelled = False
+        self.fate = Fate(of.node)
+
+    def take(self) -> Fate:
+        """Do it; raises only what would stop every other turn, too (no rights, no connection, a lost lease)."""
+        node = self._node.read()
+        if node is None:
+            self.fate.outcome = GONE
+            return self.fate
+        try:
+            self._go(node)
+        except Failed as failure:
+            self._end(failure)
+        except TimeoutStory as story:
+            self._end(Failed("timeout", str(story)))
+        except ApiError as error:
+            if is_fatal(error):
+                raise
+            self._end(Failed("refused", str(error)))
+        return self._ended()
+
+    def end_badly(self, story: str) -> Fate:
+        """What was changed without a turn, and did not become as declared."""
+        self._labelled = True
+        self._end(Failed("not-proven", story))
+        return self._ended()
+
+    def _end(self, failure: Failed) -> None:
+        self.fate.failed = str(failure)
+        self.fate.outcome = end_badly(self._tools, self._node, self._pool, failure, changed=self._labelled)
+
+    def _ended(self) -> Fate:
+        self.fate.changed = self.fate.changed or self._node.changed
+        return self.fate
+
+    def _go(self, node: Node) -> None:
+        pool = self._pool
+        if not node.ready:
+            raise Failed(
+                "not-ready", f"{self._name} is not ready, so that its pods cannot end and its agents do not work"
+            )
+        why = f"the sharing of its GPUs is being changed{f' for pool {pool.name}' if pool else ''}"
+        closed = self._node.write(lambda fresh: marks.close(fresh, why))
+        if closed is None:
+            return
+        now = step(closed, pool, node_edit(closed, pool, self._tools.held), self._asked(), repair=self._tools.repair)
+        if now is not None:
+            self._empty(now)
+            self._change(closed, now)
+        self._prove(now)
+        self._node.write(marks.reopen)
+
+    def _asked(self) -> Asked:
+        return self._tools.look(self._name)
+
+    def _empty(self, now: Step) -> None:
+        """Everybody who cannot stay goes, by eviction or by himself."""
+        if now.blocked:
+            raise Failed(
+                "drain",
+                f"{', '.join(now.blocked)} cannot be evicted, and the GPUs cannot be changed under it: take it off the node, "
+                "or set rollout.force for pods without a controller",
+            )
+        if not now.goes and not now.evicted:
+            return
+        rollout = now.pool.rollout if now.pool else None
+        timeout = float(rollout.drain_timeout if rollout else 600)
+        self._tools.say(self._name, "draining")
+        try:
+            if now.evicted:
+                self._evict(now, timeout)
+            if rollout and rollout.drain == rollout_fields.NONE:
+                self._await_end([user.uid for user in now.goes], timeout)
+        except TimeoutStory as story:
+            raise Failed("drain", str(story)) from story
+
+    def _evict(self, now: Step, timeout: float) -> None:
+        self.fate.evicted = [shown(user) for user in now.evicted]
+        self.fate.changed = True
+        evict(
+            self._tools.client,
+            [Target(user.namespace, user.name, user.uid) for user in now.evicted],
+            node=self._name,
+            grace_period=now.pool.rollout.grace_period if now.pool else None,
+            timeout=timeout,
+            lease=self._tools.lease,
+            say=lambda text: self._tools.say(self._name, text),
+        )
+
+    def _await_end(self, uids: t.Collection[str], timeout: float) -> None:
+        def left() -> list[str]:
+            self._tools.lease.check()
+            return [shown(user) for user in self._asked().users.get(self._name, ()) if user.uid in uids]
+
+        wait_until(
+            left,
+            lambda names: not names,
+            timeout=timeout,
+            story=lambda names: (
+                f"{', '.join(names[:5])} still use(s) its GPUs, and drain is none: wait for their end, raise "
+                "rollout.drain_timeout, or choose drain gpu-pods."
+            ),
+        )
+
+    def _change(self, node: Node, now: Step) -> None:
+        if (
+            now.edit is None
+            and node.mig_state in CHANGING
+            and self._node.wait(self._judge, self._tools.wait_timeout) == ""
+        ):
+            # It was still at work.
+            return
+        if now.remedy or (now.edit and now.edit.labels.get(MIG_CONFIG_LABEL)):
+            self._renew(now.remedy)
+        self._node.write(lambda of: _patch_of(of, self._pool, self._tools.held))
+        self._labelled = True
+
+    def _renew(self, why: str = "") -> None:
+        self.fate.repaired = why or self.fate.repaired
+        renewed(self._tools, self._node)
+
+    def _prove(self, now: Step | None) -> None:
+        """Until it is seen; what is stuck is given one more try, and a reboot where the user has said how."""
+        if self._pool is None:
+            return
+        self._tools.say(self._name, "waiting for NVIDIA's agents")
+        cuts = now is not None and now.transition.cuts
+        left = {"reboot": cuts and self._pool.rollout.reboot is not None, "renew": True, "recut": self._tools.repair}
+        while True:
+            verdict = self._node.wait(self._judge, self._tools.wait_timeout)
+            if verdict == "":
+                return
+            node = self._node.now
+            if node is None:
+                return
+            stuck = remedy(node, self._pool)
+            if node.mig_state == FAILED and left.pop("reboot", False):
+                self._reboot()
+            elif stuck and left.pop("renew", False):
+                self._renew(stuck)
+            elif stuck and left.pop("recut", False):
+                self._recut(node)
+            else:
+                finding = prove(node, self._pool)
+                if finding is not None and finding.final and not stuck:
+                    # Waiting, or going back, changes nothing about it; it is told with the proof of the whole pool.
+                    return
+                raise Failed("mig-failed" if stuck else "not-proven", self._told(node, finding))
+
+    def _told(self, node: Node, finding: Finding | None) -> str:
+        if finding is None:
+            return f"{self._name} is not ready"
+        return self._tools.tell(finding)
+
+    def _judge(self, node: Node | None) -> str | None:
+        """ "": as declared, or gone; other words: it will not become so by waiting; None: not yet."""
+        if node is None:
+            return ""
+        assert self._pool is not None
+        finding = prove(node, self._pool)
+        if finding is None:
+            return "" if node.ready else None
+        return str(finding) if finding.final else None
+
+    def _reboot(self) -> None:
+        assert self._pool is not None
+        assert self._pool.rollout.reboot is not None
+        self._tools.say(self._name, "rebooting")
+        self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
+        try:
+            self._tools.reboot.reboot(self._name, self._pool.rollout.reboot, self._node.wait)
+        except NoReboot as error:
+            raise Failed("reboot", str(error)) from error
+        self.fate.repaired = "rebooted"
+
+    def _recut(self, node: Node) -> None:
+        """What is left of a layout that was taken apart by half goes first, by NVIDIA's own configuration for that."""
+        wanted = node.mig_config
+        self._cut_into(mig_parted.DISABLED)
+
+        def whole(of: Node | None) -> bool | None:
+            clean = of is None or (of.mig_state == "success" and not paused(of) and not of.mig_devices)
+            return True if clean or (of is not None and of.mig_state == FAILED) else None
+
+        self._node.wait(whole, self._tools.wait_timeout)
+        self._cut_into(wanted)
+        self.fate.repaired = f"its GPUs were made whole and cut into {wanted} again"
+
+    def _cut_into(self, name: str) -> None:
+        self._node.write(lambda dummy: {"metadata": {"labels": {MIG_CONFIG_LABEL: name, MIG_STATE_LABEL: None}}})
+
+
+def _patch_of(node: Node, pool: PoolPlan | None, held: t.Collection[str]) -> marks.Patch | None:
+    change = node_edit(node, pool, held)
+    return change.patch if change else None
