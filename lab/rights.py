@@ -21,20 +21,22 @@ _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = {kind: f"{kind.lower()}s" for kind in ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")}
 # Where a ClusterRole is bound that is not to be given for the whole cluster: in the namespaces of the releases that there are.
 _IN_NAMESPACES = {"accel-gpu-export-values": ("node-feature-discovery", "gpu-operator")}
+# The playbooks that need what is shipped for another one.
+_AS_ANOTHER = {"repair": "share", "reset": "share"}
 
 Object = dict[str, Any]
 
 
 def playbooks() -> list[str]:
     """The playbooks for which rights are shipped."""
-    return sorted(path.stem for path in RBAC.glob("*.yaml"))
+    return sorted([*(path.stem for path in RBAC.glob("*.yaml")), *_AS_ANOTHER])
 
 
 def documents(playbook: str) -> list[Object]:
     """The objects of the file that is shipped for a playbook."""
     if playbook not in playbooks():
         raise LabError(f"no rights are shipped for '{playbook}': known are {', '.join(playbooks())}")
-    document = yaml.safe_load((RBAC / f"{playbook}.yaml").read_text())
+    document = yaml.safe_load((RBAC / f"{_AS_ANOTHER.get(playbook, playbook)}.yaml").read_text())
     return list(document["items"]) if document["kind"] == "List" else [document]
 
 
@@ -45,7 +47,7 @@ def grant(lab: Lab, playbook: str) -> Path:
         if body["kind"] == "Namespace":
             api.apply(f"/api/v1/namespaces/{body['metadata']['name']}", body)
             continue
-        for wanted in (body, *_bindings(body, f"{USER_PREFIX}{playbook}")):
+        for wanted in (body, *_bindings(body, playbook)):
             try:
                 api.apply(_path(wanted), wanted)
             except ApiError as error:
@@ -60,16 +62,18 @@ def nobody(lab: Lab) -> Path:
     return pki.user(lab, "nobody", f"{USER_PREFIX}nobody")
 
 
-def _bindings(role: Object, user: str) -> Iterator[Object]:
+def _bindings(role: Object, playbook: str) -> Iterator[Object]:
+    """A role's bindings to the user of a playbook; each user has his own, since several may share a role."""
     name = role["metadata"]["name"]
+    binding = name if playbook not in _AS_ANOTHER else f"{name}-{playbook}"
     namespaces: tuple[str | None, ...] = _IN_NAMESPACES.get(name, (role["metadata"].get("namespace"),))
     for namespace in namespaces:
         yield {
             "apiVersion": f"{_GROUP}/v1",
             "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
-            "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+            "metadata": {"name": binding, **({"namespace": namespace} if namespace else {})},
             "roleRef": {"apiGroup": _GROUP, "kind": role["kind"], "name": name},
-            "subjects": [{"apiGroup": _GROUP, "kind": "User", "name": user}],
+            "subjects": [{"apiGroup": _GROUP, "kind": "User", "name": f"{USER_PREFIX}{playbook}"}],
         }
 
 
