@@ -8,7 +8,15 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import GPU_PRESENT_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
+from ..catalog.names import (
+    CORDONED_ANNOTATION,
+    FAILED_KEY,
+    GPU_PRESENT_LABEL,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    POOL_LABEL,
+    STARTUP_TAINT_KEY,
+)
 from ..fleet.node import Node
 from ..fleet.ownership import NODES, POOLS, NodeEdit, noted, spelled
 
@@ -75,7 +83,13 @@ def ours(node: Node) -> Leavings:
         annotations=frozenset(
             (*noted(node.annotations, _ANNOTATIONS_NOTE), *(key for key in node.annotations if key.startswith(OURS)))
         ),
-        taints=frozenset((*noted(node.annotations, POOLS.taints), *noted(node.annotations, NODES.taints))),
+        taints=frozenset(
+            (
+                *noted(node.annotations, POOLS.taints),
+                *noted(node.annotations, NODES.taints),
+                *(spelled(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)),
+            )
+        ),
     )
 
 
@@ -124,12 +138,19 @@ def without(
             before[word] = {key: live[key] for key in sorted(patch) if key in live}
             after[word] = {key: value for key, value in sorted(patch.items()) if value is not None}
     body: dict[str, t.Any] = {"metadata": metadata}
+    spec: dict[str, t.Any] = {}
     if len(kept) != len(node.taints):
-        # The list is atomic: it is written whole, and only over the very object that was read.
-        metadata["resourceVersion"] = node.resource_version
-        body["spec"] = {"taints": kept}
+        spec["taints"] = kept
         before["taints"] = sorted(spelled(taint) for taint in node.taints)
         after["taints"] = sorted(spelled(taint) for taint in kept)
+    if CORDONED_ANNOTATION in annotation_patch and node.unschedulable:
+        # A change that was killed, or failed: the note says that the cordon is ours.
+        spec["unschedulable"] = None
+        before["unschedulable"], after["unschedulable"] = True, False
+    if spec:
+        # The list of taints is atomic, a cordon may be somebody else's by now: over the very object that was read only.
+        metadata["resourceVersion"] = node.resource_version
+        body["spec"] = spec
     return NodeEdit(node.name, body, before, after) if metadata else None
 
 

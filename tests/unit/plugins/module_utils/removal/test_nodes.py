@@ -49,12 +49,26 @@ def after(before: Node, change: NodeEdit | None) -> Node:
     def merged(live: t.Mapping[str, str], part: str) -> dict[str, str]:
         return {key: value for key, value in {**live, **metadata.get(part, {})}.items() if value is not None}
 
-    taints = tuple(change.patch["spec"]["taints"]) if "spec" in change.patch else before.taints
+    spec = change.patch.get("spec", {})
     labels, annotations = merged(before.labels, "labels"), merged(before.annotations, "annotations")
-    return dataclasses.replace(before, labels=labels, annotations=annotations, taints=taints)
+    return dataclasses.replace(
+        before,
+        labels=labels,
+        annotations=annotations,
+        taints=tuple(spec.get("taints", before.taints)),
+        unschedulable=bool(spec.get("unschedulable", before.unschedulable)),
+    )
 
+
+LEFT = {"key": "accel.gpu/failed", "value": "drain", "effect": "NoSchedule"}
 
 RETURNS: list[tuple[str, Node, Node]] = [
+    (
+        "a change that failed",
+        node({}, {"accel.gpu/cordoned": "why", "accel.gpu/failed": "why"}, [THEIRS, LEFT], unschedulable=True),
+        node({}, {}, [THEIRS]),
+    ),
+    ("somebody else's cordon", node(unschedulable=True), node(unschedulable=True)),
     ("nothing of ours", node({"a": "1"}, {"b": "2"}, [THEIRS]), node({"a": "1"}, {"b": "2"}, [THEIRS])),
     (
         "a pool's",
