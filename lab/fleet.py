@@ -8,6 +8,7 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -209,7 +210,7 @@ class _Template:
                 "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
                 "nodeInfo": {
                     "architecture": "amd64",
-                    "bootID": "",
+                    "bootID": str(uuid.uuid4()),
                     "containerRuntimeVersion": system.runtime,
                     "kernelVersion": system.kernel,
                     "kubeProxyVersion": "",

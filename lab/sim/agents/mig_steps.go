@@ -93,7 +93,7 @@ func (v *visit) switchMode(pod *Pod, m *partitioner) (bool, error) {
 	if failure != nil && v.reboots(pod) {
 		m.say("info", "Rebooting the node...")
 		v.logs.said(pod, migManager, m.lines, time.Now())
-		return false, v.reboot()
+		return false, v.reboot(map[string]string{rules.MIGStateLabel: rules.MIGStateRebooting})
 	}
 	v.proceed(m, cutting, rules.MIGCut)
 	return true, nil

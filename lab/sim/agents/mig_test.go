@@ -128,6 +128,48 @@ func TestMIGReboot(t *testing.T) {
 	w.manager.Env["WITH_REBOOT"] = "false"
 	w.ask("halves")
 	w.check("forbidden", "pending failed", "true")
+	if len(w.boots) != 2 || w.boots[0] == w.boots[1] {
+		t.Errorf("boot ids %v", w.boots)
+	}
+}
+
+// Somebody else reboots the node: the mode that was pending is the mode, and the MIG manager looks at its label again.
+func TestMIGAfterAReboot(t *testing.T) {
+	w := newWorld(t)
+	w.v.node.Faults[rules.MIGReboot] = ""
+	w.manager.Env["WITH_REBOOT"] = "false"
+	w.ask("halves")
+	w.check("no reboot of its own", "pending failed", "true")
+	w.checkDevices("no reboot of its own", "", 0)
+	w.v.node.RebootAsked = "asked-1"
+	w.settle()
+	w.check("after the reboot", "pending success", "true")
+	w.checkDevices("after the reboot", "3g.40gb", 4)
+	w.settle()
+	w.check("the same wish", "", "true")
+	w.v.node.RebootAsked = "asked-2"
+	w.settle()
+	w.check("a reboot takes the devices, and they are made again", "pending success", "true")
+	w.checkDevices("another reboot", "3g.40gb", 4)
+	if len(w.boots) != 2 || w.boots[0] == w.boots[1] {
+		t.Errorf("boot ids %v", w.boots)
+	}
+}
+
+func TestAgentsStartAnewWithTheirNode(t *testing.T) {
+	w := newWorld(t)
+	crashed := corev1.ContainerStatus{RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}
+	plugin := &Pod{ObjectMeta: metav1.ObjectMeta{Name: "plugin", Namespace: namespace, UID: "p"}, Operand: devicePlugin, Phase: corev1.PodRunning,
+		State: `{"label": "old"}`, Mains: []container{{Name: devicePlugin, Status: crashed}}}
+	w.v.pods = append(w.v.pods, plugin)
+	w.v.memory.agents["p"] = &agent{started: true, config: &rules.Config{}}
+	w.v.memory.endpoints = map[string]*endpoint{"nvidia.com/gpu": {ids: []string{"a"}, size: 1}}
+	w.v.node.RebootAsked = "asked"
+	w.settle()
+	a := w.v.memory.agents["p"]
+	if a.started || a.config != nil || a.main.failing || a.main.restarts != 3 || w.v.memory.endpoints != nil {
+		t.Errorf("%+v, %v", a, w.v.memory.endpoints)
+	}
 }
 
 func TestMIGRebootThatDoesNotHelp(t *testing.T) {

@@ -82,6 +82,11 @@ func UUID(node string, index int) string {
 	return "GPU-" + hashed(fmt.Sprintf("%s/%d", node, index))
 }
 
+// BootID names one boot of a machine, as the kernel does; the same moment gives the same name.
+func BootID(machine string, milliseconds int64) string {
+	return hashed(fmt.Sprintf("%s/boot/%d", machine, milliseconds))
+}
+
 // Faults are the faults put on a node, by name, with their argument.
 type Faults map[string]string
 
