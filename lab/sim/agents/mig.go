@@ -99,7 +99,7 @@ func (v *visit) advance(pod *Pod, m *partitioner) (bool, error) {
 }
 
 func (v *visit) proceed(m *partitioner, next step, after time.Duration) {
-	m.step, m.until = next, time.Now().Add(v.scaled(after))
+	m.step, m.until = next, time.Now().Add(v.paced(after))
 }
 
 // failed ends a change that went wrong. The operands run again only in a process that has never completed a change:

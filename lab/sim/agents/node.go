@@ -60,6 +60,15 @@ type visit struct {
 	again  soonest
 }
 
+// paced is how long something takes on this very machine. What programs count by the clock (how often they look, when
+// they give up) is the same on all machines: scaled.
+func (v *visit) paced(d time.Duration) time.Duration {
+	if v.node.Hardware == nil || v.node.Hardware.Pace == 0 {
+		return v.scaled(d)
+	}
+	return v.scaled(time.Duration(float64(d) * v.node.Hardware.Pace))
+}
+
 // reconcile lets every agent of a node act once; it returns when to look again.
 func (s *Simulator) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	object, exists, err := s.nodes.GetStore().GetByKey(name)

@@ -74,7 +74,7 @@ func unlessGone(err error) error {
 
 // reboot takes the node down for a while, with these labels; it is NotReady until it is back, by kwok's stages.
 func (v *visit) reboot(labels map[string]string) error {
-	until := time.Now().Add(v.scaled(rules.Reboot)).Truncate(time.Millisecond)
+	until := time.Now().Add(v.paced(rules.Reboot)).Truncate(time.Millisecond)
 	if err := v.relabel(labels, object{rebootAnnotation: strconv.FormatInt(until.UnixMilli(), 10)}); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ type Hardware struct {
 	PCI        string    `json:"pci"`
 	VGPU       *VGPU     `json:"vgpu"`
 	Machine    string    `json:"machine"`
+	// Pace is how many times the usual time things take on this machine; 0 is 1.
+	Pace float64 `json:"pace"`
 }
 
 // VGPU is what a guest learns about the host of its vGPU.
@@ -58,6 +60,9 @@ func ParseHardware(annotation string) (*Hardware, error) {
 	}
 	if h.GPUs < 0 {
 		return nil, fmt.Errorf("%s: gpus is %d", HardwareAnnotation, h.GPUs)
+	}
+	if h.Pace < 0 {
+		return nil, fmt.Errorf("%s: pace is %v", HardwareAnnotation, h.Pace)
 	}
 	if h.GPUs == 0 {
 		return nil, nil

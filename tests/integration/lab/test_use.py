@@ -87,6 +87,7 @@ def test_machines_follow_the_fleet_file(own: OwnLab, tmp_path: Path) -> None:
         "pci": "20b7",
         "vgpu": None,
         "machine": "unknown",
+        "pace": 1,
     }
     assert node["metadata"]["labels"]["zone"] == "blue"
     assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]
