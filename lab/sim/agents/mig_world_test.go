@@ -159,6 +159,13 @@ func (w *world) serve(answer http.ResponseWriter, request *http.Request) {
 	}
 	if id := patch.Status.NodeInfo.BootID; id != "" {
 		w.boots = append(w.boots, id)
+		w.v.node.BootID = id
+	}
+	if struck, told := patch.Metadata.Annotations[struckAnnotation]; told {
+		w.v.node.Struck = ""
+		if struck != nil {
+			w.v.node.Struck = *struck
+		}
 	}
 	for key, value := range patch.Metadata.Labels {
 		w.labels[key] = value

@@ -24,9 +24,10 @@ type memory struct {
 	endpoints map[string]*endpoint
 	published map[string]string
 	loading   map[string]time.Time // until when a driver pod loads its driver
-	// What was written a moment ago, which the informer may not have seen: the driver, the state of the GPUs, which wish
-	// for a reboot was followed, until when the node is down, and the last time that it was.
+	// What was written a moment ago, which the informer may not have seen: the driver, the state of the GPUs, which process
+	// a fault has hung, which wish for a reboot was followed, until when the node is down, and the last time that it was.
 	driver    string
+	struck    string
 	layout    *rules.Layout
 	asked     string
 	rebooting time.Time

@@ -20,6 +20,9 @@ import (
 // text of his own into it; the simulator writes until when the node is down, in Unix milliseconds.
 const rebootAnnotation = labAnnotations + "rebooting"
 
+// struckAnnotation is the process of the MIG manager that a fault has hung: its pod's UID and its boot.
+const struckAnnotation = labAnnotations + "deaf"
+
 // Node is what the simulator keeps of a node.
 type Node struct {
 	metav1.ObjectMeta
@@ -32,6 +35,8 @@ type Node struct {
 	Deploy      map[string]string
 	Layout      rules.Layout
 	Driver      string
+	Struck      string
+	BootID      string
 	RebootAsked string
 	Rebooting   time.Time
 	Kernel      string
@@ -56,7 +61,7 @@ func trimNode(object any) (any, error) {
 	}
 	node := &Node{ObjectMeta: slim(n.ObjectMeta), Hardware: hardwareOf(n), OS: os, MIGConfig: n.Labels[rules.MIGConfigLabel], MIGState: n.Labels[rules.MIGStateLabel],
 		Deploy: map[string]string{}, Layout: layout, Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
-		Driver: n.Annotations[rules.DriverAnnotation],
+		Driver: n.Annotations[rules.DriverAnnotation], Struck: n.Annotations[struckAnnotation], BootID: n.Status.NodeInfo.BootID,
 		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}
 	node.RebootAsked, node.Rebooting = rebooting(n.Annotations[rebootAnnotation])
 	for _, key := range rules.DriverLabels {

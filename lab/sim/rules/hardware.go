@@ -106,6 +106,9 @@ const (
 	MIGFailed      = "mig-failed"
 	MIGPending     = "mig-pending"
 	MIGReboot      = "mig-reboot"
+	MIGDeaf        = "mig-deaf"
+	MIGPartial     = "mig-partial"
+	MIGPaused      = "mig-paused"
 )
 
 // ParseFaults reads a comma list of name[=argument].
