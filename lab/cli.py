@@ -76,6 +76,13 @@ def _nodes_scale(lab: Lab, options: argparse.Namespace) -> None:
     _apply(lab, current.scaled(options.group, options.count), wait=options.wait)
 
 
+def _nodes_reboot(lab: Lab, options: argparse.Namespace) -> None:
+    lifecycle.require_up(lab)
+    if not lab.state()["with_sim"]:
+        raise LabError(f"lab '{lab.name}' is up without the simulator, which brings rebooting machines back")
+    nodes.reboot(Api(lab), options.names)
+
+
 def _apply(lab: Lab, machines: fleet.Fleet, *, wait: bool) -> None:
     lifecycle.require_up(lab)
     api = Api(lab)
@@ -217,6 +224,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("group", metavar="GROUP")
     one.add_argument("count", type=int, metavar="N")
     one.add_argument("--wait", action="store_true", help="until all of them are ready")
+
+    one = command("reboot", _nodes_reboot, "reboot machines, without waiting until they are back", group)
+    one.add_argument("names", nargs="+", metavar="NAME")
 
     group = commands.add_parser("fault", help="put faults on machines").add_subparsers(required=True, metavar="COMMAND")
     kinds = "; ".join(f"{name}: {text}" for name, (_argument, text) in faults.NODE_FAULTS.items())

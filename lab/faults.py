@@ -25,6 +25,12 @@ NODE_FAULTS: dict[str, tuple[str | None, str]] = {
     "mig-failed": (None, "something outside Kubernetes holds the GPUs, and every MIG change fails"),
     "mig-pending": (None, "the MIG manager sees operands that do not vanish, and stays pending"),
     "mig-reboot": (None, "GPUs cannot be reset: a change of the MIG mode reboots the node"),
+    "mig-deaf": (None, "the MIG manager hears of its label no more, until its pod is new"),
+    "mig-partial": (None, "the MIG manager makes only the first device of each GPU, and calls that a success"),
+    "mig-paused": (
+        None,
+        "after a MIG change that succeeded the operands stay paused, until the MIG manager's pod is new",
+    ),
 }
 CLUSTER_FAULTS = {CLUSTER_FAULT: "the GPU operator finds no /host-etc/os-release, and every reconcile fails"}
 

@@ -8,6 +8,8 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import math
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +45,7 @@ class Group:
     machine: str = "unknown"
     cpus: int = 32
     memory: str = "256Gi"
+    pace: float | list[float] = 1
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, str]] = field(default_factory=list)
 
@@ -120,6 +123,7 @@ _KINDS: dict[str, type] = {
     "machine": str,
     "cpus": int,
     "memory": str,
+    "pace": object,
     "labels": dict,
     "taints": list,
 }
@@ -144,6 +148,8 @@ def _problems(entry: dict[str, Any]) -> list[str]:
         problems.append("gpus: a model needs at least one GPU, and GPUs need a model")
     if entry.get("os", Group.os) not in SYSTEMS:
         problems.append(f"os: '{entry['os']}' is not known; known are {', '.join(SYSTEMS)}")
+    if not _is_pace(entry.get("pace", 1)):
+        problems.append(f"pace: {entry['pace']!r} is neither a number above 0 nor a list [low, high] of two such")
     branch = entry.get("driver", Group.driver).partition(".")[0]
     if branch not in CUDA_OF_BRANCH:
         problems.append(f"driver: branch {branch} is not known; known are {', '.join(CUDA_OF_BRANCH)}")
@@ -153,6 +159,21 @@ def _problems(entry: dict[str, Any]) -> list[str]:
     return problems
 
 
+def _is_pace(value: object) -> bool:
+    numbers: list[Any] = value if isinstance(value, list) else [value, value]
+    known = all(isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < math.inf for n in numbers)
+    return known and len(numbers) == 2 and numbers[0] <= numbers[1]
+
+
+def pace(group: Group, name: str) -> float:
+    """How many times the usual time things take on this machine; of a range each name has its own for ever."""
+    if not isinstance(group.pace, list):
+        return group.pace
+    low, high = group.pace
+    share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
+    return round(low + (high - low) * share, 2)
+
+
 class _Template:
     """What all nodes of one group share."""
 
@@ -160,29 +181,30 @@ class _Template:
         self._group, self._port = group, kubelet_port
         self._now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._system = SYSTEMS[group.os]
+        self._hardware = _hardware(group)
         self._annotations = {
             "kwok.x-k8s.io/node": "fake",
             "node.alpha.kubernetes.io/ttl": "0",
-            HARDWARE_ANNOTATION: json.dumps(_hardware(group)),
             OS_ANNOTATION: json.dumps(
                 {"id": self._system.id, "version_id": self._system.version_id, "kernel": self._system.kernel}
             ),
         }
         content = json.dumps(
-            [self._annotations, dataclasses.asdict(dataclasses.replace(group, count=0))], sort_keys=True
+            [self._annotations, self._hardware, dataclasses.asdict(dataclasses.replace(group, count=0))], sort_keys=True
         )
         # Tells a machine that was changed in the fleet file from one that somebody labelled since.
         self._annotations[SPEC_ANNOTATION] = hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def node(self, name: str) -> Object:
         group, system = self._group, self._system
+        hardware = self._hardware | {"pace": pace(group, name)}
         resources = {"cpu": str(group.cpus), "memory": group.memory, "pods": "110", "ephemeral-storage": "500Gi"}
         return {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {
                 "name": name,
-                "annotations": self._annotations,
+                "annotations": self._annotations | {HARDWARE_ANNOTATION: json.dumps(hardware)},
                 "labels": {
                     "kubernetes.io/hostname": name,
                     "kubernetes.io/arch": "amd64",
@@ -209,7 +231,7 @@ class _Template:
                 "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
                 "nodeInfo": {
                     "architecture": "amd64",
-                    "bootID": "",
+                    "bootID": str(uuid.uuid4()),
                     "containerRuntimeVersion": system.runtime,
                     "kernelVersion": system.kernel,
                     "kubeProxyVersion": "",

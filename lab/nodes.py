@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import time
+import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .api import Api, ApiError, Object, in_parallel
@@ -12,6 +14,8 @@ from .errors import LabError
 from .fleet import SPEC_ANNOTATION, Fleet
 
 NODES = "/api/v1/nodes"
+# As long as it is there, kwok keeps the node NotReady; the simulator writes into it until when, and takes it off.
+REBOOT_ANNOTATION = "lab.accel.gpu/rebooting"
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,20 @@ def is_ready(node: Object) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions) and not any(
         taint["key"] == "node.kubernetes.io/not-ready" for taint in taints
     )
+
+
+def reboot(api: Api, names: Iterable[str]) -> None:
+    """Reboot machines, all or (when a name is wrong) none; like the command on a real machine, this waits for nothing."""
+    named = list(dict.fromkeys(names))
+    for name in named:
+        node = api.get(f"{NODES}/{name}")
+        if node is None:
+            raise LabError(f"there is no node '{name}'")
+        if not _spec(node):
+            raise LabError(f"node '{name}' is none of the lab's machines, and cannot be rebooted by it")
+    # A text of its own tells one reboot from the next.
+    asked = {"metadata": {"annotations": {REBOOT_ANNOTATION: f"asked-{uuid.uuid4()}"}}}
+    in_parallel(lambda name: api.merge(f"{NODES}/{name}", asked), named)
 
 
 def repoint(api: Api, kubelet_port: int) -> None:

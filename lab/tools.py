@@ -105,11 +105,17 @@ TOOLS: dict[str, Tool] = {
         _gpu_operator("gpu-operator-25.3", "v25.3.2", 150),
         # From which Helm takes charts by oci://.
         _pinned("registry", "github.com/distribution/distribution/v3/cmd/registry", 90),
+        # Through which a test has a bad network between a client and the API server.
+        _pinned("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server", 13, program="toxiproxy-server"),
     )
 }
 
 # A lab starts with the first part; another one is built by whoever needs it.
-_LATER: dict[str, tuple[str, ...]] = {"upgrade": ("gpu-operator-25.3",), "registry": ("registry",)}
+_LATER: dict[str, tuple[str, ...]] = {
+    "upgrade": ("gpu-operator-25.3",),
+    "registry": ("registry",),
+    "toxiproxy": ("toxiproxy",),
+}
 PARTS: dict[str, tuple[str, ...]] = {
     "kube": tuple(name for name in TOOLS if not any(name in tools for tools in _LATER.values())),
     **_LATER,

@@ -24,7 +24,7 @@ func (v *visit) drive(pod *Pod) error {
 		if gone, err := v.unload(pod); err != nil || !gone {
 			return err
 		}
-		loading = time.Now().Add(v.scaled(rules.DriverLoad))
+		loading = time.Now().Add(v.paced(rules.DriverLoad))
 		v.memory.loading[string(pod.UID)] = loading
 	}
 	if time.Now().Before(loading) {

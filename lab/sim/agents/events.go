@@ -30,7 +30,7 @@ func (s *Simulator) onNodeUpdate(before, after any) {
 	}
 	same := a.UID == b.UID && a.Config == b.Config && a.Kernel == b.Kernel && a.Ready == b.Ready && a.OS == b.OS && maps.Equal(a.Faults, b.Faults) &&
 		maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Allocatable, b.Allocatable) && a.Hardware == b.Hardware && a.MIGConfig == b.MIGConfig &&
-		a.Layout.Equal(b.Layout) && a.Rebooting.Equal(b.Rebooting)
+		a.Layout.Equal(b.Layout) && a.BootID == b.BootID && a.RebootAsked == b.RebootAsked && a.Rebooting.Equal(b.Rebooting)
 	if !same {
 		s.queue.Add(b.Name)
 	}

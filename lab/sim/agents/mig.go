@@ -4,6 +4,7 @@
 package agents
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -31,6 +32,7 @@ type partitioner struct {
 	since time.Time // the present operand is waited for since
 	stage int       // which of the operands that is
 	lines []string
+	deaf  bool // a change that is under way goes on, and is the last one
 }
 
 // kept is what outlives the simulator, in an annotation of the pod. Before is what the node's deploy labels said when
@@ -42,13 +44,16 @@ type kept struct {
 }
 
 // partition lets the MIG manager go on, as far as it can without waiting.
-func (v *visit) partition(pod *Pod) error {
+func (v *visit) partition(pod *Pod) (err error) {
 	if !pod.Running() || v.node.Hardware == nil {
 		return nil
 	}
 	m := v.partitioner(pod)
 	if _, present := v.mounted(pod); !present && m.Read == "" && m.step == idle {
 		return nil // like the kubelet: nothing starts before the volume can be mounted
+	}
+	if m.deaf, err = v.deaf(pod); err != nil {
+		return err
 	}
 	for {
 		if time.Now().Before(m.until) {
@@ -89,6 +94,9 @@ func (v *visit) advance(pod *Pod, m *partitioner) (bool, error) {
 	case cutting:
 		return true, v.cut(pod, m)
 	}
+	if m.deaf {
+		return false, nil
+	}
 	// A label that goes and comes again is a reason to act, as is another value; one that only goes is read later on.
 	if poked := v.unpoke(v.node.Name); v.node.MIGConfig == m.Read && !(poked && m.Read != "") {
 		return false, nil
@@ -98,8 +106,41 @@ func (v *visit) advance(pod *Pod, m *partitioner) (bool, error) {
 	return true, nil
 }
 
+// deaf tells whether the process of this pod hears of its label no more. The fault hangs the watch of one process, that
+// which lives when it is put or starts as the first after it, for good; a new pod or boot is another process.
+func (v *visit) deaf(pod *Pod) (bool, error) {
+	process := string(pod.UID) + "/" + v.node.BootID
+	struck := cmp.Or(v.memory.struck, v.node.Struck)
+	if struck == process {
+		return true, nil
+	}
+	if !v.node.Faults.Has(rules.MIGDeaf) {
+		return false, v.strike("", struck)
+	}
+	if struck != "" {
+		return false, nil
+	}
+	return true, v.strike(process, struck)
+}
+
+// strike keeps which process the fault has hung, or that it may hang another one.
+func (v *visit) strike(process, before string) error {
+	if process == before {
+		return nil
+	}
+	var kept any
+	if process != "" {
+		kept = process
+	}
+	if err := v.relabel(nil, object{struckAnnotation: kept}); err != nil {
+		return err
+	}
+	v.memory.struck = process
+	return nil
+}
+
 func (v *visit) proceed(m *partitioner, next step, after time.Duration) {
-	m.step, m.until = next, time.Now().Add(v.scaled(after))
+	m.step, m.until = next, time.Now().Add(v.paced(after))
 }
 
 // failed ends a change that went wrong. The operands run again only in a process that has never completed a change:

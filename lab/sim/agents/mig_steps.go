@@ -93,7 +93,7 @@ func (v *visit) switchMode(pod *Pod, m *partitioner) (bool, error) {
 	if failure != nil && v.reboots(pod) {
 		m.say("info", "Rebooting the node...")
 		v.logs.said(pod, migManager, m.lines, time.Now())
-		return false, v.reboot()
+		return false, v.reboot(map[string]string{rules.MIGStateLabel: rules.MIGStateRebooting})
 	}
 	v.proceed(m, cutting, rules.MIGCut)
 	return true, nil
@@ -105,7 +105,7 @@ func (v *visit) reboots(pod *Pod) bool {
 	return told || err != nil && v.node.Faults.Has(rules.MIGReboot)
 }
 
-// cut makes the MIG devices, and lets the operands run again.
+// cut makes the MIG devices, and lets the operands run again, unless the fault keeps them paused.
 func (v *visit) cut(pod *Pod, m *partitioner) error {
 	failure, err := v.repartition(pod, m, (*rules.Parted).Apply)
 	if err != nil {
@@ -118,7 +118,7 @@ func (v *visit) cut(pod *Pod, m *partitioner) error {
 		return err
 	}
 	m.Completed = true
-	return v.finish(pod, m, rules.MIGStateSuccess, true)
+	return v.finish(pod, m, rules.MIGStateSuccess, !v.node.Faults.Has(rules.MIGPaused))
 }
 
 // repartition runs mig-parted, which reads the mounted file each time; what it could not do comes as the first error.
@@ -149,7 +149,8 @@ func (v *visit) parted() rules.Parted {
 	layout := v.layout()
 	use := rules.Using(v.node.Name, v.node.Hardware, layout, ids)
 	use.All = v.node.Faults.Has(rules.MIGFailed)
-	return rules.Parted{Hardware: v.node.Hardware, Layout: layout, Use: use, NoReset: v.node.Faults.Has(rules.MIGReboot)}
+	return rules.Parted{Hardware: v.node.Hardware, Layout: layout, Use: use, NoReset: v.node.Faults.Has(rules.MIGReboot),
+		Partial: v.node.Faults.Has(rules.MIGPartial)}
 }
 
 // appPods are the pods of an app on this node; one that is being deleted is still there.

@@ -128,6 +128,125 @@ func TestMIGReboot(t *testing.T) {
 	w.manager.Env["WITH_REBOOT"] = "false"
 	w.ask("halves")
 	w.check("forbidden", "pending failed", "true")
+	if len(w.boots) != 2 || w.boots[0] == w.boots[1] {
+		t.Errorf("boot ids %v", w.boots)
+	}
+}
+
+// Somebody else reboots the node: the mode that was pending is the mode, and the MIG manager looks at its label again.
+func TestMIGAfterAReboot(t *testing.T) {
+	w := newWorld(t)
+	w.v.node.Faults[rules.MIGReboot] = ""
+	w.manager.Env["WITH_REBOOT"] = "false"
+	w.ask("halves")
+	w.check("no reboot of its own", "pending failed", "true")
+	w.checkDevices("no reboot of its own", "", 0)
+	w.v.node.RebootAsked = "asked-1"
+	w.settle()
+	w.check("after the reboot", "pending success", "true")
+	w.checkDevices("after the reboot", "3g.40gb", 4)
+	w.settle()
+	w.check("the same wish", "", "true")
+	w.v.node.RebootAsked = "asked-2"
+	w.settle()
+	w.check("a reboot takes the devices, and they are made again", "pending success", "true")
+	w.checkDevices("another reboot", "3g.40gb", 4)
+	if len(w.boots) != 2 || w.boots[0] == w.boots[1] {
+		t.Errorf("boot ids %v", w.boots)
+	}
+}
+
+func TestAgentsStartAnewWithTheirNode(t *testing.T) {
+	w := newWorld(t)
+	crashed := corev1.ContainerStatus{RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}
+	plugin := &Pod{ObjectMeta: metav1.ObjectMeta{Name: "plugin", Namespace: namespace, UID: "p"}, Operand: devicePlugin, Phase: corev1.PodRunning,
+		State: `{"label": "old"}`, Mains: []container{{Name: devicePlugin, Status: crashed}}}
+	w.v.pods = append(w.v.pods, plugin)
+	w.v.memory.agents["p"] = &agent{started: true, config: &rules.Config{}}
+	w.v.memory.endpoints = map[string]*endpoint{"nvidia.com/gpu": {ids: []string{"a"}, size: 1}}
+	w.v.node.RebootAsked = "asked"
+	w.settle()
+	a := w.v.memory.agents["p"]
+	if a.started || a.config != nil || a.main.failing || a.main.restarts != 3 || w.v.memory.endpoints != nil {
+		t.Errorf("%+v, %v", a, w.v.memory.endpoints)
+	}
+}
+
+// A process whose watch hangs ends the change it is at, and hears of no other; a new one does, whatever the fault says.
+func TestMIGDeaf(t *testing.T) {
+	w := newWorld(t)
+	w.ask("halves")
+	w.check("before", "pending success", "true")
+	w.v.node.Faults[rules.MIGDeaf] = ""
+	w.ask("whole")
+	w.check("the state that stood there stays", "", "true")
+	w.labels[rules.MIGStateLabel] = ""
+	w.ask("whole")
+	w.check("none stays none", "", "true")
+	delete(w.v.node.Faults, rules.MIGDeaf)
+	w.settle()
+	w.check("the fault goes, the watch hangs on", "", "true")
+	w.checkDevices("deaf", "3g.40gb", 4)
+	w.v.node.Faults[rules.MIGDeaf] = ""
+	w.start("second")
+	w.settle()
+	w.check("a new process, although the fault is there", "pending success", "true")
+	w.checkDevices("a new process", "7g.80gb", 2)
+	w.ask("halves")
+	w.check("it goes on hearing", "pending success", "true")
+	w.v.memory = newMemory("n")
+	w.ask("whole")
+	w.check("after the simulator too", "pending success", "true")
+	delete(w.v.node.Faults, rules.MIGDeaf)
+	w.settle()
+	w.v.node.Faults[rules.MIGDeaf] = ""
+	w.ask("halves")
+	w.check("put again, it hangs the process that lives", "", "true")
+	w.v.node.RebootAsked = "asked"
+	w.settle()
+	w.check("a boot starts another process", "pending success", "true")
+	w.checkDevices("a boot", "3g.40gb", 4)
+}
+
+func TestMIGDeafAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.labels[rules.MIGConfigLabel] = "halves"
+	w.v.node.Faults[rules.MIGDeaf] = ""
+	w.settle()
+	w.check("the first process that starts", "", "true")
+	w.start("second")
+	w.settle()
+	w.check("the second", "pending success", "true")
+}
+
+func TestMIGPartial(t *testing.T) {
+	w := newWorld(t)
+	w.v.node.Faults[rules.MIGPartial] = ""
+	w.ask("halves")
+	w.check("a part", "pending success", "true")
+	w.checkDevices("a part", "3g.40gb", 2)
+	delete(w.v.node.Faults, rules.MIGPartial)
+	w.settle()
+	w.check("nobody looks again", "", "true")
+	w.start("second")
+	w.settle()
+	w.check("a new process", "pending success", "true")
+	w.checkDevices("a new process", "3g.40gb", 4)
+}
+
+func TestMIGPaused(t *testing.T) {
+	w := newWorld(t)
+	w.v.node.Faults[rules.MIGPaused] = ""
+	w.ask("halves")
+	w.check("success, and paused", "pending success", paused)
+	w.checkDevices("success, and paused", "3g.40gb", 4)
+	delete(w.v.node.Faults, rules.MIGPaused)
+	w.ask("halves")
+	w.check("what is applied already resumes nothing", "success", paused)
+	w.v.node.Faults[rules.MIGPaused] = ""
+	w.start("second")
+	w.settle()
+	w.check("a new process, although the fault is there", "success", "true")
 }
 
 func TestMIGRebootThatDoesNotHelp(t *testing.T) {

@@ -49,6 +49,7 @@ type world struct {
 	labels  map[string]string
 	states  []string
 	deleted []string
+	boots   []string
 	stuck   bool
 }
 
@@ -141,6 +142,9 @@ func (w *world) serve(answer http.ResponseWriter, request *http.Request) {
 			Labels      map[string]string  `json:"labels"`
 			Annotations map[string]*string `json:"annotations"`
 		} `json:"metadata"`
+		Status struct {
+			NodeInfo corev1.NodeSystemInfo `json:"nodeInfo"`
+		} `json:"status"`
 	}
 	if err := json.Unmarshal(body, &patch); err != nil {
 		w.t.Errorf("%s: %v", body, err)
@@ -152,6 +156,16 @@ func (w *world) serve(answer http.ResponseWriter, request *http.Request) {
 		}
 		fmt.Fprint(answer, `{"kind": "Pod", "apiVersion": "v1"}`)
 		return
+	}
+	if id := patch.Status.NodeInfo.BootID; id != "" {
+		w.boots = append(w.boots, id)
+		w.v.node.BootID = id
+	}
+	if struck, told := patch.Metadata.Annotations[struckAnnotation]; told {
+		w.v.node.Struck = ""
+		if struck != nil {
+			w.v.node.Struck = *struck
+		}
 	}
 	for key, value := range patch.Metadata.Labels {
 		w.labels[key] = value

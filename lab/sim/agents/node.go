@@ -24,10 +24,12 @@ type memory struct {
 	endpoints map[string]*endpoint
 	published map[string]string
 	loading   map[string]time.Time // until when a driver pod loads its driver
-	// What was written a moment ago, which the informer may not have seen: the driver, the state of the GPUs, until when
-	// the node is down, and the last time that it was.
+	// What was written a moment ago, which the informer may not have seen: the driver, the state of the GPUs, which process
+	// a fault has hung, which wish for a reboot was followed, until when the node is down, and the last time that it was.
 	driver    string
+	struck    string
 	layout    *rules.Layout
+	asked     string
 	rebooting time.Time
 	rebooted  time.Time
 }
@@ -57,6 +59,15 @@ type visit struct {
 	pods   []*Pod
 	memory *memory
 	again  soonest
+}
+
+// paced is how long something takes on this very machine. What programs count by the clock (how often they look, when
+// they give up) is the same on all machines: scaled.
+func (v *visit) paced(d time.Duration) time.Duration {
+	if v.node.Hardware == nil || v.node.Hardware.Pace == 0 {
+		return v.scaled(d)
+	}
+	return v.scaled(time.Duration(float64(d) * v.node.Hardware.Pace))
 }
 
 // reconcile lets every agent of a node act once; it returns when to look again.

@@ -16,8 +16,12 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// rebootAnnotation says until when a node is rebooting, in Unix milliseconds; kwok makes such a node NotReady.
+// rebootAnnotation is on a node that reboots, which kwok therefore makes NotReady. Somebody who asks for a reboot writes a
+// text of his own into it; the simulator writes until when the node is down, in Unix milliseconds.
 const rebootAnnotation = labAnnotations + "rebooting"
+
+// struckAnnotation is the process of the MIG manager that a fault has hung: its pod's UID and its boot.
+const struckAnnotation = labAnnotations + "deaf"
 
 // Node is what the simulator keeps of a node.
 type Node struct {
@@ -31,6 +35,9 @@ type Node struct {
 	Deploy      map[string]string
 	Layout      rules.Layout
 	Driver      string
+	Struck      string
+	BootID      string
+	RebootAsked string
 	Rebooting   time.Time
 	Kernel      string
 	Ready       bool
@@ -53,9 +60,10 @@ func trimNode(object any) (any, error) {
 		klog.ErrorS(err, "os of node ignored", "node", n.Name)
 	}
 	node := &Node{ObjectMeta: slim(n.ObjectMeta), Hardware: hardwareOf(n), OS: os, MIGConfig: n.Labels[rules.MIGConfigLabel], MIGState: n.Labels[rules.MIGStateLabel],
-		Deploy: map[string]string{}, Layout: layout, Rebooting: moment(n.Annotations[rebootAnnotation]), Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
-		Driver: n.Annotations[rules.DriverAnnotation],
+		Deploy: map[string]string{}, Layout: layout, Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
+		Driver: n.Annotations[rules.DriverAnnotation], Struck: n.Annotations[struckAnnotation], BootID: n.Status.NodeInfo.BootID,
 		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}
+	node.RebootAsked, node.Rebooting = rebooting(n.Annotations[rebootAnnotation])
 	for _, key := range rules.DriverLabels {
 		if value, there := n.Labels[key]; there {
 			node.Deploy[key] = value
@@ -95,10 +103,11 @@ func hardwareOf(n *corev1.Node) *rules.Hardware {
 	return known.(*rules.Hardware)
 }
 
-func moment(milliseconds string) time.Time {
-	number, err := strconv.ParseInt(milliseconds, 10, 64)
+// rebooting reads the annotation: who asks for a reboot, or until when one lasts.
+func rebooting(annotation string) (asked string, until time.Time) {
+	milliseconds, err := strconv.ParseInt(annotation, 10, 64)
 	if err != nil {
-		return time.Time{}
+		return annotation, time.Time{}
 	}
-	return time.UnixMilli(number)
+	return "", time.UnixMilli(milliseconds)
 }

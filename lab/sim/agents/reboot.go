@@ -72,10 +72,9 @@ func unlessGone(err error) error {
 	return err
 }
 
-// reboot takes the node down for a while; it is NotReady until it is back, by kwok's stages.
-func (v *visit) reboot() error {
-	until := time.Now().Add(v.scaled(rules.Reboot)).Truncate(time.Millisecond)
-	labels := map[string]string{rules.MIGStateLabel: rules.MIGStateRebooting}
+// reboot takes the node down for a while, with these labels; it is NotReady until it is back, by kwok's stages.
+func (v *visit) reboot(labels map[string]string) error {
+	until := time.Now().Add(v.paced(rules.Reboot)).Truncate(time.Millisecond)
 	if err := v.relabel(labels, object{rebootAnnotation: strconv.FormatInt(until.UnixMilli(), 10)}); err != nil {
 		return err
 	}
@@ -84,9 +83,15 @@ func (v *visit) reboot() error {
 	return nil
 }
 
-// down tells whether the node is rebooting. When it is back, MIG modes that were pending are in effect, and a MIG
-// manager starts anew.
+// down tells whether the node is rebooting, and lets it come back in time.
 func (v *visit) down() (bool, error) {
+	if asked := v.node.RebootAsked; asked != "" && asked != v.memory.asked {
+		if err := v.reboot(nil); err != nil {
+			return true, err
+		}
+		v.memory.asked = asked
+		return true, nil
+	}
 	until := v.memory.rebooting
 	if until.IsZero() {
 		until = v.node.Rebooting
@@ -98,17 +103,42 @@ func (v *visit) down() (bool, error) {
 		v.again.at(until)
 		return true, nil
 	}
-	for _, pod := range v.pods {
-		if pod.Operand == migManager {
-			if err := v.annotate(pod, stateAnnotation, nil); err != nil {
-				return true, err
-			}
-			v.memory.managers[string(pod.UID)] = &partitioner{}
-		}
-	}
-	if err := v.recut(v.layout().Rebooted(), object{rebootAnnotation: nil}); err != nil {
+	if err := v.boot(until); err != nil {
 		return true, err
 	}
 	v.memory.rebooting, v.memory.rebooted = time.Time{}, until
 	return false, nil
+}
+
+// boot brings the node back: every agent starts anew, MIG modes that were pending are in effect, and the boot has an id of
+// its own, which is there before the node can be Ready.
+func (v *visit) boot(at time.Time) error {
+	for _, pod := range v.pods {
+		if err := v.startAnew(pod); err != nil {
+			return err
+		}
+	}
+	v.memory.endpoints = nil // as the kubelet, which counts no device before a plugin registers it
+	id := rules.BootID(string(v.node.UID), at.UnixMilli())
+	if err := v.patchNode(object{"nodeInfo": object{"bootID": id}}); err != nil {
+		return err
+	}
+	return v.recut(v.layout().Rebooted(), object{rebootAnnotation: nil})
+}
+
+// startAnew makes an agent forget what it had read; what its containers have gone through is in the pod's status.
+func (v *visit) startAnew(pod *Pod) error {
+	switch pod.Operand {
+	case migManager:
+		v.memory.managers[string(pod.UID)] = &partitioner{}
+	case devicePlugin, gfd, mpsDaemon:
+		a := &agent{}
+		a.resume(pod)
+		a.main.failing, a.manager.failing = false, false
+		v.memory.agents[string(pod.UID)] = a
+	default:
+		return nil
+	}
+	v.mountAnew(pod)
+	return v.annotate(pod, stateAnnotation, nil)
 }

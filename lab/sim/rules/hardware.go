@@ -31,6 +31,8 @@ type Hardware struct {
 	PCI        string    `json:"pci"`
 	VGPU       *VGPU     `json:"vgpu"`
 	Machine    string    `json:"machine"`
+	// Pace is how many times the usual time things take on this machine; 0 is 1.
+	Pace float64 `json:"pace"`
 }
 
 // VGPU is what a guest learns about the host of its vGPU.
@@ -59,6 +61,9 @@ func ParseHardware(annotation string) (*Hardware, error) {
 	if h.GPUs < 0 {
 		return nil, fmt.Errorf("%s: gpus is %d", HardwareAnnotation, h.GPUs)
 	}
+	if h.Pace < 0 {
+		return nil, fmt.Errorf("%s: pace is %v", HardwareAnnotation, h.Pace)
+	}
 	if h.GPUs == 0 {
 		return nil, nil
 	}
@@ -82,6 +87,11 @@ func UUID(node string, index int) string {
 	return "GPU-" + hashed(fmt.Sprintf("%s/%d", node, index))
 }
 
+// BootID names one boot of a machine, as the kernel does; the same moment gives the same name.
+func BootID(machine string, milliseconds int64) string {
+	return hashed(fmt.Sprintf("%s/boot/%d", machine, milliseconds))
+}
+
 // Faults are the faults put on a node, by name, with their argument.
 type Faults map[string]string
 
@@ -96,6 +106,9 @@ const (
 	MIGFailed      = "mig-failed"
 	MIGPending     = "mig-pending"
 	MIGReboot      = "mig-reboot"
+	MIGDeaf        = "mig-deaf"
+	MIGPartial     = "mig-partial"
+	MIGPaused      = "mig-paused"
 )
 
 // ParseFaults reads a comma list of name[=argument].

@@ -51,12 +51,14 @@ func MIGConfig(mounted map[string]string, name string) (MIGEntries, error) {
 }
 
 // Parted is mig-parted at work on one node's GPUs; Layout is what it makes of them. NoReset is a machine whose GPUs
-// cannot be reset, as in some clouds, so that every change of the MIG mode waits for a reboot.
+// cannot be reset, as in some clouds, so that every change of the MIG mode waits for a reboot. Partial makes only the first
+// device of each GPU, and notices nothing.
 type Parted struct {
 	Hardware *Hardware
 	Layout   Layout
 	Use      Use
 	NoReset  bool
+	Partial  bool
 }
 
 // each visits the GPUs that entries name, entry by entry: a later one sees what an earlier one has done.

@@ -176,5 +176,8 @@ func (p *Parted) cut(gpu int, wish types.MigConfig) error {
 		return errors.New("error creating GPU instance: Insufficient Resources")
 	}
 	p.Layout.GPUs[gpu] = p.sorted(devices)
+	if p.Partial {
+		p.Layout.GPUs[gpu] = p.Layout.GPUs[gpu][:min(1, len(devices))]
+	}
 	return nil
 }

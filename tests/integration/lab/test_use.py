@@ -87,6 +87,7 @@ def test_machines_follow_the_fleet_file(own: OwnLab, tmp_path: Path) -> None:
         "pci": "20b7",
         "vgpu": None,
         "machine": "unknown",
+        "pace": 1,
     }
     assert node["metadata"]["labels"]["zone"] == "blue"
     assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]
@@ -133,6 +134,7 @@ def test_faults_are_put_listed_and_cleared(own: OwnLab) -> None:
         (("fault", "put", "plugin-crash", "--nodes", "t5-1"), "there is no node 't5-1'"),
         (("fault", "put", "plugin-crash", "--selector", "a=b"), "no node matches the selector 'a=b'"),
         (("nodes", "scale", "t5", "1"), "there is no group 't5': known are t4, l40s"),
+        (("nodes", "reboot", "cpu-1", "t5-1"), "there is no node 't5-1'"),
         (("nodes", "apply", "nowhere.yaml"), "there is no fleet file nowhere.yaml"),
         (("logs", "etc"), "has no log of 'etc': known are etcd"),
         (("build", "kub"), "there is no tool or part 'kub': known are kube"),

@@ -1,0 +1,118 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A bad network on demand: toxiproxy on loopback, between clients and an API server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from tests.labs import LAB
+from tests.programs import run
+
+_START = 30.0
+_PROXY = "/proxies/api"
+
+
+class Toxiproxy:
+    """The way to one API server; toxics add up until they are healed. TLS stays that of the server and the client."""
+
+    def __init__(self, port: int, server: str) -> None:
+        """Lead from a free port to the server (host:port); `port` is toxiproxy's own, on which it is told what to do."""
+        self._port = port
+        self._ends: list[threading.Timer] = []
+        self.address: str = self._tell(
+            "POST", "/proxies", {"name": "api", "listen": "127.0.0.1:0", "upstream": server}
+        )["listen"]
+
+    def latency(self, milliseconds: int = 200) -> None:
+        """Everything that the server says arrives so much later."""
+        self._toxic("latency", {"latency": milliseconds}, 1.0)
+
+    def resets(self, share: float = 0.01) -> None:
+        """This share of the connections, drawn by chance, is reset at the server's first word, in the TLS handshake."""
+        self._toxic("reset_peer", {"timeout": 0}, share)
+
+    def cut(self, seconds: float) -> None:
+        """Break every connection and refuse new ones for so long; returns at once."""
+        self._tell("POST", _PROXY, {"enabled": False})
+        end = threading.Timer(seconds, self._tell, ("POST", _PROXY, {"enabled": True}))
+        self._ends.append(end)
+        end.start()
+
+    def heal(self) -> None:
+        """Take all toxics off, and wait until a cut is over."""
+        for end in self._ends:
+            end.join()
+        self._ends.clear()
+        for toxic in self._tell("GET", f"{_PROXY}/toxics"):
+            self._tell("DELETE", f"{_PROXY}/toxics/{toxic['name']}")
+
+    def forget(self) -> None:
+        """Let no cut end any more, since toxiproxy itself ends."""
+        for end in self._ends:
+            end.cancel()
+
+    def _toxic(self, kind: str, attributes: dict[str, Any], share: float) -> None:
+        self._tell("POST", f"{_PROXY}/toxics", {"type": kind, "attributes": attributes, "toxicity": share})
+
+    def _tell(self, method: str, path: str, body: Any = None) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body))
+            response = connection.getresponse()
+            said = response.read()
+            assert response.status < 300, f"toxiproxy: {method} {path}: {response.status} {said.decode()}"
+            return json.loads(said) if said else None
+        finally:
+            connection.close()
+
+
+@contextmanager
+def toxiproxy(kubeconfig: Path, folder: Path) -> Iterator[tuple[Toxiproxy, Path]]:
+    """A way to the API server of a kubeconfig, and the kubeconfig that leads along it, for as long as the block lasts.
+
+    The server's certificate must be good for 127.0.0.1, as a lab's is: it is verified as without the proxy.
+    """
+    document = yaml.safe_load(kubeconfig.read_text())
+    [cluster] = [entry["cluster"] for entry in document["clusters"]]
+    built = run(LAB, "build", "toxiproxy").splitlines()[-1].split(maxsplit=1)[1]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with (folder / "toxiproxy.log").open("w") as log:
+        command = [f"{built}/bin/toxiproxy-server", "-host", "127.0.0.1", "-port", str(port)]
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        until = time.monotonic() + _START
+        while not _answers(port):
+            assert server.poll() is None, (folder / "toxiproxy.log").read_text()
+            assert time.monotonic() < until, f"no toxiproxy answers on port {port}"
+            time.sleep(0.05)
+        proxy = Toxiproxy(port, urlsplit(cluster["server"]).netloc)
+        cluster["server"] = f"https://{proxy.address}"
+        path = folder / "toxic.kubeconfig"
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(document))
+        try:
+            yield proxy, path
+        finally:
+            proxy.forget()
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,62 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pace of a fleet's machines, and their boot ids."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import fleet
+from lab.errors import LabError
+
+
+def paces(group: fleet.Group) -> list[float]:
+    nodes = fleet.Fleet((group,)).nodes(1)
+    return [json.loads(node["metadata"]["annotations"][fleet.HARDWARE_ANNOTATION])["pace"] for node in nodes]
+
+
+def test_a_range_gives_each_machine_its_own_for_ever() -> None:
+    group = fleet.Group("a100", 100, model="A100-SXM4-80GB", gpus=8, pace=[0.5, 3])
+    found = paces(group)
+    assert found == paces(group)
+    assert all(0.5 <= pace <= 3 for pace in found)
+    assert len(set(found)) > 60
+    assert min(found) < 0.75
+    assert max(found) > 2.75
+
+
+@pytest.mark.parametrize("pace", [1, 0.5, 2.5])
+def test_a_number_is_that_of_all(pace: float) -> None:
+    assert paces(fleet.Group("a100", 3, model="A100-SXM4-80GB", gpus=8, pace=pace)) == [pace] * 3
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "fast", "true", "null", ".inf", "[1]", "[3, 1]", "[1, x]", "[0, 1]"])
+def test_a_pace_that_cannot_be_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(f"groups: [{{name: a, count: 1, pace: {text}}}]\n")
+    with pytest.raises(LabError, match=r"groups\[0\]\.pace: .* is neither a number above 0 nor a list"):
+        fleet.load(path)
+
+
+def test_a_fleet_file_is_what_was_saved(tmp_path: Path) -> None:
+    machines = fleet.Fleet((fleet.Group("a", 2, pace=[0.5, 3]), fleet.Group("b", 1, pace=2)))
+    machines.save(tmp_path / "fleet.yaml")
+    assert fleet.load(tmp_path / "fleet.yaml") == machines
+
+
+def test_another_pace_is_another_machine_and_the_same_one_is_not() -> None:
+    def spec(pace: Any) -> list[str]:
+        nodes = fleet.Fleet((fleet.Group("a", 2, model="T4", gpus=1, pace=pace),)).nodes(1)
+        return [node["metadata"]["annotations"][fleet.SPEC_ANNOTATION] for node in nodes]
+
+    assert spec([1, 2]) == spec([1, 2])
+    assert spec([1, 2]) != spec([1, 3])
+
+
+def test_every_machine_is_born_with_a_boot_id_of_its_own() -> None:
+    nodes = fleet.Fleet((fleet.Group("a", 3),)).nodes(1)
+    assert len({node["status"]["nodeInfo"]["bootID"] for node in nodes} - {""}) == 3
