@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin, mig
 from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Match, PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Birth, Match, PoolPlan
 
 
 def pool(
@@ -41,6 +41,7 @@ def pool(
         "memory_mib_per_share": 15360 // replicas,
         "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **cut, **labels},
     }
+    values["birth"] = Birth(values["node_labels"], values["taints"])
     return PoolPlan(**{**values, **changes})
 
 

@@ -16,6 +16,7 @@ from .matching import resolve
 from .merge import merge
 from .operator_values import mirrored, nfd_values, operator_values
 from .plan import (
+    Birth,
     ClusterPlan,
     ConfigPlan,
     Creates,
@@ -95,6 +96,12 @@ def _pool(pool: Document) -> PoolPlan:
     shares = None if any(part.devices for part in sharing.layout) else sum(sharing.offers(1).values())
     labels = pool.get("labels") or {}
     taints = tuple(_taint(taint) for taint in pool.get("taints") or ())
+    node_labels = {
+        **labels,
+        names.POOL_LABEL: pool["name"],
+        names.CONFIG_LABEL: key,
+        **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
+    }
     return PoolPlan(
         name=pool["name"],
         match=match,
@@ -111,12 +118,8 @@ def _pool(pool: Document) -> PoolPlan:
         config_key=key,
         mig_key=mig_key,
         memory_mib_per_share=model.memory_mib // sharing.replicas if model and sharing.mode != MIG else None,
-        node_labels={
-            **labels,
-            names.POOL_LABEL: pool["name"],
-            names.CONFIG_LABEL: key,
-            **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
-        },
+        node_labels=node_labels,
+        birth=Birth(node_labels=dict(node_labels), taints=taints),
     )
 
 
