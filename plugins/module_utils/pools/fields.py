@@ -122,6 +122,7 @@ POOL = Section(
         ),
         "taints": ListOf(item=_TAINT),
         "sharing": _SHARING,
+        "startup_taint": Boolean(default=False),
     }
 )
 

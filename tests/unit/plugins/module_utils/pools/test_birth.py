@@ -11,6 +11,7 @@ from hypothesis import given
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import parse
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import validate
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import node_edit
 from tests.helpers.documents import CLUSTER, Document, pool_lists
@@ -64,3 +65,33 @@ def test_labels_of_the_plan_and_of_the_birth_are_no_one_object() -> None:
     (pool,) = planned({"name": "p"})
     assert pool.birth.node_labels == pool.node_labels
     assert pool.birth.node_labels is not pool.node_labels
+
+
+STARTUP: Document = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu", "effect": "NoSchedule"}
+TOLERATED: Document = {**STARTUP, "operator": "Exists"}
+CUT: Document = {"name": "cut", "match": {"model": "A100-SXM4-80GB"}, "sharing": MIG}
+
+
+def test_startup_taint_is_of_the_birth_alone() -> None:
+    (pool,) = planned({**CUT, "taints": [TAINT], "startup_taint": True})
+    assert pool.birth.taints == (TAINT, STARTUP)
+    assert pool.taints == (TAINT,)
+    # Whoever takes it off finds that nothing puts it back, and workloads are to wait for that.
+    assert node_edit(born(pool), pool) is None
+    assert TOLERATED not in pool.tolerations
+
+
+@pytest.mark.parametrize(
+    ("written", "tolerated"), [({"startup_taint": True}, True), ({"startup_taint": False}, False), ({}, False)]
+)
+def test_pods_that_make_a_node_right_tolerate_the_startup_taint(written: Document, tolerated: bool) -> None:
+    plan = derive(CLUSTER, {}, [{**CUT, **written}, {"name": "whole"}])
+    assert (TOLERATED in plan.policy.tolerations) == tolerated
+    assert (TOLERATED in plan.nfd.values["worker"]["tolerations"]) == tolerated
+
+
+def test_startup_taint_of_the_defaults_is_for_pools_that_are_cut() -> None:
+    defaults = {"startup_taint": True}
+    pools: list[Document] = [CUT, {"name": "whole"}, {**CUT, "name": "other", "match": {}, "startup_taint": False}]
+    assert validate(CLUSTER, defaults, pools) == []
+    assert [STARTUP in pool.birth.taints for pool in planned(*pools, defaults=defaults)] == [True, False, False]
