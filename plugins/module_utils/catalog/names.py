@@ -54,6 +54,9 @@ MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
 MIG_CAPABLE_LABEL = "nvidia.com/mig.capable"
 MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
+# What it generates for a node by itself, from operator v26.3 on: the labels of that ConfigMap.
+GENERATED_SELECTOR = "app.kubernetes.io/component=nvidia-mig-manager"
+GENERATED_NODE_LABEL = "nvidia.com/node-name"
 
 # The GPU operator (gpu-operator: controllers/state_manager.go, gpuNodeLabels)
 GPU_PRESENT_LABEL = "nvidia.com/gpu.present"

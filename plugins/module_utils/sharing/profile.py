@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import CONFIG_LABEL, GPUS_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..fleet import expect
+from ..fleet.generated import NOTHING, Generated
 from ..fleet.node import Node
 from ..fleet.ownership import POOLS, NodeEdit, edit, noted, spelled
 from ..modes import mig
@@ -83,6 +84,7 @@ class ConfigMaps:
 
     plugin: ConfigMap | None = None
     mig: ConfigMap | None = None
+    generated: Generated = NOTHING
 
 
 def _needs_a_copy(change: NodeEdit) -> bool:
@@ -157,6 +159,6 @@ def profile(
         pool_of=pool_of,
         refreshed=tuple(sorted(change.name for change in edits if _needs_a_copy(change))),
         entries=entries(plan.config.data, named, configmaps.plugin),
-        mig_entries=mig_entries(plan.mig, cut, configmaps.mig),
+        mig_entries=mig_entries(plan.mig, cut, configmaps.mig, configmaps.generated),
         held=frozenset(held),
     )

@@ -74,6 +74,7 @@ def warnings(plan: Plan, fleet: Fleet) -> list[str]:
             f"{', '.join(taints)} of pool {pool} was held back: the ClusterPolicy does not tolerate it, so NVIDIA's pods "
             "could not come back on those nodes. Let the driver roll (allow_driver_rollout of cluster_policy), then run again."
         )
+    told += fleet.profile.mig_entries.doubts
     away = sorted(name for name in fleet.profile.pool_of if name in fleet.nodes and not fleet.nodes[name].ready)
     if away:
         told.append(said_not_ready(away))
