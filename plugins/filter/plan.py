@@ -65,7 +65,8 @@ _value:
       description: Image and namespace of the pods that prove the pools.
       type: dict
     pools:
-      description: Every pool with its derived values, in the order given.
+      description: Every pool with its derived values, in the order given. Its C(birth) holds the C(node_labels) and C(taints)
+        with which a node group or MachineSet has to make its nodes.
       type: list
       elements: dict
     creates:

@@ -256,7 +256,7 @@ def _compare(client: Client, there: Survey, nodes: list[Node], told: dict[str, t
     plan = there.plan
     told["installed"] = {name: found.as_dict() for name, found in there.found.items()}
     membership = sort(plan.pools, nodes)
-    changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes))
+    changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes, to_write=False))
     told["pools"] = summary.pools(plan, nodes, membership, changes.edits)
     kept = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, proof in evidence.proofs(plan, nodes, membership, kept).items():

@@ -200,7 +200,7 @@ def _of_changes(changing: int) -> t.Iterator[str]:
 
 
 def _changing(module: GpuModule, plan: Plan, nodes: list[Node]) -> int:
-    changes = profile(plan, nodes, sort(plan.pools, nodes), Configs(module.client, plan).read(nodes))
+    changes = profile(plan, nodes, sort(plan.pools, nodes), Configs(module.client, plan).read(nodes, to_write=False))
     return len(changes.edits)
 
 

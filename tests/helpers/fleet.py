@@ -10,7 +10,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin, mig
 from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Match, PoolPlan, RolloutPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Birth, Match, PoolPlan, RolloutPlan
 
 
 def pool(
@@ -42,6 +42,7 @@ def pool(
         "memory_mib_per_share": 15360 // replicas,
         "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **cut, **labels},
     }
+    values["birth"] = Birth(values["node_labels"], values["taints"])
     return PoolPlan(**{"rollout": rollout(), **values, **changes})
 
 

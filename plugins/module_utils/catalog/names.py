@@ -29,8 +29,11 @@ LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
 # Why its last change failed: an annotation, and the key of a taint where the node is left so.
 FAILED_KEY = "accel.gpu/failed"
 
-# Taints with this prefix do not make the cluster autoscaler take new nodes for unready (its FAQ, "startup taints").
-STARTUP_TAINT_KEY = "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu"
+# The cluster autoscaler, from 1.29 on: a node that has such a taint is one that will be ready soon, and whoever plans for a node of its group
+# takes it for one without (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "startup taints").
+STARTUP_TAINT_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
+STARTUP_TAINT_KEY = f"{STARTUP_TAINT_PREFIX}accel-gpu"
+STARTUP_TAINT_EFFECT = "NoSchedule"
 
 # Kubernetes: the most characters of a label's value (apimachinery, util/validation)
 LABEL_LENGTH = 63
@@ -56,6 +59,9 @@ MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
 MIG_CAPABLE_LABEL = "nvidia.com/mig.capable"
 MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
+# What it generates for a node by itself, from operator v26.3 on: the labels of that ConfigMap.
+GENERATED_SELECTOR = "app.kubernetes.io/component=nvidia-mig-manager"
+GENERATED_NODE_LABEL = "nvidia.com/node-name"
 
 # The GPU operator (gpu-operator: controllers/state_manager.go, gpuNodeLabels)
 GPU_PRESENT_LABEL = "nvidia.com/gpu.present"

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
 from ..fleet.ownership import POOLS, noted, spelled
+from ..modes.device_plugin import MIG
 from ..pools import rules
-from ..pools.derive import toleration
+from ..pools.derive import STARTUP_TAINT, toleration
 from ..pools.words import some
 from .sharing import Inexpressible
 
@@ -86,7 +87,20 @@ def groups(
         rivals = [of.node for (other, like), ofs in free.items() if other == product and like != likeness for of in ofs]
         alone = whose[product] == {""} and product not in lost
         _add_free(found, _name(product, members[0], names, several=bool(rivals)), members, rivals, alone=alone)
+    _add_startup_taint(found, ours)
     return found
+
+
+def _add_startup_taint(found: Groups, ours: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """A startup taint is gone from nodes that are proven: that pools declare it shows in what the ClusterPolicy tolerates."""
+    cut = [pool for pool in found.pools if pool["sharing"]["mode"] == MIG]
+    if toleration(STARTUP_TAINT) not in ours or not cut:
+        return
+    for pool in cut:
+        pool["startup_taint"] = True
+    if len(cut) > 1:
+        names = some([pool["name"] for pool in cut])
+        found.remarks.append(f"startup_taint: nothing tells which of the pools {names} declare it, so all of them do")
 
 
 def _whose(nodes: t.Iterable[Node]) -> dict[str, set[str]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ..modes import mig, mig_parted
-from ..pools.words import is_whole
 from .sharing import Inexpressible
 
 Parts = t.Sequence[t.Mapping[str, t.Any]]
@@ -25,7 +24,7 @@ def layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Cut:
 
     Written so that the very entry follows from it again, where that can be.
     """
-    if not isinstance(entry, list) or not all(_is_sound(part) for part in entry):
+    if not isinstance(entry, list) or not all(mig_parted.is_part(part) for part in entry):
         raise Inexpressible("its MIG configuration is none that the MIG manager can read")
     parts = [part for part in entry if _concerns(part, pci_ids)]
     if any(part.get("mig-enabled") and not part.get("mig-devices") for part in parts):
@@ -63,28 +62,15 @@ def _by_gpu(parts: Parts, gpus: int) -> dict[int, dict[str, int]]:
     return found
 
 
-def _is_sound(part: t.Any) -> bool:
-    """As api/spec/v1 of mig-parted has it."""
-    if not isinstance(part, dict):
-        return False
-    devices, profiles = part.get("devices"), part.get("mig-devices") or {}
-    indices = isinstance(devices, list) and all(is_whole(index) for index in devices)
-    counted = isinstance(profiles, dict) and all(
-        isinstance(name, str) and is_whole(count) and count > 0 for name, count in profiles.items()
-    )
-    return (devices == "all" or indices) and counted and isinstance(part.get("mig-enabled"), bool)
-
-
 def _cut_only(by_gpu: t.Mapping[int, dict[str, int]]) -> dict[int, dict[str, int]]:
     return {index: of for index, of in by_gpu.items() if of}
 
 
 def _concerns(part: t.Mapping[str, t.Any], pci_ids: t.Collection[str]) -> bool:
     """Whether a part with a device-filter (`0x20B010DE`, or a list) is about this model."""
-    wanted = part.get("device-filter")
+    wanted = mig_parted.device_filter(part)
     if not wanted:
         return True
     if not pci_ids:
         raise Inexpressible("its MIG configuration goes by PCI ids, and the catalog does not know its model")
-    ids = {f"0x{one.upper()}10DE" for one in pci_ids}
-    return any(str(one).upper().replace("0X", "0x") in ids for one in ([wanted] if isinstance(wanted, str) else wanted))
+    return bool({mig_parted.device_id(one) for one in pci_ids} & set(wanted))

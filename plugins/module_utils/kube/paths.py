@@ -138,6 +138,11 @@ def object_path(api_version: str, kind: str, name: str, namespace: str | None = 
     return Kind(api_version, kind, *_KNOWN[(api_version, kind)]).path(name, namespace)
 
 
+def collection_path(api_version: str, kind: str, namespace: str | None = None) -> str:
+    """Path of the objects of a kind with a fixed path; no request."""
+    return Kind(api_version, kind, *_KNOWN[(api_version, kind)]).collection(namespace)
+
+
 def _kinds_of(api_version: str, found: t.Mapping[str, t.Any]) -> dict[str, Kind]:
     return {
         resource["kind"]: Kind(api_version, resource["kind"], resource["name"], bool(resource["namespaced"]))

@@ -67,9 +67,7 @@ def usual(gpus: t.Iterable[tuple[t.Sequence[str], Geometry]]) -> dict[str, Entry
     for name, by_count in sorted(ids_of.items()):
         found[f"all-{name.replace('+', '.')}"] = [
             {
-                **(
-                    {"device-filter": [f"0x{one.upper()}10DE" for one in sorted(set(ids))]} if len(by_count) > 1 else {}
-                ),
+                **({"device-filter": [device_id(one) for one in sorted(set(ids))]} if len(by_count) > 1 else {}),
                 "devices": "all",
                 "mig-enabled": True,
                 "mig-devices": {name: most},
@@ -77,6 +75,30 @@ def usual(gpus: t.Iterable[tuple[t.Sequence[str], Geometry]]) -> dict[str, Entry
             for most, ids in sorted(by_count.items())
         ]
     return found
+
+
+def device_id(pci_id: str) -> str:
+    """NVIDIA's device with these four hexadecimal digits, as a device-filter names it."""
+    return f"0x{pci_id.upper()}10DE"
+
+
+def device_filter(part: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """The devices that a part of an entry is about, as device_id() writes them; none: every one."""
+    wanted = part.get("device-filter") or ()
+    return tuple(str(one).upper().replace("0X", "0x") for one in ([wanted] if isinstance(wanted, str) else wanted))
+
+
+def is_part(part: t.Any) -> bool:
+    """Whether it is a part of an entry as api/spec/v1 of mig-parted has it, with something of each profile that it names."""
+    if not isinstance(part, dict):
+        return False
+    devices, profiles, wanted = part.get("devices"), part.get("mig-devices") or {}, part.get("device-filter") or []
+    indices = isinstance(devices, list) and all(_is_whole(index) for index in devices)
+    counted = isinstance(profiles, dict) and all(
+        isinstance(name, str) and _is_whole(count) and count > 0 for name, count in profiles.items()
+    )
+    filters = isinstance(wanted, str) or (isinstance(wanted, list) and all(isinstance(one, str) for one in wanted))
+    return (devices == "all" or indices) and counted and filters and isinstance(part.get("mig-enabled"), bool)
 
 
 def is_ours(name: str) -> bool:
@@ -97,6 +119,10 @@ def read(configmap: t.Mapping[str, t.Any] | None) -> dict[str, Entry]:
 def document(entries: t.Mapping[str, Entry]) -> str:
     """The text of the whole configuration."""
     return render({"version": "v1", "mig-configs": {name: entries[name] for name in sorted(entries)}})
+
+
+def _is_whole(value: t.Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _part(devices: t.Any, profiles: t.Mapping[str, int]) -> dict[str, t.Any]:

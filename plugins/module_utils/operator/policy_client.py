@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.names import GENERATED_SELECTOR
 from ..fleet.driver_upgrade import UNFINISHED, Upgrade, upgrade_of
+from ..fleet.generated import generated
+from ..fleet.node import parse
 from ..fleet.tolerance import singleton
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED, same_object
-from ..kube.paths import CLUSTER_POLICIES, NODES, object_path
+from ..kube.paths import CLUSTER_POLICIES, NODES, collection_path, object_path
 from ..kube.wait import TimeoutStory, wait_until
 from ..modes import mig_parted
 from ..pools.plan import Plan
@@ -80,7 +83,8 @@ class PolicyClient:
     def lacking(self, plan: Plan, live: Object | None) -> list[Object]:
         """The ConfigMaps that the policy is to name and that are not there, as they are to be made.
 
-        A MIG configuration of ours takes the place of the one that is in use, so it begins with the entries of that one.
+        A MIG configuration of ours takes the place of the one that is in use, so it begins with the entries of that one, and of those that
+        the MIG manager has generated on the nodes.
         """
         found: list[Object] = []
         if (
@@ -91,9 +95,15 @@ class PolicyClient:
         if "migManager" in plan.policy.spec and self._client.get(_path(plan.mig.name, plan.mig.namespace)) is None:
             used = (((live or {}).get("spec") or {}).get("migManager") or {}).get("config") or {}
             theirs = mig_parted.read(self._client.get(_path(used.get("name") or _DEFAULT_MIG, plan.mig.namespace)))
-            text = mig_parted.document({**plan.mig.usual, **theirs, **plan.mig.entries})
+            known = {**plan.mig.usual, **self._generated(plan, theirs), **theirs}
+            text = mig_parted.document({**known, **plan.mig.entries})
             found.append(_configmap(plan.mig.name, plan.mig.namespace, {mig_parted.KEY: text}))
         return found
+
+    def _generated(self, plan: Plan, live: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+        path = collection_path("v1", "ConfigMap", plan.mig.namespace)
+        found = list(self._client.list(path, label_selector=GENERATED_SELECTOR))
+        return generated(plan, found, map(parse, self._client.list(NODES)), live).entries if found else {}
 
     def create(self, configmaps: t.Iterable[Object]) -> None:
         """Make ConfigMaps before a pod is told to mount them; from then on node_profile looks after them."""

@@ -16,6 +16,7 @@ from .matching import resolve
 from .merge import merge
 from .operator_values import mirrored, nfd_values, operator_values
 from .plan import (
+    Birth,
     ClusterPlan,
     ConfigPlan,
     Creates,
@@ -36,6 +37,8 @@ Document = dict[str, t.Any]
 
 # What every GPU workload tolerates: the taint under which GPU nodes usually stand.
 _GPU_TOLERATION: Toleration = {"key": names.GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
+# Keeps workloads away from a new node until its GPUs are cut; it goes once that is proven, so it is none of the pool's taints.
+STARTUP_TAINT: Taint = {"key": names.STARTUP_TAINT_KEY, "effect": names.STARTUP_TAINT_EFFECT}
 # As NVIDIA's own chart sets them for the NFD workers (gpu-operator: deployments/gpu-operator/values.yaml).
 _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
     {"key": f"node-role.kubernetes.io/{role}", "operator": "Equal", "value": "", "effect": "NoSchedule"}
@@ -56,7 +59,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     planned = tuple(_pool(pool) for pool in documents.pools)
     settings = documents.cluster
     operator, nfd = settings["operator"], settings["nfd"]
-    tolerations = _tolerations(taint for pool in planned for taint in pool.taints)
+    tolerations = _tolerations(taint for pool in planned for taint in pool.birth.taints)
     config = _config(planned, operator["namespace"])
     cut = _mig(planned, operator["namespace"])
     return Plan(
@@ -97,6 +100,12 @@ def _pool(pool: Document) -> PoolPlan:
     shares = None if any(part.devices for part in sharing.layout) else sum(sharing.offers(1).values())
     labels = pool.get("labels") or {}
     taints = tuple(_taint(taint) for taint in pool.get("taints") or ())
+    node_labels = {
+        **labels,
+        names.POOL_LABEL: pool["name"],
+        names.CONFIG_LABEL: key,
+        **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
+    }
     return PoolPlan(
         name=pool["name"],
         match=match,
@@ -113,12 +122,11 @@ def _pool(pool: Document) -> PoolPlan:
         config_key=key,
         mig_key=mig_key,
         memory_mib_per_share=model.memory_mib // sharing.replicas if model and sharing.mode != MIG else None,
-        node_labels={
-            **labels,
-            names.POOL_LABEL: pool["name"],
-            names.CONFIG_LABEL: key,
-            **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
-        },
+        node_labels=node_labels,
+        birth=Birth(
+            node_labels=dict(node_labels),
+            taints=(*taints, dict(STARTUP_TAINT)) if pool["startup_taint"] and sharing.mode == MIG else taints,
+        ),
         rollout=_rollout(pool["rollout"]),
     )
 

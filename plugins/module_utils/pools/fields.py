@@ -124,6 +124,7 @@ POOL = Section(
         "taints": ListOf(item=_TAINT),
         "sharing": _SHARING,
         "rollout": ROLLOUT,
+        "startup_taint": Boolean(default=False),
     }
 )
 

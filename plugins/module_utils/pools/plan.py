@@ -96,6 +96,14 @@ class Match:
 
 
 @dataclasses.dataclass(frozen=True)
+class Birth:
+    """What a node has to have from its first moment, so that it becomes right without a run: its maker puts it there."""
+
+    node_labels: dict[str, str]
+    taints: tuple[Taint, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class RebootPlan:
     """The user's way to reboot a node: a program with its arguments, {node} for the node's name; `timeout` in seconds."""
 
@@ -144,7 +152,8 @@ class PoolPlan:
 
     `resource` is what most of the pool is offered as, `resources` all of it; `shares_per_gpu` is None where the GPUs of
     one node are cut differently. `mig_key` is empty unless the GPUs are cut. `quota_keys` are those of a ResourceQuota,
-    `accelerator` is the kind of GPU in the cluster autoscaler's terms, None where the model is not declared.
+    `accelerator` is the kind of GPU in the cluster autoscaler's terms, None where the model is not declared. `birth` is for
+    the node group or MachineSet that makes nodes of the pool.
     """
 
     name: str
@@ -163,6 +172,7 @@ class PoolPlan:
     mig_key: str
     memory_mib_per_share: int | None
     node_labels: dict[str, str]
+    birth: Birth
     rollout: RolloutPlan
 
     @property

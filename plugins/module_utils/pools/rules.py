@@ -33,6 +33,7 @@ _TAINT_OWNERS = (
     ("accel.gpu/", "this collection writes it"),
     ("node.kubernetes.io/", "Kubernetes' node controller writes it"),
     ("node.cloudprovider.kubernetes.io/", "the cloud's controller writes it"),
+    (names.STARTUP_TAINT_PREFIX, "it goes once a node has started, and a pool's taints stay (startup_taint has ours)"),
 )
 
 

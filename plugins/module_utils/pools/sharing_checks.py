@@ -70,6 +70,16 @@ def options_have_an_effect(pool: PoolView) -> Problems:
         yield f"{pool.path}.sharing.{key}: has no effect with mode: {sharing['mode']}; {remedy}"
 
 
+def startup_taint_has_an_effect(pool: PoolView) -> Problems:
+    """Only a change of MIG takes a GPU away again after a node has begun to offer it."""
+    mode = _mode(pool) or EXCLUSIVE
+    if part(pool.written, "startup_taint") is True and mode in _OPTIONS and mode != MIG:
+        yield (
+            f"{pool.path}.startup_taint: has no effect with mode: {mode}; only GPUs that are still to be cut keep workloads away "
+            f"from a new node, so take it out, or say mode: {MIG}"
+        )
+
+
 def clients_are_allowed(pool: PoolView) -> Problems:
     """MPS has its own limit, by the GPU's generation."""
     replicas = part(pool.merged, "sharing", "replicas")
@@ -139,4 +149,11 @@ def _model(pool: PoolView) -> models.Model | None:
     return models.find(name) if isinstance(name, str) else None
 
 
-SHARING_CHECKS = (needs_are_met, mode_is_said, options_have_an_effect, clients_are_allowed, layout_fits)
+SHARING_CHECKS = (
+    needs_are_met,
+    mode_is_said,
+    options_have_an_effect,
+    startup_taint_has_an_effect,
+    clients_are_allowed,
+    layout_fits,
+)

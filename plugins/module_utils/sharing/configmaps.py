@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..catalog.names import (
     CONFIG_LABEL,
     DEVICE_PLUGIN_CONFIGMAP,
     FIELD_MANAGER,
+    GENERATED_SELECTOR,
     MIG_CONFIG_LABEL,
     MIG_CONFIGMAP,
 )
-from ..kube.paths import NODES, object_path
+from ..fleet.generated import generated
+from ..kube.paths import NODES, collection_path, object_path
 from ..modes import mig_parted
 from .profile import ConfigMaps
 
@@ -39,14 +42,25 @@ class Configs:
         self._plugin = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
         self._mig = object_path("v1", "ConfigMap", plan.mig.name, plan.mig.namespace)
         self._there: set[str] = set()
+        self._generated: list[ConfigMap] | None = None
         self._expected = {
             object_path("v1", "ConfigMap", of["metadata"]["name"], of["metadata"]["namespace"]): of for of in expected
         }
 
-    def read(self, nodes: t.Iterable[Node]) -> ConfigMaps:
-        """Both as they are; the MIG manager's only where a pool or a node has to do with it."""
+    def read(self, nodes: t.Collection[Node], *, to_write: bool = True) -> ConfigMaps:
+        """Both as they are; the MIG manager's only where a pool or a node has to do with it.
+
+        Who is going to write it has to know what the MIG manager has generated on the nodes, too.
+        """
         cut = bool(self._plan.mig.entries) or any(mig_parted.is_ours(node.mig_config) for node in nodes)
-        return ConfigMaps(self._get(self._plugin), self._get(self._mig) if cut else None)
+        configmaps = ConfigMaps(self._get(self._plugin), self._get(self._mig) if cut else None)
+        if not (to_write and self._plan.mig.entries):
+            return configmaps
+        if self._generated is None:
+            path = collection_path("v1", "ConfigMap", self._plan.mig.namespace)
+            self._generated = list(self._client.list(path, label_selector=GENERATED_SELECTOR))
+        found = generated(self._plan, self._generated, nodes, mig_parted.read(configmaps.mig))
+        return replace(configmaps, generated=found)
 
     def _get(self, path: str) -> ConfigMap | None:
         live = self._client.get(path)

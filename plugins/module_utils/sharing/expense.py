@@ -27,7 +27,7 @@ def expense(
 ) -> tuple[dict[str, dict[str, int]], tuple[Step, ...]]:
     """The counts of fleet.costs by pool, and the steps; `pods` are all that have not ended, or none where no step asks."""
     asked = asked_of(client, pods, plan.config.namespace)
-    changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes), asked=asked)
+    changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes, to_write=False), asked=asked)
     felt = {of.node: Change(of.transition, of.goes) for of in changes.steps}
     running = Running(operands(pods), asked.users)
     return of_pools(plan.pools, nodes, membership, felt, roll, running), changes.steps

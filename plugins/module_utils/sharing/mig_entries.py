@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..fleet.generated import NOTHING, Generated
 from ..modes import mig_parted
 
 if t.TYPE_CHECKING:
@@ -26,6 +27,8 @@ class MigEntries:
     added: tuple[str, ...]
     collected: tuple[str, ...]
     wanted: t.Mapping[str, t.Any]
+    # What of the generated entries cannot be had, a sentence each.
+    doubts: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -43,14 +46,16 @@ class MigEntries:
         return {name: content for name, content in self.applied.items() if name not in self.collected}
 
 
-def mig_entries(plan: MigPlan, named: t.Collection[str], configmap: ConfigMap | None) -> MigEntries:
+def mig_entries(
+    plan: MigPlan, named: t.Collection[str], configmap: ConfigMap | None, found: Generated = NOTHING
+) -> MigEntries:
     """Compare the file with the entries wanted and those that node labels will name at the end.
 
     Without an entry wanted and without a ConfigMap there is nothing to do. What NVIDIA's own file has is added where it is
-    missing, never changed.
+    missing, never changed; so is what its MIG manager has generated on the nodes (`found`).
     """
     live = mig_parted.read(configmap)
-    wanted = {**plan.usual, **plan.entries}
+    wanted = {**plan.usual, **found.entries, **plan.entries}
     added = [
         name
         for name, content in wanted.items()
@@ -63,4 +68,5 @@ def mig_entries(plan: MigPlan, named: t.Collection[str], configmap: ConfigMap | 
             sorted(name for name in live if mig_parted.is_ours(name) and name not in wanted and name not in named)
         ),
         wanted=wanted,
+        doubts=found.doubts,
     )

@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
+from ..fleet.generated import NOTHING, Generated
 from ..fleet.node import Node
 from ..fleet.ownership import NodeEdit, spelled
 from ..fleet.pool_edit import node_edit
@@ -122,6 +123,7 @@ class ConfigMaps:
 
     plugin: ConfigMap | None = None
     mig: ConfigMap | None = None
+    generated: Generated = NOTHING
 
 
 def held_taints(profile: Profile, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]) -> dict[str, list[str]]:
@@ -182,7 +184,7 @@ def profile(
         steps=tuple(sorted(chosen, key=lambda of: of.node)),
         pool_of=pool_of,
         entries=entries(plan.config.data, named, configmaps.plugin),
-        mig_entries=mig_entries(plan.mig, cut, configmaps.mig),
+        mig_entries=mig_entries(plan.mig, cut, configmaps.mig, configmaps.generated),
         held=frozenset(held),
         limited=tuple(sorted(limited)),
         away=tuple(sorted(away)),

@@ -96,6 +96,7 @@ def warnings(plan: Plan, fleet: Fleet) -> list[str]:
     blocked = [f"{of.node} by {', '.join(of.blocked)}" for of in fleet.profile.turns if of.blocked]
     if blocked:
         told.append(f"{len(blocked)} node(s) cannot be changed, because their GPUs are in use: {some(blocked)}")
+    told += fleet.profile.mig_entries.doubts
     away = sorted(name for name in fleet.profile.pool_of if name in fleet.nodes and not fleet.nodes[name].ready)
     if away:
         told.append(said_not_ready(away))

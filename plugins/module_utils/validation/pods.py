@@ -8,6 +8,7 @@ import hashlib
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.names import STARTUP_TAINT_KEY
 from ..fleet import expect
 from ..fleet.holders import Holder, held
 from ..fleet.node import Node
@@ -86,7 +87,7 @@ def choose(
     pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[Holder]], limit: int
 ) -> Site | Nowhere:
     """The node with the most shares free (then by name) and how many pods run there, or why there is none."""
-    open_nodes = [node for node in nodes if node.ready and not node.unschedulable]
+    open_nodes = [node for node in nodes if node.ready and not node.unschedulable and not _starts(node)]
     if not open_nodes:
         return Nowhere("no node of the pool is ready and schedulable")
     offered = {node.name: _counts(pool, node) for node in open_nodes}
@@ -103,6 +104,11 @@ def choose(
         total = sum(sum(offered[node.name].values()) for node in offering)
         return Nowhere(f"all {total} {' or '.join(pool.resources)} of the pool are in use", busy=True)
     return Site(best, asked, *_beyond(pool, offered[best.name], free[best.name], asked))
+
+
+def _starts(node: Node) -> bool:
+    """Whether workloads are kept away until the node is proven to be as its pool declares."""
+    return any(taint.get("key") == STARTUP_TAINT_KEY for taint in node.taints)
 
 
 def enough(pool: PoolPlan, node: Node, limit: int) -> int:

@@ -147,6 +147,29 @@ def test_a_node_cut_by_nvidia_s_own_entry_is_a_pool_with_that_layout() -> None:
     assert pool == {"name": "a30", "match": {"model": "A30"}, "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}}}
 
 
+def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> None:
+    ours = {
+        "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
+        "operator": "Exists",
+        "effect": "NoSchedule",
+    }
+    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([ours])}}}
+    live = Live({**policy, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}, PLUGIN, None)
+
+    def cut(name: str, pool: str) -> Node:
+        labels = {"nvidia.com/mig.config": "all-1g.6gb", "nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb", PIN: pool}
+        taint = {key: value for key, value in ours.items() if key != "operator"}
+        return node(name, gpus=4, labels=labels, taints=(taint,))
+
+    one, two = found(cut("n1", "a"), shared("n2"), live=live), found(cut("n1", "a"), cut("n2", "b"), live=live)
+    assert [(pool.get("startup_taint"), pool.get("taints")) for pool in one.pools] == [(True, None), (None, None)]
+    assert [pool["startup_taint"] for pool in two.pools] == [True, True]
+    assert not [remark for remark in one.remarks if "startup_taint" in remark]
+    assert [remark for remark in two.remarks if "startup_taint" in remark] == [
+        "startup_taint: nothing tells which of the pools a, b declare it, so all of them do"
+    ]
+
+
 def test_what_comes_out_has_every_node_in_its_pool_and_is_sound() -> None:
     nodes = [pinned("n1", "a"), pinned("n2", "b"), node("l4", "NVIDIA-L4"), node("x", "NVIDIA-X1", taints=(TAINT,))]
     plan = derive({"name": "lab"}, {}, found(*nodes).pools)

@@ -77,7 +77,9 @@ def node_in(name: str, **more: t.Any) -> Node:
         "nvidia.com/mig.config.state": "success",
         **more.pop("labels", {}),
     }
-    return Node("n1", labels, allocatable=expect.resources(base, of), ready=True, **more)
+    noted = {"accel.gpu/gpus": "1"} if of.sharing.strategy == "single" else {}
+    annotations = {**noted, **more.pop("annotations", {})}
+    return Node("n1", labels, annotations, allocatable=expect.resources(base, of), ready=True, **more)
 
 
 def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> User:

@@ -54,6 +54,13 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"taints": [{"key": "a", "effect": "NoExecute", "value": "y"}]}, ".taints[0].value: "),
     ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, ".taints[0].key: "),
     (
+        {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/x", "effect": "NoSchedule"}]},
+        '.taints[0].key: "startup-taint.cluster-autoscaler.kubernetes.io/x" is reserved: it goes once',
+    ),
+    ({"startup_taint": True}, ".startup_taint: has no effect with mode: none; only GPUs that are still to be cut"),
+    ({"startup_taint": True, "sharing": SLICED}, ".startup_taint: has no effect with mode: time-slicing; only GPUs"),
+    ({"startup_taint": "yes"}, '.startup_taint: "yes" is text, not a boolean; write true or false'),
+    (
         {"taints": [{"key": "a", "effect": "NoExecute"}] * 2},
         ".taints[1]: repeats key a and effect NoExecute of taints[0]",
     ),

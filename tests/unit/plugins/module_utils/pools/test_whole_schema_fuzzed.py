@@ -74,6 +74,7 @@ WHOLE: dict[str, t.Any] = {
             "name": "by-gpu",
             "match": {"model": "A30"},
             "gpus_per_node": 2,
+            "startup_taint": True,
             "sharing": {"mode": "mig", "layout": {0: {"1g.6gb": 4}, 1: ["2g.12gb", "2g.12gb"]}},
         },
     ],

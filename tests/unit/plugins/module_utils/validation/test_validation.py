@@ -16,6 +16,7 @@ from tests.helpers.fleet import node, pool
 
 WORKLOAD = Workload("gpu-operator", "registry.example/cuda:1", "run-1", hold=10, deadline=300)
 SHARED = pool(replicas=4)
+STARTING = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu", "effect": "NoSchedule"}
 
 
 def lenient(of_pool: t.Any) -> t.Any:
@@ -36,6 +37,7 @@ def test_the_freest_node_is_chosen() -> None:
     ("nodes", "used", "words"),
     [
         ([node(ready=False), node("b", unschedulable=True)], {}, "ready and schedulable"),
+        ([node(taints=(STARTING,))], {}, "ready and schedulable"),
         ([node(allocatable={})], {}, "offers nvidia.com/gpu"),
         ([node(gpus=2)], _used("n1", 2), "all 2 nvidia.com/gpu of the pool are in use"),
     ],

@@ -1,0 +1,38 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What NVIDIA's MIG manager generates on a node (mig-parted v0.15.0, pkg/mig/builder; one GPU model on the node)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig as geometries
+from ansible_collections.accel.gpu.plugins.module_utils.modes import mig_parted
+
+
+def generated_entries(model: str) -> dict[str, t.Any]:
+    """The entries for a model, by its key in the catalog."""
+    geometry = geometries.geometry(model)
+    assert geometry
+    found: dict[str, t.Any] = {
+        "all-disabled": [{"devices": "all", "mig-enabled": False}],
+        "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
+    }
+    cut = {f"all-{of.name.replace('+', '.')}": {of.name: of.most} for of in geometry.profiles}
+    for name, devices in {**cut, "all-balanced": dict(geometry.balanced)}.items():
+        found[name] = [{"devices": "all", "mig-enabled": True, "mig-devices": devices}]
+    return found
+
+
+def generated_of(node: str, entries: t.Mapping[str, t.Any], namespace: str = "gpu-operator") -> dict[str, t.Any]:
+    """The ConfigMap of a node."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": f"{node}-mig-config",
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/component": "nvidia-mig-manager", "nvidia.com/node-name": node},
+        },
+        "data": {mig_parted.KEY: mig_parted.document(dict(entries))},
+    }

@@ -1,0 +1,141 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The life of the MIG manager's ConfigMap on a real API server: nothing that NVIDIA has generated disappears, ours come and go in time."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node, parse
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.sorting import sort
+from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, collection_path, object_path
+from ansible_collections.accel.gpu.plugins.module_utils.modes import mig_parted
+from ansible_collections.accel.gpu.plugins.module_utils.operator.policy_client import PolicyClient
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import Configs
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import Profile, profile
+from lab import build
+from tests.helpers.kube import Kube
+from tests.helpers.mig import generated_entries, generated_of
+from tests.labs import Lab
+
+MODELS = {"A100-SXM4-40GB": "NVIDIA-A100-SXM4-40GB", "A100-SXM4-80GB": "NVIDIA-A100-SXM4-80GB", "A30": "NVIDIA-A30"}
+
+
+class NoLease:
+    """Stands where a lease is asked whether it is still held: nobody else is in the namespace."""
+
+    def check(self) -> None:
+        """It is."""
+
+
+class Fleet:
+    """Three nodes of three models, of which each has what its MIG manager has generated, and a pool of the second model."""
+
+    def __init__(self, kube: Kube, **sharing: Any) -> None:
+        self.kube, self.namespace = kube, kube.namespace()
+        self.names = kube.nodes(len(MODELS))
+        for name, product in zip(self.names, MODELS.values(), strict=True):
+            labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "1", "nvidia.com/gpu.present": "true"}
+            kube.client.patch(f"{NODES}/{name}", {"metadata": {"labels": labels}})
+        path = collection_path("v1", "ConfigMap", self.namespace)
+        for name, model in zip(self.names, MODELS, strict=True):
+            kube.client.create(path, generated_of(name, generated_entries(model), self.namespace))
+
+    def plan(self, layout: dict[str, int] | None) -> Plan:
+        sharing = {"mode": "mig", "layout": layout} if layout else {"mode": "none"}
+        pool = {
+            "name": self.kube.prefix,
+            "match": {"model": "A100-SXM4-80GB", "labels": {"test": self.kube.prefix}},
+            "sharing": sharing,
+        }
+        return derive({"name": "lab", "operator": {"namespace": self.namespace}}, {}, [pool])
+
+    def nodes(self) -> list[Node]:
+        return [parse(raw) for raw in self.kube.client.list(NODES, label_selector=f"test={self.kube.prefix}")]
+
+    def compared(self, plan: Plan, configs: Configs) -> Profile:
+        nodes = self.nodes()
+        return profile(plan, nodes, sort(plan.pools, nodes), configs.read(nodes))
+
+    def text(self) -> str:
+        """The MIG manager's file."""
+        live = self.kube.client.get(object_path("v1", "ConfigMap", "accel-gpu-mig-parted", self.namespace))
+        assert live
+        return str(live["data"]["config.yaml"])
+
+    def entries(self) -> dict[str, Any]:
+        return mig_parted.read({"data": {"config.yaml": self.text()}})
+
+
+@pytest.fixture
+def fleet(kube: Kube) -> Fleet:
+    return Fleet(kube)
+
+
+@pytest.mark.usual(3)
+def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
+    lab: Lab, fleet: Fleet, tmp_path: Path
+) -> None:
+    plan = fleet.plan({"3g.40gb": 2})
+    configs = Configs(fleet.kube.client, plan)
+    changes = fleet.compared(plan, configs)
+    assert changes.mig_entries.doubts == ()
+    configs.add(changes)
+    generated = {name: of for model in MODELS for name, of in generated_entries(model).items()}
+    assert set(fleet.entries()) == {*generated, plan.pools[0].mig_key}
+    for_80 = [part for part in fleet.entries()["all-balanced"] if "0x20B210DE" in part["device-filter"]]
+    assert [part["mig-devices"] for part in for_80] == [{"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}]
+    assert not fleet.compared(plan, Configs(fleet.kube.client, plan)).mig_entries.changed
+
+    # What cluster_policy makes where the ConfigMap is not there yet is the very same.
+    path = object_path("v1", "ConfigMap", "accel-gpu-mig-parted", fleet.namespace)
+    text = fleet.text()
+    fleet.kube.client.delete(path)
+    made = PolicyClient(fleet.kube.client, fleet.namespace).lacking(plan, None)
+    assert [body["data"]["config.yaml"] for body in made if body["metadata"]["name"] == "accel-gpu-mig-parted"] == [
+        text
+    ]
+
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    simulator = build.cached("sim")
+    assert simulator is not None
+    done = subprocess.run(
+        [simulator / "bin" / "sim", "mig-config", file], capture_output=True, text=True, env=lab.env, check=False
+    )
+    assert done.stdout == f"{file}: ok\n", done.stderr
+
+
+@pytest.mark.usual(3)
+def test_an_entry_is_there_before_a_node_names_it_and_as_long_as_one_does(fleet: Fleet) -> None:
+    client = fleet.kube.client
+    thirds, sevenths = fleet.plan({"3g.40gb": 2}), fleet.plan({"1g.10gb": 7})
+    Configs(client, thirds).add(fleet.compared(thirds, Configs(client, thirds)))
+    node = fleet.names[1]
+    client.patch(f"{NODES}/{node}", {"metadata": {"labels": dict(thirds.pools[0].node_labels)}})
+
+    configs = Configs(client, sevenths)
+    changes = fleet.compared(sevenths, configs)
+    assert changes.mig_entries.collected == (thirds.pools[0].mig_key,)
+    configs.add(changes)
+    # Both are there while the labels change.
+    assert {thirds.pools[0].mig_key, sevenths.pools[0].mig_key} <= set(fleet.entries())
+    # The node has not been labelled yet, whatever the plan was: its entry stays.
+    assert thirds.pools[0].mig_key not in configs.collect(changes, NoLease())  # type: ignore[arg-type]
+    assert thirds.pools[0].mig_key in fleet.entries()
+    client.patch(f"{NODES}/{node}", {"metadata": {"labels": dict(sevenths.pools[0].node_labels)}})
+    assert thirds.pools[0].mig_key in configs.collect(changes, NoLease())  # type: ignore[arg-type]
+    assert thirds.pools[0].mig_key not in fleet.entries()
+
+    # No generated entry goes with a pool, nor with what it was generated from.
+    for name in fleet.names:
+        client.delete(object_path("v1", "ConfigMap", f"{name}-mig-config", fleet.namespace))
+    generated = {name for model in MODELS for name in generated_entries(model)}
+    assert generated <= set(fleet.entries())
+    assert not fleet.compared(sevenths, Configs(client, sevenths)).mig_entries.changed
