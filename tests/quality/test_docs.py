@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The documentation names what there is: every key of the pools' schema, with its default where that is a single value."""
+"""The documentation names what there is: each key of the pools' schema with its default, what was measured, what is derived."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import sharing_cost as cost
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.fields import CLUSTER, POOL
 from ansible_collections.accel.gpu.plugins.module_utils.pools.schema import Field, ListOf, Section
 from tests.programs import REPO
@@ -57,3 +61,37 @@ def test_links_lead_somewhere(page: Any) -> None:
         found = (page.parent / target) if target else page
         assert found.exists(), target
         assert not fragment or fragment in anchors(found.read_text(encoding="utf-8")), f"{target}#{fragment}"
+
+
+def table(page: str, head: str) -> list[list[str]]:
+    """The cells of the table whose head begins so."""
+    body = (DOCS / page).read_text(encoding="utf-8").partition(f"\n| {head}")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
+
+
+def test_the_measured_tables_are_the_catalogs() -> None:
+    busy = [[row.mode, row.load, f"{row.pods}", f"{row.share:.3f}", f"{row.share * row.pods:.3f}"] for row in cost.BUSY]
+    shown = table("modes.md", "mode | load")
+    assert [row[:5] for row in shown] == busy
+    assert [row[5] for row in shown] == [f"{row.fairness:.3f}" for row in cost.BUSY]
+    waiting = [[row.mode, f"{row.busy}", f"{row.median_ms:.2f}", f"{row.p99_ms:.2f}"] for row in cost.WAITING]
+    assert table("modes.md", "mode | busy") == waiting
+    losses = [[row.step, list(row.per_cent)] for row in (*cost.WEBINAR_TIME_SLICING, cost.WEBINAR_MIG)]
+    assert [[step, [*map(float, text.split(", "))]] for step, text in table("modes.md", "step")] == losses
+    geometry = mig.geometry("H200")
+    assert geometry is not None
+    profiles = [p for p in sorted(geometry.profiles, key=lambda p: (p.compute, p.size)) if p.media == "share"]
+    devices = [[p.name, f"{cost.SMS['H200'][1][p.id]}", f"{cost.H200_MIB[p.id]}"] for p in profiles]
+    assert table("modes.md", "profile | SMs") == devices
+
+
+def test_the_names_of_each_mode_are_those_that_are_derived() -> None:
+    for sharing, *told in table("modes.md", "`sharing` | resource"):
+        document = {"name": "p", "match": {"model": "A100-SXM4-40GB"}, "sharing": yaml.safe_load(sharing.strip("`"))}
+        [pool] = derive({"name": "c"}, {}, [document]).pools
+        derived = [*map(ticked, (pool.resources, pool.quota_keys)), f"{pool.shares_per_gpu}", f"`{pool.accelerator}`"]
+        assert told == derived
+
+
+def ticked(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -9,6 +9,7 @@ import typing as t
 from ..modes import mig
 from ..pools.words import some
 from .cost_lines import cost_lines
+from .sharing_lines import mode_of, sharing_lines
 from .table import WIDTH, Column, paragraph, table
 
 Document = t.Mapping[str, t.Any]
@@ -28,9 +29,11 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
     rows = [_row(name, pool, kind, info) for name, pool in pools.items()]
     body = table(_columns(kind), rows, width)
     costs = cost_lines(info, width) if kind == "plan" else []
+    sharing = sharing_lines(pools, width) if kind == "plan" else []
     return [
         *(*head, "", *body, ""),
         *_verdicts(info, pools, kind, width),
+        *(["", *sharing] if sharing else []),
         *(["", *costs] if costs else []),
         *_notes(info, width),
         *_fleet(info, width),
@@ -59,7 +62,7 @@ def _columns(kind: str) -> list[Column]:
 
 def _row(name: str, pool: Document, kind: str, info: Document) -> list[str]:
     reachable = bool(info.get("reachable"))
-    mode = _mode(pool)
+    mode = mode_of(pool)
     seen = f"{pool['allocatable']}/{pool['wanted']}" if reachable else "?"
     return [
         name,
@@ -72,11 +75,6 @@ def _row(name: str, pool: Document, kind: str, info: Document) -> list[str]:
         _memory(pool),
         _state(pool, kind, info),
     ]
-
-
-def _mode(pool: Document) -> str:
-    replicas = pool.get("replicas") or 1
-    return f"{pool['mode']} x{replicas}" if replicas > 1 else str(pool["mode"])
 
 
 def _model(pool: Document) -> str:
@@ -174,7 +172,7 @@ def _change(pool: Document) -> str:
     if not changes:
         return "no change"
     told: list[str] = []
-    wanted = _mode(pool)
+    wanted = mode_of(pool)
     told.extend(
         f"{count} node(s) from {mode} to {wanted}" for mode, count in changes["switched_from"].items() if mode != wanted
     )

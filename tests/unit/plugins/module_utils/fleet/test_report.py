@@ -121,6 +121,25 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         _info(pools={"a": _pool(mode="mig", replicas=2, memory_mib_per_share=None, layout=LAYOUT)}),
         ["mig x2 gpu 16 5-40 GB", "each GPU in 2 x 1g.10gb + 1 x 7g.80gb"],
     ),
+    (
+        "what sharing costs",
+        "plan",
+        _info(
+            pools={
+                **{name: _pool() for name in "ab"},
+                "c": _pool(mode="mps", models=["NVIDIA-L40S"], memory_mib_per_share=11517),
+                "d": _pool(mode="mig", replicas=1, models=["NVIDIA-H100-80GB-HBM3"], layout=LAYOUT),
+                "e": _pool(mode="none", replicas=1),
+            }
+        ),
+        [
+            "a, b (time-slicing x4): busy pods get 0.226 of the card each",
+            "c (mps x4): busy pods get 0.244 of the card each",
+            "11517 MiB of memory each",
+            "d (mig): 7g.80gb has 7 of 7 compute slices and 80 GB; 1g.10gb has 1 of 7",
+            "sharing: the times are those of one NVIDIA H200",
+        ],
+    ),
     ("warnings", "plan", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
     ("warnings of a report", "report", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
     ("free of cost", "plan", _costing(), ["costs: no driver is rolled, no pod loses its GPU"]),
@@ -184,6 +203,13 @@ def test_lines(kind: str, info: dict[str, t.Any], words: list[str]) -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_what_sharing_costs_is_told_beforehand_and_where_it_costs() -> None:
+    assert "busy pods" not in "\n".join(lines(_info(), "report"))
+    cut = _pool(mode="mig", replicas=1, layout=LAYOUT)
+    for pool in (_pool(mode="none", replicas=1), cut):
+        assert "sharing:" not in "\n".join(lines(_info(pools={"a": pool}), "plan"))
+
+
 def test_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="one of plan, report"):
         lines(_info(), "html")
@@ -205,4 +231,4 @@ def test_a_driver_upgrade_that_has_begun_is_told() -> None:
     upgrade = {"states": {"upgrade-required": 2, "upgrade-failed": 1}, "failed": ["t4-3"], "skipped": []}
     told = "\n".join(lines(_info(driver_upgrade=upgrade), "plan"))
     assert "driver: upgrade under way: 2 node(s) upgrade-required, 1 node(s) upgrade-failed; failed: t4-3" in told
-    assert "driver" not in "\n".join(lines(_info(driver_upgrade={"states": {}, "failed": [], "skipped": []}), "plan"))
+    assert "driver:" not in "\n".join(lines(_info(driver_upgrade={"states": {}, "failed": [], "skipped": []}), "plan"))
