@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import parse
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.pool_edit import node_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import validate
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.pool_edit import node_edit
 from tests.helpers.documents import CLUSTER, Document, pool_lists
 
 TAINT: Document = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
