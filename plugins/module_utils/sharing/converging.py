@@ -19,6 +19,8 @@ if t.TYPE_CHECKING:
     from .seeing import Watcher
 
 _TOLD = 5
+# Whoever undoes what we do as often as this is told of, and not fought.
+_ROUNDS = 5
 
 
 class Converger:
@@ -45,31 +47,37 @@ class Converger:
         self._timeout = wait_timeout
 
     def converge(self, fleet: Fleet) -> Seen:
-        """Nodes that are discovered on the way are taken along."""
+        """Nodes that come, or are discovered, on the way are taken along."""
         deadline = time.monotonic() + self._timeout
+        rounds = 0
         with contextlib.ExitStack() as stack:
             lease: Lease | None = None
             while True:
-                if fleet.profile.changed:
+                if fleet.profile.changed and rounds < _ROUNDS:
                     if lease is None:
                         lease = stack.enter_context(self._lease())
                         # Another run may have changed the cluster while this one waited for its lease.
                         fleet = self._reader.read()
-                    fleet = self._rollout.apply(fleet, lease)
+                    self._rollout.apply(fleet, lease)
                     self._excuse(fleet)
+                    rounds += 1
                     deadline = time.monotonic() + self._timeout
-                applied = fleet
+                    if fleet.profile.turns:
+                        # They have taken their time: nodes may have come, and somebody may have changed what was done.
+                        fleet = self._reader.read()
+                        if fleet.profile.steps:
+                            continue
                 seen = Seen(fleet, self._watcher.findings(fleet), [])
                 if self._wait:
                     seen = self._watcher.seen(fleet, deadline)
                     if seen.findings and lease is not None:
                         self._rollout.give_up(seen.fleet, seen.findings, lease)
                     self._give_up(seen)
-                fleet = seen.fleet
-                if not fleet.profile.changed or fleet.profile is applied.profile:
+                if seen.fleet.profile is fleet.profile or not seen.fleet.profile.changed:
                     break
+                fleet = seen.fleet
             if lease is not None:
-                self._rollout.collect(applied, lease)
+                self._rollout.collect(seen.fleet, lease)
         self._require_success()
         return seen
 

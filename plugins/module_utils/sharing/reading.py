@@ -95,12 +95,6 @@ class Reader:
             wanted = found()
         return Fleet(nodes, resource_version, membership, wanted)
 
-    def again(self, fleet: Fleet) -> Fleet:
-        """The same changes, beside the nodes as they are now."""
-        listing = self._client.list(NODES)
-        nodes = {node.name: node for node in map(parse, listing)}
-        return Fleet(nodes, listing.resource_version, fleet.membership, fleet.profile)
-
     def look(self, node: str | None = None) -> Asked:
         """Who is on one node, or on all."""
         return who_is_there(self._client, self._plan.config.namespace, node)

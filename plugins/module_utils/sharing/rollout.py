@@ -102,11 +102,8 @@ class Rollout:
         self._pools = {pool.name: pool for pool in plan.pools}
         self.done = Done()
 
-    def apply(self, fleet: Fleet, lease: Lease) -> Fleet:
-        """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others.
-
-        Returns the same changes with the nodes as they are afterwards, where turns have taken their time.
-        """
+    def apply(self, fleet: Fleet, lease: Lease) -> None:
+        """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others."""
         changes = fleet.profile
         self.done.added.extend(self._reader.configs.add(changes, lease))
         if changes.refreshed:
@@ -116,10 +113,8 @@ class Rollout:
             named = [fleet.nodes[name] for name in changes.renamed if name in fleet.nodes]
             renew(self._client, self._plan.mig.namespace, named, lease, self._ways.progress)
         self._patch(changes, lease)
-        if not changes.turns:
-            return fleet
-        self._take_turns(fleet, lease)
-        return self._reader.again(fleet)
+        if changes.turns:
+            self._take_turns(fleet, lease)
 
     def collect(self, fleet: Fleet, lease: Lease) -> None:
         """Take out the entries that no node names any more."""
@@ -175,7 +170,9 @@ class Rollout:
             turns = take_turns(queues(steps, sizes), lambda of: Turn(tools, of).take(), on_done)
         for name, fate in turns.fates.items():
             self.done.note(by_name[name], fate)
-        self.done.not_begun = turns.not_begun
+        self.done.not_begun += turns.not_begun
+        for name in turns.broken_off:
+            self.done.failed[name] = "its turn was broken off; it may be left cordoned, and a run again goes on with it"
         if turns.error is not None:
             raise turns.error
 

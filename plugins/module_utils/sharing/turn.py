@@ -163,9 +163,12 @@ class Turn:
 
     def _prove(self, now: Step | None) -> None:
         """Until it is seen; what is stuck is given one more try, and a reboot where the user has said how."""
-        if self._pool is None:
-            return
         self._tools.say(self._name, "waiting for NVIDIA's agents")
+        if self._pool is None:
+            if now is not None and now.transition.cuts:
+                # Once the label is gone the operator has the GPUs made whole, unless it is set to leave them.
+                self._node.wait(_is_whole, self._tools.wait_timeout)
+            return
         cuts = now is not None and now.transition.cuts
         left = {"reboot": cuts and self._pool.rollout.reboot is not None, "renew": True, "recut": self._tools.repair}
         while True:
@@ -220,11 +223,7 @@ class Turn:
         wanted = node.mig_config
         self._cut_into(mig_parted.DISABLED)
 
-        def whole(of: Node | None) -> bool | None:
-            clean = of is None or (of.mig_state == "success" and not paused(of) and not of.mig_devices)
-            return True if clean or (of is not None and of.mig_state == FAILED) else None
-
-        self._node.wait(whole, self._tools.wait_timeout)
+        self._node.wait(_is_whole, self._tools.wait_timeout)
         self._cut_into(wanted)
         self.fate.repaired = f"its GPUs were made whole and cut into {wanted} again"
 
@@ -235,3 +234,10 @@ class Turn:
 def _patch_of(node: Node, pool: PoolPlan | None, held: t.Collection[str]) -> marks.Patch | None:
     change = node_edit(node, pool, held)
     return change.patch if change else None
+
+
+def _is_whole(node: Node | None) -> bool | None:
+    """Whether the MIG manager has done with making the GPUs whole, in whatever way; None: not yet."""
+    if node is None or node.mig_state == FAILED:
+        return False
+    return True if node.mig_state == "success" and not paused(node) and not node.mig_devices else None

@@ -48,10 +48,11 @@ class Queue:
 
 @dataclass
 class Turns:
-    """What has come of it: the fates by node, the nodes that were not begun, and what stopped it all."""
+    """What has come of it: the fates by node, the nodes that were not begun, and what stopped it all, with whom in the middle."""
 
     fates: dict[str, Fate] = field(default_factory=dict)
     not_begun: list[str] = field(default_factory=list)
+    broken_off: list[str] = field(default_factory=list)
     error: Exception | None = None
 
 
@@ -91,6 +92,7 @@ def take_turns(
                 error = future.exception()
                 if isinstance(error, Exception):
                     turns.error = turns.error or error
+                    turns.broken_off.append(of.node)
                     continue
                 fate = future.result()
                 turns.fates[of.node] = fate
