@@ -6,7 +6,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
+from ..catalog.names import (
+    CONFIG_LABEL,
+    CORDONED_ANNOTATION,
+    FAILED_KEY,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    POOL_LABEL,
+)
 from .proof import prove
 
 if t.TYPE_CHECKING:
@@ -29,10 +36,19 @@ def differences(
     if claiming:
         return [f"matches the pools {', '.join(claiming)}, and is in none of them"]
     told = [] if pool is None or node.ready else ["is not ready"]
+    told.extend(_begun(node))
     finding = prove(node, pool) if pool else None
     told.extend(finding.seen if finding else ())
     told.extend(text for text in _of_edit(change) if text not in told)
     return told
+
+
+def _begun(node: Node) -> t.Iterator[str]:
+    """What a run has noted on a node with which it was not done."""
+    if CORDONED_ANNOTATION in node.annotations:
+        yield f"is cordoned by a run of ours that has not ended: {node.annotations[CORDONED_ANNOTATION]}"
+    if FAILED_KEY in node.annotations:
+        yield f"its last change failed: {node.annotations[FAILED_KEY]}"
 
 
 def _of_edit(change: NodeEdit | None) -> t.Iterator[str]:

@@ -103,6 +103,11 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
         (node(), None, []),
         (node(labels=SETTLED, ready=False), pool(), ["is not ready"]),
         (
+            node(labels=SETTLED, annotations={"accel.gpu/cordoned": "why", "accel.gpu/failed": "because"}),
+            pool(),
+            ["is cordoned by a run of ours that has not ended: why", "its last change failed: because"],
+        ),
+        (
             node(labels=SETTLED),
             pool(labels={"team": "x"}, taints=(TAINT,)),
             ["label team is absent, x is declared", "taint a=b:NoSchedule is missing"],
