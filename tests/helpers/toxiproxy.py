@@ -44,6 +44,10 @@ class Toxiproxy:
         """This share of the connections, drawn by chance, is reset at the server's first word, in the TLS handshake."""
         self._toxic("reset_peer", {"timeout": 0}, share)
 
+    def endings(self, share: float = 0.01) -> None:
+        """This share is ended without a word instead, as by a load balancer that has lost its servers."""
+        self._toxic("limit_data", {"bytes": 0}, share)
+
     def cut(self, seconds: float) -> None:
         """Break every connection and refuse new ones for so long; returns at once."""
         self._tell("POST", _PROXY, {"enabled": False})

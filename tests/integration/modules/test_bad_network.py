@@ -1,11 +1,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection's client over a bad network: latency, connections that are reset, a cut."""
+"""The collection's client over a bad network: latency, connections that are reset or ended, a cut."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,11 +52,14 @@ def test_latency(client: Client, network: Toxiproxy) -> None:
     assert client.request_count == 6
 
 
-def test_connections_that_are_reset(way: tuple[Toxiproxy, Path], network: Toxiproxy) -> None:
-    """A quarter of all connections, so that some are reset for certain; each request has a connection of its own."""
+@pytest.mark.parametrize("trouble", [Toxiproxy.resets, Toxiproxy.endings])
+def test_connections_that_break(
+    way: tuple[Toxiproxy, Path], network: Toxiproxy, trouble: Callable[[Toxiproxy, float], None]
+) -> None:
+    """A quarter of all connections, so that some break for certain; each request has a connection of its own."""
     client = Client(ConnectionOptions(kubeconfig=str(way[1])), "accel.gpu/test", sleep=lambda _seconds: None)
     assert client.get(NAMESPACE) is not None
-    network.resets(0.25)
+    trouble(network, 0.25)
     for _time in range(50):
         client._transport._pool.clear()
         assert client.get(NAMESPACE) is not None
