@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,6 @@ import pytest
 
 from lab import fleet
 from lab.api import Api, ApiError, Object
-from lab.layout import DEFAULT_FLEET
 from lab.layout import Lab as LabLayout
 from tests.labs import Lab
 from tests.programs import run
@@ -26,6 +26,11 @@ VALUES = (
     "nfd.enabled=false,operator.upgradeCRD=false,devicePlugin.config.name=configs,"
     "migManager.config.name=parted,mig.strategy=null"
 )
+_WORKER = {
+    "sources": {
+        "pci": {"deviceClassWhitelist": ["02", "0200", "0207", "0300", "0302"], "deviceLabelFields": ["vendor"]}
+    }
+}
 _LABEL = "nvidia.com/device-plugin.config"
 _MIG_LABEL, _MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 _FAULTS = "lab.accel.gpu/faults"
@@ -47,6 +52,21 @@ def sharing(replicas: int, *, rename: bool = False, one: bool = False) -> str:
         f"version: v1\nsharing: {{timeSlicing: {{renameByDefault: {str(rename).lower()}, failRequestsGreaterThanOne: "
         f"{str(one).lower()}, resources: [{{name: nvidia.com/gpu, replicas: {replicas}}}]}}}}\n"
     )
+
+
+def install(lab: Lab, limit: float = 90) -> Cluster:
+    """Both charts by plain Helm, every operand ready (in `limit` seconds), ConfigMaps for device plugin and MIG manager."""
+    charts = lab.env["LAB_CHARTS"]
+    helm = ["helm", "upgrade", "--install", "--create-namespace", "--wait", "--namespace"]
+    worker = f"worker.config={json.dumps(_WORKER)}"
+    run(*helm, "node-feature-discovery", "nfd", f"{charts}/node-feature-discovery", "--set-json", worker, env=lab.env)
+    cluster = Cluster.of(lab)
+    cluster.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": OPERATOR}})
+    cluster.configs({"none": "version: v1\n"})
+    cluster.mig_configs()
+    run(*helm, OPERATOR, "gpu-operator", f"{charts}/gpu-operator", "--set", VALUES, env=lab.env)
+    cluster.wait(cluster.settled, limit=limit, what="the operator's DaemonSets")
+    return cluster
 
 
 @dataclass
@@ -176,10 +196,11 @@ class Cluster:
             == d["status"].get("updatedNumberScheduled", 0)
             for d in daemon_sets
         )
-        nodes = [n["metadata"]["name"] for n in self.api.list("/api/v1/nodes")]
-        gpus = sum(self.gpus(name).get("nvidia.com/gpu", 0) for name in nodes)
-        labelled = sum(int(self.labels(name).get("nvidia.com/gpu.count", 0)) for name in nodes)
-        return ready and len(daemon_sets) > 5 and gpus == labelled == fleet.load(DEFAULT_FLEET).gpus
+        nodes = list(self.api.list("/api/v1/nodes"))
+        gpus = sum(int(n["status"]["allocatable"].get("nvidia.com/gpu", 0)) for n in nodes)
+        labelled = sum(int(n["metadata"]["labels"].get("nvidia.com/gpu.count", 0)) for n in nodes)
+        there = fleet.load(LabLayout.named(self.lab.name).fleet).gpus
+        return ready and len(daemon_sets) > 5 and gpus == labelled == there
 
     def run(
         self, name: str, node: str, *, gpus: int = 1, resource: str = "nvidia.com/gpu", command: str = "sleep 30"
