@@ -12,8 +12,9 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Two halves of an uninstallation, one before and one after Helm takes out the releases (M(kubernetes.core.helm), C(release_state=absent)).
-    The role P(accel.gpu.uninstall#role) calls both.
+  - Two halves of an uninstallation, one before and one after Helm takes out the releases (M(kubernetes.core.helm), C(release_state=absent)), and
+    before both what runs by itself. The role P(accel.gpu.uninstall#role) calls all three.
+  - "O(stage=join): the CronJob of the role P(accel.gpu.join#role) with its rights and inventory, and its namespace if we have made it and it is empty."
   - "What is ours is known by what is noted on the cluster: labels, annotations and taints of nodes by annotations that begin with C(accel.gpu/);
     entries of the ClusterPolicy's C(spec.daemonsets.tolerations) by its annotation C(accel.gpu/tolerations); fields and entries of ConfigMaps by
     the API server's own record of who has written them (field manager C(accel.gpu)); Helm releases by the Lease C(accel-gpu-helm-<release>), and
@@ -36,9 +37,9 @@ notes:
 options:
   stage:
     description:
-      - V(before_helm) before the releases are uninstalled, V(after_helm) afterwards.
+      - V(join) first, V(before_helm) before the releases are uninstalled, V(after_helm) afterwards.
     type: str
-    choices: [before_helm, after_helm]
+    choices: [join, before_helm, after_helm]
     required: true
   allow_driver_rollout:
     description:
@@ -68,9 +69,7 @@ seealso:
 
 EXAMPLES = r"""
 - name: Take out what stands in the way of Helm
-  accel.gpu.removal:
-    cluster: "{{ gpu_cluster }}"
-    stage: before_helm
+  accel.gpu.removal: {cluster: "{{ gpu_cluster }}", stage: before_helm}
   register: first_half
 
 - name: Uninstall what this collection has installed, the operator before NFD
@@ -83,9 +82,7 @@ EXAMPLES = r"""
   loop: "{{ first_half.removal.releases | selectattr('uninstall') }}"
 
 - name: Take out what they have left, the kinds and the namespaces
-  accel.gpu.removal:
-    cluster: "{{ gpu_cluster }}"
-    stage: after_helm
+  accel.gpu.removal: {cluster: "{{ gpu_cluster }}", stage: after_helm}
 """
 
 RETURN = r"""
@@ -149,13 +146,13 @@ from ..module_utils.operator.policy import driver_nodes
 from ..module_utils.operator.records import note_path
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan, ReleasePlan
-from ..module_utils.removal import after, before, last
+from ..module_utils.removal import after, before, joining, last
 from ..module_utils.removal.account import Account
 from ..module_utils.removal.definitions import Definition
 from ..module_utils.removal.operands import Waiting, workers
 
 OPTIONS: ArgumentSpec = {
-    "stage": {"type": "str", "choices": ["before_helm", "after_helm"], "required": True},
+    "stage": {"type": "str", "choices": ["join", "before_helm", "after_helm"], "required": True},
     "allow_driver_rollout": {"type": "bool", "default": False},
     "undo_mig": {"type": "bool", "default": True},
     "pending_timeout": {"type": "int", "default": 600},
@@ -167,6 +164,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """Read what is ours, and preview or take it out."""
     if module.params["cluster"] is None:
         module.fail_json(msg="missing required arguments: cluster")
+    if module.params["stage"] == "join":
+        return _join(module)
     plan = derive(module.params["cluster"], {}, [])
     releases = [_leaving(module, release) for release in (plan.operator, plan.nfd)]
     half = _before if module.params["stage"] == "before_helm" else _after
@@ -174,12 +173,23 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     for release in releases:
         if release.there and not release.ours:
             account.keeps(f"Helm release {release.namespace}/{release.name}", "this collection did not install it")
-    told = [_told(release) for release in releases]
+    told = [release.told() for release in releases]
     return {
         "changed": changed,
         "removal": {"releases": told, **account.result()},
         "diff": diff_of(*account.diff(), "removal"),
     }
+
+
+def _join(module: GpuModule) -> dict[str, t.Any]:
+    account, found = Account(), joining.read(module.client)
+    if module.check_mode or not found.any:
+        joining.preview(module.client, found, account)
+    else:
+        with _partial(module, account), module.lease() as lease:
+            joining.clear(module.client, joining.read(module.client), lease, _waiting(module), account)
+    removal = {"releases": [], **account.result()}
+    return {"changed": account.changed, "removal": removal, "diff": diff_of(*account.diff(), "removal")}
 
 
 def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool, Account]:
@@ -268,16 +278,6 @@ def _release(release: Leaving, kinds: t.Iterable[tuple[str, str]]) -> after.Rele
 def _waiting(module: GpuModule) -> Waiting | None:
     params = module.params
     return Waiting(params["wait_timeout"], params["wait_sleep"], module.progress) if params["wait"] else None
-
-
-def _told(release: Leaving) -> dict[str, t.Any]:
-    return {
-        "name": release.name,
-        "namespace": release.namespace,
-        "status": release.found,
-        "ours": release.ours,
-        "uninstall": release.ours and release.there,
-    }
 
 
 @contextlib.contextmanager

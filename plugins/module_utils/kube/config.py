@@ -21,6 +21,7 @@ except ImportError:
     KUBERNETES_IMPORT_ERROR = traceback.format_exc()
 
 _IN_CLUSTER_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+_IN_CLUSTER = "service account of this pod"
 _DEFAULT_KUBECONFIG = "~/.kube/config"
 
 
@@ -125,8 +126,9 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
     path = kubeconfig or os.environ.get("KUBECONFIG")
     if not path and not os.path.exists(os.path.expanduser(_DEFAULT_KUBECONFIG)):
         if os.path.exists(_IN_CLUSTER_TOKEN):
-            kubernetes.config.load_incluster_config(client_configuration=configuration)
-            return Connection(configuration, "the pod's service account")
+            with _problems(_IN_CLUSTER, configuration):
+                kubernetes.config.load_incluster_config(client_configuration=configuration)
+            return Connection(configuration, _IN_CLUSTER)
         raise ConnectionProblem(
             "No cluster is named: there is no kubeconfig option, no K8S_AUTH_KUBECONFIG or KUBECONFIG in the "
             f"environment and no {_DEFAULT_KUBECONFIG}. Set gpu_cluster.kubeconfig or the option kubeconfig."

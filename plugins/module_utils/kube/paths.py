@@ -33,6 +33,7 @@ _KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): ("customresourcedefinitions", False),
     ("apps/v1", "DaemonSet"): ("daemonsets", True),
     ("apps/v1", "Deployment"): ("deployments", True),
+    ("batch/v1", "CronJob"): ("cronjobs", True),
     ("batch/v1", "Job"): ("jobs", True),
     ("coordination.k8s.io/v1", "Lease"): ("leases", True),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"): ("clusterroles", False),

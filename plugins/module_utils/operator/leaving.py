@@ -60,6 +60,16 @@ class Leaving:
         """Whether helm has something to uninstall."""
         return self._latest is not None and self._latest.status != helm.UNINSTALLED
 
+    def told(self) -> dict[str, t.Any]:
+        """As the module tells it."""
+        return {
+            "name": self.name,
+            "namespace": self.namespace,
+            "status": self.found,
+            "ours": self.ours,
+            "uninstall": self.ours and self.there,
+        }
+
     def has(self, found: t.Mapping[str, t.Any]) -> bool:
         """Whether an object is part of this release."""
         return marks_of(found) == (self.name, self.namespace)

@@ -35,6 +35,8 @@ class Leaving:
     releases: frozenset[tuple[str, str]]
     configmaps: frozenset[str]
     leases: frozenset[str]
+    # Others, by kind and name.
+    objects: frozenset[tuple[str, str]] = frozenset()
 
 
 def strangers(found: t.Sequence[tuple[str, Document]], leaving: Leaving) -> list[str]:
@@ -50,6 +52,8 @@ def strangers(found: t.Sequence[tuple[str, Document]], leaving: Leaving) -> list
 def _goes(kind: str, metadata: Document, leaving: Leaving) -> bool:
     name = str(metadata["name"])
     labels, marks = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if (kind, name) in leaving.objects:
+        return True
     if metadata.get("deletionTimestamp") or kind in _PASSING or name in _FURNITURE.get(kind, ()):
         return True
     if kind == "Lease" and name in leaving.leases | ELECTIONS:

@@ -71,6 +71,8 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     assert run_playbook("accel.gpu.site", environ=as_site).require_success().changed() == 0
     assert [request.uri for request in asked(lab, "site", second) if request.mutating] == []
 
+    assert run_playbook("accel.gpu.join", environ=lab.env_as("join")).require_success().changed() == 0
+
     planned = run_playbook("accel.gpu.plan", environ=lab.env_as("plan")).require_success()
     (fleet,) = planned.module_results("accel.gpu.gpu_info")
     assert fleet["gpu_info"]["reachable"]
