@@ -7,7 +7,7 @@
 | other MIG devices, or the MIG mode | everybody who uses a GPU: a device in use cannot be taken apart (mig-parted, "In use by another client") |
 | into MPS, out of it, or another configuration of it | everybody: the control daemon takes the card in compute mode EXCLUSIVE_PROCESS, and its clients end with it |
 | the resource gets another name | who holds the name that is no longer offered: the GPU is offered anew as if it were free |
-| fewer shares than are held | as many as are too many: the least important, of those the youngest |
+| fewer shares than are held | as many as are too many: the most important stay, of those the oldest |
 | anything else | nobody: the plugin changes what it offers, and a pod keeps the device that it has |
 """
 
@@ -81,14 +81,15 @@ def displaced(change: Transition, users: t.Sequence[User]) -> tuple[User, ...]:
     gone = [user for user in users if any(expect.of_gpus(of) and not change.offers.get(of) for of in user.resources)]
     rest = [user for user in users if user not in gone]
     for resource, offered in change.offers.items():
-        holding = [user for user in rest if user.resources.get(resource)]
-        over = sum(user.resources[resource] for user in holding) - offered
-        for user in _least_first(holding):
-            if over <= 0:
-                break
-            gone.append(user)
-            rest.remove(user)
-            over -= user.resources[resource]
+        holding = _least_first(user for user in rest if user.resources.get(resource))
+        room = offered
+        # The most important stay as long as there is room, then whoever still fits.
+        for user in reversed(holding):
+            if user.resources[resource] <= room:
+                room -= user.resources[resource]
+            else:
+                gone.append(user)
+                rest.remove(user)
     return tuple(sorted(gone, key=_name))
 
 

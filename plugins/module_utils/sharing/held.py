@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The taints that must wait until NVIDIA's pods tolerate them."""
+"""What must wait until the ClusterPolicy is ready for it: taints that NVIDIA's pods do not tolerate, layouts that the MIG manager cannot read."""
 
 from __future__ import annotations
 
@@ -28,3 +28,20 @@ def held_back(client: Client, plan: Plan, new: t.Collection[str], expected: t.Se
     if policy is None:
         return set()
     return {spelled(taint) for taint in untolerated([*of_policy(policy), *expected], taints)}
+
+
+def unread(client: Client, plan: Plan) -> str | None:
+    """Why a node must not be told to cut its GPUs by our file: the MIG manager reads another one. None: it reads ours.
+
+    Without a policy there is no MIG manager to read anything.
+    """
+    policy = singleton(client.list_known(CLUSTER_POLICIES))
+    if policy is None:
+        return None
+    named = ((((policy.get("spec") or {}).get("migManager") or {}).get("config") or {}).get("name")) or "none"
+    if named == plan.mig.name:
+        return None
+    return (
+        f"ClusterPolicy {policy['metadata']['name']}: spec.migManager.config.name is {named}, and the layouts of the pools are in "
+        f"{plan.mig.name}, so that the MIG manager would not find them; run site, or the role gpu_operator (module cluster_policy), first"
+    )

@@ -8,11 +8,13 @@ import functools
 import json
 import typing as t
 
+from ..catalog.names import MIG_CONFIG_LABEL
 from ..kube.errors import InvalidOptions
 from ..kube.module import diff_of
 from ..pools.derive import derive
 from . import scope as scopes
 from .converging import Converger
+from .held import unread
 from .reading import Expected, Fleet, Reader
 from .reboot import Rebooter
 from .result import after_discovery, result, warnings
@@ -40,6 +42,11 @@ def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
     )
     rollout = Rollout(module.client, module.plan, reader, scope, ways)
     fleet = reader.read()
+    # Within a preview of site the policy is as it was, and will be another one.
+    if not policy and any(edit.labels.get(MIG_CONFIG_LABEL) in module.plan.mig.entries for edit in fleet.profile.edits):
+        reason = unread(module.client, module.plan)
+        if reason:
+            raise InvalidOptions([reason])
     if module.check_mode:
         return _preview(module, rollout, watcher, fleet)
     return _run(module, rollout, watcher, reader, fleet)

@@ -84,6 +84,12 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     for playbook in READING:
         assert not [request for request in asked(lab, playbook, since) if request.mutating]
 
+    for playbook in ("share", "repair"):
+        assert run_playbook(f"accel.gpu.{playbook}", environ=lab.env_as(playbook)).require_success().changed() == 0
+    only = ["-e", '{"sharing_only": ["notebooks"]}']
+    run_playbook("accel.gpu.reset", environ=lab.env_as("reset"), arguments=only).require_success()
+    assert run_playbook("accel.gpu.share", environ=lab.env_as("share"), arguments=only).require_success().changed() == 1
+
     as_uninstall = lab.env_as("uninstall")
     run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=["--check", "--diff"]).require_success()
     removed = run_playbook("accel.gpu.uninstall", environ=as_uninstall).require_success()

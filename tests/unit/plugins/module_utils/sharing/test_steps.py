@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 import typing as t
 from dataclasses import replace
 
@@ -138,69 +136,68 @@ def test_an_amount_is_counted(amount: int | str, nodes: int, number: int) -> Non
 
 
 class Watch:
-    """How many turns are under way at a time; each lasts until it is let go, by chance."""
+    """How many turns are under way at a time. The first of them wait until as many as are `awaited` have begun."""
 
-    def __init__(self, fates: t.Mapping[str, Fate], rng: random.Random) -> None:
+    def __init__(self, fates: t.Mapping[str, Fate], awaited: int) -> None:
         self._fates = fates
-        self._rng = rng
-        self._lock = threading.Lock()
+        self._awaited = awaited
+        self._changed = threading.Condition()
         self.now: set[str] = set()
         self.most = 0
         self.order: list[str] = []
 
     def take(self, found: Step) -> Fate:
-        with self._lock:
+        with self._changed:
             self.now.add(found.node)
             self.order.append(found.node)
             self.most = max(self.most, len(self.now))
-            pause = self._rng.random() / 100
-        time.sleep(pause)
-        with self._lock:
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self.most >= self._awaited, timeout=60)
             self.now.discard(found.node)
         return self._fates.get(found.node, Fate(found.node))
 
 
-def _turns(steps: list[Step], fates: t.Mapping[str, Fate], rng: random.Random) -> tuple[Turns, Watch]:
-    watch = Watch(fates, rng)
+def _turns(steps: list[Step], fates: t.Mapping[str, Fate], awaited: int = 1) -> tuple[Turns, Watch]:
+    watch = Watch(fates, awaited)
     sizes = {found.pool.name: len(steps) for found in steps if found.pool}
     return take_turns(queues(steps, sizes), watch.take, lambda turns: None), watch
 
 
 @pytest.mark.parametrize("width", [1, 3, "50%"])
-def test_the_window_slides_and_is_never_wider(width: int | str, rng: random.Random) -> None:
+def test_the_window_slides_and_is_never_wider(width: int | str) -> None:
     to = replace(pool(), rollout=rollout(max_unavailable=width))
-    turns, watch = _turns([_step(f"n{at:02}", to) for at in range(12)], {}, rng)
+    turns, watch = _turns([_step(f"n{at:02}", to) for at in range(12)], {}, counted(width, 12))
     assert watch.most == counted(width, 12)
     assert len(turns.fates) == 12
     assert all(fate.outcome == DONE for fate in turns.fates.values())
 
 
-def test_nodes_that_join_wait_for_nobody(rng: random.Random) -> None:
+def test_nodes_that_join_wait_for_nobody() -> None:
     steps = [_step(f"n{at}", pool(), joins=at < 6) for at in range(8)]
-    dummy, watch = _turns(steps, {}, rng)
-    assert set(watch.order[:6]) == {f"n{at}" for at in range(6)}
-    assert 6 <= watch.most <= 7
+    dummy, watch = _turns(steps, {}, 7)
+    assert set(watch.order[:7]) == {f"n{at}" for at in range(7)}
+    assert watch.most == 7
 
 
 @pytest.mark.parametrize(("pause", "begun"), [(True, ["a"]), (False, ["a", "b", "c"])])
-def test_a_failure_pauses_its_pool_alone(pause: bool, begun: list[str], rng: random.Random) -> None:
+def test_a_failure_pauses_its_pool_alone(pause: bool, begun: list[str]) -> None:
     to = replace(pool(), rollout=rollout(pause_on_failure=pause))
     other = pool("other")
     steps = [*[_step(name, to) for name in "abc"], _step("x", other), _step("y", other)]
-    turns, dummy = _turns(steps, {"a": Fate("a", ROLLED_BACK, failed="why")}, rng)
+    turns, dummy = _turns(steps, {"a": Fate("a", ROLLED_BACK, failed="why")})
     assert sorted(turns.fates) == [*begun, "x", "y"]
     assert turns.not_begun == sorted(set("abc") - set(begun))
 
 
-def test_a_node_that_is_left_closed_stays_in_the_window(rng: random.Random) -> None:
+def test_a_node_that_is_left_closed_stays_in_the_window() -> None:
     to = replace(pool(), rollout=rollout(pause_on_failure=False, max_unavailable=2))
     fates = {name: Fate(name, LEFT, failed="why") for name in "ab"}
-    turns, dummy = _turns([_step(name, to) for name in "abcd"], fates, rng)
+    turns, dummy = _turns([_step(name, to) for name in "abcd"], fates)
     assert sorted(turns.fates) == ["a", "b"]
     assert turns.not_begun == ["c", "d"]
 
 
-def test_what_would_stop_every_turn_stops_the_beginning_of_others(rng: random.Random) -> None:
+def test_what_would_stop_every_turn_stops_the_beginning_of_others() -> None:
     def take(found: Step) -> Fate:
         raise PermissionError(found.node)
 
