@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,6 +124,18 @@ def stop(lab: Lab, program: Path) -> None:
             _client(lab, program, "down", timeout=_DOWN_SECONDS)
     processes.kill(lab)
     (lab.dir / _SOCKET).unlink(missing_ok=True)
+
+
+def pause(lab: Lab, program: Path, names: Sequence[str]) -> None:
+    """Stop some of the services until the lab is started again (`up`, `reset`)."""
+    for name in names:
+        _client(lab, program, "process", "stop", name)
+    # What the client says is not enough: it gives up on a service that takes its time to end.
+    deadline = time.monotonic() + _DOWN_SECONDS
+    while running := [of.name for of in services(lab, program) or [] if of.name in names and of.status == "Running"]:
+        if time.monotonic() > deadline:
+            raise LabError(f"{', '.join(running)} did not stop: see {lab.logs / 'supervisor.log'}")
+        time.sleep(0.1)
 
 
 def tail(lab: Lab, service: str, lines: int = 15) -> str:

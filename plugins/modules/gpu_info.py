@@ -191,7 +191,7 @@ from ..module_utils.catalog.names import LIVE_PODS
 from ..module_utils.fleet import oddities, summary
 from ..module_utils.fleet.costs import total
 from ..module_utils.fleet.holders import holders
-from ..module_utils.fleet.node import Node, parse
+from ..module_utils.fleet.node import UNREAD, Node, parse
 from ..module_utils.fleet.sorting import sort
 from ..module_utils.kube.errors import ApiError, ConnectionProblem, explain
 from ..module_utils.kube.module import ArgumentSpec, GpuModule
@@ -222,7 +222,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         told["warnings"] = doubts(module.plan)
     nodes: list[Node] = []
     try:
-        nodes = [parse(raw) for raw in module.client.list(NODES)]
+        nodes = [parse(raw) for raw in module.client.list(NODES, without=UNREAD)]
     except (ApiError, ConnectionProblem) as error:
         reason = explain(error, module.client) if isinstance(error, ApiError) else str(error)
         away = isinstance(error, ConnectionProblem) or error.unreachable

@@ -30,7 +30,8 @@ description:
     no longer offers the resource of another mode, and carries the labels of gpu-feature-discovery that go with it.
   - A taint that the ClusterPolicy does not tolerate is held back and told in a warning, because NVIDIA's pods could not
     come back on its nodes. Where such a taint is already, it stays.
-  - Where nothing differs, a list of the nodes, one of the ClusterPolicies and a look at each ConfigMap prove it. Nothing is sent.
+  - Where nothing differs, a list of the nodes, one of the ClusterPolicies and a look at the lease and at each ConfigMap prove it. Nothing
+    is sent.
   - Labels and taints that were on a node before stay. What the module puts is noted in annotations of the node, and is
     taken back when the pool no longer declares it or the node leaves the pool. No other node is touched.
 extends_documentation_fragment:

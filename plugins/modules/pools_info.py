@@ -90,7 +90,7 @@ import typing as t
 from ..module_utils.export import documents
 from ..module_utils.export.groups import groups
 from ..module_utils.export.live import Live, mig_configmap, plugin_configmap
-from ..module_utils.fleet.node import Node, parse
+from ..module_utils.fleet.node import UNREAD, Node, parse
 from ..module_utils.fleet.sorting import sort
 from ..module_utils.fleet.tolerance import singleton
 from ..module_utils.kube.errors import ApiError
@@ -111,7 +111,7 @@ _NFD = "app.kubernetes.io/name=node-feature-discovery"
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Read, group, and check that what comes out plans to what there is."""
     client = module.client
-    nodes = [parse(raw) for raw in client.list(NODES)]
+    nodes = [parse(raw) for raw in client.list(NODES, without=UNREAD)]
     policy = t.cast("Object | None", singleton(client.list_known(CLUSTER_POLICIES)))
     release = documents.release_of(policy)
     namespace = ((policy or {}).get("status") or {}).get("namespace") or (release.namespace if release else "")

@@ -23,12 +23,16 @@ from ..catalog.names import (
     STRATEGY_LABEL,
 )
 
+# Lists of a Node object that parse() does not look at; they are more than half of its text.
+UNREAD = ("managedFields", "images")
 DRIVER = "nvidia.com/cuda.driver-version.full"
 DRIVER_PARTS = tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev"))
 # What sharing and MIG hang on GFD's product name (k8s-device-plugin internal/lm).
 _SUFFIX = re.compile(r"(-MIG-[A-Za-z0-9.+]+)?(-SHARED)?$")
 
 
+_TEXTS: dict[str, str] = {}
+_TEXTS_MOST = 200_000
 # Under the strategy mixed GFD labels each profile.
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-(\d+g\..+)\.count")
 
@@ -133,8 +137,8 @@ def parse(raw: t.Mapping[str, t.Any]) -> Node:
     conditions = {entry.get("type"): entry.get("status") for entry in status.get("conditions") or ()}
     return Node(
         name=metadata.get("name", ""),
-        labels=metadata.get("labels") or {},
-        annotations=metadata.get("annotations") or {},
+        labels=_shared(metadata.get("labels")),
+        annotations=_shared(metadata.get("annotations")),
         taints=tuple(spec.get("taints") or ()),
         allocatable=_gpu_counts(status.get("allocatable")),
         capacity=_gpu_counts(status.get("capacity")),
@@ -143,6 +147,15 @@ def parse(raw: t.Mapping[str, t.Any]) -> Node:
         unschedulable=bool(spec.get("unschedulable")),
         boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
     )
+
+
+def _shared(texts: t.Mapping[str, str] | None) -> dict[str, str]:
+    """The same texts, each kept once in memory whatever the number of nodes: thousands of nodes say much the same."""
+    # Not sys.intern(), which Ansible puts a function of its own in place of.
+    share = _TEXTS.setdefault
+    if len(_TEXTS) > _TEXTS_MOST:
+        _TEXTS.clear()
+    return {share(key, key): share(value, value) for key, value in (texts or {}).items()}
 
 
 def whole(text: t.Any) -> int:

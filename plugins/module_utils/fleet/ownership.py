@@ -8,6 +8,7 @@ noted in an annotation, written in the same patch, so that a killed run leaves n
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 from dataclasses import dataclass, field
@@ -93,11 +94,18 @@ def edit(
 
 def noted(annotations: t.Mapping[str, str], annotation: str) -> list[str]:
     """What an annotation of ours lists; what cannot be read lists nothing."""
+    text = annotations.get(annotation)
+    return list(_entries(text)) if text else []
+
+
+@functools.lru_cache(maxsize=1024)
+def _entries(text: str) -> tuple[str, ...]:
+    """Read once for all nodes on which the same is noted."""
     try:
-        entries = json.loads(annotations.get(annotation) or "[]")
+        entries = json.loads(text)
     except ValueError:
-        return []
-    return [str(entry) for entry in entries] if isinstance(entries, list) else []
+        return ()
+    return tuple(str(entry) for entry in entries) if isinstance(entries, list) else ()
 
 
 def spelled(taint: Taint) -> str:

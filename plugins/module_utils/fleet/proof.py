@@ -74,7 +74,7 @@ def _unlabelled(node: Node) -> str:
 def paused(node: Node) -> list[str]:
     """The operands that the MIG manager has stopped for a change and not let run again, as their labels name them."""
     return sorted(
-        key.removeprefix(_DEPLOY) for key, value in node.labels.items() if key.startswith(_DEPLOY) and value == _PAUSED
+        key.removeprefix(_DEPLOY) for key, value in node.labels.items() if value == _PAUSED and key.startswith(_DEPLOY)
     )
 
 

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import typing as t
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from .errors import ApiError
@@ -51,24 +52,27 @@ def run_bounded(
     waiting = deque(enumerate(calls))
     outcomes: dict[int, Outcome[T]] = {}
     running: dict[Future[T], tuple[int, str]] = {}
+    # Not concurrent.futures.wait(), which costs as much for each call that ends as there are calls under way.
+    ended: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
     halted = False
     with ThreadPoolExecutor(max_workers=max(1, limit)) as pool:
         while True:
             halted = halted or (stop is not None and stop.is_set())
             while waiting and not halted and len(running) < limit:
                 index, (name, call) = waiting.popleft()
-                running[pool.submit(call)] = (index, name)
+                future = pool.submit(call)
+                running[future] = (index, name)
+                future.add_done_callback(ended.put)
             if not running:
                 break
-            # Looks up now and then, so that a lost lease stops the sending although no call has ended.
-            done, dummy = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
-            for future in done:
-                index, name = running.pop(future)
-                outcome = _outcome(name, future)
-                outcomes[index] = outcome
-                halted = halted or (outcome.error is not None and fatal(outcome.error))
-                if on_done is not None:
-                    on_done(outcome)
+            # While as many as may be are under way, none begins: `stop` needs no look before one of them has ended.
+            future = ended.get()
+            index, name = running.pop(future)
+            outcome = _outcome(name, future)
+            outcomes[index] = outcome
+            halted = halted or (outcome.error is not None and fatal(outcome.error))
+            if on_done is not None:
+                on_done(outcome)
     outcomes.update({index: Outcome(name, made=False) for index, (name, dummy_call) in waiting})
     return [outcomes[index] for index in sorted(outcomes)]
 

@@ -15,12 +15,15 @@ from ..catalog.names import FIELD_MANAGER
 from .compare import difference
 from .config import Connection, ConnectionOptions, connect
 from .errors import ApiError
+from .listing import Listing
 from .transport import Transport, stream_lines
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
+# Of an answer that nobody reads the server sends least as a table without the object: 1 KB instead of a node's 15.
+_NO_ANSWER = ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", {"includeObject": "None"})
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 Object = dict[str, t.Any]
@@ -101,10 +104,15 @@ class Client:
         field_selector: str | None = None,
         metadata_only: bool = False,
         limit: int = 500,
+        without: t.Sequence[str] = (),
     ) -> Listing:
-        """The objects of a collection, fetched a page at a time as they are taken."""
+        """The objects of a collection, fetched a page at a time as they are taken.
+
+        They may come without the lists of objects that are called so (`without`): what is not looked at need not be read.
+        """
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit}
-        return Listing(self._transport, path, query, _METADATA_LIST if metadata_only else "application/json")
+        accept = _METADATA_LIST if metadata_only else "application/json"
+        return Listing(self._transport, path, query, accept, without)
 
     def list_known(self, path: str, *, metadata_only: bool = False) -> tuple[Object, ...]:
         """The objects of a whole collection; none where the cluster does not know the kind."""
@@ -168,6 +176,22 @@ class Client:
             repeatable=content_type != JSON or dry_run,
         ).json()
 
+    def amend(self, path: str, body: Object, *, dry_run: bool = False) -> None:
+        """Merge into an object of a built-in kind, where its answer is of no interest.
+
+        A strategic merge costs the server less than a merge patch: it need not write the object as JSON and read it again.
+        Maps are merged and a list that is atomic (a node's taints) is replaced by either.
+        """
+        accept, query = _NO_ANSWER
+        self._transport.send(
+            "PATCH",
+            path,
+            query={**_writing(dry_run), **query},
+            body=body,
+            content_type=STRATEGIC,
+            accept=accept,
+        )
+
     def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
         """Write the whole object; with a resourceVersion in it, only over the very object that was read."""
         return self._transport.send("PUT", path, query=_writing(dry_run), body=body, budget=budget).json()
@@ -227,53 +251,6 @@ class Client:
                 if not (error.unreachable or error.status in (429, 500, 502, 503, 504)):
                     raise
                 self._transport.rest(error)
-
-
-class Listing(t.Iterator[Object]):
-    """Iterates over a collection; holds one page. `resource_version` is known once the first page is there."""
-
-    def __init__(self, transport: Transport, path: str, query: Query, accept: str) -> None:
-        """Nothing is asked before the first object is taken."""
-        self._transport = transport
-        self._path = path
-        self._query = dict(query)
-        self._accept = accept
-        self._objects = self._pages()
-        self.resource_version = ""
-
-    def __iter__(self) -> Listing:
-        """Iterate over itself."""
-        return self
-
-    def __next__(self) -> Object:
-        """The next object; asks for the next page when one is used up."""
-        return next(self._objects)
-
-    def _pages(self) -> t.Iterator[Object]:
-        token: str | None = None
-        taken: set[tuple[str, str]] = set()
-        while True:
-            query = {**self._query, "continue": token}
-            try:
-                page = self._transport.send("GET", self._path, query=query, accept=self._accept).json()
-            except ApiError as error:
-                if not error.gone or not taken:
-                    raise
-                # The server has compacted the version this list began at: go on where it says, or from the start.
-                token = error.details.get("continue") or None
-                continue
-            metadata = page.get("metadata") or {}
-            self.resource_version = self.resource_version or metadata.get("resourceVersion", "")
-            token = metadata.get("continue") or None
-            objects = page.get("items") or []
-            del page
-            for found in objects:
-                key = (found["metadata"].get("namespace", ""), found["metadata"]["name"])
-                if key not in taken:
-                    taken.add(key)
-                    yield found
-            if not token:
-                return
 
 
 def _writing(dry_run: bool, manager: str = FIELD_MANAGER, validation: str | None = None) -> dict[str, t.Any]:

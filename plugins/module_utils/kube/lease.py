@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -81,16 +82,30 @@ class Lease:
         self._active = active
         self._clock = clock
         self._sleep = sleep
+        self._looked: tuple[Object | None] | None = None
+        self.untouched = False
         self._held: Object | None = None
         self._renewed_at = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.lost = threading.Event()
 
+    def look(self) -> None:
+        """Note who holds it. Once it is ours, `untouched` tells whether nobody else has held it since this look.
+
+        Then what was read after the look is what there is, as far as other runs are concerned.
+        """
+        if self._active:
+            with contextlib.suppress(ApiError):
+                self._looked = (self._client.get(self._path),)
+
     def __enter__(self) -> Lease:
         """Take the lease, waiting for a living holder up to the limit; raises LeaseHeld."""
         if self._active:
-            self._take(self._wait())
+            looked, self._looked = self._looked, None
+            self.untouched = looked is not None and self._is_free(looked[0]) and self._taken(looked[0])
+            if not self.untouched:
+                self._take(self._wait())
             self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
             self._thread.start()
         return self
@@ -129,10 +144,10 @@ class Lease:
             live = self._client.get(self._path)
             if live is None:
                 return None
+            if self._is_free(live):
+                return live
             spec = live.get("spec") or {}
             holder = spec.get("holderIdentity")
-            if not holder or holder == self._run_id or _died_here(live):
-                return live
             now = self._clock()
             if seen != (holder, spec.get("renewTime")):
                 seen, seen_at = (holder, spec.get("renewTime")), now
@@ -143,19 +158,26 @@ class Lease:
             self._progress.say(f"waiting for {holder}, which is changing this cluster ({now - start:.0f} s)")
             self._sleep(min(_POLL, max(0.05, start + self._wait_timeout - now)))
 
+    def _is_free(self, live: Object | None) -> bool:
+        holder = ((live or {}).get("spec") or {}).get("holderIdentity")
+        return live is None or not holder or holder == self._run_id or _died_here(live)
+
     def _take(self, live: Object | None) -> None:
-        while True:
-            try:
-                if live is None:
-                    self._note(self._client.create(self._collection, self._body(None)))
-                else:
-                    self._note(self._client.replace(self._path, self._body(live)))
-                return
-            except ApiError as error:
-                if not error.conflict:
-                    raise
-            # Somebody was faster.
+        while not self._taken(live):
             live = self._wait()
+
+    def _taken(self, live: Object | None) -> bool:
+        """Whether it is ours now; not when somebody was faster."""
+        try:
+            if live is None:
+                self._note(self._client.create(self._collection, self._body(None)))
+            else:
+                self._note(self._client.replace(self._path, self._body(live)))
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            return False
+        return True
 
     def _keep(self) -> None:
         while not self._stop.wait(self._duration / 3):

@@ -181,7 +181,7 @@ def _send(client: Client, sets: list[NodeSet], edit: NodeEdit, *, check: bool, l
             return "unchanged"
         lease.check()
         try:
-            client.patch(path, current.patch, dry_run=check)
+            client.amend(path, current.patch, dry_run=check)
             return "changed"
         except ApiError as error:
             if error.not_found:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..fleet.node import Node, parse
+from ..fleet.node import UNREAD, Node, parse
 from ..fleet.ownership import NodeEdit
 from ..kube.bulk import Outcome, is_fatal, run_bounded
 from ..kube.client import Client
@@ -25,7 +25,7 @@ Compare = t.Callable[[Node], "NodeEdit | None"]
 
 def read_nodes(client: Client) -> list[Node]:
     """One paged list."""
-    return [parse(raw) for raw in client.list(NODES)]
+    return [parse(raw) for raw in client.list(NODES, without=UNREAD)]
 
 
 def patch_nodes(
@@ -61,7 +61,7 @@ def preview_nodes(client: Client, nodes: t.Iterable[Node], compare: Compare, acc
     for edit in edits:
         account.node(edit)
     if edits:
-        client.patch(f"{NODES}/{edits[0].name}", edits[0].patch, dry_run=True)
+        client.amend(f"{NODES}/{edits[0].name}", edits[0].patch, dry_run=True)
 
 
 def _patcher(client: Client, edit: NodeEdit, compare: Compare, lease: Lease) -> t.Callable[[], NodeEdit | None]:
@@ -72,7 +72,7 @@ def _patcher(client: Client, edit: NodeEdit, compare: Compare, lease: Lease) -> 
                 return None
             lease.check()
             try:
-                client.patch(f"{NODES}/{edit.name}", wanted.patch)
+                client.amend(f"{NODES}/{edit.name}", wanted.patch)
                 return wanted
             except ApiError as error:
                 if error.not_found:

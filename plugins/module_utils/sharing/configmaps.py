@@ -82,7 +82,7 @@ class Configs:
         return written
 
     def collect(self, changes: Profile, lease: Lease) -> list[str]:
-        """Take out the entries that no node names any more; the labels are read again for it.
+        """Take out the entries that no node names any more; the nodes that name one now are asked for again.
 
         An agent whose entry vanishes crashes, and a node may have been labelled, or have failed, in the meantime.
         """
@@ -90,9 +90,8 @@ class Configs:
         if not plugin and not cut:
             return []
         lease.check()
-        labels = [node["metadata"].get("labels") or {} for node in self._client.list(NODES, metadata_only=True)]
-        plugin = tuple(set(plugin) - {of_node.get(CONFIG_LABEL) for of_node in labels})
-        cut = tuple(set(cut) - {of_node.get(MIG_CONFIG_LABEL) for of_node in labels})
+        plugin = self._unnamed(CONFIG_LABEL, plugin)
+        cut = self._unnamed(MIG_CONFIG_LABEL, cut)
         if plugin:
             self._client.patch(self._plugin, {"data": dict.fromkeys(sorted(plugin))})
         if cut:
@@ -100,6 +99,13 @@ class Configs:
             kept = {name: of for name, of in changes.mig_entries.applied.items() if name not in cut}
             self._apply(self._mig, {mig_parted.KEY: mig_parted.document(kept)}, lease, dry_run=False)
         return sorted([*plugin, *cut])
+
+    def _unnamed(self, label: str, entries: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the entries that no node names by the label; costs no page for each 500 nodes, as there is hardly one."""
+        if not entries:
+            return ()
+        naming = self._client.list(NODES, label_selector=f"{label} in ({','.join(entries)})", metadata_only=True)
+        return tuple(set(entries) - {node["metadata"]["labels"][label] for node in naming})
 
     def _apply(self, path: str, data: t.Mapping[str, str], lease: Lease | None, dry_run: bool) -> None:
         if lease is not None:

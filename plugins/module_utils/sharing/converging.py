@@ -31,13 +31,13 @@ class Converger:
         reader: Reader,
         rollout: Rollout,
         watcher: Watcher,
-        lease: t.Callable[[], Lease],
+        lease: Lease,
         story: t.Callable[[Seen], str],
         *,
         wait: bool,
         wait_timeout: float,
     ) -> None:
-        """Send nothing yet; the lease is taken only when there is something to send."""
+        """Send nothing yet; the lease, at which was looked before the first reading, is taken when there is something to send."""
         self._reader = reader
         self._rollout = rollout
         self._watcher = watcher
@@ -55,9 +55,10 @@ class Converger:
             while True:
                 if fleet.profile.changed and rounds < _ROUNDS:
                     if lease is None:
-                        lease = stack.enter_context(self._lease())
-                        # Another run may have changed the cluster while this one waited for its lease.
-                        fleet = self._reader.read()
+                        lease = stack.enter_context(self._lease)
+                        if not lease.untouched:
+                            # Another run may have changed the cluster since, or while this one waited for its lease.
+                            fleet = self._reader.read()
                     self._rollout.apply(fleet, lease)
                     self._excuse(fleet)
                     rounds += 1
@@ -67,8 +68,9 @@ class Converger:
                         fleet = self._reader.read()
                         if fleet.profile.steps:
                             continue
-                seen = Seen(fleet, self._watcher.findings(fleet), [])
-                if self._wait:
+                if not self._wait:
+                    seen = Seen(fleet, self._watcher.findings(fleet), [])
+                else:
                     seen = self._watcher.seen(fleet, deadline)
                     if seen.findings and lease is not None:
                         self._rollout.give_up(seen.fleet, seen.findings, lease)

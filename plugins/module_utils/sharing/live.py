@@ -8,7 +8,7 @@ import threading
 import time
 import typing as t
 
-from ..fleet.node import Node, parse
+from ..fleet.node import UNREAD, Node, parse
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
 
@@ -103,7 +103,7 @@ class LiveNodes:
 
     def _list(self) -> None:
         """The server has forgotten the version: begin again."""
-        listing = self._client.list(NODES)
+        listing = self._client.list(NODES, without=UNREAD)
         found = {node.name: node for node in map(parse, listing)}
         with self._changed:
             self._version = listing.resource_version

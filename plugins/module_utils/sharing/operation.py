@@ -24,6 +24,7 @@ from .story import of_node, story
 
 if t.TYPE_CHECKING:
     from ..fleet.proof import Finding
+    from ..kube.lease import Lease
     from ..kube.module import GpuModule
 
 
@@ -41,6 +42,8 @@ def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
         wait_timeout=module.params["wait_timeout"],
     )
     rollout = Rollout(module.client, module.plan, reader, scope, ways)
+    lease = module.lease()
+    lease.look()
     fleet = reader.read()
     # Within a preview of site the policy is as it was, and will be another one.
     if not policy and any(edit.labels.get(MIG_CONFIG_LABEL) in module.plan.mig.entries for edit in fleet.profile.edits):
@@ -49,7 +52,7 @@ def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
             raise InvalidOptions([reason])
     if module.check_mode:
         return _preview(module, rollout, watcher, fleet)
-    return _run(module, rollout, watcher, reader, fleet)
+    return _run(module, rollout, watcher, reader, lease, fleet)
 
 
 def scope_of(module: GpuModule) -> scopes.Scope:
@@ -85,13 +88,15 @@ def _preview(module: GpuModule, rollout: Rollout, watcher: Watcher, fleet: Fleet
     }
 
 
-def _run(module: GpuModule, rollout: Rollout, watcher: Watcher, reader: Reader, fleet: Fleet) -> dict[str, t.Any]:
+def _run(
+    module: GpuModule, rollout: Rollout, watcher: Watcher, reader: Reader, lease: Lease, fleet: Fleet
+) -> dict[str, t.Any]:
     before, after = fleet.profile.diff()
     converger = Converger(
         reader,
         rollout,
         watcher,
-        module.lease,
+        lease,
         lambda seen: story(module.client, module.plan, seen.findings, seen.undiscovered, watcher.since),
         wait=module.params["wait"],
         wait_timeout=module.params["wait_timeout"],

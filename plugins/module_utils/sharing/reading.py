@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import LIVE_PODS
-from ..fleet.node import Node, parse
+from ..fleet.node import UNREAD, Node, parse
 from ..fleet.sorting import sort
 from ..fleet.users import others, users
 from ..kube.paths import NODES, PODS, RESOURCE_CLAIMS
@@ -62,7 +62,7 @@ class Reader:
 
     def read(self) -> Fleet:
         """One paged list of the nodes and one look at our ConfigMap (at both where GPUs are cut)."""
-        listing = self._client.list(NODES)
+        listing = self._client.list(NODES, without=UNREAD)
         nodes = {node.name: node for node in map(parse, listing)}
         return self.compared(nodes, listing.resource_version)
 

@@ -37,9 +37,9 @@ def refresh(client: Client, namespace: str, values: t.Mapping[str, str], lease: 
     return sum(1 for outcome in outcomes if outcome.ok)
 
 
-def _toucher(client: Client, path: str, value: str, lease: Lease) -> t.Callable[[], t.Any]:
-    def touch() -> t.Any:
+def _toucher(client: Client, path: str, value: str, lease: Lease) -> t.Callable[[], None]:
+    def touch() -> None:
         lease.check()
-        return client.patch(path, {"metadata": {"annotations": {REFRESH_ANNOTATION: value}}})
+        client.amend(path, {"metadata": {"annotations": {REFRESH_ANNOTATION: value}}})
 
     return touch

@@ -127,7 +127,7 @@ class Rollout:
             self._reader.configs.add(changes, dry_run=True)
             samples = {fleet.profile.pool_of.get(edit.name, ""): edit for edit in changes.edits}
             for sample in samples.values():
-                self._client.patch(f"{NODES}/{sample.name}", sample.patch, dry_run=True)
+                self._client.amend(f"{NODES}/{sample.name}", sample.patch, dry_run=True)
         except ApiError as error:
             if not error.forbidden:
                 raise
@@ -226,7 +226,7 @@ class Rollout:
             for attempt in range(_CONFLICTS):
                 lease.check()
                 try:
-                    self._client.patch(path, t.cast("NodeEdit", wanted).patch)
+                    self._client.amend(path, t.cast("NodeEdit", wanted).patch)
                     return True
                 except ApiError as error:
                     if error.not_found:

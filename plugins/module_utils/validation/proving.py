@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, LIVE_PODS
 from ..fleet.holders import holders
-from ..fleet.node import Node, parse
+from ..fleet.node import UNREAD, Node, parse
 from ..fleet.sorting import sort
 from ..kube.bulk import run_bounded
 from ..kube.errors import ApiError
@@ -73,7 +73,7 @@ class Proving:
 
     def read(self) -> State:
         """The nodes, the evidence of earlier runs, and pods that a killed run has left."""
-        nodes = {node.name: node for node in map(parse, self._client.list(NODES))}
+        nodes = {node.name: node for node in map(parse, self._client.list(NODES, without=UNREAD))}
         membership = sort(self._plan.pools, list(nodes.values()))
         leftovers = [
             pod["metadata"]["name"]

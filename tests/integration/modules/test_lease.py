@@ -71,6 +71,24 @@ def test_taken_renewed_and_given_back(kube: Kube, place: dict[str, Any]) -> None
         assert spec(kube)["leaseTransitions"] == 1
 
 
+def test_a_look_tells_whether_anybody_else_held_it_since(kube: Kube, place: dict[str, Any]) -> None:
+    for looked, between in ((True, False), (True, True), (False, False), (True, False)):
+        lease = Lease(kube.client, "me", **place)
+        if looked:
+            lease.look()
+        if between:
+            with stranger(kube, place):
+                pass
+        with lease:
+            assert lease.untouched is (looked and not between)
+            assert spec(kube)["holderIdentity"] == "me"
+    lease = Lease(kube.client, "me", **place)
+    with stranger(kube, place):
+        lease.look()
+    with lease:
+        assert not lease.untouched
+
+
 def test_a_living_holder_is_named(kube: Kube, place: dict[str, Any]) -> None:
     with stranger(kube, place):
         with pytest.raises(LeaseHeld, match="another-run") as caught, Lease(kube.client, "me", wait_timeout=0, **place):

@@ -88,12 +88,13 @@ def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster) -> None
     assert cluster.restarts() == restarts
 
 
-def test_a_second_run_is_two_lists_and_one_look(cluster: Cluster) -> None:
+def test_a_second_run_is_two_lists_and_two_looks(cluster: Cluster) -> None:
     shared(cluster, X4)
     mark = cluster.mark()
     assert shared(cluster, X4)["changed"] is False
     assert cluster.requests(mark, "node_profile") == [
         "list /apis/nvidia.com/v1/clusterpolicies?limit=500",
+        "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
         "list /api/v1/nodes?limit=500",
         f"get /api/v1/namespaces/{NAMESPACE}/configmaps/accel-gpu-device-plugin",
     ]

@@ -9,11 +9,11 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.bulk import run_bounded
+from tests.helpers.gpu_nodes import gpu_node
 from tests.helpers.kube import Kube
 from tests.programs import REPO
 
@@ -23,38 +23,31 @@ MOST_MIB = 150
 
 _LISTER = """
 import json, sys
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import UNREAD, parse
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
 client = Client(ConnectionOptions(kubeconfig=sys.argv[1]), "lister")
-count = sum(1 for _ in client.list("/api/v1/nodes", label_selector=sys.argv[2], metadata_only=sys.argv[3] == "metadata"))
+how = {"metadata": {"metadata_only": True}, "parsed": {"without": UNREAD}}.get(sys.argv[3], {})
+found = client.list("/api/v1/nodes", label_selector=sys.argv[2], **how)
+# All nodes are kept as a module keeps them, or none.
+count = len(list(map(parse, found))) if sys.argv[3] == "parsed" else sum(1 for _ in found)
 # Not ru_maxrss: that begins with what the parent had when it forked.
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) // 1024
 print(json.dumps({"count": count, "requests": client.request_count, "mib": peak}))
 """
 
 
-def fat_node(prefix: str, index: int) -> dict[str, Any]:
-    """About 10 KB: the labels of NFD, and fifty images."""
-    features = {f"feature.node.kubernetes.io/f{number}": "true" for number in range(80)}
-    digest = "a" * 64
-    images = [
-        {"names": [f"registry.example/some/image-{number}@sha256:{digest}"], "sizeBytes": 10**9} for number in range(50)
-    ]
-    metadata = {"name": f"{prefix}-{index}", "labels": {"test": prefix, **features}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"images": images}}
-
-
 @pytest.mark.soak
 @pytest.mark.usual(120)
 def test_a_list_of_all_nodes(kube: Kube) -> None:
-    bodies = [fat_node(kube.prefix, index) for index in range(NODES)]
+    bodies = [gpu_node(f"{kube.prefix}-{index}", 4, {"test": kube.prefix}) for index in range(NODES)]
     made = run_bounded(
         [(body["metadata"]["name"], functools.partial(kube.client.create, "/api/v1/nodes", body)) for body in bodies],
         32,
     )
     try:
         assert all(outcome.ok for outcome in made)
-        for part in ("whole", "metadata"):
+        for part in ("whole", "metadata", "parsed"):
             command = [sys.executable, "-c", _LISTER, str(kube.kubeconfig), f"test={kube.prefix}", part]
             done = subprocess.run(
                 command,

@@ -1,0 +1,72 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster of nodes that nobody keeps alive: an API server, etcd and Node objects, and nothing that takes processor time."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lab import lifecycle, supervisor
+from lab.api import Api, Object, in_parallel
+from lab.layout import Lab as LabLayout
+from tests.helpers.gpu_nodes import gpu_node
+from tests.labs import Lab
+
+NODES = "/api/v1/nodes"
+LABEL = {"bench": "yes"}
+# The controller manager would call nodes without heartbeats unready; the others would follow every change of 5,000 nodes.
+_PAUSED = ("kwok", "sim", "runner", "kube-scheduler", "kube-controller-manager")
+_NO_MACHINES = "groups: []\n"
+
+
+class BareCluster:
+    """Nodes `bench-0000`, `bench-0001`, ... as the device plugin and a first run of node_profile left them."""
+
+    def __init__(self, lab: Lab, folder: Path, replicas: int) -> None:
+        """Empty the lab and stop all but its API server."""
+        fleet = folder / "fleet.yaml"
+        fleet.write_text(_NO_MACHINES)
+        lab.reset(fleet)
+        layout = LabLayout.named(lab.name)
+        program = lifecycle.supervisor_program(layout)
+        assert program is not None
+        supervisor.pause(layout, program, _PAUSED)
+        self._api = Api(layout, "admin")
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-operator"}}
+        self._api.request("POST", "/api/v1/namespaces", namespace)
+        self._replicas = replicas
+        self._template: Object | None = None
+        self.count = 0
+
+    def grow(self, count: int, adopt: Callable[[], Any]) -> None:
+        """Make it `count` nodes; `adopt` runs node_profile once on the first, and the others are made as it left that one."""
+        if self._template is None:
+            self._api.request("POST", NODES, self._new(0))
+            self.count = 1
+            adopt()
+            self._template = self._api.request("GET", f"{NODES}/{self._name(0)}")
+        in_parallel(lambda number: self._api.request("POST", NODES, self._like(number)), range(self.count, count))
+        self.count = count
+
+    def size(self) -> int:
+        """The bytes of one node as a list has them."""
+        found = self._api.request("GET", f"{NODES}/{self._name(0)}")
+        return len(json.dumps(found, separators=(",", ":")))
+
+    def _new(self, number: int) -> Object:
+        return gpu_node(self._name(number), self._replicas, LABEL)
+
+    def _like(self, number: int) -> Object:
+        template = self._template
+        assert template is not None
+        made = copy.deepcopy(self._new(number))
+        for part in ("labels", "annotations"):
+            made["metadata"][part] = {**template["metadata"][part], **made["metadata"][part]}
+        return made
+
+    def _name(self, number: int) -> str:
+        return f"bench-{number:04}"
