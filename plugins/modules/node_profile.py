@@ -181,6 +181,11 @@ node_profile:
       type: list
       elements: str
       returned: always
+    gone:
+      description: Nodes that disappeared from the cluster in the middle of their change.
+      type: list
+      elements: str
+      returned: always
     not_begun:
       description: Nodes that are left for another run, by C(rollout.limit) or after a failure (C(rollout.pause_on_failure)).
       type: list

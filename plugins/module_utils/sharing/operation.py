@@ -111,7 +111,7 @@ def _run(
             **getattr(error, "partial", {}),
         }
         raise
-    for text in warnings(module.plan, seen.fleet):
+    for text in warnings(module.plan, seen.fleet, rollout.done):
         module.warn(text)
     return {
         "changed": rollout.done.any,

@@ -12,7 +12,7 @@ from ..fleet.oddities import NAMES_LIMIT, of_membership, said_not_ready
 from ..fleet.sorting import awaited, undiscovered_cluster
 from ..pools.words import some
 from .profile import held_taints
-from .turn_end import LEFT, ROLLED_BACK
+from .turn_end import GONE, LEFT, ROLLED_BACK
 
 if t.TYPE_CHECKING:
     from ..fleet.proof import Finding
@@ -52,6 +52,7 @@ def result(
         "failed": dict(sorted(done.failed.items())[:limit]) if done else {},
         "rolled_back": done.named(ROLLED_BACK)[:limit] if done else [],
         "left_cordoned": done.named(LEFT)[:limit] if done else [],
+        "gone": done.named(GONE)[:limit] if done else [],
         "not_begun": sorted({*changes.limited, *(done.not_begun if done else ())})[:limit],
         "repaired": dict(sorted(_repaired(changes, done).items())[:limit]),
         "not_as_declared": [str(findings[name]) for name in sorted(findings)][:limit],
@@ -85,9 +86,14 @@ def after_discovery(plan: Plan, fleet: Fleet) -> dict[str, t.Any]:
     return {"nodes": nodes[:NAMES_LIMIT], "nodes_count": len(nodes), "pools": list(unknown)}
 
 
-def warnings(plan: Plan, fleet: Fleet) -> list[str]:
+def warnings(plan: Plan, fleet: Fleet, done: Done | None = None) -> list[str]:
     """What a user should know although it is no failure."""
     told = [*of_membership(fleet.membership, fleet.profile.released)]
+    gone = done.named(GONE) if done else []
+    if gone:
+        told.append(
+            f"{some(gone)} disappeared from the cluster in the middle of the change; nothing is left to be done there"
+        )
     for pool, taints in held_taints(fleet.profile, fleet.nodes, plan.pools).items():
         told.append(
             f"{', '.join(taints)} of pool {pool} was held back: the ClusterPolicy does not tolerate it, so NVIDIA's pods "

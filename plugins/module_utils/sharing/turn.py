@@ -84,13 +84,15 @@ class Turn:
         why = f"the sharing of its GPUs is being changed{f' for pool {pool.name}' if pool else ''}"
         closed = self._node.write(lambda fresh: marks.close(fresh, why))
         if closed is None:
+            self.fate.outcome = GONE
             return
         now = step(closed, pool, node_edit(closed, pool, self._tools.held), self._asked(), repair=self._tools.repair)
         if now is not None:
             self._empty(now)
             self._change(closed, now)
         self._prove(now)
-        self._node.write(marks.reopen)
+        if self._node.write(marks.reopen) is None:
+            self.fate.outcome = GONE
 
     def _asked(self) -> Asked:
         return self._tools.look(self._name)
