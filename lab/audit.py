@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import time
 import uuid
@@ -30,6 +31,9 @@ class Request:
     resource: str
     namespace: str
     name: str
+    # Seconds since 1970, by the server's clock.
+    begun: float
+    answered: float
 
     @property
     def mutating(self) -> bool:
@@ -95,4 +99,10 @@ def _request(event: dict[str, object]) -> Request:
         resource=reference.get("resource", ""),
         namespace=reference.get("namespace", ""),
         name=reference.get("name", ""),
+        begun=_seconds(event["requestReceivedTimestamp"]),
+        answered=_seconds(event["stageTimestamp"]),
     )
+
+
+def _seconds(timestamp: object) -> float:
+    return datetime.datetime.fromisoformat(str(timestamp)).timestamp()

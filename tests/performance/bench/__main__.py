@@ -16,11 +16,13 @@ from tests.programs import REPO
 
 from .page import page
 from .profile import Profiles
+from .rolling import rolling
 from .setting import setting
 
 # How many pairs of runs a round has, by number of nodes: few where one takes long.
 PAIRS = {100: 3, 1000: 1, 5000: 1}
 ROUNDS = 2
+ROLLING = 100
 
 
 def main() -> int:
@@ -43,8 +45,11 @@ def main() -> int:
             if nodes == min(PAIRS):
                 rows.append(profiles.one_by_one(rows[-1]))
         rows.append(profiles.nothing(2))
+        row, picture = rolling(lab, Path(folder), ROLLING, say)
+        rows.append(row)
         written = page(setting(lab, node_bytes, ROUNDS, load), rows)
     options.page.write_text(written)
+    options.page.with_suffix(".svg").write_text(picture)
     print(written)
     missed = [limit for row in rows for limit in row.missed]
     say(f"{options.page} is written; {len(missed)} limits are missed")

@@ -1,0 +1,31 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a node was worked on, by what the audit log says of it."""
+
+from __future__ import annotations
+
+from lab.audit import Request
+from tests.performance.bench.rolling import spans_of
+from tests.performance.bench.schedule import Span
+
+
+def request(name: str, begun: float, verb: str = "patch", resource: str = "nodes", status: int = 200) -> Request:
+    return Request(verb, f"/{name}", "accel.gpu", "admin", status, resource, "", name, begun, begun + 0.5)
+
+
+def test_from_the_first_write_to_the_answer_to_the_last() -> None:
+    asked = [
+        request("a", 90, verb="get"),
+        request("a", 100),
+        request("b", 101),
+        request("a", 104),
+        request("a", 107, status=409),
+        request("p", 99, resource="pods"),
+        request("b", 109),
+        request("a", 120, verb="list"),
+    ]
+    assert spans_of(asked) == [Span("a", 0, 4.5), Span("b", 1, 9.5)]
+
+
+def test_no_write_is_no_span() -> None:
+    assert spans_of([request("a", 1, verb="get")]) == []
