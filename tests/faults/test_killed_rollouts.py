@@ -166,7 +166,7 @@ def total(world: World, tmp_path_factory: pytest.TempPathFactory) -> int:
 
 
 @pytest.mark.usual(200)
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(2, of="whole runs")
 @pytest.mark.timeout(900)
 def test_a_rolling_change_may_be_killed_anywhere(world: World, total: int, tmp_path: Path, rng: random.Random) -> None:
     after_request(world, rng.randint(1, total), tmp_path)
