@@ -49,6 +49,17 @@ def killed_after(lab: Lab, name: str, number: int, folder: Path, **options: Any)
     return request
 
 
+def killed_at(lab: Lab, name: str, seconds: float, **options: Any) -> bool:
+    """Run a playbook and kill its whole tree after so many seconds; False if it ended before."""
+    playbook = Playbook(name, environ=lab.env, **options)
+    timer = threading.Timer(seconds, playbook.kill)
+    timer.start()
+    killed = playbook.wait().rc < 0
+    timer.cancel()
+    print(f"{'killed' if killed else 'ended before it was killed'} after {seconds:.1f} s")
+    return killed
+
+
 def changing_requests(lab: Lab, name: str, folder: Path, **options: Any) -> list[Request]:
     """The changing requests of an unharmed run."""
     proxy = ApiProxy(lab.kubeconfig)

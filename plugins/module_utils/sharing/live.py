@@ -39,6 +39,7 @@ class LiveNodes:
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._error: Exception | None = None
+        self._forgotten = False
 
     def __enter__(self) -> LiveNodes:
         """Begin to follow."""
@@ -87,6 +88,8 @@ class LiveNodes:
     def _follow(self) -> None:
         while not self._stop.is_set():
             try:
+                if self._forgotten:
+                    self._list()
                 for event in self._client.watch(NODES, resource_version=self._version, timeout=_WATCH):
                     self._version = event["object"]["metadata"]["resourceVersion"]
                     self._learn(parse(event["object"]), event["type"] == "DELETED")
@@ -96,13 +99,14 @@ class LiveNodes:
                 if not error.gone:
                     self._fail(error)
                     return
-                self._list()
+                self._forgotten = True
             except Exception as error:
                 self._fail(error)
                 return
 
     def _list(self) -> None:
         """The server has forgotten the version: begin again."""
+        self._forgotten = False
         listing = self._client.list(NODES, without=UNREAD)
         found = {node.name: node for node in map(parse, listing)}
         with self._changed:

@@ -52,7 +52,7 @@ def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
             raise InvalidOptions([reason])
     if module.check_mode:
         return _preview(module, rollout, watcher, fleet)
-    return _run(module, rollout, watcher, reader, lease, fleet)
+    return _run(module, scope, rollout, watcher, reader, lease, fleet)
 
 
 def scope_of(module: GpuModule) -> scopes.Scope:
@@ -89,7 +89,13 @@ def _preview(module: GpuModule, rollout: Rollout, watcher: Watcher, fleet: Fleet
 
 
 def _run(
-    module: GpuModule, rollout: Rollout, watcher: Watcher, reader: Reader, lease: Lease, fleet: Fleet
+    module: GpuModule,
+    scope: scopes.Scope,
+    rollout: Rollout,
+    watcher: Watcher,
+    reader: Reader,
+    lease: Lease,
+    fleet: Fleet,
 ) -> dict[str, t.Any]:
     before, after = fleet.profile.diff()
     converger = Converger(
@@ -98,7 +104,8 @@ def _run(
         watcher,
         lease,
         lambda seen: story(module.client, module.plan, seen.findings, seen.undiscovered, watcher.since),
-        wait=module.params["wait"],
+        # A repair proves each node in its turn; of the others it is not asked whether they are as declared.
+        wait=module.params["wait"] and not scope.repairs,
         wait_timeout=module.params["wait_timeout"],
     )
     try:

@@ -12,7 +12,7 @@ from ..fleet.oddities import NAMES_LIMIT, of_membership, said_not_ready
 from ..fleet.sorting import awaited, undiscovered_cluster
 from ..pools.words import some
 from .profile import held_taints
-from .turn_end import GONE, LEFT, ROLLED_BACK
+from .turn_end import BROKEN_OFF, GONE, LEFT, ROLLED_BACK
 
 if t.TYPE_CHECKING:
     from ..fleet.proof import Finding
@@ -51,7 +51,7 @@ def result(
         "steps": dict(sorted(steps.items())[:limit]),
         "failed": dict(sorted(done.failed.items())[:limit]) if done else {},
         "rolled_back": done.named(ROLLED_BACK)[:limit] if done else [],
-        "left_cordoned": done.named(LEFT)[:limit] if done else [],
+        "left_cordoned": done.named(LEFT, BROKEN_OFF)[:limit] if done else [],
         "gone": done.named(GONE)[:limit] if done else [],
         "not_begun": sorted({*changes.limited, *(done.not_begun if done else ())})[:limit],
         "repaired": dict(sorted(_repaired(changes, done).items())[:limit]),

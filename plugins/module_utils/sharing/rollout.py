@@ -19,7 +19,7 @@ from .live import LiveNodes
 from .mig_manager import renew
 from .refresh import refresh
 from .turn import Turn
-from .turn_end import LEFT, ROLLED_BACK, Fate, Tools
+from .turn_end import BROKEN_OFF, LEFT, ROLLED_BACK, Fate, Tools
 from .window import queues, take_turns
 
 if t.TYPE_CHECKING:
@@ -58,9 +58,9 @@ class Done:
         """Whether anything was changed."""
         return bool(self.changed or self.added or self.collected)
 
-    def named(self, outcome: str) -> list[str]:
+    def named(self, *outcomes: str) -> list[str]:
         """The nodes with which it ended so."""
-        return sorted(name for name, fate in self.fates.items() if fate.outcome == outcome)
+        return sorted(name for name, fate in self.fates.items() if fate.outcome in outcomes)
 
     def note(self, of: Step, fate: Fate) -> None:
         """Count one node's turn."""
@@ -75,6 +75,7 @@ class Done:
 _AFTER = {
     ROLLED_BACK: " (it is back on its last good profile)",
     LEFT: " (it is left cordoned and tainted; a run again goes on with it)",
+    BROKEN_OFF: " (it is left cordoned; a run again goes on with it)",
 }
 
 
@@ -167,7 +168,16 @@ class Rollout:
             def on_done(turns: Turns) -> None:
                 self._ways.progress.say("nodes changed one after the other", len(turns.fates), len(steps))
 
-            turns = take_turns(queues(steps, sizes), lambda of: Turn(tools, of).take(), on_done)
+            begun: dict[str, Turn] = {}
+
+            def take(of: Step) -> Fate:
+                begun[of.node] = Turn(tools, of)
+                return begun[of.node].take()
+
+            turns = take_turns(queues(steps, sizes), take, on_done)
+        if turns.error is not None:
+            for name in begun.keys() - turns.fates.keys():
+                turns.fates[name] = begun[name].broken_off(turns.error)
         for name, fate in turns.fates.items():
             self.done.note(by_name[name], fate)
         self.done.not_begun += turns.not_begun

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..catalog.names import CORDONED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..fleet.node import Node
 from ..fleet.pool_edit import node_edit
 from ..fleet.proof import CHANGING, FAILED, Finding, paused, prove
@@ -25,10 +25,10 @@ from . import marks
 from .one_node import OneNode
 from .reboot import NoReboot
 from .steps import Asked, Step, shown, step
-from .turn_end import GONE, Failed, Fate, Tools, end_badly, renewed
+from .turn_end import BROKEN_OFF, GONE, Failed, Fate, Tools, end_badly, renewed
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import PoolPlan
+    from ..fleet.ownership import NodeEdit
 
 
 class Turn:
@@ -67,6 +67,14 @@ class Turn:
         self._end(Failed("not-proven", story))
         return self._ended()
 
+    def broken_off(self, why: Exception) -> Fate:
+        """What is known of a turn that take() has not ended: nothing more can be sent, and the node may still be closed by us."""
+        self.fate.failed = f"its turn was broken off: {why}"
+        node = self._node.now
+        if node is not None and CORDONED_ANNOTATION in node.annotations:
+            self.fate.outcome = BROKEN_OFF
+        return self._ended()
+
     def _end(self, failure: Failed) -> None:
         self.fate.failed = str(failure)
         self.fate.outcome = end_badly(self._tools, self._node, self._pool, failure, changed=self._labelled)
@@ -86,7 +94,7 @@ class Turn:
         if closed is None:
             self.fate.outcome = GONE
             return
-        now = step(closed, pool, node_edit(closed, pool, self._tools.held), self._asked(), repair=self._tools.repair)
+        now = step(closed, pool, self._edit(closed), self._asked(), repair=self._tools.repair)
         if now is not None:
             self._empty(now)
             self._change(closed, now)
@@ -156,8 +164,16 @@ class Turn:
             return
         if now.remedy or (now.edit and now.edit.labels.get(MIG_CONFIG_LABEL)):
             self._renew(now.remedy)
-        self._node.write(lambda of: _patch_of(of, self._pool, self._tools.held))
+        self._node.write(self._patch)
         self._labelled = True
+
+    def _edit(self, node: Node) -> NodeEdit | None:
+        """What a node lacks of its pool's profile; a repair leaves that to another run."""
+        return None if self._tools.repair else node_edit(node, self._pool, self._tools.held)
+
+    def _patch(self, node: Node) -> marks.Patch | None:
+        edit = self._edit(node)
+        return edit.patch if edit else None
 
     def _renew(self, why: str = "") -> None:
         self.fate.repaired = why or self.fate.repaired
@@ -207,6 +223,9 @@ class Turn:
         finding = prove(node, self._pool)
         if finding is None:
             return "" if node.ready else None
+        if self._tools.repair and node_edit(node, self._pool, self._tools.held) is not None:
+            # It is to become something else, but not now.
+            return "" if node.ready and not remedy(node, self._pool) else None
         return str(finding) if finding.final else None
 
     def _reboot(self) -> None:
@@ -231,11 +250,6 @@ class Turn:
 
     def _cut_into(self, name: str) -> None:
         self._node.write(lambda dummy: {"metadata": {"labels": {MIG_CONFIG_LABEL: name, MIG_STATE_LABEL: None}}})
-
-
-def _patch_of(node: Node, pool: PoolPlan | None, held: t.Collection[str]) -> marks.Patch | None:
-    change = node_edit(node, pool, held)
-    return change.patch if change else None
 
 
 def _is_whole(node: Node | None) -> bool | None:

@@ -27,6 +27,8 @@ if t.TYPE_CHECKING:
     from .steps import Asked
 
 DONE, ROLLED_BACK, LEFT, REOPENED, GONE = "done", "rolled-back", "left", "reopened", "gone"
+# What stopped the run stopped this turn, too, with the node closed by us.
+BROKEN_OFF = "broken-off"
 
 
 @dataclass

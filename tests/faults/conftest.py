@@ -1,0 +1,38 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Three nodes with one GPU each whose sharing is changed while something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers.rolling import NONE, Rolling
+from tests.labs import Lab
+
+
+@pytest.fixture(scope="module")
+def three(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Rolling:
+    """The cluster of a file's tests."""
+    return Rolling(lab).install(tmp_path_factory.mktemp("three"), nodes=3, gpus=1)
+
+
+@pytest.fixture
+def rolling(three: Rolling) -> Iterator[Rolling]:
+    """The nodes with whole GPUs and without users, whatever the test before did; afterwards the way back works, too."""
+    made_whole(three)
+    yield three
+    made_whole(three)
+
+
+def made_whole(rolling: Rolling) -> None:
+    """Once nothing is wrong any more, one run each of repair and of the change leaves nothing behind."""
+    rolling.users.leave()
+    rolling.lab.command("fault", "clear")
+    rolling.machines(3)
+    for state in ("repaired", "present"):
+        done = rolling.share(NONE, state=state)
+        assert not done.get("failed"), done["msg"]
+    rolling.require_clean()
+    rolling.require_offered({"nvidia.com/gpu": 1})

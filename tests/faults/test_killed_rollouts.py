@@ -1,0 +1,200 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rolling change that is killed at any moment: the next run ends as an unharmed one, and nobody goes whom no plan named."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helpers.cluster import Cluster
+from tests.helpers.killing import changing_requests, killed_after, killed_at
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.rolling import CORDONED, FAILED
+from tests.helpers.workloads import GPU, INNOCENT, Users
+from tests.labs import Lab
+
+SHARE = "accel.gpu.share"
+FLEET = {
+    "groups": [
+        {"name": "a100", "count": 4, "model": "A100-SXM4-80GB", "gpus": 1},
+        {"name": "t4", "count": 4, "model": "T4", "gpus": 1},
+        {"name": "cpu", "count": 1},
+    ]
+}
+# An admin has cordoned it for reasons of his own.
+ADMINS = "t4-2"
+WHOLE = {"train": {"mode": "none"}, "notebooks": {"mode": "none"}}
+SPLIT = {"train": {"mode": "mig", "layout": {"3g.40gb": 2}}, "notebooks": {"mode": "mps", "replicas": 4}}
+OFFERED = {
+    "whole": {"a100-": {GPU: 1}, "t4-": {GPU: 1}},
+    "split": {"a100-": {GPU: 2}, "t4-": {GPU: 4}},
+}
+MODELS = {"train": "A100-SXM4-80GB", "notebooks": "Tesla-T4"}
+
+
+def options(state: str) -> dict[str, Any]:
+    """What the playbook is started with, to split all GPUs or to make them whole again."""
+    sharings = SPLIT if state == "split" else WHOLE
+    rollout = {"max_unavailable": 3, "drain": "gpu-pods", "drain_timeout": 60}
+    pools = [
+        {"name": name, "match": {"model": model}, "sharing": sharings[name], "rollout": rollout}
+        for name, model in MODELS.items()
+    ]
+    return {"variables": {"gpu_pools": pools}}
+
+
+def play(lab: Lab, state: str, *arguments: str) -> PlaybookRun:
+    return run_playbook(SHARE, environ=lab.env, arguments=arguments, **options(state)).require_success()
+
+
+def profile(run: PlaybookRun) -> dict[str, Any]:
+    """What node_profile has told."""
+    found: dict[str, Any] = run.module_results("accel.gpu.node_profile")[-1]["node_profile"]
+    return found
+
+
+@dataclass
+class World:
+    """Eight nodes with a user of a GPU and one of none on each, whole or split."""
+
+    lab: Lab
+    state: str = "whole"
+    cluster: Cluster = field(init=False)
+    users: Users = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cluster, self.users = Cluster(self.lab), Users(self.lab)
+
+    @property
+    def other(self) -> str:
+        return "whole" if self.state == "split" else "split"
+
+    def nodes(self) -> list[str]:
+        return sorted(name for name in self.cluster.nodes() if not name.startswith("cpu-"))
+
+    def install(self, folder: Path) -> World:
+        fleet = folder / "eight.yaml"
+        fleet.write_text(yaml.safe_dump(FLEET))
+        self.lab.reset(fleet)
+        # What the operator needs to know of both is told to it beforehand.
+        tags = ["--tags", "pools,nfd,gpu_operator"]
+        run_playbook("accel.gpu.site", environ=self.lab.env, arguments=tags, **options("split")).require_success()
+        play(self.lab, "whole")
+        self.users.arrive()
+        for node in self.nodes():
+            self.users.deployment(f"{node}-gpu", node, resource=GPU)
+            self.users.deployment(f"{node}-web", node, way=INNOCENT["web"])
+        self.users.wait_running(2 * len(self.nodes()))
+        self.cluster.kubectl("cordon", ADMINS)
+        return self
+
+    def require_converged(self, named: set[str], present: set[str], gone: dict[str, str]) -> None:
+        """Run again: as an unharmed run would have left it, nothing of ours about, and only those went who were named."""
+        play(self.lab, self.other)
+        self.state = self.other
+        again = play(self.lab, self.state)
+        assert again.changed() == 0
+        for name, node in self.cluster.nodes().items():
+            annotations = node["metadata"].get("annotations", {})
+            assert not {CORDONED, FAILED} & set(annotations), name
+            assert not [taint for taint in node["spec"].get("taints", []) if taint["key"].startswith("accel.gpu/")]
+            assert bool(node["spec"].get("unschedulable")) is (name == ADMINS), name
+        for prefix, resources in OFFERED[self.state].items():
+            offered = self.cluster.offered(prefix)
+            assert offered == dict.fromkeys(offered, resources)
+            assert len(offered) == 4
+        unnamed = {name for uid, name in gone.items() if uid in present} - named
+        assert not unnamed
+
+    def back_to_work(self) -> dict[str, str]:
+        """Every user's pod that could run does; the admin's node takes no new ones. Their uids, with their names."""
+        gpu, web = len(self.nodes()), len(self.nodes())
+        elsewhere = gpu - 1 if not self.users.running(f"{ADMINS}-gpu") else gpu
+        present = self.users.wait_running(elsewhere + web)
+        return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in present}
+
+    def plan(self) -> set[str]:
+        """Who will be evicted, as the plan says it."""
+        steps = profile(play(self.lab, self.other, "--check"))["steps"]
+        assert set(steps) == set(self.nodes())
+        return {pod.partition("/")[2] for step in steps.values() for pod in step["evicts"]}
+
+
+@pytest.fixture(scope="module")
+def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    world = World(lab).install(tmp_path_factory.mktemp("killed"))
+    yield world
+    world.users.leave()
+    lab.reset()
+
+
+def harm(world: World, kill: Any) -> bool:
+    """Kill one change on its way, in whichever direction it goes now, and see what comes of it; False: it ended before."""
+    present = world.back_to_work()
+    named = world.plan()
+    with world.users.watched() as watch:
+        killed = bool(kill(options(world.other)))
+        world.require_converged(named, set(present), {uid: gone.name for uid, gone in watch.gone.items()})
+    return killed
+
+
+def after_request(world: World, number: int, folder: Path) -> bool:
+    return harm(world, lambda given: killed_after(world.lab, SHARE, number, folder, **given))
+
+
+@pytest.fixture(scope="module")
+def total(world: World, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many changing requests the longer of the two ways sends."""
+    counts = []
+    for dummy in range(2):
+        world.back_to_work()
+        counts.append(
+            len(changing_requests(world.lab, SHARE, tmp_path_factory.mktemp("count"), **options(world.other)))
+        )
+        world.state = world.other
+    print(f"unharmed changes of eight nodes send {counts} changing requests")
+    assert min(counts) > 3 * len(world.nodes())
+    return max(counts)
+
+
+@pytest.mark.usual(200)
+@pytest.mark.sampled(2, of="whole runs")
+@pytest.mark.timeout(900)
+def test_a_rolling_change_may_be_killed_anywhere(world: World, total: int, tmp_path: Path, rng: random.Random) -> None:
+    after_request(world, rng.randint(1, total), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.usual(4000)
+@pytest.mark.timeout(4 * 3600)
+def test_a_rolling_change_may_be_killed_after_each_of_its_requests(world: World, total: int, tmp_path: Path) -> None:
+    """Both ways: what is killed at a point once is split, and once is made whole."""
+    struck = 0
+    for number in range(1, total + 1):
+        for dummy in range(2):
+            struck += after_request(world, number, tmp_path)
+    assert struck > total
+
+
+@pytest.mark.soak
+@pytest.mark.usual(5000)
+@pytest.mark.timeout(4 * 3600)
+def test_a_rolling_change_may_be_killed_at_any_moment(world: World, rng: random.Random) -> None:
+    started = time.monotonic()
+    world.back_to_work()
+    play(world.lab, world.other)
+    world.state = world.other
+    usual = time.monotonic() - started
+    struck = 0
+    for dummy in range(100):
+        moment = rng.uniform(0, usual)
+        struck += harm(world, lambda given, moment=moment: killed_at(world.lab, SHARE, moment, **given))
+    assert struck > 50

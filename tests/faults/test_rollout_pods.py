@@ -1,0 +1,193 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rolling change among users who cannot leave, leave late, or come: nobody is lost, and who is in the way is named."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.helpers.rolling import CORDONED, NONE, Rolling
+from tests.helpers.workloads import GPU, NAMESPACE, WAYS
+
+pytestmark = [
+    pytest.mark.sampled(2, of="faults of a rolling change"),
+    pytest.mark.usual(60),
+    pytest.mark.timeout(600),
+]
+
+HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
+MPS = {"mode": "mps", "replicas": 4}
+VICTIM = "a100-2"
+ALL_AT_ONCE = {"max_unavailable": 3}
+
+
+def share(rolling: Rolling, sharing: dict[str, Any], **rollout: Any) -> dict[str, Any]:
+    return rolling.share(sharing, rollout={**ALL_AT_ONCE, **rollout})
+
+
+def working(rolling: Rolling) -> dict[str, str]:
+    """Somebody holds the GPU of each node; the app's name is the node's. Their pods."""
+    for node in rolling.nodes():
+        rolling.users.deployment(node, node, resource=GPU)
+    pods = rolling.users.wait_running(len(rolling.nodes()))
+    return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in pods}
+
+
+def when(true: Callable[[], bool], act: Callable[[], Any]) -> threading.Thread:
+    """Act once something is so, while the change is under way."""
+
+    def wait() -> None:
+        end = time.monotonic() + 60
+        while not true():
+            if time.monotonic() > end:
+                return
+            time.sleep(0.1)
+        act()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def cordoned(rolling: Rolling) -> bool:
+    """Whether the victim is being emptied by us."""
+    node = rolling.cluster.nodes().get(VICTIM, {"metadata": {}})
+    return CORDONED in (node["metadata"].get("annotations") or {})
+
+
+def test_a_budget_that_never_allows(rolling: Rolling) -> None:
+    pods = working(rolling)
+    rolling.users.budget("strict", VICTIM, minAvailable=1)
+    with rolling.users.watched() as watch:
+        result = share(rolling, MPS, drain_timeout=6)
+    assert result["failed"] is True
+    assert list(result["node_profile"]["failed"]) == [VICTIM]
+    for word in (VICTIM, f"{NAMESPACE}/{pods[VICTIM]}", "strict", "drain_timeout"):
+        assert word in result["msg"], result["msg"]
+    rolling.require_offered({GPU: 4}, but=VICTIM)
+    assert watch.names() == {f"{NAMESPACE}/{pod}" for node, pod in pods.items() if node != VICTIM}
+    # Nothing was changed on it, so that its user goes on as if nothing had been.
+    assert rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 1}}
+    rolling.require_clean()
+
+
+def test_a_budget_that_allows_late(rolling: Rolling) -> None:
+    pods = working(rolling)
+    rolling.users.budget("strict", VICTIM, minAvailable=1)
+
+    def allow() -> None:
+        time.sleep(4)  # so long the budget holds
+        rolling.users.no_budget("strict")
+
+    with rolling.users.watched() as watch:
+        later = when(lambda: cordoned(rolling), allow)
+        result = share(rolling, MPS)
+        later.join()
+    assert not result.get("failed"), result["msg"]
+    rolling.require_offered({GPU: 4})
+    assert watch.names() == {f"{NAMESPACE}/{pod}" for pod in pods.values()}
+    assert watch.not_evicted() == []
+    rolling.require_clean()
+
+
+def test_a_pod_that_nobody_makes_again_goes_only_by_force(rolling: Rolling) -> None:
+    rolling.users.bare("experiment", VICTIM, resource=GPU)
+    rolling.users.wait_running(1)
+    with rolling.users.watched() as watch:
+        result = share(rolling, MPS, drain_timeout=10)
+    assert list(result["node_profile"]["failed"]) == [VICTIM]
+    for word in (f"{NAMESPACE}/experiment", "force"):
+        assert word in result["msg"], result["msg"]
+    assert watch.names() == set()
+    rolling.require_offered({GPU: 4}, but=VICTIM)
+    rolling.require_clean()
+    with rolling.users.watched() as watch:
+        done = share(rolling, MPS, force=True)
+    assert not done.get("failed"), done["msg"]
+    assert watch.names() == {f"{NAMESPACE}/experiment"}
+
+
+def test_without_a_drain_the_node_waits_until_its_users_have_ended(rolling: Rolling) -> None:
+    rolling.users.bare("brief", VICTIM, resource=GPU, seconds="8", restartPolicy="Never")
+    rolling.users.wait_running(1)
+    with rolling.users.watched() as watch:
+        result = share(rolling, MPS, drain="none")
+    assert not result.get("failed"), result["msg"]
+    assert watch.names() == set()
+    [pod] = rolling.users.pods()
+    assert pod["status"]["phase"] == "Succeeded"
+    rolling.require_offered({GPU: 4})
+    rolling.require_clean()
+
+
+def test_everybody_goes_where_that_was_asked_for_and_daemonsets_stay(rolling: Rolling) -> None:
+    rolling.users.deployment("web", VICTIM)
+    rolling.users.daemonset("logs", VICTIM)
+    rolling.users.deployment("notebook", VICTIM, way=WAYS["runtime-class"])
+    rolling.users.wait_running(3)
+    with rolling.users.watched() as watch:
+        result = share(rolling, MPS, drain="all")
+    assert not result.get("failed"), result["msg"]
+    assert {name.partition("/")[2].partition("-")[0] for name in watch.names()} == {"web", "notebook"}
+    assert watch.not_evicted() == []
+
+
+def test_a_node_that_disappears(rolling: Rolling) -> None:
+    working(rolling)
+    rolling.users.budget("strict", VICTIM, minAvailable=1)
+    later = when(lambda: cordoned(rolling), lambda: rolling.cluster.kubectl("delete", "node", VICTIM))
+    started = time.monotonic()
+    result = share(rolling, MPS, drain_timeout=120)
+    later.join()
+    assert time.monotonic() - started < 100
+    assert VICTIM in f"{result.get('msg')} {result.get('warnings')} {result['node_profile']['failed']}"
+    rolling.require_offered({GPU: 4}, but=VICTIM)
+    rolling.require_clean()
+
+
+def test_a_node_that_joins(rolling: Rolling) -> None:
+    working(rolling)
+    rolling.users.budget("strict", VICTIM, minAvailable=1)
+
+    def join() -> None:
+        rolling.machines(4)
+        time.sleep(4)  # so long the budget holds, that the new node is discovered while the others are changed
+        rolling.users.no_budget("strict")
+
+    later = when(lambda: cordoned(rolling), join)
+    result = share(rolling, MPS)
+    later.join()
+    assert not result.get("failed"), result["msg"]
+    rolling.require_clean()
+    rolling.require_offered({GPU: 4}, but=VICTIM)
+    again = share(rolling, MPS)
+    assert not again.get("failed"), again["msg"]
+    assert rolling.cluster.offered("a100-") == {f"a100-{number}": {GPU: 4} for number in range(1, 5)}
+    assert rolling.share(NONE, check=True)["node_profile"]["change_counts"] == {"plugin": 4}
+
+
+def test_somebody_else_who_changes_the_label(rolling: Rolling) -> None:
+    """Once, while the node is being changed: it ends as declared, or the node, the label and the remedy are told."""
+    label = "nvidia.com/mig.config"
+
+    def cut() -> bool:
+        labels: dict[str, str] = rolling.cluster.nodes()[VICTIM]["metadata"]["labels"]
+        return labels.get(label) != "all-disabled"
+
+    later = when(cut, lambda: rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, f"{label}=all-1g.10gb"))
+    result = rolling.share(HALVES, rollout=ALL_AT_ONCE, wait_timeout=25)
+    later.join()
+    rolling.require_offered({GPU: 2}, but=VICTIM)
+    if result.get("failed"):
+        assert list(result["node_profile"]["failed"]) == [VICTIM]
+        for word in (VICTIM, label, "all-1g.10gb"):
+            assert word in result["msg"], result["msg"]
+    else:
+        assert rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 2}}
+    unschedulable = bool(rolling.cluster.nodes()[VICTIM]["spec"].get("unschedulable"))
+    assert (result["node_profile"]["left_cordoned"] == [VICTIM]) is unschedulable
