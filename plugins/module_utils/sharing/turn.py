@@ -12,7 +12,7 @@ import typing as t
 
 from ..catalog.names import CORDONED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..fleet.node import Node
-from ..fleet.pool_edit import node_edit
+from ..fleet.pool_edit import node_edit, working
 from ..fleet.proof import CHANGING, FAILED, Finding, paused, prove
 from ..fleet.stuck import remedy
 from ..kube.bulk import is_fatal
@@ -219,6 +219,9 @@ class Turn:
         """ "": as declared, or gone; other words: it will not become so by waiting; None: not yet."""
         if node is None:
             return ""
+        if self._tools.repair:
+            # Whether it is what is declared by now is another run's affair.
+            return "" if working(node) and not remedy(node, self._pool) else None
         assert self._pool is not None
         finding = prove(node, self._pool)
         if finding is None:
