@@ -35,10 +35,7 @@ class Seen(t.NamedTuple):
 
 
 class Watcher:
-    """Proves nodes, and waits for the proof; nodes outside the scope, and those that are `excused`, prove nothing.
-
-    Of nodes that are only to be repaired nobody asks whether they are what is declared.
-    """
+    """Proves nodes, and waits for the proof; nodes outside the scope, and those that are `excused`, prove nothing."""
 
     def __init__(
         self,
@@ -129,8 +126,7 @@ class Watcher:
 
     def _follow(self, node: Node, pool_of: t.Mapping[str, str], findings: dict[str, Finding]) -> None:
         pool = self._pools.get(pool_of.get(node.name, ""))
-        asked = self._scope.holds(node, pool) and not self._scope.repairs
-        proves = pool is not None and node.ready and node.name not in self.excused and asked
+        proves = pool is not None and node.ready and node.name not in self.excused and self._scope.holds(node, pool)
         finding = prove(node, pool) if proves and pool else None
         if finding:
             findings[node.name] = finding

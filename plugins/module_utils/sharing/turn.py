@@ -219,16 +219,13 @@ class Turn:
         """ "": as declared, or gone; other words: it will not become so by waiting; None: not yet."""
         if node is None:
             return ""
-        if self._tools.repair:
-            # Whether it is what is declared by now is another run's affair.
-            return "" if working(node) and not remedy(node, self._pool) else None
         assert self._pool is not None
         finding = prove(node, self._pool)
         if finding is None:
             return "" if node.ready else None
         if self._tools.repair and node_edit(node, self._pool, self._tools.held) is not None:
             # It is to become something else, but not now.
-            return "" if node.ready and not remedy(node, self._pool) else None
+            return "" if working(node) and not remedy(node, self._pool) else None
         return str(finding) if finding.final else None
 
     def _reboot(self) -> None:
