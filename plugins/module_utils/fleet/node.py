@@ -93,7 +93,8 @@ class Node:
         if MIG_INFIX in self.product:
             profile = self.product.partition(MIG_INFIX)[2].removesuffix(SHARED_SUFFIX)
             return {profile: self.gpus} if self.gpus else {}
-        found = {_MIG_COUNT.fullmatch(key): value for key, value in self.labels.items()}
+        ours = [(key, value) for key, value in self.labels.items() if key.startswith("nvidia.com/mig-")]
+        found = {_MIG_COUNT.fullmatch(key): value for key, value in ours}
         return {match[1]: whole(value) for match, value in found.items() if match}
 
     @property
