@@ -46,10 +46,7 @@ def node_edit(node: Node, pool: PoolPlan | None, held: t.Collection[str] = ()) -
     A held taint is not put on the node, and stays where the node has it. With another profile goes a note of the one that
     the node has, if it works.
     """
-    change = _edit(node, pool, held, {})
-    if pool is None or change is None or not any(key in change.labels for key in _PROFILE):
-        return change
-    good = working(node)
+    good = working(node) if pool and _is_another(node, pool) else None
     return _edit(node, pool, held, {LAST_GOOD_ANNOTATION: str(good)} if good else {})
 
 
@@ -70,6 +67,16 @@ def last_good(node: Node) -> LastGood | None:
         return None
 
 
+def _is_another(node: Node, pool: PoolPlan) -> bool:
+    """Whether the node gets another profile than it has."""
+    cut = _cut(node, pool)
+    return node.labels.get(CONFIG_LABEL) != pool.config_key or bool(cut and node.mig_config != cut)
+
+
+def _cut(node: Node, pool: PoolPlan) -> str | None:
+    return expect.mig_config(node, pool, ours=MIG_CONFIG_LABEL in noted(node.annotations, POOLS.labels))
+
+
 def _edit(
     node: Node, pool: PoolPlan | None, held: t.Collection[str], more: t.Mapping[str, str | None]
 ) -> NodeEdit | None:
@@ -78,7 +85,7 @@ def _edit(
         return edit(node, POOLS, drop_others=True, annotations=dropped, stale=_STALE)
     there = {spelled(taint) for taint in node.taints}
     taints = [taint for taint in pool.taints if spelled(taint) in there or spelled(taint) not in held]
-    cut = expect.mig_config(node, pool, ours=MIG_CONFIG_LABEL in noted(node.annotations, POOLS.labels))
+    cut = _cut(node, pool)
     counted = str(expect.gpus(node, pool)) if pool.sharing.strategy == mig.SINGLE and node.discovered else None
     return edit(
         node,

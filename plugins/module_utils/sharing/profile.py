@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..fleet.generated import NOTHING, Generated
@@ -29,7 +29,8 @@ class Profile:
     """All that differs from what the pools declare; nothing of it is sent when it is empty.
 
     `steps` are those of this run. `limited` nodes are left for another run (rollout.limit), `away` ones have to be ready first.
-    `asks`: who is on the nodes may change the steps, and has not been looked at.
+    `asks`: who is on the nodes may change the steps, and has not been looked at. `compared`: the change of each node, None where
+    it is as declared.
     """
 
     steps: tuple[Step, ...]
@@ -41,6 +42,7 @@ class Profile:
     limited: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     asks: bool = False
+    compared: t.Mapping[str, NodeEdit | None] = field(default_factory=dict)
 
     @property
     def edits(self) -> tuple[NodeEdit, ...]:
@@ -150,22 +152,29 @@ def profile(
     scope: Scope = EVERYTHING,
     asked: Asked | None = None,
     left_out: t.Collection[str] = (),
+    before: Profile | None = None,
 ) -> Profile:
     """Compare every node of the cluster with its pool; a node of no pool is touched only where something on it is ours.
 
     A node that several pools claim is left as it is: the user has to say which of them it belongs to. A node outside the
     scope is left, too, as are those that are `left_out` by name. `asked` says who is on the nodes; None: nobody has looked.
+    `before` is what came of the same nodes when nobody had.
     """
     pools = {pool.name: pool for pool in plan.pools}
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members}
     unclear = {*membership.overlaps, *membership.undiscovered}
     found: dict[str, list[Step]] = {}
     asks = False
+    known = before.compared if before else {}
+    compared: dict[str, NodeEdit | None] = {}
     for node in nodes:
         pool = pools.get(pool_of.get(node.name, ""))
         if node.name in left_out or (pool is None and node.name in unclear) or not scope.holds(node, pool):
             continue
-        edit = None if scope.repairs else node_edit(node, pool, held)
+        edit = None
+        if not scope.repairs:
+            edit = known[node.name] if node.name in known else node_edit(node, pool, held)
+            compared[node.name] = edit
         of = step(node, pool, edit, asked or Asked(), repair=scope.repairs)
         if of is not None:
             asks = asks or (asked is None and matters_who_is_there(of, node))
@@ -189,6 +198,7 @@ def profile(
         limited=tuple(sorted(limited)),
         away=tuple(sorted(away)),
         asks=asks,
+        compared=compared,
     )
 
 

@@ -71,28 +71,23 @@ class Reader:
         known = list(nodes.values())
         membership = sort(self._plan.pools, known)
         configmaps = self.configs.read(known)
-        asked: Asked | None = None
-        held: set[str] = set()
-
-        def found() -> Profile:
-            return profile(
-                self._plan,
+        plan, scope, left_out = self._plan, self._scope, self.left_out
+        wanted = profile(plan, known, membership, configmaps, scope=scope, left_out=left_out)
+        held = held_back(self._client, plan, wanted.new_taints, self._expected.tolerations)
+        if held:
+            wanted = profile(plan, known, membership, configmaps, held, scope=scope, left_out=left_out)
+        if wanted.asks:
+            wanted = profile(
+                plan,
                 known,
                 membership,
                 configmaps,
                 held,
-                scope=self._scope,
-                asked=asked,
-                left_out=self.left_out,
+                scope=scope,
+                left_out=left_out,
+                asked=self.look(),
+                before=wanted,
             )
-
-        wanted = found()
-        held = held_back(self._client, self._plan, wanted.new_taints, self._expected.tolerations)
-        if held:
-            wanted = found()
-        if wanted.asks:
-            asked = self.look()
-            wanted = found()
         return Fleet(nodes, resource_version, membership, wanted)
 
     def look(self, node: str | None = None) -> Asked:
