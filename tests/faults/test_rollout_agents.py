@@ -1,0 +1,145 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rolling change while NVIDIA's agents or the machines fail: one node is told with its remedy, and the others finish."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.helpers.rolling import CORDONED, FAILED, NONE, Rolling
+from tests.helpers.workloads import GPU
+
+pytestmark = [
+    pytest.mark.sampled(2, of="faults of a rolling change"),
+    pytest.mark.usual(60),
+    pytest.mark.timeout(600),
+]
+
+HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
+MPS = {"mode": "mps", "replicas": 4}
+VICTIM = "a100-2"
+ALL_AT_ONCE = {"max_unavailable": 3}
+PATIENCE = 25
+
+
+def require_told(rolling: Rolling, result: dict[str, Any], *words: str, offered: dict[str, int]) -> None:
+    """The victim alone has failed, with these words; all others are as declared."""
+    assert result["failed"] is True
+    told = result["node_profile"]
+    assert list(told["failed"]) == [VICTIM], told["failed"]
+    for word in (VICTIM, *words):
+        assert word in result["msg"], result["msg"]
+    for word in words:
+        assert word in told["failed"][VICTIM]
+    rolling.require_offered(offered, but=VICTIM)
+
+
+def require_back(rolling: Rolling, result: dict[str, Any]) -> None:
+    """The victim is as it was before, at work, and told so."""
+    assert result["node_profile"]["rolled_back"] == [VICTIM]
+    assert result["node_profile"]["left_cordoned"] == []
+    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 1}})
+    deploys = {
+        key: value
+        for key, value in rolling.cluster.nodes()[VICTIM]["metadata"]["labels"].items()
+        if key.startswith("nvidia.com/gpu.deploy.")
+    }
+    assert not [key for key, value in deploys.items() if "paused" in value]
+    assert not rolling.cluster.nodes()[VICTIM]["spec"].get("unschedulable")
+
+
+def fault(rolling: Rolling, name: str) -> None:
+    rolling.lab.command("fault", "put", name, "--nodes", VICTIM)
+
+
+def share(rolling: Rolling, sharing: dict[str, Any], **rollout: Any) -> dict[str, Any]:
+    return rolling.share(sharing, rollout={**ALL_AT_ONCE, **rollout}, wait_timeout=PATIENCE)
+
+
+def test_a_mig_change_fails(rolling: Rolling) -> None:
+    fault(rolling, "mig-failed")
+    result = share(rolling, HALVES)
+    require_told(rolling, result, "nvidia.com/mig.config.state", "failed", offered={GPU: 2})
+    require_back(rolling, result)
+
+
+def test_after_a_failure_no_other_node_begins(rolling: Rolling) -> None:
+    fault(rolling, "mig-failed")
+    result = share(rolling, HALVES, max_unavailable=1, order="name")
+    assert list(result["node_profile"]["failed"]) == [VICTIM]
+    assert result["node_profile"]["not_begun"] == ["a100-3"]
+    assert rolling.cluster.offered("a100-1") == {"a100-1": {GPU: 2}}
+    assert rolling.cluster.offered("a100-3") == {"a100-3": {GPU: 1}}
+    require_back(rolling, result)
+
+
+def test_a_node_that_failed_is_left_cordoned_and_tainted_where_that_was_asked_for(rolling: Rolling) -> None:
+    fault(rolling, "mig-failed")
+    result = share(rolling, HALVES, on_failure="leave")
+    require_told(rolling, result, "failed", offered={GPU: 2})
+    assert result["node_profile"]["left_cordoned"] == [VICTIM]
+    assert result["node_profile"]["rolled_back"] == []
+    node = rolling.cluster.nodes()[VICTIM]
+    assert node["spec"]["unschedulable"] is True
+    assert {"key": FAILED, "value": "mig-failed", "effect": "NoSchedule"} in node["spec"]["taints"]
+    assert {CORDONED, FAILED} <= set(node["metadata"]["annotations"])
+    rolling.lab.command("fault", "clear")
+    healed = share(rolling, HALVES)
+    assert not healed.get("failed"), healed["msg"]
+    rolling.require_clean()
+
+
+def test_a_mig_change_hangs_in_pending(rolling: Rolling) -> None:
+    fault(rolling, "mig-pending")
+    result = share(rolling, HALVES)
+    require_told(rolling, result, "pending", offered={GPU: 2})
+    require_back(rolling, result)
+
+
+def label_of(rolling: Rolling, label: str) -> str:
+    """A label of the victim."""
+    return str(rolling.cluster.nodes()[VICTIM]["metadata"]["labels"].get(label, ""))
+
+
+def test_operands_that_were_left_paused_are_let_go(rolling: Rolling) -> None:
+    paused = "nvidia.com/gpu.deploy.device-plugin"
+    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, f"{paused}=paused-for-mig-change")
+    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}})
+    healed = rolling.share(NONE, state="repaired", wait_timeout=PATIENCE)
+    assert not healed.get("failed"), healed["msg"]
+    assert list(healed["node_profile"]["repaired"]) == [VICTIM]
+    assert label_of(rolling, paused) == "true"
+    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 1}})
+
+
+def test_a_repair_leaves_to_other_runs_what_is_declared_anew(rolling: Rolling) -> None:
+    """The pool is to have whole GPUs, and no run has said so to its nodes yet; one of them is stuck meanwhile."""
+    assert not share(rolling, MPS).get("failed")
+    paused = "nvidia.com/gpu.deploy.device-plugin"
+    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, f"{paused}=paused-for-mig-change")
+    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}})
+    healed = rolling.share(NONE, state="repaired", wait_timeout=PATIENCE)
+    assert not healed.get("failed"), healed["msg"]
+    assert list(healed["node_profile"]["repaired"]) == [VICTIM]
+    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 4}})
+    rolling.require_offered({GPU: 4})
+    rolling.require_clean()
+
+
+def test_a_mig_manager_that_hears_nothing_is_started_anew(rolling: Rolling) -> None:
+    """Its last `success` stands on the node already when the change begins."""
+    assert label_of(rolling, "nvidia.com/mig.config.state") == "success"
+    fault(rolling, "mig-deaf")
+    done = share(rolling, HALVES)
+    assert not done.get("failed"), done["msg"]
+    rolling.require_offered({GPU: 2})
+    rolling.require_clean()
+
+
+def test_a_layout_that_is_made_in_part(rolling: Rolling) -> None:
+    fault(rolling, "mig-partial")
+    result = share(rolling, HALVES)
+    require_told(rolling, result, GPU, offered={GPU: 2})
+    require_back(rolling, result)

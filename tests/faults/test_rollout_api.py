@@ -1,0 +1,227 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rolling change while the API server refuses, restarts or is far away: it ends as on a good day, or says what is left."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from lab import lifecycle, supervisor
+from lab.layout import Lab as LabLayout
+from tests.faults.api_proxy import Answer, ApiProxy, Request
+from tests.helpers.rolling import CORDONED, Rolling
+from tests.helpers.toxiproxy import toxiproxy
+from tests.helpers.workloads import GPU
+from tests.labs import Lab
+
+pytestmark = [
+    pytest.mark.sampled(2, of="faults of a rolling change"),
+    pytest.mark.usual(60),
+    pytest.mark.timeout(600),
+]
+
+MPS = {"mode": "mps", "replicas": 4}
+HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
+
+
+def status(code: int, reason: str, message: str) -> bytes:
+    """An API server's refusal."""
+    kind = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
+    return json.dumps({**kind, "code": code, "reason": reason, "message": message}).encode()
+
+
+BUSY = Answer(429, status(429, "TooManyRequests", "too many requests, please try again later"), {"Retry-After": "1"})
+
+
+def share_through(rolling: Rolling, kubeconfig: Path, sharing: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Change the pool's sharing, with the cluster reached as another kubeconfig says."""
+    cluster = {"name": rolling.lab.name, "kubeconfig": str(kubeconfig)}
+    return rolling.share(sharing, cluster=cluster, **options)
+
+
+def require_changed(rolling: Rolling, result: dict[str, Any], offered: dict[str, int]) -> None:
+    assert not result.get("failed"), result["msg"]
+    rolling.require_offered(offered)
+    rolling.require_clean()
+
+
+def users_at_work(rolling: Rolling) -> None:
+    for node in rolling.nodes():
+        rolling.users.deployment(node, node, resource=GPU)
+    rolling.users.wait_running(len(rolling.nodes()))
+
+
+@contextmanager
+def refusing(
+    rolling: Rolling, folder: Path, refuse: Callable[[Request], Answer | None]
+) -> Iterator[tuple[ApiProxy, Path]]:
+    """A way to the cluster on which some requests are refused."""
+    proxy = ApiProxy(rolling.lab.kubeconfig)
+    with proxy.running():
+        proxy.before = refuse
+        yield proxy, proxy.kubeconfig(folder / "refusing.kubeconfig")
+
+
+def test_a_storm_of_refusals(rolling: Rolling, tmp_path: Path, rng: random.Random) -> None:
+    """One of three changing requests is refused, whichever it is; the lease's, too."""
+    users_at_work(rolling)
+    refused = itertools.count()
+
+    def refuse(request: Request) -> Answer | None:
+        if request.mutating and rng.random() < 1 / 3:
+            next(refused)
+            return BUSY
+        return None
+
+    with refusing(rolling, tmp_path, refuse) as (dummy, kubeconfig), rolling.users.watched() as watch:
+        result = share_through(rolling, kubeconfig, MPS)
+    assert next(refused) > 3
+    require_changed(rolling, result, {GPU: 4})
+    assert len(watch.gone) == len(rolling.nodes())
+
+
+def restart(lab: Lab, service: str) -> None:
+    """Kill a service of this lab; its supervisor starts it again."""
+    layout = LabLayout.named(lab.name)
+    program = lifecycle.supervisor_program(layout)
+    assert program is not None
+    [running] = [found for found in supervisor.services(layout, program) or [] if found.name == service]
+    os.kill(running.pid, signal.SIGKILL)
+
+
+def test_the_api_server_restarts(rolling: Rolling) -> None:
+    users_at_work(rolling)
+
+    def strike() -> None:
+        rolling.users.until(lambda: any(CORDONED in of for of in marks(rolling)), "the change has begun")
+        restart(rolling.lab, "kube-apiserver")
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    with rolling.users.watched() as watch:
+        result = rolling.share(HALVES)
+        striker.join()
+    require_changed(rolling, result, {GPU: 2})
+    assert len(watch.gone) == len(rolling.nodes())
+
+
+def marks(rolling: Rolling) -> list[dict[str, str]]:
+    return [node["metadata"].get("annotations", {}) for node in rolling.users.api.list("/api/v1/nodes")]
+
+
+def expiring(lab: Lab, path: Path, seconds: float) -> Path:
+    """An admin's kubeconfig whose certificate is good for so many seconds more."""
+    layout = LabLayout.named(lab.name)
+    authority = x509.load_pem_x509_certificate((layout.pki / "ca.crt").read_bytes())
+    signer = serialization.load_pem_private_key((layout.pki / "ca.key").read_bytes(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),
+        x509.NameAttribute(NameOID.COMMON_NAME, "hurried"),
+    ]
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name(names))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(seconds=seconds))
+        .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    certificate, private = path.with_suffix(".crt"), path.with_suffix(".key")
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private.write_bytes(key.private_bytes(*form))
+    document = yaml.safe_load(lab.kubeconfig.read_text())
+    document["users"][0]["user"] = {"client-certificate": str(certificate), "client-key": str(private)}
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_a_certificate_that_has_expired(rolling: Rolling, tmp_path: Path) -> None:
+    result = share_through(rolling, expiring(rolling.lab, tmp_path / "old", -60), MPS)
+    assert result["failed"] is True
+    assert "expired" in result["msg"] or "out of date" in result["msg"], result["msg"]
+    rolling.require_offered({GPU: 1})
+    rolling.require_clean()
+
+
+def test_a_certificate_that_expires_on_the_way(rolling: Rolling, tmp_path: Path) -> None:
+    """What is cordoned then stays so and is told; the next run finds its mark and goes on."""
+    users_at_work(rolling)
+    rolling.users.budget("strict", "a100-1", minAvailable=1)
+    soon = expiring(rolling.lab, tmp_path / "soon", 12)
+    result = share_through(rolling, soon, MPS, rollout={"max_unavailable": 1, "order": "name"})
+    assert result["failed"] is True
+    assert "Unauthorized" in result["msg"] or "expired" in result["msg"], result["msg"]
+    assert result["node_profile"]["left_cordoned"] == ["a100-1"]
+    assert [CORDONED in of for of in marks(rolling)].count(True) == 1
+    rolling.users.no_budget("strict")
+    require_changed(rolling, rolling.share(MPS), {GPU: 4})
+
+
+def test_two_hundred_milliseconds_away(rolling: Rolling, tmp_path: Path) -> None:
+    users_at_work(rolling)
+    with toxiproxy(rolling.lab.kubeconfig, tmp_path) as (line, kubeconfig):
+        line.latency(200)
+        require_changed(rolling, share_through(rolling, kubeconfig, MPS), {GPU: 4})
+
+
+def test_resets(rolling: Rolling, tmp_path: Path, rng: random.Random) -> None:
+    """One connection of a hundred breaks in its handshake, and so does one request of twenty, before or after it is carried out."""
+    users_at_work(rolling)
+    broken = itertools.count()
+
+    def breaks(request: Request) -> None:
+        if "accel.gpu/" in request.user_agent and rng.random() < 1 / 40:
+            next(broken)
+            raise ConnectionResetError
+
+    with toxiproxy(rolling.lab.kubeconfig, tmp_path) as (line, toxic):
+        line.resets(0.01)
+        proxy = ApiProxy(toxic)
+        with proxy.running(), rolling.users.watched() as watch:
+            proxy.before = breaks
+            proxy.after = lambda request, status: breaks(request)
+            result = share_through(rolling, proxy.kubeconfig(tmp_path / "breaking.kubeconfig"), HALVES)
+    require_changed(rolling, result, {GPU: 2})
+    assert len(watch.gone) == len(rolling.nodes())
+    assert next(broken) > 0
+
+
+def test_a_cut_of_ten_seconds(rolling: Rolling, tmp_path: Path) -> None:
+    users_at_work(rolling)
+    with toxiproxy(rolling.lab.kubeconfig, tmp_path) as (line, kubeconfig):
+
+        def cut() -> None:
+            rolling.users.until(lambda: any(CORDONED in of for of in marks(rolling)), "the change has begun")
+            line.cut(10)
+
+        cutter = threading.Thread(target=cut)
+        cutter.start()
+        with rolling.users.watched() as watch:
+            result = share_through(rolling, kubeconfig, HALVES)
+            cutter.join()
+    require_changed(rolling, result, {GPU: 2})
+    assert len(watch.gone) == len(rolling.nodes())

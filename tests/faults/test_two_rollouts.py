@@ -1,0 +1,138 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two runs that change how the same GPUs are shared: one after the other, or the second is refused and told by whom."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import pytest
+
+from lab import audit
+from lab.layout import Lab as LabLayout
+from tests.helpers.playbook import Playbook, run_playbook
+from tests.helpers.rolling import NONE, Rolling
+from tests.helpers.workloads import GPU
+
+SHARE = "accel.gpu.share"
+MPS = {"mode": "mps", "replicas": 4}
+SLICED = {"mode": "time-slicing", "replicas": 3}
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
+# It is renewed three times in the time for which it is good.
+RENEWALS = 9
+_RUN = re.compile(r" node_profile run/(\S+)")
+
+
+def options(rolling: Rolling, sharing: dict[str, Any], **variables: Any) -> dict[str, Any]:
+    """What the playbook is started with."""
+    pools = [rolling.pool(sharing, drain_timeout=300)]
+    return {"environ": rolling.lab.env, "variables": {"gpu_pools": pools, **variables}}
+
+
+def holder(rolling: Rolling) -> str:
+    """Who holds the lease; an empty string: nobody."""
+    found = rolling.users.api.get(LEASE) or {"spec": {}}
+    return str(found["spec"].get("holderIdentity") or "")
+
+
+def held_up(rolling: Rolling) -> None:
+    """A user whom nobody may evict keeps the first change waiting, until the budget is taken away."""
+    rolling.users.deployment("work", "a100-1", resource=GPU)
+    rolling.users.wait_running(1)
+    rolling.users.budget("strict", "work", minAvailable=1)
+
+
+def changes(rolling: Rolling, since: int) -> list[str]:
+    """The runs of node_profile in the order of their changing requests, each as often as it has changed something in a row."""
+    made = [
+        _RUN.search(request.agent)
+        for request in audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
+        if request.mutating and "dryRun" not in request.uri and "/leases" not in request.uri
+    ]
+    return [run for run, dummy in itertools.groupby(found[1] for found in made if found)]
+
+
+@pytest.mark.usual(60)
+@pytest.mark.sampled(1, of="two runs at once")
+@pytest.mark.timeout(600)
+def test_the_second_waits_for_the_first(rolling: Rolling) -> None:
+    held_up(rolling)
+    since = audit.mark(LabLayout.named(rolling.lab.name))
+    first = Playbook(SHARE, **options(rolling, MPS))
+    rolling.users.until(lambda: cordoned(rolling), "the first run is at work")
+    holding = holder(rolling)
+    second = Playbook(SHARE, **options(rolling, SLICED))
+    rolling.users.until(lambda: asked_for_lease(rolling, since) > 1, "the second run asks for the lease")
+    assert holder(rolling) == holding
+    rolling.users.no_budget("strict")
+    done = [first.wait().require_success(), second.wait().require_success()]
+    assert "waiting for" in done[1].stderr
+    assert [run.changed() > 0 for run in done] == [True, True]
+    assert len(changes(rolling, since)) == 2
+    rolling.require_offered({GPU: 3})
+    assert holder(rolling) == ""
+    rolling.require_clean()
+
+
+def cordoned(rolling: Rolling) -> bool:
+    return bool(rolling.cluster.nodes()["a100-1"]["spec"].get("unschedulable"))
+
+
+def asked_for_lease(rolling: Rolling, since: int) -> int:
+    """How many runs have looked who holds the lease."""
+    asked = audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
+    return len({request.agent.rpartition("run/")[2] for request in asked if request.uri.endswith("/leases/accel-gpu")})
+
+
+@pytest.mark.usual(60)
+@pytest.mark.sampled(1, of="two runs at once")
+@pytest.mark.timeout(600)
+def test_the_second_is_refused_with_the_name_of_the_first(rolling: Rolling) -> None:
+    held_up(rolling)
+    since = audit.mark(LabLayout.named(rolling.lab.name))
+    first = Playbook(SHARE, **options(rolling, MPS))
+    rolling.users.until(lambda: cordoned(rolling), "the first run is at work")
+    refused = run_playbook(SHARE, **options(rolling, SLICED, sharing_lease_wait_timeout=0))
+    assert refused.rc != 0
+    assert holder(rolling) in refused.failure()
+    assert "lease_wait_timeout" in refused.failure()
+    rolling.users.no_budget("strict")
+    first.wait().require_success()
+    assert len(changes(rolling, since)) == 1
+    rolling.require_offered({GPU: 4})
+
+
+@pytest.mark.soak
+@pytest.mark.usual(150)
+@pytest.mark.timeout(900)
+def test_a_lease_that_is_held_for_minutes_is_renewed(rolling: Rolling) -> None:
+    """Three times as long as it lasts without a renewal; a check in between sees that nobody has to wait for it."""
+    held_up(rolling)
+    first = Playbook(SHARE, **options(rolling, MPS))
+    rolling.users.until(lambda: cordoned(rolling), "the first run is at work")
+    begun = lease(rolling)
+    renewed = {begun["renewTime"]}
+
+    def long_enough() -> bool:
+        now = lease(rolling)
+        renewed.add(now["renewTime"])
+        assert (now["holderIdentity"], now["acquireTime"]) == (begun["holderIdentity"], begun["acquireTime"])
+        return len(renewed) > RENEWALS
+
+    rolling.users.until(long_enough, f"{RENEWALS} renewals", 4 * begun["leaseDurationSeconds"])
+    refused = run_playbook(SHARE, **options(rolling, SLICED, sharing_lease_wait_timeout=0))
+    assert begun["holderIdentity"] in refused.failure()
+    run_playbook(SHARE, arguments=["--check"], **options(rolling, NONE)).require_success()
+    rolling.users.no_budget("strict")
+    first.wait().require_success()
+    rolling.require_clean()
+
+
+def lease(rolling: Rolling) -> dict[str, Any]:
+    """The lease's spec."""
+    found = rolling.users.api.get(LEASE)
+    assert found is not None
+    spec: dict[str, Any] = found["spec"]
+    return spec
