@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.rolling import CORDONED, FAILED, NONE, Rolling
 from tests.helpers.workloads import GPU
+from tests.labs import LAB
 
 pytestmark = [
     pytest.mark.sampled(2, of="faults of a rolling change"),
@@ -98,6 +99,29 @@ def test_a_mig_change_hangs_in_pending(rolling: Rolling) -> None:
     require_back(rolling, result)
 
 
+def test_a_mig_change_that_hung_is_done_by_repair(rolling: Rolling) -> None:
+    """The label asks for it still, as after somebody's own change; the remedy is a new MIG manager."""
+    assert not share(rolling, HALVES).get("failed")
+    fault(rolling, "mig-pending")
+    whole = "nvidia.com/mig.config=all-disabled"
+    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, whole, "nvidia.com/mig.config.state-")
+    label = "nvidia.com/mig.config.state"
+    rolling.cluster.until(lambda: rolling.cluster.nodes()[VICTIM]["metadata"]["labels"].get(label) == "pending")
+    rolling.cluster.until(lambda: "did not shutdown" in manager_says(rolling), 60)
+    rolling.lab.command("fault", "clear")
+    healed = rolling.share(HALVES, state="repaired", wait_timeout=PATIENCE)
+    assert not healed.get("failed"), healed["msg"]
+    assert list(healed["node_profile"]["repaired"]) == [VICTIM]
+    rolling.cluster.until(lambda: label_of(rolling, label) == "success")
+
+
+def manager_says(rolling: Rolling) -> str:
+    """The log of the victim's MIG manager."""
+    words = ("-n", "gpu-operator", "-l", "app=nvidia-mig-manager", "--field-selector", f"spec.nodeName={VICTIM}")
+    (pod,) = rolling.cluster.kubectl("get", "pods", *words, "-o", "name").split()
+    return rolling.cluster.kubectl("logs", "-n", "gpu-operator", pod)
+
+
 def label_of(rolling: Rolling, label: str) -> str:
     """A label of the victim."""
     return str(rolling.cluster.nodes()[VICTIM]["metadata"]["labels"].get(label, ""))
@@ -128,6 +152,13 @@ def test_a_repair_leaves_to_other_runs_what_is_declared_anew(rolling: Rolling) -
     rolling.require_clean()
 
 
+def said(rolling: Rolling, result: dict[str, Any]) -> None:
+    """Whatever of ours is still on the victim is told."""
+    cordoned = bool(rolling.cluster.nodes()[VICTIM]["spec"].get("unschedulable"))
+    assert (result["node_profile"]["left_cordoned"] == [VICTIM]) is cordoned
+    assert (result["node_profile"]["rolled_back"] == [VICTIM]) is not cordoned
+
+
 def test_a_mig_manager_that_hears_nothing_is_started_anew(rolling: Rolling) -> None:
     """Its last `success` stands on the node already when the change begins."""
     assert label_of(rolling, "nvidia.com/mig.config.state") == "success"
@@ -143,3 +174,81 @@ def test_a_layout_that_is_made_in_part(rolling: Rolling) -> None:
     result = share(rolling, HALVES)
     require_told(rolling, result, GPU, offered={GPU: 2})
     require_back(rolling, result)
+
+
+def test_operands_that_a_change_leaves_paused(rolling: Rolling) -> None:
+    fault(rolling, "mig-paused")
+    result = share(rolling, HALVES)
+    rolling.require_offered({GPU: 2}, but=VICTIM)
+    if result.get("failed"):
+        require_told(rolling, result, "paused", offered={GPU: 2})
+        said(rolling, result)
+    else:
+        rolling.require_offered({GPU: 2})
+        rolling.require_clean()
+
+
+def test_gpus_that_are_called_invalid(rolling: Rolling) -> None:
+    """Somebody has cut a node otherwise than its pool is offered: GFD calls its product invalid, and the plugin gives up."""
+    assert not share(rolling, HALVES).get("failed")
+    other = "nvidia.com/mig.config=all-balanced"
+    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, other, "nvidia.com/mig.config.state-")
+    rolling.cluster.until(lambda: label_of(rolling, "nvidia.com/gpu.product").endswith("-MIG-INVALID"), 60)
+    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}}, 60)
+    done = share(rolling, HALVES)
+    assert not done.get("failed"), done["msg"]
+    assert set(done["node_profile"]["steps"]) == {VICTIM}
+    rolling.require_offered({GPU: 2})
+    rolling.require_clean()
+
+
+def test_a_device_plugin_that_crash_loops(rolling: Rolling) -> None:
+    fault(rolling, "plugin-crash")
+    result = share(rolling, MPS)
+    require_told(rolling, result, "CrashLoopBackOff", "kubectl", offered={GPU: 4})
+    said(rolling, result)
+
+
+def test_the_lag_of_the_agents_copies_is_survived(rolling: Rolling) -> None:
+    """Entries that no agent has ever seen, of both ConfigMaps: nobody crashes over them, and no change fails first."""
+    restarts = rolling.cluster.restarts()
+    new = {"mode": "mig", "layout": {"2g.20gb": 1, "1g.10gb": 3}, "replicas": 3}
+    for sharing, offered in (
+        ({"mode": "mps", "replicas": 7}, {GPU: 7}),
+        (new, {"nvidia.com/mig-1g.10gb": 9, "nvidia.com/mig-2g.20gb": 3}),
+    ):
+        done = share(rolling, sharing)
+        assert not done.get("failed"), done["msg"]
+        rolling.require_offered(offered)
+        assert rolling.cluster.restarts() == restarts
+
+
+def boots(rolling: Rolling) -> dict[str, str]:
+    """The boot id of each machine."""
+    return {name: rolling.cluster.nodes()[name]["status"]["nodeInfo"]["bootID"] for name in rolling.nodes()}
+
+
+@pytest.fixture
+def unrebooting(rolling: Rolling) -> Any:
+    """GPUs of the victim cannot be reset, and the MIG manager may reboot no node."""
+    told = '{"spec": {"migManager": {"env": [{"name": "WITH_REBOOT", "value": "false"}]}}}'
+    rolling.cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", told)
+    rolling.cluster.kubectl("rollout", "status", "-n", "gpu-operator", "daemonset/nvidia-mig-manager")
+    fault(rolling, "mig-reboot")
+    yield rolling
+    rolling.lab.command("fault", "clear")
+    nothing = '{"spec": {"migManager": {"env": null}}}'
+    rolling.cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", nothing)
+
+
+def test_a_change_that_needs_a_reboot_gets_it_by_the_hook_alone(unrebooting: Rolling) -> None:
+    rolling, before = unrebooting, boots(unrebooting)
+    refused = share(rolling, HALVES)
+    require_told(rolling, refused, "reboot", offered={GPU: 2})
+    assert boots(rolling) == before
+    hook = {"command": [str(LAB), "--name", rolling.lab.name, "nodes", "reboot", "{node}"], "timeout": 60}
+    done = rolling.share(HALVES, rollout={"reboot": hook}, wait_timeout=60)
+    assert not done.get("failed"), done["msg"]
+    rolling.require_offered({GPU: 2})
+    assert {name for name, boot in boots(rolling).items() if boot != before[name]} == {VICTIM}
+    rolling.require_clean()

@@ -47,6 +47,7 @@ def status(code: int, reason: str, message: str) -> bytes:
     return json.dumps({**kind, "code": code, "reason": reason, "message": message}).encode()
 
 
+CONFLICT = Answer(409, status(409, "Conflict", "the object has been modified; please apply your changes to the latest"))
 BUSY = Answer(429, status(429, "TooManyRequests", "too many requests, please try again later"), {"Retry-After": "1"})
 
 
@@ -79,15 +80,18 @@ def refusing(
         yield proxy, proxy.kubeconfig(folder / "refusing.kubeconfig")
 
 
-def test_a_storm_of_refusals(rolling: Rolling, tmp_path: Path, rng: random.Random) -> None:
+@pytest.mark.parametrize("answer", [CONFLICT, BUSY], ids=["409", "429"])
+def test_storms_of_refusals(rolling: Rolling, tmp_path: Path, rng: random.Random, answer: Answer) -> None:
     """One of three changing requests is refused, whichever it is; the lease's, too."""
     users_at_work(rolling)
     refused = itertools.count()
 
     def refuse(request: Request) -> Answer | None:
-        if request.mutating and rng.random() < 1 / 3:
+        # A conflict is no answer to an eviction or to what is created.
+        possible = request.method in ("PATCH", "PUT") if answer is CONFLICT else request.mutating
+        if possible and rng.random() < 1 / 3:
             next(refused)
-            return BUSY
+            return answer
         return None
 
     with refusing(rolling, tmp_path, refuse) as (dummy, kubeconfig), rolling.users.watched() as watch:

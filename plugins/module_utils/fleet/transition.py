@@ -4,8 +4,8 @@
 
 | from -> to | who has to go |
 |---|---|
-| other MIG devices, or the MIG mode | everybody who uses a GPU: a device in use cannot be taken apart (mig-parted, "In use by another client") |
-| into MPS, out of it, or another configuration of it | everybody: the control daemon takes the card in compute mode EXCLUSIVE_PROCESS, and its clients end with it |
+| other MIG devices, or the MIG mode | everybody who uses a GPU: a device in use cannot be taken apart |
+| into MPS, out of it, or another configuration of it | everybody: its daemon takes the card for itself, and its clients end with it |
 | the resource gets another name | who holds the name that is no longer offered: the GPU is offered anew as if it were free |
 | fewer shares than are held | as many as are too many: the most important stay, of those the oldest |
 | anything else | nobody: the plugin changes what it offers, and a pod keeps the device that it has |

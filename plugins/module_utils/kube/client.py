@@ -16,7 +16,7 @@ from .compare import difference
 from .config import Connection, ConnectionOptions, connect
 from .errors import ApiError
 from .listing import Listing
-from .transport import Transport, stream_lines
+from .transport import Answer, Transport, stream_lines
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -25,6 +25,9 @@ APPLY = "application/apply-patch+yaml"
 # Of an answer that nobody reads the server sends least as a table without the object: 1 KB instead of a node's 15.
 _NO_ANSWER = ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", {"includeObject": "None"})
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+# Under many writers the server gives up a patch that names no version after some tries of its own; so often it is asked again.
+_CONFLICTS = 5
 
 Object = dict[str, t.Any]
 Query = t.Mapping[str, t.Any]
@@ -166,15 +169,7 @@ class Client:
 
     def patch(self, path: str, body: t.Any, *, content_type: str = MERGE, dry_run: bool = False) -> Object:
         """Patch the object (or its subresource) at `path`."""
-        # A JSON patch that was carried out may fail or do something else the second time.
-        return self._transport.send(
-            "PATCH",
-            path,
-            query=_writing(dry_run),
-            body=body,
-            content_type=content_type,
-            repeatable=content_type != JSON or dry_run,
-        ).json()
+        return self._patched(path, body, content_type, _writing(dry_run), dry_run=dry_run).json()
 
     def amend(self, path: str, body: Object, *, dry_run: bool = False) -> None:
         """Merge into an object of a built-in kind, where its answer is of no interest.
@@ -183,14 +178,39 @@ class Client:
         Maps are merged and a list that is atomic (a node's taints) is replaced by either.
         """
         accept, query = _NO_ANSWER
-        self._transport.send(
-            "PATCH",
-            path,
-            query={**_writing(dry_run), **query},
-            body=body,
-            content_type=STRATEGIC,
-            accept=accept,
-        )
+        self._patched(path, body, STRATEGIC, {**_writing(dry_run), **query}, dry_run=dry_run, accept=accept)
+
+    def _patched(
+        self,
+        path: str,
+        body: t.Any,
+        content_type: str,
+        query: Query,
+        *,
+        dry_run: bool,
+        accept: str = "application/json",
+    ) -> Answer:
+        """The answer; a conflict over an object of which no version was named is the server's own haste, and passes."""
+        # A JSON patch that was carried out may fail or do something else the second time.
+        repeatable = content_type != JSON or dry_run
+        versioned = content_type == JSON or "resourceVersion" in (body.get("metadata") or {})
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._transport.send(
+                    "PATCH",
+                    path,
+                    query=query,
+                    body=body,
+                    content_type=content_type,
+                    accept=accept,
+                    repeatable=repeatable,
+                )
+            except ApiError as error:
+                if not error.conflict or versioned or attempt == _CONFLICTS:
+                    raise
+                self._transport.rest(error)
 
     def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
         """Write the whole object; with a resourceVersion in it, only over the very object that was read."""

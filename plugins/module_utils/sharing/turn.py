@@ -13,7 +13,7 @@ import typing as t
 from ..catalog.names import CORDONED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..fleet.node import Node
 from ..fleet.pool_edit import node_edit, working
-from ..fleet.proof import CHANGING, FAILED, Finding, paused, prove
+from ..fleet.proof import CHANGING, FAILED, paused, prove
 from ..fleet.stuck import remedy
 from ..kube.bulk import is_fatal
 from ..kube.errors import ApiError
@@ -29,6 +29,7 @@ from .turn_end import BROKEN_OFF, GONE, Failed, Fate, Tools, end_badly, renewed
 
 if t.TYPE_CHECKING:
     from ..fleet.ownership import NodeEdit
+    from ..pools.plan import PoolPlan, RebootPlan
 
 
 class Turn:
@@ -188,7 +189,8 @@ class Turn:
                 self._node.wait(_is_whole, self._tools.wait_timeout)
             return
         cuts = now is not None and now.transition.cuts
-        left = {"reboot": cuts and self._pool.rollout.reboot is not None, "renew": True, "recut": self._tools.repair}
+        reboot = self._pool.rollout.reboot if cuts else None
+        left = {"renew": True, "recut": self._tools.repair}
         while True:
             verdict = self._node.wait(self._judge, self._tools.wait_timeout)
             if verdict == "":
@@ -197,8 +199,9 @@ class Turn:
             if node is None:
                 return
             stuck = remedy(node, self._pool)
-            if node.mig_state == FAILED and left.pop("reboot", False):
-                self._reboot()
+            if node.mig_state == FAILED and reboot is not None:
+                self._reboot(reboot)
+                reboot = None
             elif stuck and left.pop("renew", False):
                 self._renew(stuck)
             elif stuck and left.pop("recut", False):
@@ -208,19 +211,14 @@ class Turn:
                 if finding is not None and finding.final and not stuck:
                     # Waiting, or going back, changes nothing about it; it is told with the proof of the whole pool.
                     return
-                raise Failed("mig-failed" if stuck else "not-proven", self._told(node, finding))
-
-    def _told(self, node: Node, finding: Finding | None) -> str:
-        if finding is None:
-            return f"{self._name} is not ready"
-        return self._tools.tell(finding)
+                story = self._tools.tell(finding) if finding else f"{self._name} is not ready"
+                raise Failed("mig-failed" if stuck else "not-proven", f"{story}{_hint(now, node, self._pool)}")
 
     def _judge(self, node: Node | None) -> str | None:
         """ "": as declared, or gone; other words: it will not become so by waiting; None: not yet."""
         if node is None:
             return ""
-        assert self._pool is not None
-        finding = prove(node, self._pool)
+        finding = prove(node, self._pool) if self._pool else None
         if finding is None:
             return "" if node.ready else None
         if self._tools.repair and node_edit(node, self._pool, self._tools.held) is not None:
@@ -228,13 +226,11 @@ class Turn:
             return "" if working(node) and not remedy(node, self._pool) else None
         return str(finding) if finding.final else None
 
-    def _reboot(self) -> None:
-        assert self._pool is not None
-        assert self._pool.rollout.reboot is not None
+    def _reboot(self, how: RebootPlan) -> None:
         self._tools.say(self._name, "rebooting")
         self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
         try:
-            self._tools.reboot.reboot(self._name, self._pool.rollout.reboot, self._node.wait)
+            self._tools.reboot.reboot(self._name, how, self._node.wait)
         except NoReboot as error:
             raise Failed("reboot", str(error)) from error
         self.fate.repaired = "rebooted"
@@ -257,3 +253,11 @@ def _is_whole(node: Node | None) -> bool | None:
     if node is None or node.mig_state == FAILED:
         return False
     return True if node.mig_state == "success" and not paused(node) and not node.mig_devices else None
+
+
+def _hint(now: Step | None, node: Node, pool: PoolPlan) -> str:
+    """What else may help: GPUs whose MIG mode is switched may wait for a reboot that nobody has said how to make."""
+    waits = now is not None and now.transition.resets and node.mig_state == FAILED
+    if not waits or pool.rollout.reboot is not None:
+        return ""
+    return "\nIf its GPUs cannot be reset for another MIG mode, a reboot helps: rollout.reboot of the pool names the way to one."

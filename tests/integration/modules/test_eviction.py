@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -179,7 +180,7 @@ def test_a_finalizer_is_named(ward: Ward) -> None:
     try:
         with pytest.raises(TimeoutStory, match=r"being deleted, with .*finalizer example\.org/keep"):
             ward.evict(held, timeout=2, now=lambda: time.time() + 60)
-        without = lambda: ward.kube.client.patch(ward.path("held"), {"metadata": {"finalizers": None}})  # noqa: E731
+        without = functools.partial(ward.kube.client.patch, ward.path("held"), {"metadata": {"finalizers": None}})
         ward.said.clear()
         with meanwhile(lambda: len(ward.said) > 0, without):
             ward.evict(held)
@@ -226,7 +227,7 @@ def test_a_servers_own_429_is_no_budgets(ward: Ward) -> None:
 
 def test_a_pod_may_use_its_grace_period_to_the_end(silent: Ward) -> None:
     slow = silent.pod("slow", grace=120)
-    end = lambda: silent.kube.client.delete(silent.path("slow"), body={"gracePeriodSeconds": 0})  # noqa: E731
+    end = functools.partial(silent.kube.client.delete, silent.path("slow"), body={"gracePeriodSeconds": 0})
     with meanwhile(lambda: len(silent.said) > 3, end):
         silent.evict(slow, timeout=1)
     assert "120 s to end (grace_period shortens that)" in silent.said[-1]

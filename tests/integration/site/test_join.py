@@ -92,7 +92,7 @@ def test_the_cron_job_is_made_works_and_goes(cluster: Cluster, tmp_path: Path) -
     for mode in (["--check", "--diff"], []):
         played = run_playbook("accel.gpu.join", environ=environ, variables=IMAGE, arguments=mode).require_success()
         (seen[str(mode)],) = played.module_results("accel.gpu.kube_object")
-    previewed, made = seen.values()
+    previewed, made = list(seen.values())
     assert previewed["changed"] is made["changed"] is True
     assert previewed["kube_object"] == made["kube_object"]
     kinds = {

@@ -58,7 +58,7 @@ class Profiles:
         for number in range(self._rounds):
             ours.append([])
             others.append([])
-            for _ in range(pairs):
+            for dummy in range(pairs):
                 self._say(f"{nodes:,} nodes, round {number + 1}: node_profile, then kubectl label")
                 self._shares = _SHARES[1] if self._shares == _SHARES[0] else _SHARES[0]
                 ours[-1].append(self._profile(self._shares, changed=1))
@@ -84,7 +84,10 @@ class Profiles:
         """Nothing to change: all nodes offer what their pool declares, which is proven."""
         nodes = self._cluster.count
         self._say(f"{nodes:,} nodes: nothing to change")
-        ours = [[self._profile(self._shares, changed=0, wait=True) for _ in range(times)] for _ in range(self._rounds)]
+        ours = [
+            [self._profile(self._shares, changed=0, wait=True) for dummy in range(times)]
+            for dummy in range(self._rounds)
+        ]
         runs = flat(ours)
         whole = nodes in LIMITS and nodes == max(LIMITS)
         own = sorted(run.module_seconds or math.inf for run in runs)

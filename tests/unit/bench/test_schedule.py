@@ -51,7 +51,7 @@ def test_no_schedule_beats_the_bound(found: list[Span], window: int) -> None:
 
 def test_a_window_that_slides_is_judged_as_it_is() -> None:
     rng = random.Random(7)
-    lengths = [rng.uniform(2, 12) for _ in range(100)]
+    lengths = [rng.uniform(2, 12) for dummy in range(100)]
     free, found = [0.0] * 10, []
     for number, length in enumerate(lengths):
         place = free.index(min(free))
@@ -75,13 +75,15 @@ def test_lanes_are_as_few_as_can_be(found: list[Span]) -> None:
 def test_the_picture_has_a_bar_for_each_node(found: list[Span], window: int) -> None:
     drawn = ElementTree.fromstring(gantt(found, judge(found, window)))
     bars = drawn.findall(f"{SVG}rect")
-    assert sorted(bar.findtext(f"{SVG}title", "").partition(":")[0] for bar in bars) == sorted(of.node for of in found)
+    assert sorted(drawn_bar.findtext(f"{SVG}title", "").partition(":")[0] for drawn_bar in bars) == sorted(
+        of.node for of in found
+    )
     left, right = 0.0, float(drawn.attrib["width"])
-    for bar in bars:
-        begin = float(bar.attrib["x"])
+    for drawn_bar in bars:
+        begin = float(drawn_bar.attrib["x"])
         assert left <= begin
-        assert begin + float(bar.attrib["width"]) <= right
-        assert float(bar.attrib["y"]) + float(bar.attrib["height"]) <= float(drawn.attrib["height"])
+        assert begin + float(drawn_bar.attrib["width"]) <= right
+        assert float(drawn_bar.attrib["y"]) + float(drawn_bar.attrib["height"]) <= float(drawn.attrib["height"])
 
 
 def test_names_are_escaped() -> None:

@@ -163,7 +163,7 @@ def test_who_stays_fits_into_what_is_offered(before: str, after: str, held: list
         assert sum(user.resources.get(resource, 0) for user in stays) <= offered
     # And nobody goes for nothing: each that went would not fit beside those who stay.
     for user in gone if not found.everybody else ():
-        (resource, count), *_ = user.resources.items()
+        ((resource, count),) = user.resources.items()
         held_by_others = sum(other.resources.get(resource, 0) for other in stays)
         assert count > found.offers.get(resource, 0) - held_by_others
 
