@@ -12,6 +12,7 @@ DEAF, PARTIAL, PAUSED = "a100-2", "a100-3", "a100-4"
 HALVES = "nvidia.com/mig-3g.40gb"
 
 
+@pytest.mark.soak
 @pytest.mark.usual(40)
 def test_mig_faults_that_no_failure_tells(cluster: Cluster) -> None:
     cluster.configs({"mixed": "version: v1\nflags: {migStrategy: mixed}\n"})

@@ -39,6 +39,7 @@ def forbidden(cluster: Cluster) -> Iterator[Cluster]:
     cluster.api.merge(_POLICY, {"spec": {"migManager": {"env": None}}})
 
 
+@pytest.mark.soak
 @pytest.mark.usual(45)
 def test_a_mode_that_waits_for_a_reboot_needs_one(forbidden: Cluster) -> None:
     cluster = forbidden
