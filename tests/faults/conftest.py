@@ -31,8 +31,8 @@ def made_whole(rolling: Rolling) -> None:
     rolling.users.leave()
     rolling.lab.command("fault", "clear")
     rolling.machines(3)
-    for state in ("repaired", "present"):
-        done = rolling.share(NONE, state=state)
+    for state, settled in (("repaired", False), ("present", True)):
+        done = rolling.share(NONE, state=state, settled=settled)
         assert not done.get("failed"), done["msg"]
     rolling.require_clean()
     rolling.require_offered({"nvidia.com/gpu": 1})

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -55,8 +56,8 @@ def fault(rolling: Rolling, name: str) -> None:
     rolling.lab.command("fault", "put", name, "--nodes", VICTIM)
 
 
-def share(rolling: Rolling, sharing: dict[str, Any], **rollout: Any) -> dict[str, Any]:
-    return rolling.share(sharing, rollout={**ALL_AT_ONCE, **rollout}, wait_timeout=PATIENCE)
+def share(rolling: Rolling, sharing: dict[str, Any], *, settled: bool = True, **rollout: Any) -> dict[str, Any]:
+    return rolling.share(sharing, rollout={**ALL_AT_ONCE, **rollout}, settled=settled, wait_timeout=PATIENCE)
 
 
 def test_a_mig_change_fails(rolling: Rolling) -> None:
@@ -109,17 +110,18 @@ def test_a_mig_change_that_hung_is_done_by_repair(rolling: Rolling) -> None:
     rolling.cluster.until(lambda: rolling.cluster.nodes()[VICTIM]["metadata"]["labels"].get(label) == "pending")
     rolling.cluster.until(lambda: "did not shutdown" in manager_says(rolling), 60)
     rolling.lab.command("fault", "clear")
-    healed = rolling.share(HALVES, state="repaired", wait_timeout=PATIENCE)
+    healed = rolling.share(HALVES, state="repaired", settled=False, wait_timeout=PATIENCE)
     assert not healed.get("failed"), healed["msg"]
     assert list(healed["node_profile"]["repaired"]) == [VICTIM]
     rolling.cluster.until(lambda: label_of(rolling, label) == "success")
 
 
 def manager_says(rolling: Rolling) -> str:
-    """The log of the victim's MIG manager."""
+    """The log of the victim's MIG manager; nothing while there is none."""
     words = ("-n", "gpu-operator", "-l", "app=nvidia-mig-manager", "--field-selector", f"spec.nodeName={VICTIM}")
     (pod,) = rolling.cluster.kubectl("get", "pods", *words, "-o", "name").split()
-    return rolling.cluster.kubectl("logs", "-n", "gpu-operator", pod)
+    command = ["kubectl", "logs", "-n", "gpu-operator", pod]
+    return subprocess.run(command, env=rolling.lab.env, capture_output=True, text=True, check=False).stdout
 
 
 def label_of(rolling: Rolling, label: str) -> str:
@@ -195,7 +197,7 @@ def test_gpus_that_are_called_invalid(rolling: Rolling) -> None:
     rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, other, "nvidia.com/mig.config.state-")
     rolling.cluster.until(lambda: label_of(rolling, "nvidia.com/gpu.product").endswith("-MIG-INVALID"), 60)
     rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}}, 60)
-    done = share(rolling, HALVES)
+    done = share(rolling, HALVES, settled=False)
     assert not done.get("failed"), done["msg"]
     assert set(done["node_profile"]["steps"]) == {VICTIM}
     rolling.require_offered({GPU: 2})
@@ -204,7 +206,7 @@ def test_gpus_that_are_called_invalid(rolling: Rolling) -> None:
 
 def test_a_device_plugin_that_crash_loops(rolling: Rolling) -> None:
     fault(rolling, "plugin-crash")
-    result = share(rolling, MPS)
+    result = share(rolling, MPS, settled=False)
     require_told(rolling, result, "CrashLoopBackOff", "kubectl", offered={GPU: 4})
     said(rolling, result)
 

@@ -71,11 +71,23 @@ class Rolling:
         """The machines with GPUs."""
         return sorted(name for name in self.cluster.nodes() if name.startswith("a100-"))
 
-    def share(self, sharing: Mapping[str, Any], *, rollout: Mapping[str, Any] | None = None, **options: Any) -> Object:
-        """What the module answers when the pool is to be shared so, after cluster_policy has had its turn."""
+    def share(
+        self,
+        sharing: Mapping[str, Any],
+        *,
+        rollout: Mapping[str, Any] | None = None,
+        settled: bool = True,
+        **options: Any,
+    ) -> Object:
+        """What the module answers when the pool is to be shared so, after cluster_policy has had its turn.
+
+        Where an operand ails already the policy is not ready, and nobody waits for that (`settled`).
+        """
         pools = [self.pool(sharing, **(rollout or {}))]
         check = bool(options.get("check"))
-        policy = self.cluster.run(cluster_policy.main, pools=pools, wait_timeout=90, wait_sleep=1, check=check)
+        policy = self.cluster.run(
+            cluster_policy.main, pools=pools, wait=settled, wait_timeout=90, wait_sleep=1, check=check
+        )
         assert not policy.get("failed"), policy
         given = {"pools": pools, "wait_timeout": 90, "expected_policy": policy["cluster_policy"], **options}
         return self.cluster.run(node_profile.main, **given)
