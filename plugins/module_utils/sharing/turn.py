@@ -215,7 +215,7 @@ class Turn:
                 raise Failed("mig-failed" if stuck else "not-proven", f"{story}{_hint(now, node, self._pool)}")
 
     def _judge(self, node: Node | None) -> str | None:
-        """ "": as declared, or gone; other words: it will not become so by waiting; None: not yet."""
+        """No words: as declared, or gone; words: why it will not become so by waiting; None: not yet."""
         if node is None:
             return ""
         finding = prove(node, self._pool) if self._pool else None
@@ -239,7 +239,6 @@ class Turn:
         """What is left of a layout that was taken apart by half goes first, by NVIDIA's own configuration for that."""
         wanted = node.mig_config
         self._cut_into(mig_parted.DISABLED)
-
         self._node.wait(_is_whole, self._tools.wait_timeout)
         self._cut_into(wanted)
         self.fate.repaired = f"its GPUs were made whole and cut into {wanted} again"
