@@ -32,7 +32,8 @@ _PASSING = (429, 500, 502, 503, 504)
 _CHUNK = 64 * 1024
 _OBJECT = re.compile(r"^(?:<?[\w.]+(?:\([^)]*\)| object at 0x[0-9a-f]+)>?: )+")
 # Nothing is wrong with TLS then: whoever took the connection is gone, as behind a load balancer that has no server left.
-_EOF = "EOF occurred"
+# OpenSSL 1.1 and 3 say it in words of their own.
+_EOF = re.compile(r"\beof\b", re.IGNORECASE)
 _SSL_SOURCE = re.compile(r"^\[SSL: \w+\] | \(_ssl\.c:\d+\)")
 
 
@@ -252,7 +253,7 @@ def _no_answer(error: Exception, method: str, path: str) -> ApiError:
     text = _plain(error)
     if isinstance(error, http.ProxyError):
         reason, sent = "Proxy", False
-    elif (isinstance(error, http.SSLError) and _EOF not in text) or "CERTIFICATE_VERIFY_FAILED" in text:
+    elif (isinstance(error, http.SSLError) and not _EOF.search(text)) or "CERTIFICATE_VERIFY_FAILED" in text:
         reason, sent = "TLS", False
     elif isinstance(error, http.NewConnectionError):
         sent = False

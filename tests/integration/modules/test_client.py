@@ -95,8 +95,22 @@ def test_what_is_refused_is_not_tried_again(kube: Kube) -> None:
             watched.proxy.before = lambda request, status=status: Answer(status)  # type: ignore[misc]
             client = through(kube, watched)
             with pytest.raises(ApiError) as caught:
-                client.patch("/api/v1/namespaces/default", {})
+                client.patch("/api/v1/namespaces/default", {"metadata": {"resourceVersion": "1"}})
             assert (caught.value.status, client.request_count) == (status, 1)
+
+
+def test_a_conflict_over_no_version_is_the_servers_haste_and_passes(kube: Kube) -> None:
+    with kube.watched() as watched:
+        hasty = iter([Answer(409), Answer(409)])
+        watched.proxy.before = lambda request: next(hasty, None)
+        client = through(kube, watched)
+        client.patch("/api/v1/namespaces/default", {})
+        assert client.request_count == 3
+        watched.proxy.before = lambda request: Answer(409)
+        client = through(kube, watched)
+        with pytest.raises(ApiError) as caught:
+            client.patch("/api/v1/namespaces/default", {})
+        assert (caught.value.status, client.request_count) == (409, 5)
 
 
 class _CutError(Exception):
