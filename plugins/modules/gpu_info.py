@@ -240,8 +240,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     pods: list[dict[str, t.Any]] = []
     if module.params["workloads"] or (rolls and changes and (changes.edits or rolls.roll.any)):
         pods = list(module.client.list(PODS, field_selector=LIVE_PODS))
-    if there and membership and rolls:
-        counts, steps = expense(module.client, there.plan, nodes, membership, rolls.roll, pods)
+    if there and membership and changes and rolls:
+        counts, steps = expense(module.client, there.plan, nodes, membership, changes, rolls.roll, pods)
         for name, of_pool in told["pools"].items():
             of_pool["costs"] = counts[name]
         told["costs"] = rolls.told(total(counts.values()))

@@ -129,6 +129,10 @@ class Node:
         """Whether GFD has said which GPU it is."""
         return self.has_gpu and PRODUCT_LABEL in self.labels
 
+    def tainted(self, key: str) -> bool:
+        """Whether it has a taint of this key, whatever its value and effect."""
+        return any(taint.get("key") == key for taint in self.taints)
+
 
 def parse(raw: t.Mapping[str, t.Any]) -> Node:
     """Read a Node object as the API gives it; what is missing there is empty here."""

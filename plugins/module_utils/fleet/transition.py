@@ -28,14 +28,13 @@ if t.TYPE_CHECKING:
     from .users import User
 
 LABELS, PLUGIN, GEOMETRY, MODE = "labels", "plugin", "mig-geometry", "mig-mode"
-KINDS = (LABELS, PLUGIN, GEOMETRY, MODE)
 # NFD says so of a processor that belongs to a virtual machine (node-feature-discovery source/cpu, cpuid).
 _VIRTUAL = ("feature.node.kubernetes.io/cpu-cpuid.HYPERVISOR", "true")
 
 
 @dataclass(frozen=True)
 class Transition:
-    """`kind` is one of KINDS; `offers` is how much of each resource the node has afterwards.
+    """`kind` is LABELS, PLUGIN, GEOMETRY or MODE; `offers` is how much of each resource the node has afterwards.
 
     `may_reboot`: the MIG mode is switched on GPUs that are reset for it and belong to a virtual machine, which may not be able
     to (MIG user guide, "Enable MIG Mode").

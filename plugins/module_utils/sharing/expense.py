@@ -8,8 +8,7 @@ import typing as t
 
 from ..fleet.agents import operands
 from ..fleet.costs import Change, Roll, Running, of_pools
-from .configmaps import Configs
-from .profile import profile
+from .profile import ConfigMaps, profile
 from .reading import asked_of
 
 if t.TYPE_CHECKING:
@@ -17,17 +16,22 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..pools.membership import Membership
     from ..pools.plan import Plan
+    from .profile import Profile
     from .steps import Step
 
 Pods = t.Sequence[t.Mapping[str, t.Any]]
 
 
 def expense(
-    client: Client, plan: Plan, nodes: t.Sequence[Node], membership: Membership, roll: Roll, pods: Pods
+    client: Client, plan: Plan, nodes: t.Sequence[Node], membership: Membership, before: Profile, roll: Roll, pods: Pods
 ) -> tuple[dict[str, dict[str, int]], tuple[Step, ...]]:
-    """The counts of fleet.costs by pool, and the steps; `pods` are all that have not ended, or none where no step asks."""
+    """The counts of fleet.costs by pool, and the steps.
+
+    `before` is what came of the same nodes when nobody had looked who is on them; `pods` are all that have not ended, or none
+    where no step asks.
+    """
     asked = asked_of(client, pods, plan.config.namespace)
-    changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes, to_write=False), asked=asked)
+    changes = profile(plan, nodes, membership, ConfigMaps(), asked=asked, before=before)
     felt = {of.node: Change(of.transition, of.goes) for of in changes.steps}
     running = Running(operands(pods), asked.users)
     return of_pools(plan.pools, nodes, membership, felt, roll, running), changes.steps

@@ -50,12 +50,6 @@ class LiveNodes:
         """End; the thread ends with the watch that it is in."""
         self._stop.set()
 
-    @property
-    def nodes(self) -> dict[str, Node]:
-        """All of them, as they are known now."""
-        with self._changed:
-            return dict(self._nodes)
-
     def get(self, name: str) -> Node | None:
         """A node as it is known now; None when it is gone."""
         with self._changed:

@@ -28,11 +28,11 @@ def close(node: Node, why: str) -> Patch | None:
     """
     annotations: dict[str, str | None] = {}
     spec: Patch = {}
-    closed = node.unschedulable or _tainted(node, STARTUP_TAINT_KEY)
+    closed = node.unschedulable or node.tainted(STARTUP_TAINT_KEY)
     if not closed:
         spec["unschedulable"] = True
         annotations[CORDONED_ANNOTATION] = why[:_LONGEST]
-    if _tainted(node, FAILED_KEY):
+    if node.tainted(FAILED_KEY):
         spec["taints"] = _without(node, FAILED_KEY)
     return _patch(node, spec, annotations)
 
@@ -48,7 +48,7 @@ def reopen(node: Node, failed: str | None = None) -> Patch | None:
     if node.annotations.get(FAILED_KEY) != note:
         annotations[FAILED_KEY] = note
     ours = {FAILED_KEY} if failed else {FAILED_KEY, STARTUP_TAINT_KEY}
-    if any(_tainted(node, key) for key in ours):
+    if any(node.tainted(key) for key in ours):
         spec["taints"] = _without(node, *ours)
     return _patch(node, spec, annotations)
 
@@ -83,10 +83,6 @@ def _patch(node: Node, spec: Patch, annotations: t.Mapping[str, str | None]) -> 
     if annotations:
         metadata["annotations"] = dict(annotations)
     return {"metadata": metadata, **({"spec": spec} if spec else {})}
-
-
-def _tainted(node: Node, key: str) -> bool:
-    return any(taint.get("key") == key for taint in node.taints)
 
 
 def _without(node: Node, *keys: str) -> list[dict[str, t.Any]]:

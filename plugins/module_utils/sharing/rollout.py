@@ -181,8 +181,6 @@ class Rollout:
         for name, fate in turns.fates.items():
             self.done.note(by_name[name], fate)
         self.done.not_begun += turns.not_begun
-        for name in turns.broken_off:
-            self.done.failed[name] = "its turn was broken off; it may be left cordoned, and a run again goes on with it"
         if turns.error is not None:
             raise turns.error
 

@@ -19,8 +19,6 @@ if t.TYPE_CHECKING:
     from ..fleet.users import User
     from ..pools.plan import PoolPlan
 
-STEPS_LIMIT = 100
-
 
 class Asked(t.NamedTuple):
     """Who is on the nodes: the users of GPUs by node, and the other pods that a drain of everything evicts."""
@@ -92,7 +90,7 @@ def step(
     possible = pool is None or not expect.incapable(node, pool)
     turn = possible and bool(marked or mend or goes or change.cuts or (change.everybody and present))
     evicted = _evicted(pool, goes, asked.others.get(node.name, ())) if turn else ()
-    new = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or _waits_to_be_let_in(node))
+    new = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or node.tainted(STARTUP_TAINT_KEY))
     joins = new and not goes
     marks = {key: node.annotations[key] for key in (CORDONED_ANNOTATION, FAILED_KEY) if key in node.annotations}
     return Step(node.name, pool, edit, change, goes, evicted, turn, joins, mend, marks)
@@ -110,9 +108,8 @@ def matters_who_is_there(of: Step, node: Node) -> bool:
 
 def is_marked(node: Node) -> bool:
     """Whether a run of ours has begun something on the node and not ended it, or waits to be asked in (the startup taint)."""
-    tainted = any(taint.get("key") == FAILED_KEY for taint in node.taints)
     noted = CORDONED_ANNOTATION in node.annotations or FAILED_KEY in node.annotations
-    return noted or tainted or _waits_to_be_let_in(node)
+    return noted or node.tainted(FAILED_KEY) or node.tainted(STARTUP_TAINT_KEY)
 
 
 def in_order(steps: t.Iterable[Step]) -> list[Step]:
@@ -142,7 +139,3 @@ def _evicted(pool: PoolPlan | None, goes: tuple[User, ...], others: t.Sequence[U
     }[drain]
     found = [user for user in chosen if not user.kept and (force or not user.bare)]
     return tuple(sorted(found, key=lambda user: (user.namespace, user.name)))
-
-
-def _waits_to_be_let_in(node: Node) -> bool:
-    return any(taint.get("key") == STARTUP_TAINT_KEY for taint in node.taints)

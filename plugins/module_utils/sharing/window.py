@@ -48,11 +48,10 @@ class Queue:
 
 @dataclass
 class Turns:
-    """What has come of it: the fates by node, the nodes that were not begun, and what stopped it all, with whom in the middle."""
+    """What has come of it: the fates by node, the nodes that were not begun, and what stopped it all."""
 
     fates: dict[str, Fate] = field(default_factory=dict)
     not_begun: list[str] = field(default_factory=list)
-    broken_off: list[str] = field(default_factory=list)
     error: Exception | None = None
 
 
@@ -92,7 +91,6 @@ def take_turns(
                 error = future.exception()
                 if isinstance(error, Exception):
                     turns.error = turns.error or error
-                    turns.broken_off.append(of.node)
                     continue
                 fate = future.result()
                 turns.fates[of.node] = fate

@@ -87,7 +87,10 @@ def choose(
     pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[Holder]], limit: int
 ) -> Site | Nowhere:
     """The node with the most shares free (then by name) and how many pods run there, or why there is none."""
-    open_nodes = [node for node in nodes if node.ready and not node.unschedulable and not _starts(node)]
+    # The startup taint keeps workloads away until the node is proven to be as its pool declares.
+    open_nodes = [
+        node for node in nodes if node.ready and not node.unschedulable and not node.tainted(STARTUP_TAINT_KEY)
+    ]
     if not open_nodes:
         return Nowhere("no node of the pool is ready and schedulable")
     offered = {node.name: _counts(pool, node) for node in open_nodes}
@@ -104,11 +107,6 @@ def choose(
         total = sum(sum(offered[node.name].values()) for node in offering)
         return Nowhere(f"all {total} {' or '.join(pool.resources)} of the pool are in use", busy=True)
     return Site(best, asked, *_beyond(pool, offered[best.name], free[best.name], asked))
-
-
-def _starts(node: Node) -> bool:
-    """Whether workloads are kept away until the node is proven to be as its pool declares."""
-    return any(taint.get("key") == STARTUP_TAINT_KEY for taint in node.taints)
 
 
 def enough(pool: PoolPlan, node: Node, limit: int) -> int:
