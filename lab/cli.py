@@ -58,7 +58,11 @@ def _down(lab: Lab, options: argparse.Namespace) -> None:
 
 
 def _reset(lab: Lab, options: argparse.Namespace) -> None:
-    lifecycle.reset(lab, fleet_file=options.fleet)
+    lifecycle.reset(lab, fleet_file=options.fleet, saved=options.saved)
+
+
+def _save(lab: Lab, options: argparse.Namespace) -> None:
+    lifecycle.save(lab, options.saved)
 
 
 def _status(lab: Lab, options: argparse.Namespace) -> int:
@@ -209,8 +213,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     one = command("down", _down, "stop the lab; a later up goes on with the same cluster")
     one.add_argument("--delete", action="store_true", help="delete the lab's folder too")
-    one = command("reset", _reset, "throw the cluster away and start a clean one on the same ports")
-    one.add_argument("--fleet", type=Path, help="fleet file (default: lab/fleets/default.yaml)")
+    one = command("save", _save, "keep the cluster as it is now, for 'reset --to'")
+    one.add_argument("saved", metavar="AS", help="the name to save it as")
+    one = command("reset", _reset, "throw the cluster away and start a clean or a saved one on the same ports")
+    either = one.add_mutually_exclusive_group()
+    either.add_argument("--fleet", type=Path, help="fleet file (default: lab/fleets/default.yaml)")
+    either.add_argument("--to", dest="saved", metavar="SAVED", help="the cluster that was saved under this name")
     one = command("status", _status, "show services, health, ports, memory and machines")
     one.add_argument("--json", action="store_true", help="as JSON")
 

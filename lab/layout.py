@@ -102,6 +102,17 @@ class Lab:
         """The fleet that was applied last."""
         return self.dir / "fleet.yaml"
 
+    @property
+    def cluster(self) -> tuple[Path, ...]:
+        """What a cluster consists of, without which there is another one or none."""
+        return self.etcd, self.pod_logs, self.fleet
+
+    def saved(self, name: str) -> Path:
+        """Where a saved cluster is kept under this name."""
+        if not _NAME.fullmatch(name):
+            raise LabError(f"'{name}' is no name to save as: use up to 30 lower-case letters, digits and dashes")
+        return self.dir / "saved" / name
+
     def state(self) -> dict[str, Any]:
         """Return what an earlier `up` recorded (nothing before the first one)."""
         try:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The life of a lab: up, down, reset."""
+"""The life of a lab: up, down, saved, reset."""
 
 from __future__ import annotations
 
@@ -62,9 +62,34 @@ def down(lab: Lab, *, delete: bool) -> None:
     say(f"lab '{lab.name}' is down" + (" and deleted" if delete else f"; its state stays in {lab.shown}"))
 
 
-def reset(lab: Lab, *, fleet_file: Path | None) -> None:
-    """Give a lab, up or not, a clean cluster: the state is thrown away and everything started, on the same ports."""
+def save(lab: Lab, name: str) -> None:
+    """Keep the cluster as it is now, to which reset(saved=name) goes back; an older one of that name is replaced."""
+    require_up(lab)
+    started = time.monotonic()
+    target = lab.saved(name)
+    unfinished = target.with_name(f".{target.name}")
+    with _alone(lab):
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        # Nothing is written meanwhile: what is copied is what a power cut would leave, from which etcd starts.
+        with processes.frozen(lab):
+            for part in lab.cluster:
+                if part.is_dir():
+                    shutil.copytree(part, unfinished / part.name)
+                elif part.exists():
+                    shutil.copy2(part, unfinished / part.name)
+        shutil.rmtree(target, ignore_errors=True)
+        unfinished.rename(target)
+    say(f"the cluster of lab '{lab.name}' is saved as '{name}' after {time.monotonic() - started:.1f} s")
+
+
+def reset(lab: Lab, *, fleet_file: Path | None, saved: str | None = None) -> None:
+    """Give a lab, up or not, a clean cluster, or a saved one: everything is started anew, on the same ports."""
     sandbox.require()
+    source = lab.saved(saved) if saved else None
+    if source and not source.exists():
+        known = ", ".join(sorted(path.name for path in source.parent.glob("[!.]*"))) or "none"
+        raise LabError(f"lab '{lab.name}' has saved no cluster as '{saved}': saved are {known}")
     with_sim = bool(lab.state().get("with_sim", True))
     tools = build.ensure(_parts(with_sim=with_sim))
     started = time.monotonic()
@@ -73,11 +98,15 @@ def reset(lab: Lab, *, fleet_file: Path | None) -> None:
         processes.kill(lab)
         for folder in (lab.etcd, lab.logs, lab.pod_logs, lab.run):
             shutil.rmtree(folder, ignore_errors=True)
+        if source:
+            shutil.copytree(source, lab.dir, dirs_exist_ok=True)
         _take_ports(lab, None)
         _prepare(lab, tools)
         lab.record(with_sim=with_sim)
         _start(lab, tools)
-        count = _apply_fleet(lab, fleet_file or DEFAULT_FLEET)
+        if source:
+            nodes.repoint(Api(lab), lab.ports()["kwok"])
+        count = _apply_fleet(lab, lab.fleet if source else fleet_file or DEFAULT_FLEET)
     _announce(lab, started, count)
 
 

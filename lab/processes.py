@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .layout import Lab
@@ -75,6 +75,19 @@ def kill(lab: Lab, limit: float = 10.0) -> int:
             _signal(process, signal.SIGKILL)
         _gone(left, deadline)
     return len(killed)
+
+
+@contextlib.contextmanager
+def frozen(lab: Lab) -> Iterator[None]:
+    """Stop a lab's processes where they are for as long as this lasts."""
+    stopped = of_lab(lab)
+    try:
+        for process in stopped:
+            _signal(process, signal.SIGSTOP)
+        yield
+    finally:
+        for process in stopped:
+            _signal(process, signal.SIGCONT)
 
 
 def _gone(processes: set[int], deadline: float) -> None:

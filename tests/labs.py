@@ -7,7 +7,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ class Lab:
     name: str
     port_base: int | None = None
     env: dict[str, str] = field(default_factory=dict)
+    _saved: set[str] = field(default_factory=set)
 
     @property
     def directory(self) -> Path:
@@ -64,6 +65,16 @@ class Lab:
     def reset(self, fleet: Path | None = None) -> None:
         """An empty cluster with this fleet, else with the default one."""
         self.command("reset", *(["--fleet", str(fleet)] if fleet else []))
+
+    def become(self, name: str, make: Callable[[], object], fleet: Path | None = None) -> None:
+        """The cluster that `make` makes of an empty one; made once a run, and saved under this name for whoever asks next."""
+        if name in self._saved:
+            self.command("reset", "--to", name)
+            return
+        self.reset(fleet)
+        make()
+        self.command("save", name)
+        self._saved.add(name)
 
     def down(self) -> None:
         """Leaves nothing running, unless ACCEL_GPU_TEST_KEEP asks to look at it."""

@@ -33,12 +33,17 @@ class Cluster:
     lab: Lab
 
     def install(self) -> Cluster:
-        """An empty cluster, then NFD and the GPU operator as the playbook site installs them."""
-        self.lab.reset()
-        run_playbook(
-            "accel.gpu.site", environ=self.lab.env, arguments=["--tags", "pools,nfd,gpu_operator"]
-        ).require_success()
+        """The default fleet with NFD and the GPU operator as the playbook site installs them, and nothing else of ours."""
+        self.lab.become("installed", lambda: self._site("--tags", "pools,nfd,gpu_operator"))
         return self
+
+    def share(self) -> Cluster:
+        """The same with the inventory's pools as they declare themselves."""
+        self.lab.become("shared", lambda: self._site("--skip-tags", "validation"))
+        return self
+
+    def _site(self, *arguments: str) -> None:
+        run_playbook("accel.gpu.site", environ=self.lab.env, arguments=arguments).require_success()
 
     def pools(self, *changes: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The inventory's pools, each change merged into the pool of its name."""

@@ -44,15 +44,17 @@ class Rolling:
         fleet = folder / "fleet.yaml"
         groups = [{"name": "a100", "count": nodes, "model": MODEL, "gpus": gpus}, {"name": "cpu", "count": 1}]
         fleet.write_text(yaml.safe_dump({"groups": groups}))
-        self.lab.reset(fleet)
+        self.lab.become(f"rolling-{nodes}x{gpus}", self._site, fleet)
+        self.users.arrive()
+        return self
+
+    def _site(self) -> None:
         run_playbook(
             "accel.gpu.site",
             environ=self.lab.env,
             variables={"gpu_pools": [self.pool(NONE)]},
             arguments=["--tags", "pools,nfd,gpu_operator,sharing"],
         ).require_success()
-        self.users.arrive()
-        return self
 
     def pool(self, sharing: Mapping[str, Any], **rollout: Any) -> Object:
         """The pool's document."""

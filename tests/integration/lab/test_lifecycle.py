@@ -139,6 +139,23 @@ def test_a_lab_whose_supervisor_was_killed_comes_up(own: OwnLab) -> None:
     assert own.status()["up"]
 
 
+@pytest.mark.usual(20)
+def test_a_saved_cluster_comes_back_as_often_as_it_is_asked_for(own: OwnLab) -> None:
+    own.do("nodes", "scale", "cpu", "3", "--wait")
+    own.do("save", "before")
+    for dummy in range(2):
+        own.shell("kubectl delete namespace mine --wait=false && kubectl create namespace later")
+        own.do("nodes", "scale", "cpu", "1")
+        own.do("reset", "--to", "before")
+        assert own.status()["groups"] == NODES | {"cpu": 3}
+        namespaces = own.shell("kubectl get namespaces")
+        assert "mine" in namespaces
+        assert "later" not in namespaces
+    unknown = own.try_to("reset", "--to", "after")
+    assert unknown.returncode
+    assert "saved are before" in unknown.stderr
+
+
 @pytest.mark.usual(10)
 def test_reset_gives_a_clean_cluster(own: OwnLab) -> None:
     before = own.status()["server"]

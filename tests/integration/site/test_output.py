@@ -15,6 +15,7 @@ from typing import Any
 import ansible_runner
 import pytest
 
+from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import run_playbook
 from tests.labs import Lab
 from tests.programs import REPO
@@ -26,8 +27,7 @@ PROGRESS = "lab: "
 @pytest.fixture(scope="module")
 def flipping(lab: Lab) -> Any:
     """Yield variables that make every next run change the sharing of a pool, so that there is progress to be shown."""
-    lab.reset()
-    run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation"]).require_success()
+    Cluster(lab).share()
 
     def variables() -> Any:
         replicas = 4

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.helpers.cluster import Cluster
 from tests.helpers.html import Element, parse
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.labs import Lab
@@ -36,8 +37,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def holding(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The node on which a pod holds three GPUs, in a cluster that is as its pools declare."""
-    lab.reset()
-    run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation"]).require_success()
+    Cluster(lab).share()
     manifest: Path = tmp_path_factory.mktemp("holder") / "pod.yaml"
     manifest.write_text(yaml.safe_dump(HOLDER))
     run("kubectl", "apply", "-f", manifest, env=lab.env)
