@@ -102,6 +102,7 @@ def test_a_failure_is_the_module_s_own(kube: Kube, slow: Watched) -> None:
 
 
 def test_all_modules_of_a_run_are_one_run_at_the_api_server(kube: Kube, slow: Watched) -> None:
+    slow.proxy.before = lambda request: None
     play(kube, slow, loop=[1, 2]).require_success()
     first = {request.user_agent for request in slow.proxy.requests}
     slow.proxy.requests.clear()

@@ -39,6 +39,7 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as folder, own_lab("bench") as lab:
         profiles = Profiles(lab, Path(folder), ROUNDS, say)
+        rows.append(profiles.floor(2))
         for nodes, pairs in PAIRS.items():
             node_bytes = profiles.grow(nodes)
             rows.append(profiles.change(pairs))

@@ -73,6 +73,14 @@ class Profiles:
         ]
         return Row("profile change", nodes, ours, "kubectl label", others, tuple(limits), _NOTE, found)
 
+    def floor(self, times: int) -> Row:
+        """What any playbook of one task takes, whatever its module does."""
+        self._say("a playbook that does nothing")
+        ours = [
+            [self._timer.playbook("ping.yml", changed=0) for dummy in range(times)] for dummy in range(self._rounds)
+        ]
+        return Row("ansible.builtin.ping", 0, ours, note=_FLOOR)
+
     def one_by_one(self, change: Row) -> Row:
         """The change beside kubernetes.core.k8s, which is called for each node."""
         self._say(f"{change.nodes:,} nodes: kubernetes.core.k8s in a loop")
@@ -103,6 +111,8 @@ class Profiles:
     def _profile(self, shares: int, *, changed: int, wait: bool = False) -> Run:
         return self._timer.playbook("profile.yml", changed=changed, replicas=shares, wait=wait)
 
+
+_FLOOR = """*ansible.builtin.ping* is Ansible alone, with a module that does nothing: no row of ours can be quicker."""
 
 _NOTE = """A *profile change* brings every node from 4 shares a GPU to 2 or back, while nobody holds one. Nothing runs on these
 nodes, hence no agent follows: `wait: false`, as `kubectl label` does not wait either. What an agent needs comes first all the
