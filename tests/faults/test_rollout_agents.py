@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.rolling import CORDONED, FAILED, NONE, Rolling
+from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, FAILED, HALVES, MPS, NONE, VICTIM, Rolling
 from tests.helpers.workloads import GPU
 from tests.labs import LAB
 
@@ -19,11 +19,8 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
-MPS = {"mode": "mps", "replicas": 4}
-VICTIM = "a100-2"
-ALL_AT_ONCE = {"max_unavailable": 3}
 PATIENCE = 25
+PAUSED = "nvidia.com/gpu.deploy.device-plugin"
 
 
 def require_told(rolling: Rolling, result: dict[str, Any], *words: str, offered: dict[str, int]) -> None:
@@ -129,26 +126,25 @@ def label_of(rolling: Rolling, label: str) -> str:
     return str(rolling.cluster.nodes()[VICTIM]["metadata"]["labels"].get(label, ""))
 
 
-def test_operands_that_were_left_paused_are_let_go(rolling: Rolling) -> None:
-    paused = "nvidia.com/gpu.deploy.device-plugin"
-    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, f"{paused}=paused-for-mig-change")
+def repair_what_was_paused(rolling: Rolling) -> None:
+    """The victim's device plugin has been stopped for a change and never started again, until the repair."""
+    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, f"{PAUSED}=paused-for-mig-change")
     rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}})
     healed = rolling.share(NONE, state="repaired", wait_timeout=PATIENCE)
     assert not healed.get("failed"), healed["msg"]
     assert list(healed["node_profile"]["repaired"]) == [VICTIM]
-    assert label_of(rolling, paused) == "true"
+
+
+def test_operands_that_were_left_paused_are_let_go(rolling: Rolling) -> None:
+    repair_what_was_paused(rolling)
+    assert label_of(rolling, PAUSED) == "true"
     rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 1}})
 
 
 def test_a_repair_leaves_to_other_runs_what_is_declared_anew(rolling: Rolling) -> None:
     """The pool is to have whole GPUs, and no run has said so to its nodes yet; one of them is stuck meanwhile."""
     assert not share(rolling, MPS).get("failed")
-    paused = "nvidia.com/gpu.deploy.device-plugin"
-    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, f"{paused}=paused-for-mig-change")
-    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}})
-    healed = rolling.share(NONE, state="repaired", wait_timeout=PATIENCE)
-    assert not healed.get("failed"), healed["msg"]
-    assert list(healed["node_profile"]["repaired"]) == [VICTIM]
+    repair_what_was_paused(rolling)
     rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 4}})
     rolling.require_offered({GPU: 4})
     rolling.require_clean()

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from lab import lifecycle, supervisor
 from lab.layout import Lab as LabLayout
 from tests.faults.api_proxy import Answer, ApiProxy, Request
-from tests.helpers.rolling import CORDONED, Rolling
+from tests.helpers.rolling import CORDONED, HALVES, MPS, Rolling
 from tests.helpers.toxiproxy import toxiproxy
 from tests.helpers.workloads import GPU
 from tests.labs import Lab
@@ -36,9 +36,6 @@ pytestmark = [
     pytest.mark.usual(60),
     pytest.mark.timeout(600),
 ]
-
-MPS = {"mode": "mps", "replicas": 4}
-HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
 
 
 def status(code: int, reason: str, message: str) -> bytes:

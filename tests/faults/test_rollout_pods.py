@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.rolling import CORDONED, NONE, Rolling
+from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, HALVES, MPS, NONE, VICTIM, Rolling
 from tests.helpers.workloads import GPU, NAMESPACE, WAYS
 
 pytestmark = [
@@ -19,11 +19,6 @@ pytestmark = [
     pytest.mark.usual(60),
     pytest.mark.timeout(600),
 ]
-
-HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
-MPS = {"mode": "mps", "replicas": 4}
-VICTIM = "a100-2"
-ALL_AT_ONCE = {"max_unavailable": 3}
 
 
 def share(rolling: Rolling, sharing: dict[str, Any], **rollout: Any) -> dict[str, Any]:
@@ -80,12 +75,15 @@ def test_a_budget_that_allows_late(rolling: Rolling) -> None:
     pods = working(rolling)
     rolling.users.budget("strict", VICTIM, minAvailable=1)
 
-    def allow() -> None:
-        time.sleep(4)  # so long the budget holds
-        rolling.users.no_budget("strict")
+    since = rolling.cluster.mark()
+
+    def refused() -> bool:
+        """Whether the budget has held more than once."""
+        asked = rolling.cluster.requests(since, "node_profile", status=429)
+        return sum("/eviction" in request for request in asked) > 1
 
     with rolling.users.watched() as watch:
-        later = when(lambda: cordoned(rolling), allow)
+        later = when(refused, lambda: rolling.users.no_budget("strict"))
         result = share(rolling, MPS)
         later.join()
     assert not result.get("failed"), result["msg"]
@@ -156,7 +154,8 @@ def test_a_node_that_joins(rolling: Rolling) -> None:
 
     def join() -> None:
         rolling.machines(4)
-        time.sleep(4)  # so long the budget holds, that the new node is discovered while the others are changed
+        # So long the budget holds, that the new node is there with its GPU while the others are changed.
+        rolling.cluster.until(lambda: rolling.cluster.offered("a100-4") == {"a100-4": {GPU: 1}})
         rolling.users.no_budget("strict")
 
     later = when(lambda: cordoned(rolling), join)

@@ -94,10 +94,11 @@ class Cluster:
             for status in (pod["status"].get("containerStatuses") or [])
         )
 
-    def requests(self, since: str, module: str) -> list[str]:
-        """The requests of a module since a mark, as 'verb path'."""
+    def requests(self, since: str, module: str, status: int | None = None) -> list[str]:
+        """The requests of a module since a mark, or those that were answered so, as 'verb path'."""
         listed = self.lab.command("audit", "--since", since, "--agent", f" {module} ", "--list")
-        return [" ".join(line.split()[1:3]) for line in listed.splitlines() if line.strip()]
+        found = [line.split()[:3] for line in listed.splitlines() if line.strip()]
+        return [f"{verb} {path}" for answered, verb, path in found if status in (None, int(answered))]
 
     def mark(self) -> str:
         """Now, for requests()."""

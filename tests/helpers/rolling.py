@@ -21,6 +21,11 @@ Object = dict[str, Any]
 
 POOL = "train"
 MODEL = "A100-SXM4-80GB"
+HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
+MPS = {"mode": "mps", "replicas": 4}
+# One of three, to which something happens.
+VICTIM = "a100-2"
+ALL_AT_ONCE = {"max_unavailable": 3}
 NONE: Object = {"mode": "none"}
 CORDONED, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
 # Times of the lab: a MIG change takes 3 seconds there.
