@@ -10,7 +10,7 @@ from ..catalog import mig as geometries
 from ..catalog import models
 from ..catalog.names import LABEL_LENGTH, PRODUCT_LABEL
 from ..modes import mig
-from ..modes.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING
+from ..modes.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
 from .schema import UNSOUND, Problems
 from .views import PoolView, part
 
@@ -136,7 +136,13 @@ def _label_fits(pool: PoolView, layout: mig.Layout, model: models.Model) -> Prob
     profile = mig.uniform(layout)
     if profile is None or part(pool.merged, "sharing", "strategy") != mig.SINGLE:
         return
-    label = mig.single_product(model.product, profile)
+    replicas = part(pool.merged, "sharing", "replicas")
+    shared = Sharing(
+        MIG,
+        replicas=replicas if isinstance(replicas, int) else 1,
+        rename=part(pool.merged, "sharing", "rename") is True,
+    )
+    label = mig.single_product(model.product, profile, shared.suffix)
     if len(label) > LABEL_LENGTH:
         yield (
             f'{pool.path}.sharing.strategy: "{mig.SINGLE}" makes the label {PRODUCT_LABEL} of a {model.key} "{label}", and NFD drops '

@@ -124,6 +124,14 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         '.sharing.strategy: "single" makes the label nvidia.com/gpu.product of a RTX-PRO-6000-Max-Q "NVIDIA-RTX-PRO-6000-',
     ),
     (
+        {
+            "match": {"model": "RTX-PRO-6000-Workstation"},
+            "sharing": {"mode": "mig", "strategy": "single", "layout": {"1g.24gb": 4}, "replicas": 2},
+        },
+        '.sharing.strategy: "single" makes the label nvidia.com/gpu.product of a RTX-PRO-6000-Workstation '
+        '"NVIDIA-RTX-PRO-6000-Blackwell-Workstation-Edition-MIG-1g.24gb-SHARED", and NFD drops',
+    ),
+    (
         {"sharing": {"mode": "mig", "strategy": "single", "layout": ["1g.5gb", "2g.10gb"]}},
         '.sharing.strategy: "single" needs one profile on every GPU of a node',
     ),
