@@ -16,6 +16,7 @@ from .layout import Lab
 # Not exported by `lab env`: a user's shell must never be taken for a service.
 MARK = "ACCEL_GPU_LAB_SERVICE_OF"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def of_lab(lab: Lab) -> set[int]:
@@ -51,6 +52,18 @@ def memory(processes: Iterable[int]) -> int:
         except OSError:
             continue
     return total
+
+
+def worked(processes: Iterable[int]) -> float:
+    """Return the processor time that processes have used so far, in seconds."""
+    total = 0
+    for process in processes:
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICKS
 
 
 def children(processes: Iterable[int]) -> dict[int, set[int]]:

@@ -54,6 +54,9 @@ def test_plan_runs_from_an_installation(artifact: Path, tmp_path: Path) -> None:
         "gpu_clusters: {hosts: {nowhere: {gpu_cluster: {name: nowhere}, gpu_pools: "
         "[{name: notebooks, match: {model: Tesla-T4}, sharing: {mode: time-slicing, replicas: 4}}]}}}\n"
     )
+    written = tmp_path / "written"
+    env["ANSIBLE_REMOTE_TEMP"] = str(written)
     said = run("ansible-playbook", "-i", inventory, "accel.gpu.plan", cwd=tmp_path, env=env)
     assert "notebooks" in said
+    assert not written.exists(), "no module with its arguments is written to a file"
     assert str(REPO) not in said.replace(str(BUILD), "")

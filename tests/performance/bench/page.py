@@ -34,9 +34,7 @@ def page(setting: Setting, rows: Sequence[Row]) -> str:
         f"- **Date**: {setting.date}\n- **Machine**: {setting.machine}\n- **Versions**: {setting.versions}\n",
         "\n\n".join(setting.words) + "\n",
         _verdict(len([limit for row in rows for limit in row.limits]), missed),
-        "\n".join(
-            [_row(_TITLES), _row(["---", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "---"]), *map(_line, rows)]
-        ),
+        "\n".join([_row(_TITLES), _row(["---", *["--:"] * 8, "---"]), *map(_line, rows)]),
         _notes(rows),
         "## Commands\n",
         "\n".join(f"{name}:\n\n```console\n$ {command}\n```\n" for name, command in setting.commands),
@@ -50,6 +48,7 @@ _TITLES = (
     "seconds",
     "module's process: seconds",
     "MiB",
+    "servers' processor seconds",
     "requests (writes)",
     "beside it: seconds",
     "ratio, by round",
@@ -61,6 +60,7 @@ def _line(row: Row) -> str:
     runs = flat(row.ours)
     module = [run.module_seconds for run in runs if run.module_seconds is not None]
     memory = [run.module_mib for run in runs if run.module_mib is not None]
+    served = [run.server_seconds for run in runs if run.server_seconds is not None]
     other = f"{row.other}: {_spread(row.others)}" if row.others else ""
     return _row(
         [
@@ -69,6 +69,7 @@ def _line(row: Row) -> str:
             _spread(row.ours),
             spelled(sorted(module)[len(module) // 2]) if module else "",
             f"{max(memory):.0f}" if memory else "",
+            spelled(sorted(served)[len(served) // 2]) if served else "",
             _requests(runs),
             other,
             ", ".join(f"{ratio:.2f}" for ratio in row.ratios),

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Run:
-    """One timed command: seconds from its start to its end, and what its module's process took, where it has one."""
+    """One timed command: seconds from its start to its end, and what its module's process took, where it has one.
+
+    `server_seconds` is the processor time of the lab's services meanwhile.
+    """
 
     seconds: float
     module_seconds: float | None = None
@@ -19,6 +22,7 @@ class Run:
     requests: int = 0
     pages: int = 0
     writes: int = 0
+    server_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def setting(lab: Lab, node_bytes: int, rounds: int, load: float) -> Setting:
         f"Every time is that of a whole process, from its start to its end: the median of {rounds} rounds, in which the "
         "commands that are compared take turns, so that a machine that gets slower slows both; in brackets the quickest and "
         "the slowest. Of *module's process* the start of Ansible is no part. Requests are counted in the API server's audit "
-        "log.",
+        "log; *servers' processor seconds* are what it and etcd worked meanwhile, whoever asks.",
         f"The nodes are objects of {node_bytes / 1000:.0f} KB each, with the labels of NFD and GFD and thirty images, in the "
         "[lab](lab.md); of its control plane only etcd and the API server run, on the same processors as the commands.",
     )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lab import audit
+from lab import audit, processes
 from lab.layout import Lab as LabLayout
 from tests.labs import Lab
 from tests.programs import REPO
@@ -56,7 +56,9 @@ class Timer:
         given = {f"bench_{key}": value for key, value in {"python": str(self._interpreter), **variables}.items()}
         command = ["ansible-playbook", "-i", "inventories/lab", str(_FOLDER / name), "-e", json.dumps(given)]
         since = audit.mark(self._layout)
+        worked = processes.worked(processes.of_lab(self._layout))
         seconds, said = self._timed(command, {"ANSIBLE_DEPRECATION_WARNINGS": "0"})
+        worked = processes.worked(processes.of_lab(self._layout)) - worked
         if f"changed={changed} " not in said:
             raise BrokenRun(f"{name} did not end with changed={changed}:\n{said}")
         module = [json.loads(line) for line in self._log.read_text().splitlines()]
@@ -68,6 +70,7 @@ class Timer:
             requests=len(asked),
             pages=sum(1 for of in asked if of.verb == "list" and of.resource == "nodes"),
             writes=sum(1 for of in asked if of.mutating),
+            server_seconds=worked,
         )
 
     def kubectl(self) -> Run:
