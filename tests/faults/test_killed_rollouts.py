@@ -155,7 +155,7 @@ def total(world: World, tmp_path_factory: pytest.TempPathFactory) -> int:
 
 
 @pytest.mark.usual(200)
-@pytest.mark.sampled(2, of="whole runs")
+@pytest.mark.sampled(1, of="whole runs")
 @pytest.mark.timeout(900)
 def test_a_rolling_change_may_be_killed_anywhere(world: World, tmp_path: Path, rng: random.Random) -> None:
     assert after_request(world, rng.randint(1, LEAST), tmp_path)

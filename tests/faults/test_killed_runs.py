@@ -74,7 +74,7 @@ def kill_a_first_run(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]
 
 
 @pytest.mark.usual(100)
-@pytest.mark.sampled(2, of="whole runs")
+@pytest.mark.sampled(1, of="whole runs")
 def test_a_first_run_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     kill_a_first_run(lab, tmp_path, lambda total: [rng.randint(1, total)])
 
@@ -115,7 +115,7 @@ def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], l
 
 
 @pytest.mark.usual(100)
-@pytest.mark.sampled(2, of="whole runs")
+@pytest.mark.sampled(1, of="whole runs")
 def test_a_change_of_sharing_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     kill_a_change_of_sharing(lab, tmp_path, lambda total: sorted(rng.sample(range(1, total + 1), 2)))
 

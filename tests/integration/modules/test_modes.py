@@ -76,7 +76,7 @@ def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
 
 
 @pytest.mark.usual(20)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster, mode: str) -> None:
     pool, prefix, sharing, offered = MODES[mode]

@@ -134,7 +134,7 @@ def plugins(lab: Lab) -> dict[str, Any]:
 
 
 @pytest.mark.usual(70)
-@pytest.mark.sampled(2, of="whole runs")
+@pytest.mark.sampled(1, of="whole runs")
 def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab) -> None:
     """Their ConfigMap gets our entries, no plugin rolls, and all of it is theirs again after an uninstallation."""
     lab = empty

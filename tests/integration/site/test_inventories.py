@@ -141,7 +141,7 @@ def offered(lab: Lab, pool: str) -> dict[str, int]:
 
 
 @pytest.mark.usual(80)
-@pytest.mark.sampled(2, of="whole runs")
+@pytest.mark.sampled(1, of="whole runs")
 @pytest.mark.timeout(1800)
 def test_two_clusters_with_different_pools_in_one_run_both_come_right(
     lab: Lab, second_lab: Lab, tmp_path: Path

@@ -86,7 +86,7 @@ def pod(
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(2, of="whole runs")
+@pytest.mark.sampled(1, of="whole runs")
 def test_the_cron_job_is_made_works_and_goes(cluster: Cluster, tmp_path: Path) -> None:
     environ = cluster.lab.env
     seen: dict[str, Any] = {}

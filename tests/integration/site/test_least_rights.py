@@ -57,7 +57,7 @@ def test_no_right_is_a_wildcard(playbook: str) -> None:
 
 
 @pytest.mark.usual(110)
-@pytest.mark.sampled(2, of="whole runs")
+@pytest.mark.sampled(1, of="whole runs")
 def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     lab.reset()
     layout = LabLayout.named(lab.name)
@@ -103,6 +103,7 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
 
 
 @pytest.mark.usual(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("playbook", rights.playbooks())
 def test_without_rights_a_playbook_names_the_first_that_it_lacks_and_changes_nothing(lab: Lab, playbook: str) -> None:
     since = audit.mark(LabLayout.named(lab.name))
@@ -171,6 +172,7 @@ CASES: list[tuple[str, str, str, Any]] = [
 
 
 @pytest.mark.usual(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("playbook", "resource", "verb", "main"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES]
 )
