@@ -26,7 +26,7 @@ def of_lab(lab: Lab) -> set[int]:
     marked: set[int] = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            parents[int(entry.name)] = int(_stat(entry)[1])
             if mark in (entry / "environ").read_bytes().split(b"\0"):
                 marked.add(int(entry.name))
         except (OSError, ValueError):
@@ -59,7 +59,7 @@ def worked(processes: Iterable[int]) -> float:
     total = 0
     for process in processes:
         try:
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            fields = _stat(Path(f"/proc/{process}"))
         except OSError:
             continue
         total += int(fields[11]) + int(fields[12])
@@ -112,7 +112,7 @@ def _gone(processes: set[int], deadline: float) -> None:
 
 def _parent(process: int) -> int:
     try:
-        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(_stat(Path(f"/proc/{process}"))[1])
     except OSError:
         return 0
 
@@ -128,9 +128,14 @@ def _zombie(process: int) -> bool:
 
 def _state(thread: Path) -> str:
     try:
-        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        return _stat(thread)[0]
     except OSError:
         return "X"
+
+
+def _stat(folder: Path) -> list[str]:
+    """What /proc tells of a process or thread, from its state on: the name before it may hold anything."""
+    return (folder / "stat").read_text().rpartition(")")[2].split()
 
 
 def _signal(process: int, number: signal.Signals) -> None:

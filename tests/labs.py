@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from lab.layout import Lab as LabLayout
+
 from .programs import BUILD, REPO, environment, run
 
 LAB = REPO / "lab" / "lab"
@@ -30,7 +32,6 @@ class Lab:
     name: str
     port_base: int | None = None
     env: dict[str, str] = field(default_factory=dict)
-    _saved: set[str] = field(default_factory=set)
 
     @property
     def directory(self) -> Path:
@@ -68,13 +69,12 @@ class Lab:
 
     def become(self, name: str, make: Callable[[], object], fleet: Path | None = None) -> None:
         """The cluster that `make` makes of an empty one; made once a run, and saved under this name for whoever asks next."""
-        if name in self._saved:
+        if LabLayout.named(self.name).saved(name).exists():
             self.command("reset", "--to", name)
             return
         self.reset(fleet)
         make()
         self.command("save", name)
-        self._saved.add(name)
 
     def down(self) -> None:
         """Leaves nothing running, unless ACCEL_GPU_TEST_KEEP asks to look at it."""

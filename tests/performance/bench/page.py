@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median_high
 
 from .rows import Row, Run, flat, seconds, spelled
 
@@ -67,9 +68,9 @@ def _line(row: Row) -> str:
             row.what,
             f"{row.nodes:,}",
             _spread(row.ours),
-            spelled(sorted(module)[len(module) // 2]) if module else "",
+            spelled(median_high(module)) if module else "",
             f"{max(memory):.0f}" if memory else "",
-            spelled(sorted(served)[len(served) // 2]) if served else "",
+            spelled(median_high(served)) if served else "",
             _requests(runs),
             other,
             ", ".join(f"{ratio:.2f}" for ratio in row.ratios),
