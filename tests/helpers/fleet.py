@@ -7,7 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin, mig
+from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
+from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin
 from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Birth, Match, PoolPlan, RolloutPlan

@@ -1,19 +1,31 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NVIDIA's MIG manager generates on a node (mig-parted v0.15.0, pkg/mig/builder; one GPU model on the node)."""
+"""What every model can be cut into, and what NVIDIA's MIG manager generates of that on a node."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig as geometries
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
 from ansible_collections.accel.gpu.plugins.module_utils.modes import mig_parted
 
 
-def generated_entries(model: str) -> dict[str, t.Any]:
-    """The entries for a model, by its key in the catalog."""
+def geometry_of(model: str) -> Geometry:
+    """The geometry of a model that has MIG, by its key in the catalog."""
     geometry = geometries.geometry(model)
-    assert geometry
+    assert geometry, model
+    return geometry
+
+
+# Of every model that can be cut.
+GEOMETRIES = {model.key: geometry_of(model.key) for model in MODELS if model.mig_capable}
+
+
+def generated_entries(model: str) -> dict[str, t.Any]:
+    """The entries of mig-parted v0.15.0 (pkg/mig/builder) for a node with this model, by its key in the catalog."""
+    geometry = geometry_of(model)
     found: dict[str, t.Any] = {
         "all-disabled": [{"devices": "all", "mig-enabled": False}],
         "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],

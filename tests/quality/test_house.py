@@ -19,10 +19,11 @@ MODULE_UTILS = "plugins.module_utils"
 # The shared rooms, and what each may know; every other room is an area, which knows these and no other area.
 SHARED: dict[str, set[str]] = {
     "catalog": set(),
-    "modes": {"catalog"},
+    "mig": {"catalog"},
+    "modes": {"catalog", "mig"},
     "kube": {"catalog", "pools"},
-    "pools": {"catalog", "modes"},
-    "fleet": {"catalog", "modes", "pools"},
+    "pools": {"catalog", "mig", "modes"},
+    "fleet": {"catalog", "mig", "modes", "pools"},
 }
 
 

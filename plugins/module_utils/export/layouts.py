@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..modes import mig, mig_parted
+from ..mig import layout as mig
+from ..modes import mig_parted
 from .sharing import Inexpressible
 
 Parts = t.Sequence[t.Mapping[str, t.Any]]

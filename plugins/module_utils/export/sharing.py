@@ -7,7 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import GPU_RESOURCE
-from ..modes import device_plugin, mig
+from ..mig import layout as mig
+from ..modes import device_plugin
 from ..modes.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
 from ..pools.derive import sharing_of
 from ..pools.words import is_whole

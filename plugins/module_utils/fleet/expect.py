@@ -19,7 +19,8 @@ from ..catalog.names import (
     REPLICAS_LABEL,
     STRATEGY_LABEL,
 )
-from ..modes import mig, mig_parted
+from ..mig import layout as mig
+from ..modes import mig_parted
 from ..modes.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING
 from .node import Node
 

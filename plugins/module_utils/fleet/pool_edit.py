@@ -15,7 +15,7 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
 )
-from ..modes import mig
+from ..mig import layout as mig
 from . import expect
 from .node import Node
 from .ownership import POOLS, NodeEdit, edit, noted, spelled

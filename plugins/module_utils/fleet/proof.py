@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import INVALID_SUFFIX, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL
-from ..modes import mig
+from ..mig import layout as mig
 from . import expect
 from .agents import MIG_MANAGER
 from .node import Node

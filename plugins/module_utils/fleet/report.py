@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..modes import mig
+from ..mig import layout as mig
 from ..pools.words import some
 from .cost_lines import cost_lines
 from .sharing_lines import mode_of, sharing_lines

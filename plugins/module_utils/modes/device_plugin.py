@@ -15,7 +15,7 @@ except ImportError:  # told by the modules' base, together with the library that
     yaml = None  # type: ignore[assignment]
 
 from ..catalog.names import GPU_RESOURCE, SHARED_SUFFIX
-from . import mig
+from ..mig import layout as mig
 
 EXCLUSIVE = "none"
 TIME_SLICING = "time-slicing"

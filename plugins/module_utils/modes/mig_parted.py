@@ -14,7 +14,7 @@ try:
 except ImportError:  # told by the modules' base, together with the library that brings it
     yaml = None  # type: ignore[assignment]
 
-from . import mig
+from ..mig import layout as mig
 from .yaml_text import render
 
 if t.TYPE_CHECKING:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from ..catalog import mig as geometries
 from ..catalog import models, names, releases
-from ..modes import device_plugin, mig, mig_parted, yaml_text
+from ..mig import layout as mig
+from ..modes import device_plugin, mig_parted, yaml_text
 from ..modes.device_plugin import MIG, Sharing
 from .documents import load
 from .matching import resolve

@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import releases
+from ..mig.layout import STRATEGIES
 from ..modes.device_plugin import EXCLUSIVE, MODES
-from ..modes.mig import STRATEGIES
 from . import rules
 from .layout import LayoutField
 from .operator_fields import OPERATOR

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..modes.mig import PROFILE
+from ..mig.layout import PROFILE
 from .schema import Field, Problems, leftover
 from .words import is_whole, kind, place, said
 

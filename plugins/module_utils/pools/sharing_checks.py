@@ -9,7 +9,8 @@ import typing as t
 from ..catalog import mig as geometries
 from ..catalog import models
 from ..catalog.names import LABEL_LENGTH, PRODUCT_LABEL
-from ..modes import mig
+from ..mig import layout as mig
+from ..mig.misfit import misfit
 from ..modes.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
 from .schema import UNSOUND, Problems
 from .views import PoolView, part
@@ -127,7 +128,7 @@ def layout_fits(pool: PoolView) -> Problems:
         yield f"{pool.path}.sharing.mode: {MIG} does not exist on a {model.key}; use {TIME_SLICING} or {MPS}"
         return
     for found in layout:
-        reason = mig.misfit(geometry, found.profiles)
+        reason = misfit(geometry, found.profiles)
         if reason:
             yield f"{path}: a {model.key} {reason}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..fleet import expect
 from ..fleet.node import Node
-from ..modes import mig
+from ..mig import layout as mig
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan

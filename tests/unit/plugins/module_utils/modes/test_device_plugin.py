@@ -12,8 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin as plugin
-from ansible_collections.accel.gpu.plugins.module_utils.modes import mig, yaml_text
+from ansible_collections.accel.gpu.plugins.module_utils.modes import yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools import rules
 

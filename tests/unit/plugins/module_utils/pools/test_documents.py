@@ -145,7 +145,8 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ),
     (
         {"match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": ["4g.20gb", "3g.20gb", "1g.5gb"]}},
-        ".sharing.layout: a A100-SXM4-40GB has no room for 1 x 1g.5gb + 1 x 3g.20gb + 1 x 4g.20gb together; 1 x 3g.20gb + 1 x",
+        ".sharing.layout: a A100-SXM4-40GB has no room for 1 x 1g.5gb + 1 x 3g.20gb + 1 x 4g.20gb together: 4g.20gb on 0-3 and "
+        "3g.20gb on 4-7 (memory slices) leave no place for 1g.5gb, which needs one of 0 to 6; the nearest layouts that fit: 1 x",
     ),
     ({"sharing": {"mode": "time-slicing"}}, ".sharing.replicas: is missing; time-slicing needs the shares of a GPU"),
     ({"sharing": {"replicas": 4}}, ".sharing.mode: is missing beside replicas; say mode: time-slicing"),

@@ -1,15 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG layouts: the forms in which a user writes them, and whether a GPU has room for one (pure)."""
+"""MIG layouts: the forms in which they are written and read, and what follows from their profiles' names (pure)."""
 
 from __future__ import annotations
 
-import functools
 import re
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.mig import MEDIA_BESIDE, RESOURCE_PREFIX, Geometry, Profile
+from ..catalog.mig import RESOURCE_PREFIX
 from ..catalog.names import LABEL_LENGTH, MIG_INFIX
 
 SINGLE, MIXED = "single", "mixed"
@@ -17,6 +16,9 @@ STRATEGIES = (SINGLE, MIXED)
 
 # As nvidia-smi and mig-parted write a profile (go-nvlib pkg/nvlib/device/mig_profile.go): compute instances are not ours.
 PROFILE = re.compile(r"[1-9]\d*g\.[1-9]\d*gb([+-][a-z][a-z0-9.]*)?")
+
+# What one GPU is cut into, or is wanted to be: how many devices of each profile, by the name that nvidia-smi gives it.
+Counts = t.Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def read(written: t.Any) -> Layout:
     return tuple(Part(tuple(sorted(indices)), dict(profiles)) for profiles, indices in alike.items())
 
 
-def on_gpu(layout: Layout, index: int) -> t.Mapping[str, int]:
+def on_gpu(layout: Layout, index: int) -> Counts:
     """What the GPU of this index is cut into; a GPU that the layout does not name stays whole."""
     return next((part.profiles for part in layout if not part.devices or index in part.devices), {})
 
@@ -88,78 +90,9 @@ def resource(profile: str) -> str:
     return RESOURCE_PREFIX + profile.replace("+", ".")
 
 
-def fits(geometry: Geometry, counts: t.Mapping[str, int]) -> bool:
-    """Whether one GPU has room for these profiles: each at one of its starts, none over another, none too often.
-
-    The media engines have to suffice as well.
-    """
-    wanted: list[Profile] = []
-    for name, count in counts.items():
-        profile = geometry.profile(name)
-        if profile is None or count > profile.most:
-            return False
-        wanted += [profile] * count
-    for index, one in enumerate(wanted):
-        if any(other.media not in MEDIA_BESIDE[one.media] for other in wanted[index + 1 :]):
-            return False
-    return _placed(tuple(sorted(((item.size, item.starts) for item in wanted), reverse=True)), 0)
-
-
-def misfit(geometry: Geometry, counts: t.Mapping[str, int]) -> str | None:
-    """Why these profiles do not fit, and the largest part of them that does; None when they do."""
-    for name, count in counts.items():
-        profile = geometry.profile(name)
-        if profile is None:
-            return f"has no profile {name}; it has {', '.join(item.name for item in geometry.profiles)}"
-        if count > profile.most:
-            return f"has room for {profile.most} x {name}, not for {count}"
-    if fits(geometry, counts):
-        return None
-    return f"has no room for {spelled(counts)} together; {spelled(_largest(geometry, counts))} would fit"
-
-
-def spelled(counts: t.Mapping[str, int]) -> str:
+def spelled(counts: Counts) -> str:
     """A layout of one GPU in words: `2 x 1g.5gb + 1 x 3g.20gb`."""
     return " + ".join(f"{count} x {name}" for name, count in sorted(counts.items()) if count) or "nothing"
-
-
-def _largest(geometry: Geometry, counts: t.Mapping[str, int]) -> dict[str, int]:
-    """The part of the counts that fits and fills most memory slices."""
-    best: dict[str, int] = {}
-    reached = -1
-    seen = {tuple(sorted(counts.items()))}
-    queue = [dict(counts)]
-    while queue:
-        candidate = queue.pop(0)
-        if fits(geometry, candidate):
-            filled = sum(_size(geometry, name) * count for name, count in candidate.items())
-            if filled > reached:
-                best, reached = candidate, filled
-            continue
-        for name, count in candidate.items():
-            fewer = {key: value for key, value in {**candidate, name: count - 1}.items() if value}
-            if tuple(sorted(fewer.items())) not in seen:
-                seen.add(tuple(sorted(fewer.items())))
-                queue.append(fewer)
-    return best
-
-
-def _size(geometry: Geometry, name: str) -> int:
-    profile = geometry.profile(name)
-    return profile.size if profile else 0
-
-
-@functools.lru_cache(maxsize=65536)
-def _placed(wanted: tuple[tuple[int, tuple[int, ...]], ...], taken: int) -> bool:
-    """Whether all can be placed beside the memory slices that are taken (a bit each)."""
-    if not wanted:
-        return True
-    (size, starts), *rest = wanted
-    for start in starts:
-        place = ((1 << size) - 1) << start
-        if not place & taken and _placed(tuple(rest), taken | place):
-            return True
-    return False
 
 
 def _counts(of_gpu: t.Any) -> dict[str, int]:

@@ -1,0 +1,102 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All layouts of every model, held against an enumeration that shares no code with the planner, and the laws they keep."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
+from ansible_collections.accel.gpu.plugins.module_utils.mig import layouts, placing
+from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import Counts
+from tests.helpers.mig import GEOMETRIES, geometry_of
+
+A100 = geometry_of("A100-SXM4-40GB")
+MODELS = pytest.mark.parametrize("key", GEOMETRIES)
+Key = frozenset[tuple[str, int]]
+
+
+def key_of(counts: Counts) -> Key:
+    return frozenset((name, count) for name, count in counts.items() if count)
+
+
+@functools.lru_cache
+def enumerated(geometry: Geometry) -> frozenset[Key]:
+    """All multisets that can be placed: slice after slice, whatever may begin there, or nothing; judged when it is full."""
+
+    def scan(at: int, names: tuple[str, ...]) -> t.Iterator[tuple[str, ...]]:
+        if at == geometry.slices:
+            yield names
+            return
+        yield from scan(at + 1, names)
+        for profile in geometry.profiles:
+            if at in profile.starts:
+                yield from scan(at + profile.size, (*names, profile.name))
+
+    def allowed(counts: Counter[str]) -> bool:
+        extended = sum(n for name, n in counts.items() if name.endswith("+me"))
+        greedy = sum(n for name, n in counts.items() if name.endswith("+me.all"))
+        without = sum(n for name, n in counts.items() if name.endswith("-me"))
+        if greedy:
+            return greedy == 1 and without == counts.total() - 1
+        return extended <= 1 and all(n <= geometry.profile(name).most for name, n in counts.items())  # type: ignore[union-attr]
+
+    counted = (Counter(names) for names in scan(0, ()) if names)
+    return frozenset(key_of(counts) for counts in counted if allowed(counts))
+
+
+@MODELS
+def test_all_layouts_are_those_that_can_be_placed(key: str) -> None:
+    found = [key_of(counts) for counts in layouts.all_layouts(GEOMETRIES[key])]
+    assert len(found) == len(set(found))
+    assert set(found) == enumerated(GEOMETRIES[key])
+
+
+@MODELS
+def test_maximal_are_those_that_are_part_of_no_other(key: str) -> None:
+    there = [Counter(dict(one)) for one in enumerated(GEOMETRIES[key])]
+    largest = {key_of(one) for one in there if not any(one < other for other in there)}
+    assert {key_of(counts) for counts in layouts.maximal(GEOMETRIES[key])} == largest
+
+
+# Without media extensions: 77 and 28, as enumerated by hand from the placements of `nvidia-smi mig -lgipp`.
+def test_numbers_of_layouts() -> None:
+    plain = [counts for counts in layouts.all_layouts(A100) if "1g.5gb+me" not in counts]
+    largest = [counts for counts in layouts.maximal(A100) if "1g.5gb+me" not in counts]
+    assert (len(plain), len(largest)) == (77, 28)
+    numbers = {of.kind: (len(layouts.all_layouts(of)), len(layouts.maximal(of))) for of in GEOMETRIES.values()}
+    assert numbers == {"A": (127, 44), "B": (19, 8), "C": (114, 64), "D": (13, 9)}
+
+
+@MODELS
+def test_every_layout_can_be_placed_and_nothing_lies_on_anything(key: str) -> None:
+    geometry = GEOMETRIES[key]
+    for counts in layouts.all_layouts(geometry):
+        placed = placing.place(geometry, counts)
+        assert placed
+        assert Counter(one.profile for one in placed) == Counter(counts)
+        slices = [at for one in placed for at in range(one.start, one.start + one.size)]
+        assert len(slices) == len(set(slices))
+        for one in placed:
+            profile = geometry.profile(one.profile)
+            assert profile
+            assert (one.size, one.start in profile.starts) == (profile.size, True)
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> tuple[Geometry, dict[str, int]]:
+    geometry = GEOMETRIES[draw(st.sampled_from(sorted(GEOMETRIES)))]
+    names = st.sampled_from([profile.name for profile in geometry.profiles])
+    return geometry, draw(st.dictionaries(names, st.integers(0, 8), max_size=4))
+
+
+@given(wishes())
+def test_fits_is_what_was_enumerated(wish: tuple[Geometry, dict[str, int]]) -> None:
+    geometry, counts = wish
+    assert placing.fits(geometry, counts) is (not key_of(counts) or key_of(counts) in enumerated(geometry))
