@@ -124,7 +124,8 @@ gpu_info:
       returned: when the cluster is reachable
     pools:
       description: What each pool declares; with a cluster also what is seen (C(nodes), C(models), C(gpus), C(wanted) and
-        C(allocatable), in all and for each of its C(resources)), what differs (C(differs), C(differing_nodes), C(as_declared)), what would change (C(changes))
+        C(allocatable), in all and for each of its C(resources)), into what its GPUs are cut and where the devices lie on the memory slices
+        (C(cuts), whose C(gpus) are null as long as no node is known), what differs (C(differs), C(differing_nodes), C(as_declared)), what would change (C(changes))
         and what workloads proved (C(proof)). With O(costs), C(costs) are how many C(drivers) would be rolled, how many C(pods)
         lose a GPU by that or cannot stay with the new sharing, how many of NVIDIA's C(agent_pods) start anew, on how many nodes GPUs are
         cut anew (C(cut_nodes)), and on how many of these they must be reset, or the node rebooted (C(resets)).
@@ -184,6 +185,7 @@ gpu_info:
       returned: when O(html_path) is given
 """
 
+import functools
 import json
 import typing as t
 
@@ -192,7 +194,6 @@ from ..module_utils.fleet import oddities, summary
 from ..module_utils.fleet.costs import total
 from ..module_utils.fleet.holders import holders
 from ..module_utils.fleet.node import UNREAD, Node, parse
-from ..module_utils.fleet.sorting import sort
 from ..module_utils.kube.errors import ApiError, ConnectionProblem, explain
 from ..module_utils.kube.module import ArgumentSpec, GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
@@ -200,15 +201,12 @@ from ..module_utils.operator.forecast import forecast
 from ..module_utils.operator.survey import Survey, survey
 from ..module_utils.page.document import page
 from ..module_utils.pools.doubts import doubts
-from ..module_utils.sharing.configmaps import Configs
 from ..module_utils.sharing.expense import expense
-from ..module_utils.sharing.profile import profile
+from ..module_utils.sharing.overview import Overview, overview
 from ..module_utils.validation import evidence
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.client import Client
-    from ..module_utils.pools.membership import Membership
-    from ..module_utils.sharing.profile import Profile
 
 NAMES_LIMIT = 100
 
@@ -233,40 +231,40 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     told["cluster"] = told["cluster"] or module.client.cluster_name or module.client.server
     told.update(reachable=True, **summary.seen(nodes))
     told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][:NAMES_LIMIT]
-    there = survey(module.client, module.plan) if module.params["pools"] is not None else None
-    membership, changes = _compare(module.client, there, nodes, told) if there else (None, None)
-    edits = changes.edits if changes else ()
-    rolls = forecast(module.client, there.plan, there.policy) if there and module.params["costs"] else None
-    pods: list[dict[str, t.Any]] = []
-    if module.params["workloads"] or (rolls and changes and (changes.edits or rolls.roll.any)):
-        pods = list(module.client.list(PODS, field_selector=LIVE_PODS))
-    if there and membership and changes and rolls:
-        counts, steps = expense(module.client, there.plan, nodes, membership, changes, rolls.roll, pods)
+    pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
+    held = holders(pods()) if module.params["workloads"] else None
+    if module.params["pools"] is None:
+        return _written(module, told, summary.rows(nodes, (), None, (), held))
+    there = survey(module.client, module.plan)
+    looks = module.params["workloads"] or module.params["costs"]
+    found = overview(module.client, there.plan, nodes, pods if looks else None)
+    plan, membership, changes = found.plan, found.membership, found.changes
+    _tell(module.client, there, found, nodes, told)
+    if module.params["costs"]:
+        rolls = forecast(module.client, plan, there.policy)
+        asked = pods() if changes.edits or rolls.roll.any else []
+        counts, steps = expense(module.client, plan, nodes, membership, changes, rolls.roll, asked)
         for name, of_pool in told["pools"].items():
             of_pool["costs"] = counts[name]
         told["costs"] = rolls.told(total(counts.values()))
         told["steps"] = {of.node: of.told() for of in steps[:NAMES_LIMIT]}
-    planned = there.plan.pools if there else ()
-    held = holders(pods) if module.params["workloads"] else None
-    return _written(module, told, summary.rows(nodes, planned, membership, edits, held))
+    return _written(module, told, summary.rows(nodes, plan.pools, membership, changes.edits, held))
 
 
-def _compare(client: Client, there: Survey, nodes: list[Node], told: dict[str, t.Any]) -> tuple[Membership, Profile]:
+def _tell(client: Client, there: Survey, found: Overview, nodes: list[Node], told: dict[str, t.Any]) -> None:
     """Add what the pools declare against what is seen."""
-    plan = there.plan
-    told["installed"] = {name: found.as_dict() for name, found in there.found.items()}
-    membership = sort(plan.pools, nodes)
-    changes = profile(plan, nodes, membership, Configs(client, plan).read(nodes, to_write=False))
-    told["pools"] = summary.pools(plan, nodes, membership, changes.edits)
+    plan, membership, released = found.plan, found.membership, found.changes.released
+    told["installed"] = {name: of.as_dict() for name, of in there.found.items()}
+    told["pools"] = summary.pools(found.settled, nodes, membership, found.changes.edits, found.geometries)
     kept = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, proof in evidence.proofs(plan, nodes, membership, kept).items():
         told["pools"][name]["proof"] = proof
     told["drift"] = summary.drift(told["pools"])
     told["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
-    told["released"] = changes.released[:NAMES_LIMIT]
+    told["released"] = released[:NAMES_LIMIT]
     told["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
-    told["warnings"] = [*doubts(plan, oddities.traits(nodes)), *oddities.all_of(nodes, membership, changes.released)]
-    return membership, changes
+    odd = oddities.all_of(nodes, membership, released)
+    told["warnings"] = [*doubts(plan, oddities.traits(nodes)), *found.doubts, *odd]
 
 
 def _written(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.Any]]) -> dict[str, t.Any]:

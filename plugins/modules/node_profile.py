@@ -138,7 +138,8 @@ node_profile:
   contains:
     pools:
       description: By pool, the counts of its nodes (C(nodes), C(changed), C(proven)), its C(resource) (what most of it is
-        offered as), how many shares are C(wanted) and C(allocatable) in all, and the same for each of its C(resources).
+        offered as), how many shares are C(wanted) and C(allocatable) in all, and the same for each of its C(resources); with a
+        C(sharing.demand) for which there is no room yet, C(missing), the devices of each profile that lack.
       type: dict
       returned: always
       sample: {notebooks: {nodes: 4, changed: 4, proven: 4, resource: nvidia.com/gpu, wanted: 16, allocatable: 16}}

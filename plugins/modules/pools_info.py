@@ -91,7 +91,6 @@ from ..module_utils.export import documents
 from ..module_utils.export.groups import groups
 from ..module_utils.export.live import Live, mig_configmap, plugin_configmap
 from ..module_utils.fleet.node import UNREAD, Node, parse
-from ..module_utils.fleet.sorting import sort
 from ..module_utils.fleet.tolerance import singleton
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import ArgumentSpec, GpuModule
@@ -100,8 +99,7 @@ from ..module_utils.operator.records import Records
 from ..module_utils.operator.survey import follow, is_ours
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
-from ..module_utils.sharing.configmaps import Configs
-from ..module_utils.sharing.profile import profile
+from ..module_utils.sharing.overview import overview
 
 Object = dict[str, t.Any]
 
@@ -200,8 +198,7 @@ def _of_changes(changing: int) -> t.Iterator[str]:
 
 
 def _changing(module: GpuModule, plan: Plan, nodes: list[Node]) -> int:
-    changes = profile(plan, nodes, sort(plan.pools, nodes), Configs(module.client, plan).read(nodes, to_write=False))
-    return len(changes.edits)
+    return len(overview(module.client, plan, nodes).changes.edits)
 
 
 def _without_values(part: t.Any) -> t.Any:

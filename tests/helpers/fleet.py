@@ -40,6 +40,7 @@ def pool(
         "shares_per_gpu": sum(sharing.offers(1).values()),
         "config_key": key,
         "mig_key": "cut" if layout else "",
+        "mig_entry": [],
         "memory_mib_per_share": 15360 // replicas,
         "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **cut, **labels},
     }

@@ -279,3 +279,12 @@ _GEOMETRIES: dict[str, Geometry] = {
 def geometry(model_key: str) -> Geometry | None:
     """What the model with this key of models.py can be cut into; None when it has no MIG."""
     return _GEOMETRIES.get(model_key)
+
+
+def tables() -> tuple[Geometry, ...]:
+    """Each table of placements once, as the model has it that has most of its profiles."""
+    found: dict[str, Geometry] = {}
+    for one in _GEOMETRIES.values():
+        if one.kind not in found or len(one.profiles) > len(found[one.kind].profiles):
+            found[one.kind] = one
+    return tuple(found.values())

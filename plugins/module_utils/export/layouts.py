@@ -51,16 +51,10 @@ def layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Cut:
 
 
 def _by_gpu(parts: Parts, gpus: int) -> dict[int, dict[str, int]]:
-    """By GPU; a later part overwrites an earlier one (mig-parted)."""
-    found: dict[int, dict[str, int]] = {index: {} for index in range(gpus)}
-    for part in parts:
-        devices = part.get("devices")
-        named = range(gpus) if devices == "all" else devices or ()
-        for index in named:
-            if index not in found:
-                raise Inexpressible(f"its MIG configuration names GPU {index}, and it has {gpus}")
-            found[index] = dict(sorted((part.get("mig-devices") or {}).items())) if part.get("mig-enabled") else {}
-    return found
+    try:
+        return mig_parted.by_gpu(parts, gpus)
+    except KeyError as error:
+        raise Inexpressible(f"its MIG configuration names GPU {error}, and it has {gpus}") from error
 
 
 def _cut_only(by_gpu: t.Mapping[int, dict[str, int]]) -> dict[int, dict[str, int]]:
@@ -68,10 +62,6 @@ def _cut_only(by_gpu: t.Mapping[int, dict[str, int]]) -> dict[int, dict[str, int
 
 
 def _concerns(part: t.Mapping[str, t.Any], pci_ids: t.Collection[str]) -> bool:
-    """Whether a part with a device-filter (`0x20B010DE`, or a list) is about this model."""
-    wanted = mig_parted.device_filter(part)
-    if not wanted:
-        return True
-    if not pci_ids:
+    if mig_parted.device_filter(part) and not pci_ids:
         raise Inexpressible("its MIG configuration goes by PCI ids, and the catalog does not know its model")
-    return bool({mig_parted.device_id(one) for one in pci_ids} & set(wanted))
+    return mig_parted.concerns(part, {mig_parted.device_id(one) for one in pci_ids})

@@ -40,24 +40,34 @@ def gpus(node: Node, pool: PoolPlan) -> int:
         return node.gpus
     if node.noted_gpus or pool.gpus_per_node:
         return node.noted_gpus or pool.gpus_per_node or 0
-    devices = sum(mig.on_gpu(pool.sharing.layout, 0).values())
-    return max(1, node.gpus // devices) if devices and mig.uniform(pool.sharing.layout) else node.gpus
+    layout = pool.on(node.name).sharing.layout
+    devices = sum(mig.on_gpu(layout, 0).values())
+    return max(1, node.gpus // devices) if devices and mig.uniform(layout) else node.gpus
 
 
 def resources(node: Node, pool: PoolPlan) -> dict[str, int]:
     """How much of each resource the node offers."""
-    return pool.sharing.offers(gpus(node, pool))
+    return pool.on(node.name).sharing.offers(gpus(node, pool))
+
+
+def parts(node: Node, pool: PoolPlan) -> int:
+    """How many devices the node has for the pool; while its demand is not spread over nodes, as many as it shows."""
+    if pool.sharing.demand and node.name not in pool.by_node:
+        return pool.sharing.devices({name: node.allocatable.get(name, 0) for name in pool.resources})
+    return pool.sharing.devices(resources(node, pool))
 
 
 def offered(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
     """What the nodes of a pool are to offer and do offer, all together: `resource` and its counts, and `resources`."""
     of_each = [(node, resources(node, pool)) for node in nodes]
+    # A node that a demand does not touch may offer other devices than it asks for.
+    names = dict.fromkeys([*pool.resources, *sorted({name for dummy, wanted in of_each for name in wanted})])
     each = {
         name: {
             "wanted": sum(wanted.get(name, 0) for dummy, wanted in of_each),
             "allocatable": sum(node.allocatable.get(name, 0) for node, dummy in of_each),
         }
-        for name in pool.resources
+        for name in names
     }
     return {
         "resource": pool.resource,
@@ -69,7 +79,7 @@ def offered(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
 
 def labels(node: Node, pool: PoolPlan) -> dict[str, str]:
     """The labels of gpu-feature-discovery that go with the pool's sharing."""
-    sharing = pool.sharing
+    sharing = pool.on(node.name).sharing
     if sharing.mode != MIG:
         found = {
             PRODUCT_LABEL: node.model + sharing.suffix,
@@ -97,8 +107,9 @@ def mig_config(node: Node, pool: PoolPlan, *, ours: bool) -> str | None:
 
     A node whose GPUs were cut and no longer are to be is told so by name, and keeps being told (`ours`).
     """
-    if pool.mig_key:
-        return pool.mig_key
+    mig_key = pool.on(node.name).mig_key
+    if mig_key:
+        return mig_key
     live = node.labels.get(MIG_CONFIG_LABEL)
     return mig_parted.DISABLED if live and (live != mig_parted.DISABLED or ours) else None
 
@@ -111,8 +122,9 @@ def incapable(node: Node, pool: PoolPlan) -> bool:
 def devices(node: Node, pool: PoolPlan) -> dict[str, int]:
     """The MIG devices of a node of the pool, by profile; none where its GPUs stay whole."""
     counts: dict[str, int] = {}
+    layout = pool.on(node.name).sharing.layout
     for index in range(gpus(node, pool)):
-        for profile, count in mig.on_gpu(pool.sharing.layout, index).items():
+        for profile, count in mig.on_gpu(layout, index).items():
             counts[profile] = counts.get(profile, 0) + count
     return counts
 

@@ -12,10 +12,11 @@ import json
 import typing as t
 
 from ..catalog import models
-from ..catalog.names import GENERATED_NODE_LABEL, MIG_INFIX
+from ..catalog.names import GENERATED_NODE_LABEL
 from ..modes import mig_parted
 from ..pools.rules import label_value
 from ..pools.words import listed, some
+from .offered import model_of
 
 if t.TYPE_CHECKING:
     from ..modes.mig_parted import Entry
@@ -43,21 +44,32 @@ class _Source(t.NamedTuple):
     devices: tuple[str, ...]
 
 
+def by_node(configmaps: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, dict[str, Entry]]:
+    """The entries that NVIDIA's parser takes, of each node that has such a ConfigMap."""
+    return {
+        _node(configmap): {
+            name: content for name, content in mig_parted.read(configmap).items() if _is_sound(name, content)
+        }
+        for configmap in sorted(configmaps, key=_node)
+    }
+
+
 def generated(
-    plan: Plan, configmaps: t.Iterable[t.Mapping[str, t.Any]], nodes: t.Iterable[Node], live: t.Mapping[str, t.Any]
+    plan: Plan,
+    published: t.Mapping[str, t.Mapping[str, Entry]],
+    nodes: t.Iterable[Node],
+    live: t.Mapping[str, t.Any],
 ) -> Generated:
-    """The generated entries of all nodes that the `live` ones and those of the plan do not have, or have for other models only.
+    """The generated entries of all nodes (`published`, as by_node() reads them) that the `live` ones and those of the plan do not have, or have for other models only.
 
     Where nodes mean different layouts by one name, each model gets its own by the PCI ids of the catalog. Where it cannot be told which is
     whose, or where a live entry of that name means another layout on a node, nothing is changed and that is said.
     """
     of_node = {node.name: _devices(node) for node in nodes}
     by_name: dict[str, list[_Source]] = {}
-    for configmap in sorted(configmaps, key=_node):
-        node = _node(configmap)
-        for name, content in mig_parted.read(configmap).items():
-            if _is_sound(name, content):
-                by_name.setdefault(name, []).append(_Source(node, content, of_node.get(node, ())))
+    for node, content_of in published.items():
+        for name, content in content_of.items():
+            by_name.setdefault(name, []).append(_Source(node, content, of_node.get(node, ())))
     usual, devices = plan.mig.usual, _of_pools(plan)
     there = {**live, **plan.mig.entries}
     entries: dict[str, Entry] = {}
@@ -104,10 +116,7 @@ def _node(configmap: t.Mapping[str, t.Any]) -> str:
 
 
 def _devices(node: Node) -> tuple[str, ...]:
-    """Of a node with MIG devices under the strategy single the memory is that of such a device."""
-    model = (
-        models.of_gpu(node.product, None if MIG_INFIX in node.product else node.memory_mib) if node.product else None
-    )
+    model = model_of(node)
     return tuple(mig_parted.device_id(one) for one in model.pci_ids) if model else ()
 
 

@@ -70,7 +70,7 @@ def last_good(node: Node) -> LastGood | None:
 def _is_another(node: Node, pool: PoolPlan) -> bool:
     """Whether the node gets another profile than it has."""
     cut = _cut(node, pool)
-    return node.labels.get(CONFIG_LABEL) != pool.config_key or bool(cut and node.mig_config != cut)
+    return node.labels.get(CONFIG_LABEL) != pool.on(node.name).config_key or bool(cut and node.mig_config != cut)
 
 
 def _cut(node: Node, pool: PoolPlan) -> str | None:
@@ -90,7 +90,7 @@ def _edit(
     return edit(
         node,
         POOLS,
-        labels={**pool.node_labels, **({MIG_CONFIG_LABEL: cut} if cut else {})},
+        labels={**pool.on(node.name).node_labels, **({MIG_CONFIG_LABEL: cut} if cut else {})},
         taints=taints,
         drop_others=True,
         annotations={GPUS_ANNOTATION: counted, **more},

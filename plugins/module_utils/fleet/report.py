@@ -8,8 +8,9 @@ import typing as t
 
 from ..mig import layout as mig
 from ..pools.words import some
+from . import cuts
 from .cost_lines import cost_lines
-from .sharing_lines import mode_of, sharing_lines
+from .sharing_lines import mode_of, profiles_of, sharing_lines
 from .table import WIDTH, Column, paragraph, table
 
 Document = t.Mapping[str, t.Any]
@@ -29,10 +30,12 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
     rows = [_row(name, pool, kind, info) for name, pool in pools.items()]
     body = table(_columns(kind), rows, width)
     costs = cost_lines(info, width) if kind == "plan" else []
+    slices = cuts.lines(pools, width) if kind == "plan" else []
     sharing = sharing_lines(pools, width) if kind == "plan" else []
     return [
         *(*head, "", *body, ""),
         *_verdicts(info, pools, kind, width),
+        *(["", *slices] if slices else []),
         *(["", *sharing] if sharing else []),
         *(["", *costs] if costs else []),
         *_notes(info, width),
@@ -93,7 +96,7 @@ def _memory(pool: Document) -> str:
     mib = pool.get("memory_mib_per_share")
     if mib:
         return f"{mib / 1024:.1f} GiB"
-    sizes = sorted({mig.nominal_gb(profile) for part in pool.get("layout") or () for profile in part["profiles"]})
+    sizes = sorted({mig.nominal_gb(profile) for profile in profiles_of(pool)})
     shares = [f"{size / (pool.get('replicas') or 1):g}" for size in sizes]
     return f"{'-'.join(dict.fromkeys((shares[0], shares[-1])))} GB" if shares else "?"
 
@@ -122,7 +125,9 @@ def _verdicts(info: Document, pools: Document, kind: str, width: int) -> list[st
 
 
 def _layout(pool: Document) -> t.Iterator[str]:
-    """What the GPUs are cut into."""
+    """What the GPUs are cut into, or offer together."""
+    if pool.get("demand"):
+        yield f"{mig.spelled(pool['demand'])} in all"
     for part in pool.get("layout") or ():
         gpus = f"GPU {', '.join(map(str, part['devices']))}" if part["devices"] else "each GPU"
         cut = " + ".join(f"{count} x {profile}" for profile, count in sorted(part["profiles"].items()))

@@ -39,12 +39,20 @@ def mode_of(pool: Document) -> str:
     return f"{pool['mode']} x{replicas}" if replicas > 1 else str(pool["mode"])
 
 
+def profiles_of(pool: Document) -> set[str]:
+    """The MIG profiles that a pool declares, by its layout or its demand."""
+    return {
+        *(pool.get("demand") or ()),
+        *(profile for part in pool.get("layout") or () for profile in part["profiles"]),
+    }
+
+
 def _of(pool: Document) -> str:
     seen = pool.get("models") or []
     return sharing_cost.line(
         pool["mode"],
         pool.get("replicas") or 1,
         memory_mib_per_share=pool.get("memory_mib_per_share"),
-        profiles={profile for part in pool.get("layout") or () for profile in part["profiles"]},
+        profiles=profiles_of(pool),
         model=seen[0] if len(seen) == 1 else pool.get("model"),
     )

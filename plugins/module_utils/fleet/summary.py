@@ -8,15 +8,18 @@ import typing as t
 from collections import Counter, defaultdict
 
 from ..catalog.names import CONFIG_LABEL, MIG_CAPABLE_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
+from ..mig.layout import spelled
 from ..modes.device_plugin import MIG
-from . import expect
+from . import cuts, expect
 from .differences import differences
 from .driver_upgrade import state_of, upgrade_of
 from .proof import prove
 
 if t.TYPE_CHECKING:
+    from ..catalog.mig import Geometry
     from ..pools.membership import Membership
-    from ..pools.plan import Plan, PoolPlan
+    from ..pools.plan import PoolPlan
+    from .allotment import Allotment
     from .holders import Holder
     from .node import Node
     from .ownership import NodeEdit
@@ -78,6 +81,8 @@ def node_row(
         "ready": node.ready,
         "schedulable": not node.unschedulable,
     }
+    if pool and node.name in pool.by_node:
+        row["layout"] = _layout(pool.on(node.name))
     if differs is not None:
         row["differs"] = list(differs)
     if of_node is not None:
@@ -136,16 +141,22 @@ def models(nodes: t.Iterable[Node]) -> dict[str, dict[str, t.Any]]:
 
 
 def pools(
-    plan: Plan, nodes: t.Sequence[Node], membership: Membership, changing: t.Iterable[NodeEdit]
+    settled: Allotment,
+    nodes: t.Sequence[Node],
+    membership: Membership,
+    changing: t.Iterable[NodeEdit],
+    geometries: t.Mapping[str, Geometry],
 ) -> dict[str, dict[str, t.Any]]:
     """Each pool: what it declares, what is seen, what would change, and whether it is as declared."""
     by_name = {node.name: node for node in nodes}
     edits = {edit.name: edit for edit in changing}
     return {
-        pool.name: _pool(
-            pool, [by_name[name] for name in membership.by_pool.get(pool.name, ()) if name in by_name], edits
-        )
-        for pool in plan.pools
+        pool.name: {
+            **_pool(pool, members, edits, settled.missing.get(pool.name, {})),
+            "cuts": cuts.of_nodes(pool, members, geometries) or cuts.of_model(pool),
+        }
+        for pool in settled.plan.pools
+        for members in [[by_name[name] for name in membership.by_pool.get(pool.name, ()) if name in by_name]]
     }
 
 
@@ -156,12 +167,18 @@ def declared(pool: PoolPlan) -> dict[str, t.Any]:
         "match_labels": dict(pool.match.labels),
         "mode": pool.mode,
         "replicas": pool.sharing.replicas,
-        "layout": [{"devices": list(part.devices), "profiles": dict(part.profiles)} for part in pool.sharing.layout],
+        "layout": _layout(pool),
+        "demand": dict(pool.sharing.demand),
+        "cuts": cuts.of_model(pool),
         "resource": pool.resource,
         "gpus_per_node": pool.gpus_per_node,
         "shares_per_gpu": pool.shares_per_gpu,
         "memory_mib_per_share": pool.memory_mib_per_share,
     }
+
+
+def _layout(pool: PoolPlan) -> list[dict[str, t.Any]]:
+    return [{"devices": list(part.devices), "profiles": dict(part.profiles)} for part in pool.sharing.layout]
 
 
 def drift(of_pools: t.Mapping[str, t.Mapping[str, t.Any]], limit: int = DRIFT_LIMIT) -> list[dict[str, t.Any]]:
@@ -174,7 +191,9 @@ def drift(of_pools: t.Mapping[str, t.Mapping[str, t.Any]], limit: int = DRIFT_LI
     return found[:limit]
 
 
-def _pool(pool: PoolPlan, nodes: t.Sequence[Node], edits: t.Mapping[str, NodeEdit]) -> dict[str, t.Any]:
+def _pool(
+    pool: PoolPlan, nodes: t.Sequence[Node], edits: t.Mapping[str, NodeEdit], missing: t.Mapping[str, int]
+) -> dict[str, t.Any]:
     findings = [finding for node in nodes for finding in [prove(node, pool)] if finding]
     changing = [edits[node.name] for node in nodes if node.name in edits]
     cut = pool.mode == MIG
@@ -187,10 +206,14 @@ def _pool(pool: PoolPlan, nodes: t.Sequence[Node], edits: t.Mapping[str, NodeEdi
         "gpus": sum(expect.gpus(node, pool) for node in nodes),
         **expect.offered(nodes, pool),
         "changes": _changes(changing, nodes),
-        "differs": [str(finding) for finding in findings[:DIFFERS_LIMIT]],
+        "differs": [*_lacking(nodes, missing), *(str(finding) for finding in findings)][:DIFFERS_LIMIT],
         "differing_nodes": len({finding.node for finding in findings} | {edit.name for edit in changing}),
-        "as_declared": bool(nodes) and not findings and not changing,
+        "as_declared": bool(nodes) and not findings and not changing and not missing,
     }
+
+
+def _lacking(nodes: t.Sequence[Node], missing: t.Mapping[str, int]) -> list[str]:
+    return [f"its {len(nodes)} node(s) have no room for {spelled(missing)} of its demand"] if missing else []
 
 
 def _changes(changing: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[str, t.Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 try:
     import yaml
@@ -29,7 +29,10 @@ _RENAMED = ".shared"
 
 @dataclass(frozen=True)
 class Sharing:
-    """How the GPUs of a node are shared; `replicas` are the shares of a GPU, or of each MIG device (1: not shared)."""
+    """How the GPUs of a node are shared; `replicas` are the shares of a GPU, or of each MIG device (1: not shared).
+
+    `demand` is how many MIG devices of each profile all nodes of the pool have together, at least; the layout is then that of one node.
+    """
 
     mode: str = EXCLUSIVE
     replicas: int = 1
@@ -37,6 +40,7 @@ class Sharing:
     fail_requests: bool = True
     layout: mig.Layout = ()
     strategy: str = ""
+    demand: t.Mapping[str, int] = field(default_factory=dict)
 
     @property
     def shared(self) -> bool:
@@ -49,11 +53,16 @@ class Sharing:
         return SHARED_SUFFIX if self.shared and not self.rename else ""
 
     @property
+    def profiles(self) -> tuple[str, ...]:
+        """Every MIG profile of which there may be devices, sorted."""
+        return tuple(sorted({*mig.profiles(self.layout), *self.demand}))
+
+    @property
     def resources(self) -> tuple[str, ...]:
         """The extended resources that a node may offer, the one that most is made of first."""
         if self.mode == MIG and self.strategy == mig.MIXED:
-            names = tuple(mig.resource(profile) for profile in mig.profiles(self.layout))
-            whole = any(part.devices for part in self.layout)
+            names = tuple(map(mig.resource, self.profiles))
+            whole = bool(self.demand) or any(part.devices for part in self.layout)
             return (*map(self._offered_as, names), *((GPU_RESOURCE,) if whole else ()))
         return (self._offered_as(GPU_RESOURCE),)
 
@@ -70,6 +79,11 @@ class Sharing:
             if not cut:
                 found[GPU_RESOURCE] = found.get(GPU_RESOURCE, 0) + 1
         return found
+
+    def devices(self, offered: t.Mapping[str, int]) -> int:
+        """How many devices are behind so much of each resource: beside MIG devices that are shared, whole GPUs are not."""
+        whole = GPU_RESOURCE if self.mode == MIG and self.strategy == mig.MIXED else ""
+        return sum(count if name == whole else count // self.replicas for name, count in offered.items())
 
     def _offered_as(self, resource: str) -> str:
         return resource + _RENAMED if self.shared and self.rename else resource
@@ -111,5 +125,5 @@ def entry_name(sharing: Sharing) -> str:
 
 def _shared_resources(sharing: Sharing) -> list[str]:
     if sharing.mode == MIG and sharing.strategy == mig.MIXED:
-        return [mig.resource(profile) for profile in mig.profiles(sharing.layout)]
+        return [mig.resource(profile) for profile in sharing.profiles]
     return [GPU_RESOURCE]

@@ -101,6 +101,27 @@ def is_part(part: t.Any) -> bool:
     return (devices == "all" or indices) and counted and filters and isinstance(part.get("mig-enabled"), bool)
 
 
+def concerns(part: t.Mapping[str, t.Any], devices: t.Collection[str]) -> bool:
+    """Whether a part of an entry is about GPUs of these device ids (as device_id() writes them)."""
+    wanted = device_filter(part)
+    return not wanted or not set(wanted).isdisjoint(devices)
+
+
+def by_gpu(parts: t.Iterable[t.Mapping[str, t.Any]], gpus: int) -> dict[int, dict[str, int]]:
+    """What such parts make of a node's GPUs, by index; a later part overwrites an earlier one (mig-parted).
+
+    A GPU that no part names stays whole. An index that the node does not have is a KeyError.
+    """
+    found: dict[int, dict[str, int]] = {index: {} for index in range(gpus)}
+    for part in parts:
+        devices = part["devices"]
+        for index in range(gpus) if devices == "all" else devices:
+            if index not in found:
+                raise KeyError(index)
+            found[index] = dict(sorted((part.get("mig-devices") or {}).items())) if part["mig-enabled"] else {}
+    return found
+
+
 def is_ours(name: str) -> bool:
     """Whether an entry's name is one that entry_name() gives."""
     return _OURS.fullmatch(name) is not None

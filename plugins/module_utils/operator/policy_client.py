@@ -8,7 +8,7 @@ import typing as t
 
 from ..catalog.names import GENERATED_SELECTOR
 from ..fleet.driver_upgrade import UNFINISHED, Upgrade, upgrade_of
-from ..fleet.generated import generated
+from ..fleet.generated import by_node, generated
 from ..fleet.node import parse
 from ..fleet.tolerance import singleton
 from ..kube.client import Client
@@ -103,7 +103,7 @@ class PolicyClient:
     def _generated(self, plan: Plan, live: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
         path = collection_path("v1", "ConfigMap", plan.mig.namespace)
         found = list(self._client.list(path, label_selector=GENERATED_SELECTOR))
-        return generated(plan, found, map(parse, self._client.list(NODES)), live).entries if found else {}
+        return generated(plan, by_node(found), map(parse, self._client.list(NODES)), live).entries if found else {}
 
     def create(self, configmaps: t.Iterable[Object]) -> None:
         """Make ConfigMaps before a pod is told to mount them; from then on node_profile looks after them."""

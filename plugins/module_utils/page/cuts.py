@@ -21,10 +21,13 @@ _MOST_GPUS = 64
 
 
 def cuts(row: Document, declared: Document) -> tuple[Cut, ...]:
-    """The cut of each GPU; nothing where the node is not, or not yet, cut as its pool declares."""
+    """The cut of each GPU; nothing where the node is not, or not yet, cut as its pool declares.
+
+    Of a pool with a demand each node has a layout of its own.
+    """
     mig: Document = row.get("mig") or {}
     live = {str(profile): whole(count) for profile, count in (mig.get("devices") or {}).items() if whole(count) > 0}
-    layout: t.Sequence[Document] = declared.get("layout") or ()
+    layout: t.Sequence[Document] = row.get("layout") or declared.get("layout") or ()
     if not live or not layout or mig.get("state") != DONE:
         return ()
     if len(layout) == 1 and not layout[0].get("devices"):

@@ -58,7 +58,7 @@ def _differences(row: Document, name: str, declared: Document) -> t.Iterator[str
         return
     if declared.get("mode") == "mig":
         state = (row.get("mig") or {}).get("state") or DONE
-        if declared.get("layout") and state == DONE and not cuts(row, declared):
+        if (row.get("layout") or declared.get("layout")) and state == DONE and not cuts(row, declared):
             yield "its MIG devices are not those of the layout"
         return
     gpus, per_node = whole(row.get("gpus")), declared.get("gpus_per_node")

@@ -10,6 +10,7 @@ from ..pools.words import some
 from .drawing import meter
 from .facts import Count, Document, Fleet, Group, added, closed
 from .html import Html, html, join, tag
+from .slices import bars
 from .words import badge, code, free, layout, memory, mode, name, number, plural, proof, verdict
 
 
@@ -26,6 +27,7 @@ def _card(group: Group, of: Fleet, at: int) -> Html:
     title = tag("a", name(group.name), href=f"#g{at}") if group.nodes else name(group.name)
     head = tag("header", tag("h3", title), badge(*verdict(pool, of.reachable)))
     told: list[Html] = [head, tag("p", _facts(pool, of.reachable), class_="facts")]
+    told.append(bars(pool.get("cuts") or ()))
     counts = added(group.nodes)
     told += [_resource(count, closed(group.nodes, count.resource), _wanted(pool, count.resource)) for count in counts]
     if not counts:

@@ -91,6 +91,10 @@ small{font-weight:400;color:var(--muted);font-size:13px}
 .end{margin-top:auto}
 .resource{display:grid;gap:4px}
 .meter{display:block;width:100%;height:12px}
+.slices{display:grid;gap:2px}
+.slices svg{display:block;width:100%;height:auto}
+.slices text{font-size:9px;fill:var(--text)}
+.device{fill:var(--soft);stroke:var(--edge);stroke-width:1}
 .verdict{display:inline-flex;align-items:baseline;gap:5px;border-radius:5px;padding:1px 8px;font-size:13px;font-weight:600;
 white-space:nowrap}
 .verdict.ok{color:var(--ok);background:var(--ok-back)}

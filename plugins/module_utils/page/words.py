@@ -113,8 +113,9 @@ def free(count: Count, shut: int) -> Html:
 
 
 def layout(pool: Document) -> str:
-    """Into which MIG devices a pool's GPUs are cut."""
-    told = []
+    """Into which MIG devices a pool's GPUs are cut, or which they have together."""
+    demand = ", ".join(f"{count} \u00d7 {profile}" for profile, count in (pool.get("demand") or {}).items())
+    told = [f"{demand} in all"] if demand else []
     for part in pool.get("layout") or ():
         cut = (
             ", ".join(f"{count} \u00d7 {profile}" for profile, count in (part.get("profiles") or {}).items())

@@ -61,7 +61,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     settings = documents.cluster
     operator, nfd = settings["operator"], settings["nfd"]
     tolerations = _tolerations(taint for pool in planned for taint in pool.birth.taints)
-    config = _config(planned, operator["namespace"])
+    config = config_of(planned, operator["namespace"])
     cut = _mig(planned, operator["namespace"])
     return Plan(
         cluster=ClusterPlan(
@@ -72,7 +72,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         ),
         operator=_release(operator, part(cluster, "operator"), merge(_OPERATOR_VALUES, operator_values(operator))),
         nfd=_release(nfd, part(cluster, "nfd"), _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"]))),
-        policy=PolicyPlan(spec=_policy_spec(config, cut), tolerations=tolerations, mig_by_node=bool(cut.entries)),
+        policy=PolicyPlan(spec=_policy_spec(config, cut), tolerations=tolerations, mig_by_node=cut.wanted),
         config=config,
         mig=cut,
         validation=ValidationPlan(
@@ -95,18 +95,12 @@ def _pool(pool: Document) -> PoolPlan:
     match = resolve(pool.get("match") or {})
     model = models.find(match.model) if match.model else None
     sharing = sharing_of(pool["sharing"], model.product if model else "")
-    key = device_plugin.entry_name(sharing)
-    cut = mig_parted.entry(sharing.layout, pool.get("gpus_per_node"))
-    mig_key = mig_parted.entry_name(cut) if sharing.mode == MIG else ""
-    shares = None if any(part.devices for part in sharing.layout) else sum(sharing.offers(1).values())
+    key, mig_entry = device_plugin.entry_name(sharing), mig_parted.entry(sharing.layout, pool.get("gpus_per_node"))
+    mig_key = mig_parted.entry_name(mig_entry) if mig_entry else ""
+    by_gpu = bool(sharing.demand) or any(part.devices for part in sharing.layout)
     labels = pool.get("labels") or {}
     taints = tuple(_taint(taint) for taint in pool.get("taints") or ())
-    node_labels = {
-        **labels,
-        names.POOL_LABEL: pool["name"],
-        names.CONFIG_LABEL: key,
-        **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
-    }
+    node_labels = node_labels_of(pool["name"], labels, key, mig_key)
     return PoolPlan(
         name=pool["name"],
         match=match,
@@ -119,9 +113,10 @@ def _pool(pool: Document) -> PoolPlan:
         resources=sharing.resources,
         quota_keys=tuple(f"{names.QUOTA_PREFIX}{resource}" for resource in sharing.resources),
         accelerator=_accelerator(model, sharing) if model else None,
-        shares_per_gpu=shares,
+        shares_per_gpu=None if by_gpu else sum(sharing.offers(1).values()),
         config_key=key,
         mig_key=mig_key,
+        mig_entry=mig_entry,
         memory_mib_per_share=model.memory_mib // sharing.replicas if model and sharing.mode != MIG else None,
         node_labels=node_labels,
         birth=Birth(
@@ -130,6 +125,16 @@ def _pool(pool: Document) -> PoolPlan:
         ),
         rollout=_rollout(pool["rollout"]),
     )
+
+
+def node_labels_of(pool: str, labels: t.Mapping[str, str], config_key: str, mig_key: str) -> dict[str, str]:
+    """What the nodes of a pool carry: its own labels, its name, and the names of their configurations."""
+    return {
+        **labels,
+        names.POOL_LABEL: pool,
+        names.CONFIG_LABEL: config_key,
+        **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
+    }
 
 
 def _rollout(written: Document) -> RolloutPlan:
@@ -156,10 +161,13 @@ def sharing_of(written: Document, product: str = "") -> Sharing:
         replicas=written.get("replicas") or 1 if mode != device_plugin.EXCLUSIVE else 1,
         rename=written.get("rename", False),
         fail_requests=written.get("fail_requests_greater_than_one", True),
-        layout=mig.read(written["layout"]) if mode == MIG else (),
+        layout=mig.read(written["layout"]) if mode == MIG and written.get("layout") else (),
+        demand=dict(sorted(written.get("demand", {}).items())) if mode == MIG else {},
     )
     if mode != MIG:
         return sharing
+    if sharing.demand:
+        return replace(sharing, strategy=mig.MIXED)
     return replace(
         sharing, strategy=written.get("strategy") or mig.strategy_for(sharing.layout, product, sharing.suffix)
     )
@@ -193,24 +201,28 @@ def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
     )
 
 
-def _config(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
+def config_of(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
+    """The entries of the device plugin's ConfigMap for all of them."""
     contents = {pool.config_key: device_plugin.config(pool.sharing) for pool in pools}
     data = {key: yaml_text.render(contents[key]) for key in sorted(contents)}
     return ConfigPlan(name=names.DEVICE_PLUGIN_CONFIGMAP, namespace=namespace, data=data)
 
 
 def _mig(pools: t.Sequence[PoolPlan], namespace: str) -> MigPlan:
-    entries = {
-        pool.mig_key: mig_parted.entry(pool.sharing.layout, pool.gpus_per_node) for pool in pools if pool.mig_key
-    }
     found = [models.find(pool.match.model) for pool in pools if pool.match.model]
     gpus = [(model.pci_ids, geometry) for model in found if model and (geometry := geometries.geometry(model.key))]
     return MigPlan(
         name=names.MIG_CONFIGMAP,
         namespace=namespace,
-        entries={key: entries[key] for key in sorted(entries)},
-        usual=mig_parted.usual(gpus) if entries else {},
+        entries=mig_entries_of(pools),
+        usual=mig_parted.usual(gpus) if any(pool.mode == MIG for pool in pools) else {},
     )
+
+
+def mig_entries_of(pools: t.Iterable[PoolPlan]) -> Document:
+    """The entries of the MIG manager's ConfigMap for all of them."""
+    entries = {pool.mig_key: pool.mig_entry for pool in pools if pool.mig_key}
+    return {key: entries[key] for key in sorted(entries)}
 
 
 def _policy_spec(config: ConfigPlan, cut: MigPlan) -> Document:
@@ -220,7 +232,7 @@ def _policy_spec(config: ConfigPlan, cut: MigPlan) -> Document:
     plugin.
     """
     spec: Document = {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
-    if cut.entries:
+    if cut.wanted:
         spec["migManager"] = {"config": {"name": cut.name}}
     return spec
 

@@ -18,6 +18,8 @@ from .schema import Anything, Boolean, Choice, Field, Integer, ListOf, MapOf, Se
 # The kubelet runs 110 pods on a node unless told otherwise, and 250 on OpenShift: more shares could never be used.
 MOST_SHARES = 250
 MOST_GPUS = 64
+# Kubernetes is tested up to 5,000 nodes (its documentation, "Considerations for large clusters"), of 16 GPUs with 7 devices at most.
+MOST_DEVICES = 5000 * 16 * 7
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -79,6 +81,9 @@ _TAINT = Section(
     }
 )
 
+_NONE_ASKED = "leave out a profile of which no device is asked for"
+_TOO_MANY = "so many devices no cluster has"
+
 _SHARING = Section(
     fields={
         "mode": Choice(known=MODES, default=EXCLUSIVE),
@@ -93,6 +98,9 @@ _SHARING = Section(
             )
         ),
         "layout": LayoutField(),
+        "demand": MapOf(
+            keys=(rules.mig_profile,), item=Integer((rules.between(1, MOST_DEVICES, _NONE_ASKED, _TOO_MANY),))
+        ),
         "strategy": Choice(known=STRATEGIES),
         "rename": Boolean(default=False),
         "fail_requests_greater_than_one": Boolean(default=True),
@@ -137,12 +145,22 @@ def _no_layout_for_all(value: t.Any) -> str:
     return "has no place in the defaults; each pool says what its own GPUs are cut into"
 
 
+def _no_demand_for_all(value: t.Any) -> str:
+    return "has no place in the defaults; each pool says which MIG devices its own nodes offer together"
+
+
 # What all pools have in common may be any part of a pool but its name.
 DEFAULTS = Section(
     fields={
         **POOL.fields,
         "name": Text((_no_name_of_its_own,)),
-        "sharing": Section(fields={**_SHARING.fields, "layout": LayoutField((_no_layout_for_all,))}),
+        "sharing": Section(
+            fields={
+                **_SHARING.fields,
+                "layout": LayoutField((_no_layout_for_all,)),
+                "demand": Anything((_no_demand_for_all,)),
+            }
+        ),
     }
 )
 POOLS = ListOf(item=POOL)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..mig.layout import PROFILE
+from .rules import mig_profile
 from .schema import Field, Problems, leftover
 from .words import is_whole, kind, place, said
 
@@ -53,8 +53,9 @@ def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
         return
     for key in of_gpu:
         at = place(path, key) if isinstance(of_gpu, dict) else path
-        if not isinstance(key, str) or not PROFILE.fullmatch(key):
-            yield f"{at}: {said(key)} is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb"
+        reason = mig_profile(key) if isinstance(key, str) else mig_profile("")
+        if reason:
+            yield f"{at}: {said(key)} {reason}"
         elif isinstance(of_gpu, dict) and (not is_whole(of_gpu[key]) or of_gpu[key] < 1):
             yield f"{at}: {said(of_gpu[key])} is not a count; give a whole number from 1 on, or leave the profile out"
 

@@ -70,6 +70,11 @@ class MigPlan:
     entries: dict[str, t.Any]
     usual: dict[str, t.Any]
 
+    @property
+    def wanted(self) -> bool:
+        """Whether any pool's GPUs are cut, be it that their demand has yet to be spread over nodes."""
+        return bool(self.usual)
+
 
 @dataclasses.dataclass(frozen=True)
 class ValidationPlan:
@@ -151,9 +156,9 @@ class PoolPlan:
     """One pool with every value that the nodes, the quota, the report or a validation pod needs of it.
 
     `resource` is what most of the pool is offered as, `resources` all of it; `shares_per_gpu` is None where the GPUs of
-    one node are cut differently. `mig_key` is empty unless the GPUs are cut. `quota_keys` are those of a ResourceQuota,
+    one node are cut differently. `mig_key` and `mig_entry` are empty unless every node's GPUs are cut alike. `quota_keys` are those of a ResourceQuota,
     `accelerator` is the kind of GPU in the cluster autoscaler's terms, None where the model is not declared. `birth` is for
-    the node group or MachineSet that makes nodes of the pool.
+    the node group or MachineSet that makes nodes of the pool. `by_node` is the pool as it is for single nodes (see on()).
     """
 
     name: str
@@ -170,10 +175,16 @@ class PoolPlan:
     shares_per_gpu: int | None
     config_key: str
     mig_key: str
+    mig_entry: list[dict[str, t.Any]]
     memory_mib_per_share: int | None
     node_labels: dict[str, str]
     birth: Birth
     rollout: RolloutPlan
+    by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"told": False})
+
+    def on(self, node: str) -> PoolPlan:
+        """The pool as it is for one node: where a demand is spread over the pool, each node is cut in its own way."""
+        return self.by_node.get(node, self)
 
     @property
     def mode(self) -> str:
@@ -210,7 +221,8 @@ class Plan:
 
 def _json(value: t.Any) -> t.Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        told = (field.name for field in dataclasses.fields(value) if field.metadata.get("told", True))
+        return {name: _json(getattr(value, name)) for name in told}
     if isinstance(value, dict):
         return {key: _json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

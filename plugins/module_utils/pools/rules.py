@@ -8,6 +8,7 @@ import re
 import typing as t
 
 from ..catalog import models, names
+from ..mig.layout import PROFILE
 from .schema import Rule
 from .words import listed
 
@@ -123,6 +124,13 @@ def between(low: int, high: int, too_low: str, too_high: str) -> Rule:
         return f"is not allowed: {too_high}" if value > high else None
 
     return rule
+
+
+def mig_profile(value: str) -> str | None:
+    """A profile as nvidia-smi lists it; whether a GPU has it is a check of the whole pool."""
+    if PROFILE.fullmatch(value):
+        return None
+    return "is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb"
 
 
 def release_version(value: str) -> str | None:

@@ -15,6 +15,9 @@ from ..modes.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
 from .schema import UNSOUND, Problems
 from .views import PoolView, part
 
+if t.TYPE_CHECKING:
+    from ..catalog.mig import Geometry
+
 # The MPS control daemon refuses more clients (k8s-device-plugin cmd/mps-control-daemon/mps/device.go).
 _MOST_CLIENTS, _MOST_CLIENTS_BEFORE_TURING = 48, 16
 _TURING = (7, 5)
@@ -24,7 +27,7 @@ _OPTIONS = {
     EXCLUSIVE: (),
     TIME_SLICING: ("replicas", "rename", "fail_requests_greater_than_one"),
     MPS: ("replicas", "rename"),
-    MIG: ("layout", "strategy", "replicas", "rename", "fail_requests_greater_than_one"),
+    MIG: ("layout", "demand", "strategy", "replicas", "rename", "fail_requests_greater_than_one"),
 }
 
 
@@ -37,15 +40,18 @@ def needs_are_met(pool: PoolView) -> Problems:
     mode = _mode(pool)
     if mode in (TIME_SLICING, MPS) and part(pool.merged, "sharing", "replicas") is None:
         yield f"{pool.path}.sharing.replicas: is missing; {mode} needs the shares of a GPU, such as replicas: 4"
-    if mode == MIG and part(pool.merged, "sharing", "layout") is None:
-        yield f"{pool.path}.sharing.layout: is missing; say what each GPU is cut into, such as {{3g.20gb: 2}}"
+    if mode == MIG and all(part(pool.merged, "sharing", key) is None for key in ("layout", "demand")):
+        yield (
+            f"{pool.path}.sharing.layout: is missing; say what each GPU is cut into, such as {{3g.20gb: 2}}, or as demand what "
+            "all nodes of the pool offer together"
+        )
 
 
 def mode_is_said(pool: PoolView) -> Problems:
-    """Nobody gives a number of shares or a layout and wants none."""
+    """Nobody gives a number of shares, a layout or a demand and wants none."""
     if _mode(pool) is not None:
         return
-    for key, mode in (("layout", MIG), ("replicas", TIME_SLICING)):
+    for key, mode in (("layout", MIG), ("demand", MIG), ("replicas", TIME_SLICING)):
         if part(pool.written, "sharing", key) is not None:
             yield f"{pool.path}.sharing.mode: is missing beside {key}; say mode: {mode} to share the GPUs"
             return
@@ -128,9 +134,42 @@ def layout_fits(pool: PoolView) -> Problems:
         yield f"{pool.path}.sharing.mode: {MIG} does not exist on a {model.key}; use {TIME_SLICING} or {MPS}"
         return
     for found in layout:
-        reason = misfit(geometry, found.profiles)
+        reason = misfit(geometry, found.profiles) if _is_sure(geometry, found.profiles) else None
         if reason:
             yield f"{path}: a {model.key} {reason}"
+
+
+def demand_can_be_met(pool: PoolView) -> Problems:
+    """A demand stands in a layout's place, and some GPU of the model has room for each device of it."""
+    demand = part(pool.merged, "sharing", "demand")
+    if _mode(pool) != MIG or not isinstance(demand, dict):
+        return
+    path, model = f"{pool.path}.sharing.demand", _model(pool)
+    if part(pool.merged, "sharing", "layout") is not None:
+        yield f"{path}: stands beside a layout; take one out: a layout says what each GPU is cut into, a demand leaves that open"
+        return
+    if not demand:
+        yield f"{path}: asks for nothing; say mode: {EXCLUSIVE} for whole GPUs"
+    if part(pool.merged, "sharing", "strategy") == mig.SINGLE:
+        yield (
+            f'{pool.path}.sharing.strategy: "{mig.SINGLE}" needs one profile on every GPU of a node (NVIDIA device plugin), and a '
+            f"demand leaves GPUs whole that it does not need; say {mig.MIXED}, or leave it out"
+        )
+    if model is None:
+        return
+    geometry = geometries.geometry(model.key)
+    if geometry is None:
+        yield f"{pool.path}.sharing.mode: {MIG} does not exist on a {model.key}; use {TIME_SLICING} or {MPS}"
+        return
+    for profile in demand:
+        reason = misfit(geometry, {profile: 1}) if isinstance(profile, str) and _is_sure(geometry, [profile]) else None
+        if reason:
+            yield f"{path}: a {model.key} {reason}"
+
+
+def _is_sure(geometry: Geometry, profiles: t.Iterable[str]) -> bool:
+    """Whether the catalog can judge them; where its sources disagree about the names, the nodes have to say."""
+    return geometry.verified or all(geometry.profile(name) for name in profiles)
 
 
 def _label_fits(pool: PoolView, layout: mig.Layout, model: models.Model) -> Problems:
@@ -163,4 +202,5 @@ SHARING_CHECKS = (
     startup_taint_has_an_effect,
     clients_are_allowed,
     layout_fits,
+    demand_can_be_met,
 )

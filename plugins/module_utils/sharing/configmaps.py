@@ -15,7 +15,8 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     MIG_CONFIGMAP,
 )
-from ..fleet.generated import generated
+from ..fleet.generated import by_node, generated
+from ..fleet.offered import offered
 from ..kube.paths import NODES, collection_path, object_path
 from ..modes import mig_parted
 from .profile import ConfigMaps
@@ -42,25 +43,28 @@ class Configs:
         self._plugin = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
         self._mig = object_path("v1", "ConfigMap", plan.mig.name, plan.mig.namespace)
         self._there: set[str] = set()
-        self._generated: list[ConfigMap] | None = None
+        self._published: dict[str, dict[str, mig_parted.Entry]] | None = None
         self._expected = {
             object_path("v1", "ConfigMap", of["metadata"]["name"], of["metadata"]["namespace"]): of for of in expected
         }
 
-    def read(self, nodes: t.Collection[Node], *, to_write: bool = True) -> ConfigMaps:
+    def read(self, nodes: t.Collection[Node]) -> ConfigMaps:
         """Both as they are; the MIG manager's only where a pool or a node has to do with it.
 
-        Who is going to write it has to know what the MIG manager has generated on the nodes, too.
+        With it comes what the MIG manager has published of the nodes, once, and not again for a second look.
         """
-        cut = bool(self._plan.mig.entries) or any(mig_parted.is_ours(node.mig_config) for node in nodes)
+        cut = self._plan.mig.wanted or any(mig_parted.is_ours(node.mig_config) for node in nodes)
         configmaps = ConfigMaps(self._get(self._plugin), self._get(self._mig) if cut else None)
-        if not (to_write and self._plan.mig.entries):
+        if not self._plan.mig.wanted:
             return configmaps
-        if self._generated is None:
+        if self._published is None:
             path = collection_path("v1", "ConfigMap", self._plan.mig.namespace)
-            self._generated = list(self._client.list(path, label_selector=GENERATED_SELECTOR))
-        found = generated(self._plan, self._generated, nodes, mig_parted.read(configmaps.mig))
-        return replace(configmaps, generated=found)
+            self._published = by_node(self._client.list(path, label_selector=GENERATED_SELECTOR))
+        return replace(
+            configmaps,
+            generated=generated(self._plan, self._published, nodes, mig_parted.read(configmaps.mig)),
+            offered=offered(nodes, self._published),
+        )
 
     def _get(self, path: str) -> ConfigMap | None:
         live = self._client.get(path)

@@ -58,7 +58,7 @@ class Converger:
                         lease = stack.enter_context(self._lease)
                         if not lease.untouched:
                             # Another run may have changed the cluster since, or while this one waited for its lease.
-                            fleet = self._reader.read()
+                            fleet = self._reader.afresh()
                     self._rollout.apply(fleet, lease)
                     self._excuse(fleet)
                     rounds += 1

@@ -46,7 +46,9 @@ def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
     lease.look()
     fleet = reader.read()
     # Within a preview of site the policy is as it was, and will be another one.
-    if not policy and any(edit.labels.get(MIG_CONFIG_LABEL) in module.plan.mig.entries for edit in fleet.profile.edits):
+    if fleet.problems:
+        raise InvalidOptions(fleet.problems)
+    if not policy and any(edit.labels.get(MIG_CONFIG_LABEL) in fleet.plan.mig.entries for edit in fleet.profile.edits):
         reason = unread(module.client, module.plan)
         if reason:
             raise InvalidOptions([reason])
@@ -69,14 +71,14 @@ def scope_of(module: GpuModule) -> scopes.Scope:
 
 
 def _preview(module: GpuModule, rollout: Rollout, watcher: Watcher, fleet: Fleet) -> dict[str, t.Any]:
-    told = result(module.plan, fleet, watcher.findings(fleet), None)
-    later = after_discovery(module.plan, fleet)
+    told = result(fleet, watcher.findings(fleet), None)
+    later = after_discovery(fleet)
     if later:
         told["after_discovery"] = later
     unchecked = rollout.preview(fleet)
     if unchecked:
         told["unchecked"] = unchecked
-    for text in warnings(module.plan, fleet):
+    for text in warnings(fleet):
         module.warn(text)
     before, after = fleet.profile.diff()
     if later:
@@ -118,7 +120,7 @@ def _run(
             **getattr(error, "partial", {}),
         }
         raise
-    for text in warnings(module.plan, seen.fleet, rollout.done):
+    for text in warnings(seen.fleet, rollout.done):
         module.warn(text)
     return {
         "changed": rollout.done.any,
@@ -128,10 +130,10 @@ def _run(
 
 
 def _result(module: GpuModule, rollout: Rollout, fleet: Fleet, findings: dict[str, Finding]) -> dict[str, t.Any]:
-    told = result(module.plan, fleet, findings, rollout.done)
+    told = result(fleet, findings, rollout.done)
     path = module.params["report_path"]
     if path:
         with open(path, "w", encoding="utf-8") as handle:
-            json.dump(result(module.plan, fleet, findings, rollout.done, limit=None), handle, indent=1)
+            json.dump(result(fleet, findings, rollout.done, limit=None), handle, indent=1)
         told["report_path"] = path
     return told

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..fleet.generated import NOTHING, Generated
 from ..fleet.node import Node
+from ..fleet.offered import NOTHING as UNKNOWN
+from ..fleet.offered import Offered
 from ..fleet.ownership import NodeEdit, spelled
 from ..fleet.pool_edit import node_edit
 from .entries import ConfigMap, Entries, entries
@@ -121,11 +123,15 @@ def _after(of: Step) -> dict[str, t.Any]:
 
 @dataclass(frozen=True)
 class ConfigMaps:
-    """What agents read: the device plugin's ConfigMap and the MIG manager's; None: not there (or of no interest)."""
+    """What agents read: the device plugin's ConfigMap and the MIG manager's; None: not there (or of no interest).
+
+    `generated` is what the MIG manager has written for the nodes by itself, `offered` what it says of their GPUs.
+    """
 
     plugin: ConfigMap | None = None
     mig: ConfigMap | None = None
     generated: Generated = NOTHING
+    offered: Offered = UNKNOWN
 
 
 def held_taints(profile: Profile, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]) -> dict[str, list[str]]:

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..catalog.names import LIVE_PODS
 from ..fleet.node import UNREAD, Node, parse
@@ -16,22 +17,40 @@ from .configmaps import Configs
 from .held import held_back
 from .profile import Profile, profile
 from .scope import EVERYTHING, Scope
+from .settling import Settling, settle, unfit, unmet
 from .steps import Asked
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
+    from ..mig.layout import Layout
     from ..pools.membership import Membership
-    from ..pools.plan import Plan, Toleration
+    from ..pools.plan import Plan, PoolPlan, Toleration
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What one reading of the cluster says, and what differs from the pools."""
+    """What one reading of the cluster says, and what differs from the pools.
+
+    `plan` is that of these very nodes: a demand is spread over them, as far as there is room (`missing`, by pool).
+    `problems` are what of it cannot be, whatever is done.
+    """
 
     nodes: dict[str, Node]
     resource_version: str
     membership: Membership
     profile: Profile
+    plan: Plan
+    missing: t.Mapping[str, t.Mapping[str, int]] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    def pool(self, node: str) -> PoolPlan | None:
+        """The pool of a node, None where it belongs to none."""
+        return self._pools.get(self.profile.pool_of.get(node, ""))
+
+    @functools.cached_property
+    def _pools(self) -> dict[str, PoolPlan]:
+        return {pool.name: pool for pool in self.plan.pools}
 
     def of_pool(self, pool: str) -> list[Node]:
         """The nodes of a pool."""
@@ -59,6 +78,8 @@ class Reader:
         self.configs = Configs(client, plan, self._expected.configmaps)
         # Nodes that this run has done with, whatever they differ in.
         self.left_out: set[str] = set()
+        # How this run cuts the nodes over which a demand is spread: what it has begun it does not decide again.
+        self._settled: dict[str, Layout] = {}
 
     def read(self) -> Fleet:
         """One paged list of the nodes and one look at our ConfigMap (at both where GPUs are cut)."""
@@ -66,16 +87,27 @@ class Reader:
         nodes = {node.name: node for node in map(parse, listing)}
         return self.compared(nodes, listing.resource_version)
 
+    def afresh(self) -> Fleet:
+        """The same as if this run had decided nothing yet: another one may have changed the cluster in the meantime."""
+        self._settled = {}
+        return self.read()
+
     def compared(self, nodes: dict[str, Node], resource_version: str) -> Fleet:
         """What these nodes differ in; pods are listed only where they may make a difference."""
         known = list(nodes.values())
         membership = sort(self._plan.pools, known)
         configmaps = self.configs.read(known)
-        plan, scope, left_out = self._plan, self._scope, self.left_out
-        wanted = profile(plan, known, membership, configmaps, scope=scope, left_out=left_out)
+        scope, left_out = self._scope, self.left_out
+        settling = Settling(scope, left_out, self._settled)
+        settled = settle(self._plan, known, membership, configmaps, settling=settling)
+        asked = self.look() if settled.asks else None
+        if asked is not None:
+            settled = settle(self._plan, known, membership, configmaps, asked, settling)
+        plan = settled.plan
+        wanted = profile(plan, known, membership, configmaps, scope=scope, left_out=left_out, asked=asked)
         held = held_back(self._client, plan, wanted.new_taints, self._expected.tolerations)
         if held:
-            wanted = profile(plan, known, membership, configmaps, held, scope=scope, left_out=left_out)
+            wanted = profile(plan, known, membership, configmaps, held, scope=scope, left_out=left_out, asked=asked)
         if wanted.asks:
             wanted = profile(
                 plan,
@@ -88,7 +120,20 @@ class Reader:
                 asked=self.look(),
                 before=wanted,
             )
-        return Fleet(nodes, resource_version, membership, wanted)
+        self._settled = {name: of.sharing.layout for pool in plan.pools for name, of in pool.by_node.items()}
+        return Fleet(
+            nodes,
+            resource_version,
+            membership,
+            wanted,
+            plan,
+            settled.missing,
+            problems=(
+                *unfit(plan, known, membership, configmaps),
+                *unmet(settled, nodes, membership, scope),
+            ),
+            doubts=configmaps.offered.doubts,
+        )
 
     def look(self, node: str | None = None) -> Asked:
         """Who is on one node, or on all."""

@@ -10,20 +10,20 @@ import typing as t
 from ..fleet import expect
 from ..fleet.oddities import NAMES_LIMIT, of_membership, said_not_ready
 from ..fleet.sorting import awaited, undiscovered_cluster
+from ..mig.layout import spelled
 from ..pools.words import some
 from .profile import held_taints
 from .turn_end import BROKEN_OFF, GONE, LEFT, ROLLED_BACK
 
 if t.TYPE_CHECKING:
     from ..fleet.proof import Finding
-    from ..pools.plan import Plan
     from .profile import Profile
     from .reading import Fleet
     from .rollout import Done
 
 
 def result(
-    plan: Plan, fleet: Fleet, findings: t.Mapping[str, Finding], done: Done | None, limit: int | None = NAMES_LIMIT
+    fleet: Fleet, findings: t.Mapping[str, Finding], done: Done | None, limit: int | None = NAMES_LIMIT
 ) -> dict[str, t.Any]:
     """Counts of each pool and the names of what changed; done is None in check mode: what would be changed."""
     changes = fleet.profile
@@ -32,7 +32,7 @@ def result(
     of_changed = set(changed)
     not_ready = sorted(name for name in changes.pool_of if name in fleet.nodes and not fleet.nodes[name].ready)
     pools = {}
-    for pool in plan.pools:
+    for pool in fleet.plan.pools:
         nodes = fleet.of_pool(pool.name)
         members = {node.name for node in nodes}
         pools[pool.name] = {
@@ -40,6 +40,7 @@ def result(
             "changed": len(members & of_changed),
             "proven": sum(1 for node in nodes if node.ready and node.name not in findings),
             **expect.offered(nodes, pool),
+            **({"missing": dict(fleet.missing[pool.name])} if pool.name in fleet.missing else {}),
         }
     membership = fleet.membership
     return {
@@ -57,7 +58,7 @@ def result(
         "repaired": dict(sorted(_repaired(changes, done).items())[:limit]),
         "not_as_declared": [str(findings[name]) for name in sorted(findings)][:limit],
         "not_ready": not_ready[:limit],
-        "held_back": held_taints(changes, fleet.nodes, plan.pools),
+        "held_back": held_taints(changes, fleet.nodes, fleet.plan.pools),
         "config_entries": {
             "added": list(done.added if done else (*changes.entries.added, *changes.mig_entries.added)),
             "collected": list(done.collected if done else (*changes.entries.collected, *changes.mig_entries.collected)),
@@ -77,16 +78,16 @@ def _repaired(changes: Profile, done: Done | None) -> dict[str, str]:
     return {name: fate.repaired for name, fate in done.fates.items() if fate.repaired and not fate.failed}
 
 
-def after_discovery(plan: Plan, fleet: Fleet) -> dict[str, t.Any]:
+def after_discovery(fleet: Fleet) -> dict[str, t.Any]:
     """What cannot be said before NVIDIA's agents have been at work: nodes of unknown model, pools of unknown nodes."""
-    nodes = awaited(plan.pools, fleet.nodes.values(), fleet.membership)
+    nodes = awaited(fleet.plan.pools, fleet.nodes.values(), fleet.membership)
     unknown = fleet.membership.empty if undiscovered_cluster(fleet.nodes.values()) else []
     if not nodes and not unknown:
         return {}
     return {"nodes": nodes[:NAMES_LIMIT], "nodes_count": len(nodes), "pools": list(unknown)}
 
 
-def warnings(plan: Plan, fleet: Fleet, done: Done | None = None) -> list[str]:
+def warnings(fleet: Fleet, done: Done | None = None) -> list[str]:
     """What a user should know although it is no failure."""
     told = [*of_membership(fleet.membership, fleet.profile.released)]
     gone = done.named(GONE) if done else []
@@ -94,7 +95,7 @@ def warnings(plan: Plan, fleet: Fleet, done: Done | None = None) -> list[str]:
         told.append(
             f"{some(gone)} disappeared from the cluster in the middle of the change; nothing is left to be done there"
         )
-    for pool, taints in held_taints(fleet.profile, fleet.nodes, plan.pools).items():
+    for pool, taints in held_taints(fleet.profile, fleet.nodes, fleet.plan.pools).items():
         told.append(
             f"{', '.join(taints)} of pool {pool} was held back: the ClusterPolicy does not tolerate it, so NVIDIA's pods "
             "could not come back on those nodes. Let the driver roll (allow_driver_rollout of cluster_policy), then run again."
@@ -103,6 +104,11 @@ def warnings(plan: Plan, fleet: Fleet, done: Done | None = None) -> list[str]:
     if blocked:
         told.append(f"{len(blocked)} node(s) cannot be changed, because their GPUs are in use: {some(blocked)}")
     told += fleet.profile.mig_entries.doubts
+    told += fleet.doubts
+    told += [
+        f"pool {name} lacks {spelled(missing)} of its sharing.demand: its nodes have no room for them"
+        for name, missing in fleet.missing.items()
+    ]
     away = sorted(name for name in fleet.profile.pool_of if name in fleet.nodes and not fleet.nodes[name].ready)
     if away:
         told.append(said_not_ready(away))

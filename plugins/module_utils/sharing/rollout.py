@@ -29,7 +29,6 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..kube.progress import Progress
     from ..pools.plan import Plan, PoolPlan
-    from .profile import Profile
     from .reading import Fleet, Reader
     from .reboot import Rebooter
     from .scope import Scope
@@ -100,7 +99,6 @@ class Rollout:
         self._reader = reader
         self._scope = scope
         self._ways = ways
-        self._pools = {pool.name: pool for pool in plan.pools}
         self.done = Done()
 
     def apply(self, fleet: Fleet, lease: Lease) -> None:
@@ -108,12 +106,12 @@ class Rollout:
         changes = fleet.profile
         self.done.added.extend(self._reader.configs.add(changes, lease))
         if changes.refreshed:
-            values = {name: f"{self._key(changes, name)} {self._ways.run_id}" for name in changes.refreshed}
+            values = {name: f"{_key(fleet, name)} {self._ways.run_id}" for name in changes.refreshed}
             self.done.refreshed_pods += refresh(self._client, self._plan.config.namespace, values, lease)
         if changes.renamed:
             named = [fleet.nodes[name] for name in changes.renamed if name in fleet.nodes]
             renew(self._client, self._plan.mig.namespace, named, lease, self._ways.progress)
-        self._patch(changes, lease)
+        self._patch(fleet, lease)
         if changes.turns:
             self._take_turns(fleet, lease)
 
@@ -199,12 +197,8 @@ class Rollout:
             repair=self._scope.repairs,
         )
 
-    def _key(self, changes: Profile, name: str) -> str:
-        pool = self._pools.get(changes.pool_of.get(name, ""))
-        return f"{pool.config_key} {pool.mig_key}".strip() if pool else "none"
-
-    def _patch(self, changes: Profile, lease: Lease) -> None:
-        edits = changes.at_once
+    def _patch(self, fleet: Fleet, lease: Lease) -> None:
+        changes, edits = fleet.profile, fleet.profile.at_once
         told = {of.node: of.told() for of in changes.steps if not of.turn}
         sent = 0
 
@@ -218,8 +212,7 @@ class Rollout:
                 self.done.failed[outcome.name] = str(outcome.error)
             self._ways.progress.say("nodes labelled", sent, len(edits))
 
-        pools = {edit.name: self._pools.get(changes.pool_of.get(edit.name, "")) for edit in edits}
-        calls = [(edit.name, self._patcher(edit, pools[edit.name], changes.held, lease)) for edit in edits]
+        calls = [(edit.name, self._patcher(edit, fleet.pool(edit.name), changes.held, lease)) for edit in edits]
         for outcome in run_bounded(calls, on_done=on_done, stop=lease.lost):
             if outcome.error is not None and is_fatal(outcome.error):
                 raise outcome.error
@@ -248,6 +241,12 @@ class Rollout:
             return False
 
         return patch
+
+
+def _key(fleet: Fleet, name: str) -> str:
+    """The configurations that a node's agents are to read."""
+    pool = fleet.pool(name)
+    return f"{pool.on(name).config_key} {pool.on(name).mig_key}".strip() if pool else "none"
 
 
 def _has_a_way(fleet: Fleet, of: Step) -> bool:

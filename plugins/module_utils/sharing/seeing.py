@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+from dataclasses import replace
 
 from ..fleet.node import Node, parse
 from ..fleet.proof import Finding, pending_words, prove, settled
@@ -54,7 +55,6 @@ class Watcher:
         self._scope = scope
         self._progress = progress
         self._clock = clock
-        self._pools = {pool.name: pool for pool in plan.pools}
         self.since = Since(clock)
         self.excused: set[str] = set()
         self.latest: Seen | None = None
@@ -91,7 +91,7 @@ class Watcher:
                         undiscovered.discard(node.name)
                     else:
                         nodes[node.name] = node
-                        self._follow(node, fleet.profile.pool_of, findings)
+                        self._follow(node, fleet, findings)
                     if node.name in undiscovered and node.discovered:
                         undiscovered.discard(node.name)
                         found_at = found_at or self._clock()
@@ -111,21 +111,21 @@ class Watcher:
         if found_at is not None:
             fresh = self._reader.compared(nodes, version)
             return Seen(fresh, self.findings(fresh), sorted(undiscovered))
-        return Seen(Fleet(nodes, version, fleet.membership, fleet.profile), findings, sorted(undiscovered))
+        return Seen(replace(fleet, nodes=nodes, resource_version=version), findings, sorted(undiscovered))
 
     def findings(self, fleet: Fleet) -> dict[str, Finding]:
         """What is not as declared, by node; a node that is not ready is told elsewhere and proves nothing."""
         found: dict[str, Finding] = {}
         for node in fleet.nodes.values():
-            self._follow(node, fleet.profile.pool_of, found)
+            self._follow(node, fleet, found)
         return found
 
     def _awaited(self, nodes: t.Mapping[str, Node], fleet: Fleet) -> set[str]:
         names = awaited(self._plan.pools, nodes.values(), fleet.membership)
         return {name for name in names if self._scope.holds(nodes[name], None)}
 
-    def _follow(self, node: Node, pool_of: t.Mapping[str, str], findings: dict[str, Finding]) -> None:
-        pool = self._pools.get(pool_of.get(node.name, ""))
+    def _follow(self, node: Node, fleet: Fleet, findings: dict[str, Finding]) -> None:
+        pool = fleet.pool(node.name)
         proves = pool is not None and node.ready and node.name not in self.excused and self._scope.holds(node, pool)
         finding = prove(node, pool) if proves and pool else None
         if finding:

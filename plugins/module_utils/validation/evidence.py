@@ -37,6 +37,7 @@ def facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.An
         "mode": pool.mode,
         "replicas": pool.sharing.replicas,
         "mig": pool.mig_key,
+        **({"demand": dict(pool.sharing.demand)} if pool.sharing.demand else {}),
         "tolerations": list(pool.tolerations),
         "nodes": [
             {

@@ -113,8 +113,7 @@ def enough(pool: PoolPlan, node: Node, limit: int) -> int:
     """How many pods prove the pool's mode: fewer than one more than there are devices prove nothing about sharing."""
     if not pool.sharing.shared:
         return limit
-    devices = sum(expect.resources(node, pool).values()) // pool.sharing.replicas
-    return max(limit, devices + 1)
+    return max(limit, expect.parts(node, pool) + 1)
 
 
 def _beyond(

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from ..fleet import expect
 from ..fleet.node import Node
-from ..mig import layout as mig
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -79,7 +78,7 @@ def proof(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> Proof:
         name, uuid = listed[0]
         seen[uuid] += 1
         if uuid.startswith(_MIG_UUID):
-            if name not in mig.profiles(pool.sharing.layout):
+            if name not in pool.sharing.profiles:
                 problems.append(f"{pod} was given a MIG device {name}, which is not in the pool's layout")
         elif name and not _same_model(name, node.model):
             problems.append(f"{pod} was given a {name}, the node is labelled {node.model}")
@@ -96,7 +95,7 @@ def excerpt(log: str, limit: int = 300) -> str:
 
 def _counts(pool: PoolPlan, node: Node, seen: Counter[str]) -> t.Iterator[str]:
     replicas = pool.sharing.replicas
-    devices = sum(expect.resources(node, pool).values()) // replicas
+    devices = expect.parts(node, pool)
     if len(seen) > devices:
         yield f"the pods saw {len(seen)} devices, {node.name} has {devices}"
     for uuid, holders in sorted(seen.items()):

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.generated import generated
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.generated import by_node, generated
 from ansible_collections.accel.gpu.plugins.module_utils.modes import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
@@ -41,7 +41,7 @@ def of(
 ) -> t.Any:
     """What comes of nodes: name, product, and what was generated there; `static` is live."""
     nodes = [node(name, product, labels={"nvidia.com/gpu.memory": None}) for name, product, dummy in found]
-    return generated(plan, [generated_of(name, content) for name, dummy, content in found], nodes, static or {})
+    return generated(plan, by_node(generated_of(name, content) for name, dummy, content in found), nodes, static or {})
 
 
 def test_one_model_has_what_was_generated_for_it() -> None:

@@ -65,6 +65,7 @@ WHOLE: dict[str, t.Any] = {
             "sharing": {"mode": "time-slicing", "replicas": 4, "rename": True, "fail_requests_greater_than_one": False},
         },
         {"name": "mps", "match": {"model": "L4"}, "sharing": {"mode": "mps", "replicas": 4}, "rollout": ROLLOUT},
+        {"name": "asked", "match": {"model": "H200"}, "sharing": {"mode": "mig", "demand": {"1g.18gb": 3}}},
         {
             "name": "cut",
             "match": {"model": "A100-SXM4-40GB"},

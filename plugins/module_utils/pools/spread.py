@@ -1,0 +1,46 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan once it is decided which node is cut into what: each node of a pool with a demand has values of its own (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..modes import device_plugin, mig_parted
+from .derive import config_of, mig_entries_of, node_labels_of
+
+if t.TYPE_CHECKING:
+    from ..mig.layout import Layout
+    from .plan import Plan, PoolPlan
+
+
+def spread(plan: Plan, layouts: t.Mapping[str, t.Mapping[str, tuple[Layout, int]]]) -> Plan:
+    """The plan with the demand of its pools spread over nodes: by pool and node, the node's layout, and how many GPUs it has."""
+    pools = tuple(
+        replace(pool, by_node={name: _on_node(pool, *of_node) for name, of_node in layouts[pool.name].items()})
+        if pool.name in layouts
+        else pool
+        for pool in plan.pools
+    )
+    nodes = [one for pool in pools for one in (pool, *pool.by_node.values())]
+    return replace(
+        plan,
+        pools=pools,
+        config=replace(plan.config, data=config_of(nodes, plan.config.namespace).data),
+        mig=replace(plan.mig, entries=mig_entries_of(nodes)),
+    )
+
+
+def _on_node(pool: PoolPlan, layout: Layout, gpus: int) -> PoolPlan:
+    sharing = replace(pool.sharing, layout=layout)
+    key, entry = device_plugin.entry_name(sharing), mig_parted.entry(layout, gpus)
+    mig_key = mig_parted.entry_name(entry) if entry else ""
+    return replace(
+        pool,
+        sharing=sharing,
+        config_key=key,
+        mig_key=mig_key,
+        mig_entry=entry,
+        node_labels=node_labels_of(pool.name, pool.labels, key, mig_key),
+    )

@@ -1,0 +1,55 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the pools declare against what is seen, without a run: for whoever only tells it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..fleet.sorting import sort
+from .configmaps import Configs
+from .profile import Profile, profile
+from .reading import asked_of
+from .settling import settle, unfit
+
+if t.TYPE_CHECKING:
+    from ..catalog.mig import Geometry
+    from ..fleet.allotment import Allotment
+    from ..fleet.node import Node
+    from ..kube.client import Client
+    from ..pools.membership import Membership
+    from ..pools.plan import Plan
+    from .expense import Pods
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The pools spread over the nodes that are there, what differs, and what the nodes' hardware says to it."""
+
+    settled: Allotment
+    membership: Membership
+    changes: Profile
+    geometries: t.Mapping[str, Geometry]
+    doubts: tuple[str, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan for these very nodes."""
+        return self.settled.plan
+
+
+def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callable[[], Pods] | None = None) -> Overview:
+    """Compare; `pods` lists those that have not ended, which is asked only where it decides whose GPUs are cut."""
+    membership = sort(plan.pools, nodes)
+    configmaps = Configs(client, plan).read(nodes)
+    settled = settle(plan, nodes, membership, configmaps)
+    if settled.asks and pods is not None:
+        settled = settle(plan, nodes, membership, configmaps, asked_of(client, pods(), plan.config.namespace))
+    return Overview(
+        settled,
+        membership,
+        profile(settled.plan, nodes, membership, configmaps),
+        configmaps.offered.geometries,
+        (*configmaps.offered.doubts, *unfit(settled.plan, nodes, membership, configmaps)),
+    )

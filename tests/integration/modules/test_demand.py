@@ -1,0 +1,91 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A demand of a pool on the lab: it is spread over GPUs that nobody uses, and what serves it already is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.report import lines
+from ansible_collections.accel.gpu.plugins.modules import gpu_info
+from tests.helpers.rolling import POOL, Rolling
+from tests.labs import Lab
+
+GPU, THIRD, SEVENTH = "nvidia.com/gpu", "nvidia.com/mig-3g.40gb", "nvidia.com/mig-1g.10gb"
+
+
+def demand(**profiles: int) -> dict[str, Any]:
+    """So many devices of each profile in all."""
+    names = {"sevenths": "1g.10gb", "thirds": "3g.40gb"}
+    return {"mode": "mig", "demand": {names[name]: count for name, count in profiles.items()}}
+
+
+@pytest.fixture(scope="module")
+def pool(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolling]:
+    """Three nodes of two GPUs, of which the first is cut for a demand of 7 and 2 devices."""
+    rolling = Rolling(lab).install(tmp_path_factory.mktemp("demand"), nodes=3, gpus=2)
+    predicted = rolling.share(demand(sevenths=7, thirds=2), check=True, diff=True)
+    done = rolling.share(demand(sevenths=7, thirds=2), diff=True)
+    assert not done.get("failed"), done["msg"]
+    assert predicted["diff"] == done["diff"]
+    assert predicted["changed"] is done["changed"] is True
+    yield rolling
+    rolling.users.leave()
+
+
+def changed(result: dict[str, Any]) -> list[str]:
+    assert not result.get("failed"), result["msg"]
+    return [name for name, step in result["node_profile"]["steps"].items() if step["change"].startswith("mig")]
+
+
+@pytest.mark.usual(30)
+def test_only_as_many_gpus_are_cut_as_the_demand_needs(pool: Rolling) -> None:
+    offered = pool.cluster.offered("a100-")
+    assert sorted(offered.values(), key=str) == [{GPU: 2}, {GPU: 2}, {SEVENTH: 7, THIRD: 2}]
+    again = pool.share(demand(sevenths=7, thirds=2))
+    assert again["changed"] is False
+    fewer = pool.share(demand(sevenths=3))
+    assert changed(fewer) == []
+    assert pool.cluster.offered("a100-") == offered
+
+
+@pytest.mark.usual(40)
+def test_more_is_cut_where_nobody_works_and_who_works_stays(pool: Rolling) -> None:
+    before = pool.cluster.offered("a100-")
+    (cut,) = (name for name, of in before.items() if SEVENTH in of)
+    busy, idle = sorted(set(before) - {cut})
+    pool.users.deployment("on-a-slice", cut, resource=THIRD)
+    pool.users.deployment("on-a-whole-gpu", busy, resource=GPU)
+    pool.users.wait_running(2)
+    with pool.users.watched() as watch:
+        more = pool.share(demand(sevenths=7, thirds=4))
+    assert changed(more) == [idle]
+    assert not watch.gone
+    after = pool.cluster.offered("a100-")
+    assert after == {**before, idle: {THIRD: 2, GPU: 1}}
+    told = pool.cluster.run(gpu_info.main, pools=[pool.pool(demand(sevenths=7, thirds=4))])["gpu_info"]
+    assert told["pools"][POOL]["as_declared"] is True
+    cuts = [(cut["gpus"], cut["profiles"]) for cut in told["pools"][POOL]["cuts"]]
+    assert cuts == [(2, {"3g.40gb": 2}), (1, {"1g.10gb": 7}), (3, {})]
+    text = "\n".join(lines(told, "plan"))
+    assert "|3g.40gb                        |3g.40gb                        |" in text
+    assert "7 x 1g.10gb + 4 x 3g.40gb in all" in text
+
+
+@pytest.mark.usual(10)
+def test_a_demand_without_room_is_refused_before_anything_is_sent(pool: Rolling) -> None:
+    since = pool.cluster.mark()
+    for check in (True, False):
+        refused = pool.share(demand(thirds=13), check=check)
+        assert refused.get("failed")
+        assert (
+            "sharing.demand of pool train is 13 x 3g.40gb, and its 3 node(s) have no room for 1 x 3g.40gb of it"
+            in refused["msg"]
+        )
+    changes = [
+        request for request in pool.cluster.requests(since, "node_profile") if not request.startswith(("get", "list"))
+    ]
+    assert changes == []
