@@ -13,9 +13,11 @@ import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import sharing_cost as cost
+from ansible_collections.accel.gpu.plugins.module_utils.mig.placing import place
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.fields import CLUSTER, POOL
 from ansible_collections.accel.gpu.plugins.module_utils.pools.schema import Field, ListOf, Section
+from tests.pages import mig_layouts
 from tests.programs import REPO
 
 DOCS = REPO / "docs"
@@ -95,3 +97,14 @@ def test_the_names_of_each_mode_are_those_that_are_derived() -> None:
 
 def ticked(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def test_the_page_of_mig_layouts_is_what_the_catalog_makes_it() -> None:
+    assert mig_layouts.PAGE.read_text(encoding="utf-8") == mig_layouts.page(), "make docs writes it anew"
+
+
+def test_drawings_show_every_slice() -> None:
+    a100 = mig.geometry("A100-SXM4-40GB")
+    assert a100
+    drawing = mig_layouts.drawn(a100, place(a100, {"3g.20gb": 1, "1g.5gb+me": 1, "2g.10gb": 1}) or ())
+    assert drawing == "│3g                     │2g         │1g+me│  ·  │"
