@@ -28,6 +28,7 @@ var commands = map[string]func(arguments []string) error{
 	"run":        run,
 	"config":     judge(pluginConfig),
 	"mig-config": judge(migConfig),
+	"fit":        fit,
 }
 
 func main() {

@@ -16,6 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import sharing_c
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.fields import CLUSTER, POOL
 from ansible_collections.accel.gpu.plugins.module_utils.pools.schema import Field, ListOf, Section
+from tests.pages import mig_layouts
 from tests.programs import REPO
 
 DOCS = REPO / "docs"
@@ -95,3 +96,7 @@ def test_the_names_of_each_mode_are_those_that_are_derived() -> None:
 
 def ticked(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def test_the_page_of_mig_layouts_is_what_the_catalog_makes_it() -> None:
+    assert mig_layouts.PAGE.read_text(encoding="utf-8") == mig_layouts.page(), "make docs writes it anew"

@@ -6,37 +6,28 @@ from __future__ import annotations
 
 import typing as t
 
+from .layout import without_memory
+
+if t.TYPE_CHECKING:
+    from .placing import Placement
+
 # A field's frame, and what fills slices on which nothing lies.
 _FRAME, _FREE = "|", "-"
 
 
-class Lying(t.Protocol):
-    """A device on the slices `start` to `start + size - 1`."""
-
-    @property
-    def profile(self) -> str:
-        """Its profile."""
-
-    @property
-    def start(self) -> int:
-        """The first slice."""
-
-    @property
-    def size(self) -> int:
-        """How many slices."""
-
-
-def drawn(gpus: t.Sequence[tuple[int, t.Sequence[Lying]]], width: int = 80) -> list[str]:
+def drawn(gpus: t.Sequence[tuple[int, t.Sequence[Placement]]], width: int) -> list[str]:
     """A bar for each GPU, given as its number of memory slices and its devices; all in one scale.
 
-    Each device is a field with its profile's name, as wide as it has slices; free slices are lines. `gb` is left out of the names where
-    a bar would be wider than `width` characters with it.
+    Each device is a field with its profile's name, as wide as it has slices; free slices are lines. Of the names `gb` is left out, then all of
+    the memory, where a bar would be wider than `width` characters with it.
     """
-    for names in (_whole, _without_unit):
-        each = max((-(-(len(names(of)) + 1) // of.size) for dummy, devices in gpus for of in devices), default=2)
+    for named in (str, _without_unit, without_memory):
+        each = max(
+            (-(-(len(named(of.profile)) + 1) // of.size) for dummy, devices in gpus for of in devices), default=2
+        )
         if max((slices for slices, dummy in gpus), default=0) * each + 1 <= width:
             break
-    return [_bar(slices, {of.start: (of.size, names(of)) for of in devices}, each) for slices, devices in gpus]
+    return [_bar(slices, {of.start: (of.size, named(of.profile)) for of in devices}, each) for slices, devices in gpus]
 
 
 def _bar(slices: int, fields: t.Mapping[int, tuple[int, str]], each: int) -> str:
@@ -52,9 +43,5 @@ def _bar(slices: int, fields: t.Mapping[int, tuple[int, str]], each: int) -> str
     return "".join(bar) + _FRAME
 
 
-def _whole(of: Lying) -> str:
-    return of.profile
-
-
-def _without_unit(of: Lying) -> str:
-    return of.profile.replace("gb", "")
+def _without_unit(profile: str) -> str:
+    return profile.replace("gb", "")

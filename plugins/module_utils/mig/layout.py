@@ -85,9 +85,20 @@ def nominal_gb(profile: str) -> int:
     return int(profile.partition("g.")[2].partition("gb")[0])
 
 
+def without_memory(profile: str) -> str:
+    """A profile's compute slices and extras: `1g.24gb+me.all` -> `1g+me.all`."""
+    compute, dummy, rest = profile.partition(".")
+    return compute + rest.partition("gb")[2]
+
+
 def resource(profile: str) -> str:
     """The extended resource under the strategy mixed (k8s-device-plugin internal/rm: `+` cannot stand in a name)."""
     return RESOURCE_PREFIX + profile.replace("+", ".")
+
+
+def listed(counts: Counts) -> list[str]:
+    """A layout of one GPU as the sorted list of its devices' profiles."""
+    return [name for name, count in sorted(counts.items()) for dummy in range(count)]
 
 
 def spelled(counts: Counts) -> str:

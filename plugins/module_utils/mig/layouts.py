@@ -9,7 +9,7 @@ import typing as t
 from collections import Counter
 
 from ..catalog.mig import MEDIA_BESIDE, Geometry, Profile
-from .layout import PROFILE, Counts, nominal_gb
+from .layout import PROFILE, Counts, nominal_gb, without_memory
 from .placing import in_order, mask
 
 # A layout as how many there are of each profile, in the order in which devices are made.
@@ -24,7 +24,7 @@ class Wasted(t.NamedTuple):
     memory: int
     """Memory slices, also those that no profile could reach any more."""
     media: bool
-    """True when nobody has the engines that a GPU has but once, and which come with +me, +me.all or the whole GPU."""
+    """True when nobody has the engines of which a GPU has one, and which come with +me, +me.all or the whole GPU."""
 
 
 def all_layouts(geometry: Geometry) -> tuple[Counts, ...]:
@@ -43,8 +43,9 @@ def maximal(geometry: Geometry) -> tuple[Counts, ...]:
 def wasted(geometry: Geometry, counts: Counts) -> Wasted:
     """What a layout that fits leaves unused.
 
-    Decoders and encoders come with the slices; what a layout can leave to nobody are the engines of which a GPU has one,
-    as `nvidia-smi mig -lgip` shows for JPEG and OFA: 1 with +me and with the whole GPU, else 0 (H200, driver 580.159.04).
+    Decoders and encoders come with the slices. What a layout can leave to nobody is the engine of which a GPU has just one,
+    the OFA: 1 of it have profiles with +me or +me.all and the whole GPU, every other has 0 (MIG user guide, "Supported MIG
+    Profiles"; `nvidia-smi mig -lgip` on an H200, driver 580.159.04).
     """
     devices = [(profile, counts[profile.name]) for profile in geometry.profiles if counts.get(profile.name)]
     return Wasted(
@@ -129,14 +130,8 @@ def _meant(geometry: Geometry, counts: Counts) -> Counter[str]:
 def _likest(geometry: Geometry, name: str) -> str:
     if geometry.profile(name) or not PROFILE.fullmatch(name):
         return name
-    alike = [profile.name for profile in geometry.profiles if _without_memory(profile.name) == _without_memory(name)]
+    alike = [profile.name for profile in geometry.profiles if without_memory(profile.name) == without_memory(name)]
     return min(alike, key=lambda other: abs(nominal_gb(other) - nominal_gb(name)), default=name)
-
-
-def _without_memory(profile: str) -> tuple[str, str]:
-    """The compute slices and the extras in a profile's name: `1g.5gb+me` -> `1`, `+me`."""
-    compute, dummy, rest = profile.partition("g.")
-    return compute, rest.partition("gb")[2]
 
 
 def _counts(geometry: Geometry, vector: Vector) -> dict[str, int]:

@@ -1,0 +1,46 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"lab.invalid/sim/rules"
+)
+
+// question is a geometry and what is wanted of it, each as {profile: count}.
+type question struct {
+	Geometry rules.Geometry   `json:"geometry"`
+	Wishes   []map[string]int `json:"wishes"`
+}
+
+// fit answers the questions on its standard input, a line of JSON each: for every wish the devices in the order in
+// which they are made, as "3g.20gb@4", or null where there is no room for them.
+func fit(arguments []string) error {
+	if len(arguments) > 0 {
+		return fmt.Errorf("fit takes no arguments: %q", arguments)
+	}
+	asked, answered := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var next question
+		if err := asked.Decode(&next); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		answers := make([][]rules.Slice, len(next.Wishes))
+		for at, wish := range next.Wishes {
+			if placed, fits := next.Geometry.Fit(wish); fits {
+				answers[at] = append([]rules.Slice{}, placed...)
+			}
+		}
+		if err := answered.Encode(answers); err != nil {
+			return err
+		}
+	}
+}

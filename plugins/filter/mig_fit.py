@@ -1,0 +1,144 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: mig_fit
+short_description: Whether one GPU has room for some MIG devices, and where
+version_added: 0.1.0
+description:
+  - Places MIG devices on the memory slices of one GPU, as the driver would, the largest first.
+  - Where they do not fit it says which of them need the same slices, or which rule they break, and which layouts come nearest.
+  - It knows what the catalog knows of the model, and reads nothing but its input.
+positional: _input, model
+options:
+  _input:
+    description:
+      - The profiles, as C(nvidia-smi mig -lgip) writes them. Either a list with one entry for each device, or a dictionary of
+        counts, as in C(sharing.layout) of a pool.
+    type: raw
+    required: true
+  model:
+    description:
+      - The GPU model, by its key in the catalog, its product name, or a common short name.
+      - A name that the catalog does not know, and a model without MIG, is an error.
+    type: str
+    required: true
+seealso:
+  - plugin: accel.gpu.mig_layouts
+    plugin_type: filter
+author:
+  - The accel.gpu authors (@accel-gpu)
+"""
+
+EXAMPLES = r"""
+- name: Refuse a layout before anything is changed
+  ansible.builtin.assert:
+    that: found.fits
+    fail_msg: "A GPU of the pool {{ found.reason }}"
+  vars:
+    found: "{{ ['3g.40gb', '2g.20gb'] | accel.gpu.mig_fit('A100-SXM4-80GB') }}"
+
+- name: Tell what two halves leave unused
+  ansible.builtin.debug:
+    msg: "{{ ({'3g.40gb': 2} | accel.gpu.mig_fit('A100-SXM4-80GB')).wasted }}"
+
+# {"compute": 1, "media": true, "memory": 0}
+"""
+
+RETURN = r"""
+_value:
+  description: What was found.
+  type: dict
+  contains:
+    fits:
+      description: Whether there is room for all devices at the same time.
+      type: bool
+    placements:
+      description: Where each device comes to lie, the largest first. Empty where they do not fit.
+      type: list
+      elements: dict
+      contains:
+        profile:
+          description: Its profile.
+          type: str
+        start:
+          description: The first of its memory slices, counted from 0.
+          type: int
+        size:
+          description: How many memory slices it takes.
+          type: int
+    wasted:
+      description: What no device has. Null where they do not fit.
+      type: dict
+      contains:
+        compute:
+          description: Compute slices.
+          type: int
+        memory:
+          description: Memory slices.
+          type: int
+        media:
+          description: Whether nobody has the media engines that a GPU has but once, which come with C(+me), C(+me.all) or the
+            whole GPU.
+          type: bool
+    alternatives:
+      description: The three layouts that fit and differ least, nearest first, each a sorted list of profiles. Empty where the
+        devices fit.
+      type: list
+      elements: list
+    reason:
+      description: Why they do not fit, and the alternatives, in one sentence that goes on after the name of the GPU. Empty where
+        they do.
+      type: str
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.mig.by_model import geometry_of
+from ..module_utils.mig.layout import PROFILE, listed
+from ..module_utils.mig.layouts import nearest, wasted
+from ..module_utils.mig.misfit import misfit
+from ..module_utils.mig.placing import place
+
+
+def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
+    """Placements and waste of the profiles on one GPU of the model, or the reason and the alternatives."""
+    try:
+        geometry, counts = geometry_of(model), _counts(profiles)
+    except ValueError as error:
+        raise AnsibleFilterError(f"accel.gpu.mig_fit: {error}") from error
+    placements = place(geometry, counts)
+    return {
+        "fits": placements is not None,
+        "placements": [dict(placement._asdict()) for placement in placements or ()],
+        "wasted": None if placements is None else dict(wasted(geometry, counts)._asdict()),
+        "alternatives": [] if placements is not None else [listed(layout) for layout in nearest(geometry, counts)],
+        "reason": misfit(geometry, counts) or "",
+    }
+
+
+def _counts(profiles: t.Any) -> dict[str, int]:
+    """How many of each profile; raises a ValueError for what is neither a list of profiles nor counts of them."""
+    if not isinstance(profiles, (list, tuple, t.Mapping)):
+        raise ValueError(f"{profiles!r} is neither a list of MIG profiles nor a dictionary of their counts")
+    counts: dict[str, int] = {}
+    for name in profiles:
+        if not isinstance(name, str) or not PROFILE.fullmatch(name):
+            raise ValueError(f"{name!r} is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb")
+        count = profiles[name] if isinstance(profiles, t.Mapping) else 1
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise ValueError(f"{count!r} of {name} is not a count; give a whole number")
+        counts[str(name)] = counts.get(name, 0) + int(count)
+    return counts
+
+
+class FilterModule:
+    """The filter accel.gpu.mig_fit."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Name and function."""
+        return {"mig_fit": mig_fit}

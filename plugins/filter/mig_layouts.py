@@ -1,0 +1,69 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: mig_layouts
+short_description: Every way to cut a GPU model as far as it goes
+version_added: 0.1.0
+description:
+  - Lists the maximal MIG layouts of a GPU model, those to which no device can be added. Every part of one of them fits as well,
+    and nothing else does.
+  - It knows what the catalog knows of the model, and reads nothing but its input.
+positional: _input
+options:
+  _input:
+    description:
+      - The GPU model, by its key in the catalog, its product name, or a common short name.
+      - A name that the catalog does not know, and a model without MIG, is an error.
+    type: str
+    required: true
+seealso:
+  - plugin: accel.gpu.mig_fit
+    plugin_type: filter
+author:
+  - The accel.gpu authors (@accel-gpu)
+"""
+
+EXAMPLES = r"""
+- name: Show which layouts have two devices of at least 40 GB
+  ansible.builtin.debug:
+    msg: "{{ item | join(', ') }}"
+  loop: "{{ 'A100-SXM4-80GB' | accel.gpu.mig_layouts }}"
+  when: item | select('search', '40gb') | length == 2
+
+# 3g.40gb, 4g.40gb
+# 3g.40gb, 3g.40gb
+"""
+
+RETURN = r"""
+_value:
+  description: The layouts, those with the largest devices first, each a sorted list of profiles with one entry for each device.
+  type: list
+  elements: list
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.mig.by_model import geometry_of
+from ..module_utils.mig.layout import listed
+from ..module_utils.mig.layouts import maximal
+
+
+def mig_layouts(model: t.Any) -> list[list[str]]:
+    """The maximal layouts of the model."""
+    try:
+        return [listed(layout) for layout in maximal(geometry_of(model))]
+    except ValueError as error:
+        raise AnsibleFilterError(f"accel.gpu.mig_layouts: {error}") from error
+
+
+class FilterModule:
+    """The filter accel.gpu.mig_layouts."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Name and function."""
+        return {"mig_layouts": mig_layouts}
