@@ -81,8 +81,8 @@ _TAINT = Section(
     }
 )
 
-_NONE_ASKED = "leave out a profile of which no device is asked for"
-_TOO_MANY = "so many devices no cluster has"
+_NONE_ASKED = "a demand is of one device at least; leave the profile out"
+_TOO_MANY = "no cluster has so many GPUs; ask for less"
 
 _SHARING = Section(
     fields={

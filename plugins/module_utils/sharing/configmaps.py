@@ -17,6 +17,7 @@ from ..catalog.names import (
 )
 from ..fleet.generated import by_node, generated
 from ..fleet.offered import offered
+from ..kube.errors import ApiError
 from ..kube.paths import NODES, collection_path, object_path
 from ..modes import mig_parted
 from .profile import ConfigMaps
@@ -48,23 +49,37 @@ class Configs:
             object_path("v1", "ConfigMap", of["metadata"]["name"], of["metadata"]["namespace"]): of for of in expected
         }
 
-    def read(self, nodes: t.Collection[Node]) -> ConfigMaps:
+    def read(self, nodes: t.Collection[Node], *, to_write: bool = True) -> ConfigMaps:
         """Both as they are; the MIG manager's only where a pool or a node has to do with it.
 
-        With it comes what the MIG manager has published of the nodes, once, and not again for a second look.
+        With it comes what the MIG manager has published of the nodes, once, and not again for a second look. Who is not going to write, and
+        may not list that, does without.
         """
         cut = self._plan.mig.wanted or any(mig_parted.is_ours(node.mig_config) for node in nodes)
         configmaps = ConfigMaps(self._get(self._plugin), self._get(self._mig) if cut else None)
         if not self._plan.mig.wanted:
             return configmaps
-        if self._published is None:
-            path = collection_path("v1", "ConfigMap", self._plan.mig.namespace)
-            self._published = by_node(self._client.list(path, label_selector=GENERATED_SELECTOR))
+        published, unknown = self._of_nodes(to_write)
+        found = offered(nodes, published)
         return replace(
             configmaps,
-            generated=generated(self._plan, self._published, nodes, mig_parted.read(configmaps.mig)),
-            offered=offered(nodes, self._published),
+            generated=generated(self._plan, published, nodes, mig_parted.read(configmaps.mig)),
+            offered=replace(found, doubts=(*unknown, *found.doubts)),
         )
+
+    def _of_nodes(self, to_write: bool) -> tuple[dict[str, dict[str, mig_parted.Entry]], list[str]]:
+        """What the MIG manager has published of each node, and why that is not known."""
+        if self._published is None:
+            path = collection_path("v1", "ConfigMap", self._plan.mig.namespace)
+            try:
+                self._published = by_node(self._client.list(path, label_selector=GENERATED_SELECTOR))
+            except ApiError as error:
+                if to_write or not error.forbidden:
+                    raise
+                return {}, [
+                    f"What the nodes publish of their GPUs (operator v26.3 and later) may not be read, so the catalog counts: {error.message}"
+                ]
+        return self._published, []
 
     def _get(self, path: str) -> ConfigMap | None:
         live = self._client.get(path)

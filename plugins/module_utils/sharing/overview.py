@@ -42,7 +42,7 @@ class Overview:
 def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callable[[], Pods] | None = None) -> Overview:
     """Compare; `pods` lists those that have not ended, which is asked only where it decides whose GPUs are cut."""
     membership = sort(plan.pools, nodes)
-    configmaps = Configs(client, plan).read(nodes)
+    configmaps = Configs(client, plan).read(nodes, to_write=False)
     settled = settle(plan, nodes, membership, configmaps)
     if settled.asks and pods is not None:
         settled = settle(plan, nodes, membership, configmaps, asked_of(client, pods(), plan.config.namespace))

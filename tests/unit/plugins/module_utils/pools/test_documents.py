@@ -73,6 +73,36 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"sharing": {"mode": "mps"}}, ".sharing.replicas: is missing; mps needs the shares of a GPU"),
     ({"sharing": {"mode": "mig"}}, ".sharing.layout: is missing; say what each GPU is cut into"),
     ({"sharing": {"layout": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside layout; say mode: mig"),
+    ({"sharing": {"demand": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside demand; say mode: mig"),
+    (
+        {"sharing": {**SLICED, "demand": {"1g.5gb": 1}}},
+        ".sharing.demand: has no effect with mode: time-slicing; take it",
+    ),
+    ({"sharing": {"mode": "mig", "demand": {}}}, ".sharing.demand: asks for nothing; say mode: none"),
+    (
+        {"sharing": {"mode": "mig", "demand": {"1g5gb": 1}}},
+        '.sharing.demand.1g5gb: the key "1g5gb" is not a MIG profile',
+    ),
+    (
+        {"sharing": {"mode": "mig", "demand": {"1g.5gb": 0}}},
+        ".sharing.demand['1g.5gb']: 0 is not allowed: a demand is of one device at least; leave",
+    ),
+    (
+        {"sharing": {"mode": "mig", "demand": {"1g.5gb": 1}, "layout": {"1g.5gb": 1}}},
+        ".sharing.demand: stands beside a layout; take one out",
+    ),
+    (
+        {"sharing": {"mode": "mig", "demand": {"1g.5gb": 1}, "strategy": "single"}},
+        '.sharing.strategy: "single" needs one profile on every GPU',
+    ),
+    (
+        {"match": {"model": "A30"}, "sharing": {"mode": "mig", "demand": {"3g.24gb": 1}}},
+        ".sharing.demand: a A30 has no profile 3g.24gb; it has 1g.6gb,",
+    ),
+    (
+        {"match": {"model": "T4"}, "sharing": {"mode": "mig", "demand": {"1g.5gb": 1}}},
+        ".sharing.mode: mig does not exist on a T4",
+    ),
     (
         {"sharing": {**SLICED, "layout": {"1g.5gb": 1}}},
         ".sharing.layout: has no effect with mode: time-slicing; take it",
