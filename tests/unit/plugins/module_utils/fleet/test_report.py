@@ -56,6 +56,24 @@ CHANGES = {
     "labels": ["team"],
     "taints": ["a=b:NoSchedule"],
 }
+DEMAND = {"1g.10gb": 2, "3g.40gb": 3}
+CUTS = [
+    {
+        "gpus": 3,
+        "profiles": {"3g.40gb": 1},
+        "slices": 8,
+        "devices": [{"profile": "3g.40gb", "start": 4, "size": 4}],
+        "wasted": {"compute": 4, "memory": 4, "media": True},
+    },
+    {
+        "gpus": 2,
+        "profiles": {"1g.10gb": 1},
+        "slices": 8,
+        "devices": [{"profile": "1g.10gb", "start": 0, "size": 1}],
+        "wasted": {"compute": 6, "memory": 7, "media": True},
+    },
+    {"gpus": 11, "profiles": {}, "slices": 8, "devices": [], "wasted": {}},
+]
 LAYOUT = [{"devices": [], "profiles": {"1g.10gb": 2, "7g.80gb": 1}}]
 PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
@@ -120,6 +138,20 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "plan",
         _info(pools={"a": _pool(mode="mig", replicas=2, memory_mib_per_share=None, layout=LAYOUT)}),
         ["mig x2 gpu 16 5-40 GB", "each GPU in 2 x 1g.10gb + 1 x 7g.80gb"],
+    ),
+    (
+        "slices of MIG devices",
+        "plan",
+        _info(pools={"a": _pool(mode="mig", replicas=1, memory_mib_per_share=None, demand=DEMAND, cuts=CUTS)}),
+        [
+            "mig gpu 16 10-40 GB",
+            "2 x 1g.10gb + 3 x 3g.40gb in all",
+            "memory slices of the GPUs of a:",
+            "3 GPU(s), 4 compute slice(s) and 4 memory slice(s) unused |-------------------------------|3g.40gb |",
+            "2 GPU(s), 6 compute slice(s) and 7 memory slice(s) unused "
+            "|1g.10gb|-------------------------------------------------------|",
+            "11 GPU(s) whole",
+        ],
     ),
     (
         "what sharing costs",

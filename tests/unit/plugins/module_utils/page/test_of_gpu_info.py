@@ -6,15 +6,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.accel.gpu.plugins.module_utils.fleet import summary
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
+from ansible_collections.accel.gpu.plugins.module_utils.fleet import cuts, summary
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.holders import holders
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.mig import layout
 from ansible_collections.accel.gpu.plugins.module_utils.page.document import page
 from ansible_collections.accel.gpu.plugins.module_utils.page.facts import Count, NodeFacts, fleet
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.spread import spread
 from tests.helpers.fleet import node, pod, pool
 from tests.helpers.html import parse
 
+MODEL = "A100-SXM4-80GB"
 GPU = "nvidia.com/gpu"
 LARGE, SMALL = "nvidia.com/mig-3g.40gb", "nvidia.com/mig-1g.10gb"
 CUT = {
@@ -67,6 +72,26 @@ def test_mig_devices_of_each_gpu() -> None:
     )
     assert found.counts == (Count(SMALL, 4, 0, 0, 0, True), Count(LARGE, 0, 2, 0, 0, True))
     assert found.marks == ()
+
+
+def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
+    document = {"name": "train", "match": {"model": MODEL}, "sharing": {"mode": "mig", "demand": {"3g.40gb": 1}}}
+    plan = derive({"name": "lab"}, {}, [document])
+    settled = spread(plan, {"train": {"a100-1": (layout.read({0: {"3g.40gb": 1}}), 2)}})
+    cut = {**CUT, "nvidia.com/mig-1g.10gb.count": None, "nvidia.com/mig-3g.40gb.count": "1"}
+    offers = {LARGE: 1, GPU: 1}
+    one = node("a100-1", model=f"NVIDIA-{MODEL}", gpus=2, labels=cut, allocatable=offers, capacity=offers)
+    info = told([one], settled.pools[0], [])
+    geometry = mig.geometry(MODEL)
+    assert geometry
+    info["pools"]["train"]["cuts"] = cuts.of_nodes(settled.pools[0], [one], {"a100-1": geometry})
+    (found,) = fleet(info).nodes
+    assert found.cuts == ((("3g.40gb", 1),), ())
+    assert found.marks == ()
+    shown = parse(page(info)).find("div", class_="slices")[0]
+    assert [text.text for text in shown.find("text")] == ["3g.40gb"]
+    assert [title.text for title in shown.find("title")] == ["8 memory slices: 3g.40gb on slices 0 to 3"]
+    assert [said.text for said in shown.find("p")] == ["1 GPU", "1 GPU whole"]
 
 
 def test_a_node_that_is_not_discovered() -> None:

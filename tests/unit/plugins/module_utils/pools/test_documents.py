@@ -81,7 +81,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"sharing": {"mode": "mig", "demand": {}}}, ".sharing.demand: asks for nothing; say mode: none"),
     (
         {"sharing": {"mode": "mig", "demand": {"1g5gb": 1}}},
-        '.sharing.demand.1g5gb: the key "1g5gb" is not a MIG profile',
+        ".sharing.demand['1g5gb']: the key \"1g5gb\" is not a MIG profile",
     ),
     (
         {"sharing": {"mode": "mig", "demand": {"1g.5gb": 0}}},
