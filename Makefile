@@ -20,11 +20,11 @@ demo:
 	@tools/demo
 
 test: venv
-	@tools/packages bwrap
+	@tools/packages bwrap cc
 	@$(PYTEST) -m "not soak"
 
 soak: venv
-	@tools/packages bwrap
+	@tools/packages bwrap cc
 	@$(PYTEST)
 
 bench: venv

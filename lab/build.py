@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import golang
+from . import compiler, golang
 from .errors import LabError
 from .layout import cache
 from .lock import locked
@@ -27,6 +27,7 @@ from .tools import PARTS, TOOLS, Copy, Tool
 _TAIL = 40
 # Another checkout, or an older commit, may still use what this one does not.
 _KEPT_UNUSED = 30 * 24 * 3600.0
+_CFLAGS = ("-shared", "-fPIC", "-O2", "-std=c11", "-Wall", "-Wextra", "-Werror")
 
 
 def ensure(names: Iterable[str]) -> dict[str, Path]:
@@ -72,6 +73,8 @@ def _tool_names(names: Iterable[str]) -> list[str]:
 def _folder(tool: Tool, go: golang.Go) -> Path:
     """Return where this very tool is cached: the name ends in a hash of all that decides its content."""
     digest = hashlib.sha256(f"{go.version}\n{tool}\n".replace(str(tool.folder), "").encode())
+    if tool.cgo or tool.library:
+        digest.update(f"{compiler.find().version}\n{_CFLAGS}\n{tool.beside} {tool.cgo} {tool.library}\n".encode())
     for source in sorted(
         path for path in tool.folder.rglob("*") if path.is_file() and not path.name.endswith("_test.go")
     ):
@@ -99,7 +102,8 @@ def _prefetch(tools: list[Tool], go: golang.Go) -> None:
     """Download the modules of the tools to come while the processors compile; a failure shows in the build itself."""
     for tool in tools:
         command = [str(go.program), "list", "-deps", tool.package]
-        subprocess.run(command, cwd=tool.folder, env=golang.environment(), capture_output=True, check=False)
+        environment = golang.environment(cgo=tool.cgo or tool.library)
+        subprocess.run(command, cwd=tool.folder, env=environment, capture_output=True, check=False)
 
 
 def _build(tool: Tool, folder: Path, go: golang.Go) -> None:
@@ -108,9 +112,7 @@ def _build(tool: Tool, folder: Path, go: golang.Go) -> None:
     try:
         binaries = scratch / "bin"
         binaries.mkdir()
-        ldflags = f"-s -w {tool.ldflags}".strip()
-        command = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", ldflags]
-        _go(go, tool, [*command, "-o", str(binaries / tool.program), tool.package])
+        (_library if tool.library else _programs)(tool, binaries, go)
         for applet in tool.applets:
             (binaries / applet).symlink_to(tool.program)
         for copy in tool.copies:
@@ -122,18 +124,29 @@ def _build(tool: Tool, folder: Path, go: golang.Go) -> None:
         raise
 
 
+def _programs(tool: Tool, binaries: Path, go: golang.Go) -> None:
+    ldflags = f"-s -w {tool.ldflags}".strip()
+    command = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", ldflags]
+    for package, program in ((tool.package, tool.program), *((beside, Path(beside).name) for beside in tool.beside)):
+        _go(go, tool, [*command, "-o", str(binaries / program), package])
+
+
+def _library(tool: Tool, binaries: Path, go: golang.Go) -> None:
+    headers = _go(go, tool, ["list", "-f", "{{.Dir}}", tool.package])
+    sources = [source.name for source in sorted(tool.folder.glob("*.c"))]
+    _run(tool, [compiler.find().program, *_CFLAGS, "-isystem", headers, "-o", str(binaries / tool.program), *sources])
+
+
 def _go(go: golang.Go, tool: Tool, arguments: list[str]) -> str:
-    done = subprocess.run(
-        [str(go.program), *arguments],
-        cwd=tool.folder,
-        env=golang.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return _run(tool, [str(go.program), *arguments])
+
+
+def _run(tool: Tool, command: list[str]) -> str:
+    environment = golang.environment(cgo=tool.cgo or tool.library)
+    done = subprocess.run(command, cwd=tool.folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = "\n".join(done.stderr.strip().splitlines()[-_TAIL:])
-        raise LabError(f"building {tool.name} failed (in {tool.folder}: go {' '.join(arguments)}):\n{said}")
+        raise LabError(f"building {tool.name} failed (in {tool.folder}: {' '.join(command)}):\n{said}")
     return done.stdout.strip()
 
 

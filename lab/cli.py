@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from . import audit, build, faults, fleet, lifecycle, nodes, rights, status
+from . import answers, audit, build, faults, fleet, lifecycle, nodes, rights, status
 from .api import Api, ApiError
 from .errors import LabError
 from .layout import DEFAULT_FLEET, REPO, Lab
@@ -179,6 +179,19 @@ def _audit(lab: Lab, options: argparse.Namespace) -> None:
         print(f"{number:>7} {verb:<16} {agent}")
 
 
+def _labels(_lab: Lab, options: argparse.Namespace) -> int:
+    return answers.show(answers.labels(_said(options)))
+
+
+def _resources(_lab: Lab, options: argparse.Namespace) -> int:
+    return answers.show(answers.resources(_said(options)))
+
+
+def _said(options: argparse.Namespace) -> answers.Said:
+    node = answers.node(options.model, options.gpus, options.driver, options.mig)
+    return answers.ask(node, options.config, options.strategy, nvidia=options.nvidia)
+
+
 def _parser() -> argparse.ArgumentParser:
     # The name is known before and after the command.
     shared = argparse.ArgumentParser(add_help=False)
@@ -258,6 +271,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PLAYBOOK",
         help=f"as a user who has the shipped rights of this playbook alone ({', '.join(rights.playbooks())})",
     )
+    for name, run, text in (
+        ("labels", _labels, "print the labels that gpu-feature-discovery would give a node"),
+        ("resources", _resources, "print the resources that the device plugin would offer on a node"),
+    ):
+        one = command(name, run, f"{text}, or to stderr why it refuses the config")
+        one.add_argument("--model", required=True, help="a GPU model of the catalog")
+        one.add_argument("--gpus", type=int, default=1, metavar="N", help="how many of them (default: 1)")
+        one.add_argument("--driver", default="580.159.04", metavar="VERSION", help="default: 580.159.04")
+        one.add_argument(
+            "--mig", metavar="LAYOUT", help="what each GPU is cut into, as 3g.71gb,1g.18gb:2; 'on': nothing"
+        )
+        one.add_argument("--strategy", default="", help="the MIG strategy that the operator asks for")
+        one.add_argument("--config", type=Path, metavar="FILE", help="config file of the device plugin (default: none)")
+        one.add_argument("--nvidia", action="store_true", help="ask NVIDIA's own agents instead of the simulator")
     one = command("audit", _audit, "count the requests that the API server has served")
     one.add_argument("--agent", default="", help="only of clients whose user agent contains this")
     one.add_argument("--since", type=int, default=0, metavar="MARK", help="only what was asked after a mark")

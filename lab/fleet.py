@@ -19,7 +19,7 @@ import yaml
 
 from plugins.module_utils.catalog import models
 
-from . import mig
+from . import hardware
 from .api import Object
 from .errors import LabError
 from .systems import CONDITIONS, CUDA_OF_BRANCH, KUBELET, SYSTEMS
@@ -181,7 +181,13 @@ class _Template:
         self._group, self._port = group, kubelet_port
         self._now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._system = SYSTEMS[group.os]
-        self._hardware = _hardware(group)
+        self._hardware = hardware.described(
+            models.find(group.model) if group.model else None,
+            group.gpus,
+            group.driver,
+            vgpu=group.vgpu,
+            machine=group.machine,
+        )
         self._annotations = {
             "kwok.x-k8s.io/node": "fake",
             "node.alpha.kubernetes.io/ttl": "0",
@@ -197,14 +203,14 @@ class _Template:
 
     def node(self, name: str) -> Object:
         group, system = self._group, self._system
-        hardware = self._hardware | {"pace": pace(group, name)}
         resources = {"cpu": str(group.cpus), "memory": group.memory, "pods": "110", "ephemeral-storage": "500Gi"}
         return {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {
                 "name": name,
-                "annotations": self._annotations | {HARDWARE_ANNOTATION: json.dumps(hardware)},
+                "annotations": self._annotations
+                | {HARDWARE_ANNOTATION: json.dumps(self._hardware | {"pace": pace(group, name)})},
                 "labels": {
                     "kubernetes.io/hostname": name,
                     "kubernetes.io/arch": "amd64",
@@ -243,27 +249,3 @@ class _Template:
                 },
             },
         }
-
-
-def _hardware(group: Group) -> Object:
-    """Return what the driver would say of a machine, in the words that the simulator reads."""
-    if group.model is None:
-        return {"gpus": 0, "machine": group.machine}
-    model = models.find(group.model)
-    assert model is not None
-    return {
-        # nvidia-smi writes blanks where GFD's label has dashes; the first one parts the maker's name.
-        "product": model.product.replace("-", " ", 1),
-        "gpus": group.gpus,
-        "memory_mib": model.memory_mib,
-        "family": model.family,
-        "compute": model.compute,
-        # A guest cannot cut the GPU of which it has a part.
-        "mig_capable": model.mig_capable and not group.vgpu,
-        "mig": None if group.vgpu else mig.described(model, group.driver),
-        "driver": group.driver,
-        "cuda": CUDA_OF_BRANCH[group.driver.partition(".")[0]],
-        "pci": model.pci_ids[0],
-        "vgpu": group.vgpu,
-        "machine": group.machine,
-    }

@@ -29,15 +29,18 @@ class Go:
     version: str
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of a reproducible build; proxies and caches stay the user's."""
+def environment(*, cgo: bool = False) -> dict[str, str]:
+    """Return the environment of a reproducible build; proxies and caches stay the user's.
+
+    With `cgo` the program may call C, and is linked with the machine's C library.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in ("GOFLAGS", "GOROOT", "GOOS", "GOARCH")}
     # Go counts its own use beside the user's settings: these are read from there, the counters go into the cache.
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "go" / "env"
     return kept | {
         "GOENV": os.environ.get("GOENV") or str(settings),
         "XDG_CONFIG_HOME": str(cache() / "config"),
-        "CGO_ENABLED": "0",
+        "CGO_ENABLED": str(int(cgo)),
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
         "GOFLAGS": "-mod=readonly",

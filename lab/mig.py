@@ -45,6 +45,7 @@ def _profile(model: models.Model, geometry: mig.Geometry, profile: mig.Profile) 
     extended = profile.media in ("one", "all")
     return {
         "name": profile.name,
+        "id": profile.id,
         "compute": profile.compute,
         "size": profile.size,
         "starts": list(profile.starts),

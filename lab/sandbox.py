@@ -29,11 +29,20 @@ def require() -> str:
 
 
 def command(
-    program: list[str], *, files: Mapping[Path | str, str], environment: Mapping[str, str], proc: bool = False
+    program: list[str],
+    *,
+    files: Mapping[Path | str, str],
+    environment: Mapping[str, str],
+    proc: bool = False,
+    network: bool = True,
+    links: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return the bwrap call of a program: `files` maps paths of this machine to read-only paths in there."""
-    # The network is shared, since everything listens on loopback; the process dies with its supervisor.
-    call = [require(), "--unshare-all", "--share-net", "--die-with-parent", "--clearenv"]
+    """Return the bwrap call of a program.
+
+    `files` maps paths of this machine to read-only paths in there, `links` maps symbolic links in there to their targets.
+    """
+    # What the lab runs listens on loopback, for which the network is shared; the process dies with its supervisor.
+    call = [require(), "--unshare-all", *(["--share-net"] if network else []), "--die-with-parent", "--clearenv"]
     for name, value in environment.items():
         call += ["--setenv", name, value]
     if proc:
@@ -41,4 +50,6 @@ def command(
     call += ["--dev", "/dev", "--tmpfs", "/tmp"]
     for here, there in files.items():
         call += ["--ro-bind", str(here), there]
+    for there, target in (links or {}).items():
+        call += ["--symlink", target, there]
     return [*call, "--", *program]

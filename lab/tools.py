@@ -36,6 +36,13 @@ class Tool:
     ldflags: str = ""
     applets: tuple[str, ...] = ()
     copies: tuple[Copy, ...] = field(default=())
+    # What follows is said only of what is built with a C compiler (_folder in build.py), and not shown of the others.
+    # Further programs of the same module, by their packages; each is called as the last part of its package.
+    beside: tuple[str, ...] = field(default=(), repr=False)
+    # It calls C, and is linked with the machine's C library.
+    cgo: bool = field(default=False, repr=False)
+    # It is no Go program but a C library of the folder's *.c, with headers of this package's folder.
+    library: bool = field(default=False, repr=False)
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -50,6 +57,7 @@ def _pinned(name: str, package: str, usual_seconds: int, program: str = "", **mo
 _GPU_OPERATOR = "github.com/NVIDIA/gpu-operator"
 _NFD = "sigs.k8s.io/node-feature-discovery"
 _KWOK = "sigs.k8s.io/kwok"
+_DEVICE_PLUGIN = "github.com/NVIDIA/k8s-device-plugin/cmd"
 _VERSION = "k8s.io/component-base/version"
 
 
@@ -107,6 +115,24 @@ TOOLS: dict[str, Tool] = {
         _pinned("registry", "github.com/distribution/distribution/v3/cmd/registry", 90),
         # Through which a test has a bad network between a client and the API server.
         _pinned("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server", 13, program="toxiproxy-server"),
+        # NVIDIA's own agents, the driver's library that they find here, and the node that they believe to be on.
+        _pinned(
+            "nvidia-agents",
+            f"{_DEVICE_PLUGIN}/gpu-feature-discovery",
+            110,
+            program="gpu-feature-discovery",
+            beside=(f"{_DEVICE_PLUGIN}/nvidia-device-plugin", f"{_DEVICE_PLUGIN}/mps-control-daemon"),
+            cgo=True,
+        ),
+        _pinned(
+            "mig-parted",
+            "github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted",
+            16,
+            program="nvidia-mig-parted",
+            cgo=True,
+        ),
+        Tool("nvml", LAB / "nvml", "github.com/NVIDIA/go-nvml/pkg/nvml", "libnvidia-ml.so.1", 2, library=True),
+        Tool("host", LAB / "host", ".", "host", 10),
     )
 }
 
@@ -115,6 +141,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "upgrade": ("gpu-operator-25.3",),
     "registry": ("registry",),
     "toxiproxy": ("toxiproxy",),
+    "agents": ("nvidia-agents", "mig-parted", "nvml", "host"),
 }
 PARTS: dict[str, tuple[str, ...]] = {
     "kube": tuple(name for name in TOOLS if not any(name in tools for tools in _LATER.values())),

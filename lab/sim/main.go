@@ -26,6 +26,7 @@ import (
 // commands by name; without one, the simulator runs.
 var commands = map[string]func(arguments []string) error{
 	"run":        run,
+	"ask":        ask,
 	"config":     judge(pluginConfig),
 	"mig-config": judge(migConfig),
 	"fit":        fit,

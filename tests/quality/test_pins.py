@@ -11,16 +11,23 @@ from tests.programs import REPO
 
 _REQUIRED = re.compile(r"^(?:require )?\s*(\S+) (v\S+)(?: // indirect)?$", re.MULTILINE)
 _REPLACED = re.compile(r"^\s*(?:replace )?(\S+) => \S+ (v\S+)$", re.MULTILINE)
-# Each operator is to run with the Kubernetes libraries of its release, and process-compose shares next to nothing.
+# Each operator is to run with the Kubernetes libraries of its release, and process-compose shares next to nothing. NVIDIA's
+# agents are to be those of the release, and what calls C is compiled apart in any case.
 _KUBERNETES = ("k8s.io/", "sigs.k8s.io/")
-APART = {"gpu-operator": _KUBERNETES, "gpu-operator-25.3": _KUBERNETES, "process-compose": ("",)}
+APART = {
+    "gpu-operator": _KUBERNETES,
+    "gpu-operator-25.3": _KUBERNETES,
+    "process-compose": ("",),
+    "nvidia-agents": ("",),
+    "mig-parted": ("",),
+}
 # Kubernetes' own libraries are what all the others wait for.
 SHARED = ("k8s.io/", "golang.org/x/", "google.golang.org/")
 
 
 def test_shared_libraries_have_one_version() -> None:
     versions: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for file in [*sorted((REPO / "lab" / "pins").glob("*/go.mod")), REPO / "lab" / "sim" / "go.mod"]:
+    for file in [*sorted((REPO / "lab" / "pins").glob("*/go.mod")), *(REPO / "lab").glob("*/go.mod")]:
         text = file.read_text(encoding="utf-8")
         apart = APART.get(file.parent.name, ())
         for module, version in {**dict(_REQUIRED.findall(text)), **dict(_REPLACED.findall(text))}.items():

@@ -52,23 +52,25 @@ func deviceResource(g *Geometry, profile, strategy string) string {
 	return migResource + label(profile)
 }
 
-// validLayout is what the plugin checks before it counts devices: under "single" all of a node must be alike.
+// validLayout is what the plugin checks before it counts devices: under "single" all of a node must be alike. It compares
+// what devices have, not what their profiles are called: with and without +gfx they are alike to it, unlike to GFD.
 func validLayout(h *Hardware, l Layout, strategy string) error {
 	if strategy != spec.MigStrategySingle {
 		return nil
 	}
-	kinds := map[string]bool{}
+	kinds := map[attributes]bool{}
 	for gpu := range h.GPUs {
 		if l.Enabled(gpu) && len(l.GPUs[gpu]) == 0 {
 			return fmt.Errorf("invalid MIG configuration: at least one device with migEnabled=true was not configured correctly: "+
 				"error visiting device: device %d has no MIG devices configured", gpu)
 		}
 		for _, s := range l.GPUs[gpu] {
-			kinds[s.Profile] = true
+			profile, _ := h.MIG.Profile(s.Profile)
+			kinds[profile.attributes()] = true
 		}
 	}
 	if len(kinds) > 1 {
-		return errors.New("invalid MIG configuration: error visiting devices: error visiting device: error visiting MIG device: " +
+		return errors.New("invalid MIG configuration: error visiting devices: error visiting device: error visiting device: error visiting MIG device: " +
 			"error visiting MIG device: more than one MIG device type present on node")
 	}
 	if len(l.GPUs) > 0 && len(l.GPUs) < h.GPUs {

@@ -50,7 +50,7 @@ func TestDevicesUnderMIG(t *testing.T) {
 		{name: "mixed, on and empty", strategy: "mixed", layout: empty, want: map[string]int{}},
 		{name: "single, on and empty", strategy: "single", layout: empty,
 			err: "invalid MIG configuration: at least one device with migEnabled=true was not configured correctly: error visiting device: device 0 has no MIG devices configured"},
-		{name: "single, several profiles", strategy: "single", layout: balanced, err: "more than one MIG device type present on node"},
+		{name: "single, several profiles", strategy: "single", layout: balanced, err: "error visiting devices: error visiting device: error visiting device: error visiting MIG device: error visiting MIG device: more than one MIG device type present on node"},
 		{name: "single, not all cut", strategy: "single", layout: oneCut, err: "all devices on the node must be configured with the same migEnabled value"},
 		{name: "MPS", strategy: "single", config: mps4, layout: uniform, err: "failed to create plugin: sharing using MPS is not supported for MIG devices"},
 		{name: "MPS of whole GPUs that are cut", strategy: "none", config: mps4, layout: uniform, want: map[string]int{fullGPU: 8}},
@@ -121,5 +121,25 @@ func TestMPSConfig(t *testing.T) {
 				t.Errorf("%v, %v", served, err)
 			}
 		})
+	}
+}
+
+func TestSingleComparesWhatDevicesHave(t *testing.T) {
+	plain := Profile{Name: "1g.24gb", Compute: 1, Size: 3, Starts: []int{0, 3, 6, 9}, Most: 4, MemoryMiB: 23500, SMs: 47, Decoder: 1}
+	graphics := plain
+	graphics.Name = "1g.24gb+gfx"
+	h := &Hardware{Product: "NVIDIA RTX-PRO-6000", GPUs: 1, MIG: &Geometry{Slices: 12, Profiles: []Profile{plain, graphics}}}
+	layout := Layout{GPUs: map[int][]Slice{0: {{plain.Name, 0}, {graphics.Name, 3}}}}
+	config, err := PluginConfig("", Environment{MIGStrategy: "single"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	devices, err := Devices("n", h, layout, config)
+	if err != nil || len(devices[fullGPU]) != 2 {
+		t.Errorf("%v, %v", devices, err)
+	}
+	labels, err := Labels(h, layout, config)
+	if err != nil || labels["nvidia.com/gpu.product"] != "NVIDIA-RTX-PRO-6000-MIG-INVALID" {
+		t.Errorf("%v, %v", labels, err)
 	}
 }

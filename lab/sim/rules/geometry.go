@@ -33,6 +33,15 @@ type Profile struct {
 	OFA       int    `json:"ofa"`
 }
 
+// attributes are what NVML tells of a MIG device (nvmlDeviceGetAttributes).
+type attributes struct {
+	memoryMiB, sms, compute, copy, decoder, encoder, jpeg, ofa int
+}
+
+func (p Profile) attributes() attributes {
+	return attributes{p.MemoryMiB, p.SMs, p.Compute, p.Copy, p.Decoder, p.Encoder, p.JPEG, p.OFA}
+}
+
 // Profile finds a profile by its name.
 func (g *Geometry) Profile(name string) (Profile, bool) {
 	if g == nil {

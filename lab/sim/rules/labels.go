@@ -5,6 +5,7 @@ package rules
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -45,7 +46,9 @@ func Labels(h *Hardware, l Layout, c *Config) (map[string]string, error) {
 	labels["nvidia.com/mps.capable"] = strconv.FormatBool(c.MPS())
 	labels["nvidia.com/gpu.mode"] = "compute"
 	gpuLabels(labels, h, l, c)
-	migLabels(labels, h, l, c)
+	if err := migLabels(labels, h, l, c); err != nil {
+		return nil, fmt.Errorf("error creating labeler: error creating resource labeler: failed to construct MIG resource labeler: %w", err)
+	}
 	return labels, nil
 }
 

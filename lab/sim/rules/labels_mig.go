@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,9 +14,13 @@ import (
 
 // migLabels describes MIG devices (internal/lm/mig-strategy.go): under "single" as if they were the node's GPUs, under
 // "mixed" by profile. What "single" cannot express makes the product invalid.
-func migLabels(labels map[string]string, h *Hardware, l Layout, c *Config) {
-	if c.MIGStrategy == spec.MigStrategyNone {
-		return
+func migLabels(labels map[string]string, h *Hardware, l Layout, c *Config) error {
+	switch c.MIGStrategy {
+	case spec.MigStrategyNone:
+		return nil
+	case spec.MigStrategySingle, spec.MigStrategyMixed:
+	default:
+		return fmt.Errorf("unknown strategy: %v", c.MIGStrategy)
 	}
 	labels["nvidia.com/mig.strategy"] = c.MIGStrategy
 	counts := map[string]int{}
@@ -29,7 +34,7 @@ func migLabels(labels map[string]string, h *Hardware, l Layout, c *Config) {
 		for _, name := range profiles {
 			deviceLabels(labels, migResource+label(name), h, name, counts[name], c)
 		}
-		return
+		return nil
 	}
 	switch {
 	case len(l.GPUs) == 0:
@@ -38,6 +43,7 @@ func migLabels(labels map[string]string, h *Hardware, l Layout, c *Config) {
 	default:
 		deviceLabels(labels, fullGPU, h, profiles[0], counts[profiles[0]], c)
 	}
+	return nil
 }
 
 func hasEmpty(l Layout) bool {

@@ -70,3 +70,14 @@ func TestNoLabelsForMPSUnderMIG(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestNoLabelsForAnUnknownStrategy(t *testing.T) {
+	config, err := GFDConfig("flags: {migStrategy: both}", Environment{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Labels(a100(2), uniform, config)
+	if want := "error creating labeler: error creating resource labeler: failed to construct MIG resource labeler: unknown strategy: both"; err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}

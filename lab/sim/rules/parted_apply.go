@@ -18,6 +18,10 @@ import (
 // inUse is what NVML says of a GPU or MIG device that some process holds.
 const inUse = "In use by another client"
 
+// computeProfiles are the compute slices of NVML's profiles without extras, by number: of GPU instances and of compute
+// instances (NVML_COMPUTE_INSTANCE_PROFILE_* in nvml.h) alike.
+var computeProfiles = []int{1, 2, 3, 4, 7, 8, 6}
+
 var computeInstance = regexp.MustCompile(`^\d+c\.`)
 
 // ApplyMode is `nvidia-mig-parted apply --mode-only`: it clears every GPU that is named and has MIG on, then sets the
@@ -96,7 +100,10 @@ func (p *Parted) clear(gpu int) error {
 	for len(left) > 0 {
 		if p.Use.Holds(gpu, left[0]) {
 			p.Layout.GPUs[gpu] = p.sorted(left)
-			return fmt.Errorf("error destroying Compute instance for profile '%s': %s", left[0].Profile, inUse)
+			profile, _ := p.Hardware.MIG.Profile(left[0].Profile)
+			compute := slices.Index(computeProfiles, profile.Compute)
+			return fmt.Errorf("error walking gpu instances for '%d': error walking compute instances for '%d': "+
+				"error destroying Compute instance for profile '(%d, 0)': %s", gpu, p.order(profile.Name), compute, inUse)
 		}
 		left = left[1:]
 	}
@@ -115,20 +122,34 @@ func (p *Parted) sorted(devices []Slice) []Slice {
 	return ordered
 }
 
-// order is how NVML numbers profiles: plain ones by size, then the others.
+// order is how NVML numbers the profiles of GPU instances (NVML_GPU_INSTANCE_PROFILE_* in nvml.h).
 func (p *Parted) order(name string) int {
 	profile, _ := p.Hardware.MIG.Profile(name)
-	group := slices.Index([]string{"", "+me", "double", "+gfx", "-me", "+me.all"}, extras(name))
-	if extras(name) == "" && slices.ContainsFunc(p.Hardware.MIG.Profiles, func(other Profile) bool {
+	double := extras(name) == "" && slices.ContainsFunc(p.Hardware.MIG.Profiles, func(other Profile) bool {
 		return extras(other.Name) == "" && other.Compute == profile.Compute && other.Size < profile.Size
-	}) {
-		group = 2 // more memory than usual for its compute slices
+	})
+	switch first := map[string]int{"+me": 0x7, "+gfx": 0xA, "-me": 0xD, "+me.all": 0xF}[extras(name)]; {
+	case double: // more memory than usual for its compute slices
+		return 0x9
+	case first > 0 && profile.Compute == 4:
+		return first + 2
+	case first > 0:
+		return first + profile.Compute - 1
+	default:
+		return slices.Index(computeProfiles, profile.Compute)
 	}
-	return group*100 + profile.Compute
 }
 
-// Apply is `nvidia-mig-parted apply`: modes, where they differ, then devices.
+// Apply is `nvidia-mig-parted apply`: modes, where they differ, then devices. The error is its last log line, and behind
+// that the reason that it logs before.
 func (p *Parted) Apply(entries MIGEntries) error {
+	if err := p.apply(entries); err != nil {
+		return fmt.Errorf("error applying MIG configuration with hooks: %w", err)
+	}
+	return nil
+}
+
+func (p *Parted) apply(entries MIGEntries) error {
 	if err := p.ApplyMode(entries); err != nil {
 		return err
 	}

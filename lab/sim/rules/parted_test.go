@@ -128,7 +128,7 @@ func TestApplyToWhatIsInUse(t *testing.T) {
 			err: "error resetting all GPUs: exit status 255: In use by another client"},
 		{name: "a GPU, mode at once", config: "halves", h: h100(2), ids: []string{UUID("n", 1)}, want: Layout{GPUs: map[int][]Slice{0: {}}}, err: "error setting Mig mode: In use by another client"},
 		{name: "a MIG device; smaller ones are gone before it is met", config: "halves", h: h100(2), before: mixed, ids: []string{MIGUUID("n", 0, Slice{"3g.40gb", 0})},
-			want: Layout{GPUs: map[int][]Slice{0: {{"3g.40gb", 0}}, 1: {}}}, err: "for profile '3g.40gb': In use by another client"},
+			want: Layout{GPUs: map[int][]Slice{0: {{"3g.40gb", 0}}, 1: {}}}, err: "error walking gpu instances for '0': error walking compute instances for '2': error destroying Compute instance for profile '(2, 0)': In use by another client"},
 		{name: "a MIG device of a GPU that stays as it is", config: "first", h: h100(2), before: Layout{GPUs: map[int][]Slice{0: {{"7g.80gb", 0}}}}, ids: []string{MIGUUID("n", 0, Slice{"7g.80gb", 0})},
 			want: Layout{GPUs: map[int][]Slice{0: {{"7g.80gb", 0}}}}},
 		{name: "everything, mode", config: "halves", h: h100(2), all: true, err: inUse},
@@ -153,7 +153,7 @@ func TestApplyToWhatIsInUse(t *testing.T) {
 
 func TestApplyWithoutMIG(t *testing.T) {
 	t4 := &Hardware{Product: "Tesla T4", GPUs: 1, Compute: "7.5", PCI: "1eb8"}
-	for name, err := range map[string]string{"all-disabled": "", "halves": "", "first": "cannot set MIG mode on non MIG-capable GPU"} {
+	for name, err := range map[string]string{"all-disabled": "", "halves": "", "first": "error applying MIG configuration with hooks: cannot set MIG mode on non MIG-capable GPU"} {
 		p := Parted{Hardware: t4}
 		if got := p.Apply(migConfig(t, name)); (got == nil) != (err == "") || (got != nil && got.Error() != err) {
 			t.Errorf("%s: %v", name, got)

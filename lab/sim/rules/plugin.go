@@ -53,9 +53,6 @@ func load(text string, env Environment) (*spec.Flags, *Config, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("unable to load config: unable to finalize config: unable to parse config file: error parsing config file: %w", err)
 	}
-	if parsed.Sharing.MPS != nil {
-		parsed.Sharing.MPS.FailRequestsGreaterThanOne = true
-	}
 	spec.DisableResourceNamingInConfig(parsed)
 	if env.MIGStrategy != "" {
 		parsed.Flags.MigStrategy = &env.MIGStrategy
@@ -77,7 +74,18 @@ func parse(text string) (*spec.Config, error) {
 	return &c, nil
 }
 
+// pluginFlags checks in the plugin's own order (validateFlags in cmd/nvidia-device-plugin/main.go).
 func pluginFlags(flags *spec.Flags, c *Config) error {
+	if plugin := flags.Plugin; plugin != nil {
+		if plugin.DeviceListStrategy != nil {
+			if _, err := spec.NewDeviceListStrategies(*plugin.DeviceListStrategy); err != nil {
+				return fmt.Errorf("invalid --device-list-strategy option: %w", err)
+			}
+		}
+		if s := value(plugin.DeviceIDStrategy, spec.DeviceIDStrategyUUID); s != spec.DeviceIDStrategyUUID && s != spec.DeviceIDStrategyIndex {
+			return fmt.Errorf("invalid --device-id-strategy option: %v", s)
+		}
+	}
 	if c.Sharing.SharingStrategy() == spec.SharingStrategyMPS {
 		if c.MIGStrategy == spec.MigStrategyMixed {
 			return errors.New("using --mig-strategy=mixed is not supported with MPS")

@@ -35,6 +35,10 @@ func TestRefusals(t *testing.T) {
 		{name: "mps without root", config: mps4, pluginOnly: true, refusal: "unable to validate flags: using MPS requires --mps-root to be specified"},
 		{name: "mps and mixed", config: mps4, pluginOnly: true, env: Environment{MIGStrategy: "mixed", MPSRoot: "/mps"},
 			refusal: "unable to validate flags: using --mig-strategy=mixed is not supported with MPS"},
+		{name: "device list strategy", config: "flags: {plugin: {deviceListStrategy: paper}}", pluginOnly: true,
+			refusal: "unable to validate flags: invalid --device-list-strategy option: invalid strategy: paper"},
+		{name: "device id strategy", config: "flags: {plugin: {deviceIDStrategy: name}}", pluginOnly: true,
+			refusal: "unable to validate flags: invalid --device-id-strategy option: name"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := PluginConfig(test.config, test.env)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulator's own tests and checks, by the Go toolchain that builds it."""
+"""The own tests and checks of the lab's Go programs, by the Go toolchain that builds them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ def test_rules_and_agents() -> None:
         run(go, *words, "./...", cwd=SIM, env=golang.environment())
 
 
-def test_format() -> None:
+@pytest.mark.usual(10)
+def test_host() -> None:
+    run(golang.find().program, "vet", "-trimpath", "./...", cwd=LAB / "host", env=golang.environment())
+
+
+@pytest.mark.parametrize("folder", ["host", "nvml", "sim"])
+def test_format(folder: str) -> None:
     gofmt = golang.find().program.with_name("gofmt")
     program = gofmt if gofmt.exists() else "gofmt"
-    assert run(program, "-l", ".", cwd=SIM, env=golang.environment()) == ""
+    assert run(program, "-l", ".", cwd=LAB / folder, env=golang.environment()) == ""

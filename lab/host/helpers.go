@@ -1,0 +1,78 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// helpers are the programs that agents call themselves.
+var helpers = map[string]func(arguments []string) int{
+	"nvidia-smi":              smi,
+	"nvidia-cuda-mps-control": mpsControl,
+}
+
+// driverFiles are what a loaded driver has in /proc: its module, and a device file for each thing that MIG may grant,
+// whether it is there or not (MIG user guide, "Device Nodes and Capabilities").
+func driverFiles() error {
+	if err := write("/proc/modules", []byte("nvidia 1 0 - Live 0x0000000000000000\n")); err != nil {
+		return err
+	}
+	var minors strings.Builder
+	fmt.Fprintf(&minors, "config 1\nmonitor 2\n")
+	minor := 3
+	for gpu := range 32 {
+		for instance := range 15 {
+			fmt.Fprintf(&minors, "gpu%d/gi%d/access %d\n", gpu, instance, minor)
+			fmt.Fprintf(&minors, "gpu%d/gi%d/ci0/access %d\n", gpu, instance, minor+1)
+			minor += 2
+		}
+	}
+	return write("/proc/driver/nvidia-caps/mig-minors", []byte(minors.String()))
+}
+
+// smi is `nvidia-smi -r`, a reset of the GPUs: pending MIG modes are in effect, and MIG devices are gone. It fails as long
+// as somebody uses one of them.
+func smi(arguments []string) int {
+	if len(arguments) == 0 || arguments[0] != "-r" {
+		fmt.Println("the lab's nvidia-smi knows -r alone")
+		return 2
+	}
+	text, err := os.ReadFile(stateFile)
+	if err != nil {
+		fmt.Println(err)
+		return 255
+	}
+	var after strings.Builder
+	for line := range strings.Lines(string(text)) {
+		var gpu, mode, pending, busy, id, profile, start, computes int
+		if n, _ := fmt.Sscanf(line, "mode %d %d %d %d", &gpu, &mode, &pending, &busy); n == 4 {
+			fmt.Fprintf(&after, "mode %d %d %d 0\n", gpu, pending, pending)
+		} else {
+			_, _ = fmt.Sscanf(line, "instance %d %d %d %d %d %d", &gpu, &id, &profile, &start, &computes, &busy)
+		}
+		if busy == 1 {
+			fmt.Println("In use by another client")
+			return 255
+		}
+	}
+	if err := write(stateFile, []byte(after.String())); err != nil {
+		fmt.Println(err)
+		return 255
+	}
+	return 0
+}
+
+// mpsControl asks the MPS control daemon of a node: it runs where the environment says so.
+func mpsControl([]string) int {
+	if _, err := os.Stat(labFolder + "/mps"); err != nil {
+		return 1
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	fmt.Println("100.0")
+	return 0
+}

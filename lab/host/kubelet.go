@@ -1,0 +1,113 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Offered is a resource as the plugin registered it.
+type Offered struct {
+	Resource string   `json:"resource"`
+	IDs      []string `json:"ids"`
+	// Two is why two of its devices cannot be allocated to one container; nothing when they can, or when there is one.
+	Two string `json:"two,omitempty"`
+	// Environment is what a container gets that asks for the first device.
+	Environment map[string]string `json:"environment"`
+	Error       string            `json:"error,omitempty"`
+}
+
+// kubelet is the kubelet's side of the device plugin API, for plugins that come one after the other.
+type kubelet struct {
+	v1beta1.UnimplementedRegistrationServer
+	mutex sync.Mutex
+	found []Offered
+}
+
+func newKubelet() (*kubelet, error) {
+	if err := os.MkdirAll(v1beta1.DevicePluginPath, 0o755); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", v1beta1.KubeletSocket)
+	if err != nil {
+		return nil, err
+	}
+	k, server := &kubelet{}, grpc.NewServer()
+	v1beta1.RegisterRegistrationServer(server, k)
+	go func() { _ = server.Serve(listener) }()
+	return k, nil
+}
+
+func (k *kubelet) forget() {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	k.found = []Offered{}
+}
+
+func (k *kubelet) offered() []Offered {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	return k.found
+}
+
+// Register looks at the resource before it answers.
+func (k *kubelet) Register(ctx context.Context, r *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
+	offered := Offered{Resource: r.ResourceName}
+	if err := offered.look(ctx, r.Endpoint); err != nil {
+		offered.Error = err.Error()
+	}
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	k.found = append(k.found, offered)
+	return &v1beta1.Empty{}, nil
+}
+
+func (o *Offered) look(ctx context.Context, endpoint string) error {
+	connection, err := grpc.NewClient("unix://"+filepath.Join(v1beta1.DevicePluginPath, endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	plugin := v1beta1.NewDevicePluginClient(connection)
+	devices, err := plugin.ListAndWatch(ctx, &v1beta1.Empty{})
+	if err != nil {
+		return err
+	}
+	list, err := devices.Recv()
+	if err != nil {
+		return err
+	}
+	for _, device := range list.Devices {
+		o.IDs = append(o.IDs, device.ID)
+	}
+	slices.Sort(o.IDs)
+	if len(o.IDs) == 0 {
+		return fmt.Errorf("%s has no device", o.Resource)
+	}
+	one, err := plugin.Allocate(ctx, allocation(o.IDs[:1]))
+	if err != nil {
+		return err
+	}
+	o.Environment = one.ContainerResponses[0].Envs
+	if len(o.IDs) > 1 {
+		if _, err := plugin.Allocate(ctx, allocation(o.IDs[:2])); err != nil {
+			o.Two = err.Error()
+		}
+	}
+	return nil
+}
+
+func allocation(ids []string) *v1beta1.AllocateRequest {
+	return &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}}}
+}

@@ -1,0 +1,94 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The simulator labels, offers and refuses what NVIDIA's own gpu-feature-discovery and device plugin do."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lab import golang
+from lab.agents import Case, Said, nvidia, simulated
+from lab.layout import LAB
+from plugins.module_utils.catalog import models
+from tests.integration.agents import cases as made
+from tests.integration.agents.compare import differences, told
+from tests.programs import run
+
+SAMPLE = 300
+
+
+def seeded(request: pytest.FixtureRequest, name: str) -> random.Random:
+    """Chance that the printed seed repeats."""
+    return random.Random(f"{request.config.getoption('--hypothesis-seed')} {name}")
+
+
+def show(request: pytest.FixtureRequest, text: str) -> None:
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{text}", flush=True)
+
+
+@pytest.fixture(scope="module")
+def sample(request: pytest.FixtureRequest) -> tuple[list[Case], list[Said]]:
+    """All configs on an H200, cases of whatever model, and NVIDIA's answers."""
+    h200 = models.find("H200")
+    assert h200 is not None
+    chance = seeded(request, "sample")
+    every = [case for model in models.MODELS for case in made.of_model(model, chance)]
+    chosen = [*made.whole(h200)[::4], *chance.sample(every, SAMPLE)]
+    return chosen, nvidia(chosen)
+
+
+@pytest.mark.usual(60)
+def test_a_sample_of_all_cases(sample: tuple[list[Case], list[Said]], request: pytest.FixtureRequest) -> None:
+    chosen, theirs = sample
+    found = differences(chosen, simulated(chosen), theirs)
+    show(request, f"{len(chosen)} cases compared with NVIDIA's agents: {len(found)} differ")
+    assert not found, told(found)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("model", models.MODELS, ids=lambda model: model.key)
+def test_every_case(model: models.Model, request: pytest.FixtureRequest) -> None:
+    every = made.of_model(model, seeded(request, model.key))
+    found = differences(every, simulated(every), nvidia(every))
+    show(request, f"{len(every)} cases of {model.key} compared with NVIDIA's agents: {len(found)} differ")
+    assert not found, told(found)
+
+
+@pytest.mark.usual(20)
+@pytest.mark.parametrize(
+    ("file", "rule", "wrong"),
+    [
+        ("labels.go", "if !renamed {", "if renamed {"),
+        ("labels_mig.go", "len(profiles) != 1", "len(profiles) > 2"),
+        ("devices.go", "replicas = max(replicas, r.Replicas)", "replicas = r.Replicas"),
+        ("plugin.go", "return c.MPS() || c.Sharing", "return c.Sharing"),
+    ],
+)
+def test_a_wrong_rule_is_caught(
+    sample: tuple[list[Case], list[Said]], tmp_path: Path, file: str, rule: str, wrong: str
+) -> None:
+    """A simulator with one line changed differs from NVIDIA's agents."""
+    shutil.copytree(LAB / "sim", tmp_path / "sim")
+    source = tmp_path / "sim" / "rules" / file
+    text = source.read_text()
+    assert text.count(rule) == 1
+    source.write_text(text.replace(rule, wrong))
+    go = golang.find().program
+    run(
+        go,
+        "build",
+        "-trimpath",
+        "-buildvcs=false",
+        "-o",
+        tmp_path / "wrong",
+        ".",
+        cwd=tmp_path / "sim",
+        env=golang.environment(),
+    )
+    chosen, theirs = sample
+    assert differences(chosen, simulated(chosen, tmp_path / "wrong"), theirs)

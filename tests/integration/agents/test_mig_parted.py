@@ -1,0 +1,197 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""mig-parted itself takes the configurations that we generate, and makes of them the MIG devices that we foresee."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as written
+from ansible_collections.accel.gpu.plugins.module_utils.modes import mig_parted
+from lab.agents import Case, Said, nvidia, simulated
+from lab.api import Object
+from plugins.module_utils.catalog import models
+from plugins.module_utils.mig import layouts, placing
+from plugins.module_utils.mig.layout import Counts
+from tests.helpers.mig import GEOMETRIES
+from tests.integration.agents import cases as made
+
+CAPABLE = [model for model in models.MODELS if model.mig_capable]
+# A model of each table of placements, and of those that reset and those that do not.
+TELLING = ["A30", "A100-SXM4-80GB", "H200", "RTX-PRO-6000-Server", "RTX-PRO-4500"]
+
+
+def applied(machine: Object, counts: Counts, **more: Any) -> Case:
+    """A node on which the entry of a pool with this layout is applied."""
+    content = mig_parted.entry(written.read(dict(counts)), machine["gpus"])
+    name = mig_parted.entry_name(content)
+    return Case(machine, parted=mig_parted.document({name: content}), apply=(name,), agents=False, **more)
+
+
+def profiles(said: Said) -> dict[int, Counter[str]]:
+    """How many devices of each profile each GPU with MIG on has."""
+    return {gpu: Counter(device.partition("@")[0] for device in devices) for gpu, devices in said.mig.items()}
+
+
+def same(case: Case, ours: Said, theirs: Said) -> bool:
+    """Whether both end alike and leave the same devices; where on a GPU the driver puts them is its own affair.
+
+    NVIDIA's last line begins the simulator's error, behind which stands the reason that NVIDIA logs before.
+    """
+    ends = zip(ours.applied, theirs.applied, strict=True)
+    alike = all(bool(one) == bool(other) and one.lower().startswith(other.lower()) for one, other in ends)
+    return alike and profiles(ours) == profiles(theirs) and all(_lawful(case, said) for said in (ours, theirs))
+
+
+def _lawful(case: Case, said: Said) -> bool:
+    """Whether each device begins where its profile may, and none lies over another."""
+    known = {profile["name"]: profile for profile in case.hardware["mig"]["profiles"]} if case.hardware["mig"] else {}
+    for devices in said.mig.values():
+        taken = 0
+        for device in devices:
+            name, _at, start = device.partition("@")
+            mask = placing.mask(int(start), known[name]["size"])
+            if int(start) not in known[name]["starts"] or taken & mask:
+                return False
+            taken |= mask
+    return True
+
+
+def compare(cases: list[Case]) -> list[Said]:
+    ours, theirs = simulated(cases), nvidia(cases)
+    wrong = [
+        f"{case.hardware['product']} {dict(case.mig)} {case.parted}\n  simulator {one.applied} {dict(one.mig)}\n"
+        f"  NVIDIA {other.applied} {dict(other.mig)}"
+        for case, one, other in zip(cases, ours, theirs, strict=True)
+        if not same(case, one, other)
+    ]
+    assert not wrong, "\n".join(wrong[:5])
+    return theirs
+
+
+def maximal_layouts(model: models.Model) -> None:
+    """Each layout to which nothing can be added is made, wherever the driver puts a device of which it may choose the place."""
+    every = layouts.maximal(made.geometry_of(model))
+    cases = [
+        applied(made.hardware(model), counts, first_fit=first_fit)
+        for counts, first_fit in itertools.product(every, (False, True))
+    ]
+    wanted = [counts for counts in every for _first_fit in (False, True)]
+    for counts, said in zip(wanted, compare(cases), strict=True):
+        assert profiles(said) == {0: Counter(counts)}, counts
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
+def test_every_maximal_layout(model: models.Model) -> None:
+    maximal_layouts(model)
+
+
+@pytest.mark.usual(3)
+def test_maximal_layouts_of_an_a30() -> None:
+    model = models.find("A30")
+    assert model is not None
+    maximal_layouts(model)
+
+
+@pytest.mark.usual(40)
+@pytest.mark.parametrize("key", TELLING)
+def test_whatever_is_wished(key: str, rng: random.Random) -> None:
+    """Layouts that fit and that do not, over what is there before: the planner, the simulator and NVIDIA agree."""
+    model = models.find(key)
+    assert model is not None
+    geometry = made.geometry_of(model)
+    known = layouts.all_layouts(geometry)
+    wishes, cases = [], []
+    for _number in range(12):
+        wish = Counter(rng.choice(known))
+        wish[rng.choice(geometry.profiles).name] += rng.choice((0, 1, 1))
+        # mig-parted tries every order of what does not fit: of many devices that takes minutes.
+        if wish.total() > 6 and not placing.fits(geometry, wish):
+            continue
+        before = {0: made.devices(model, rng.choice(known))} if rng.random() < 0.5 else {}
+        wishes.append(wish)
+        cases.append(applied(made.hardware(model), +wish, mig=before))
+    for wish, said in zip(wishes, compare(cases), strict=True):
+        assert (said.applied == ("",)) == placing.fits(geometry, wish), wish
+
+
+def test_every_entry_of_our_configuration_is_taken() -> None:
+    """The usual entries, which stand in for NVIDIA's own, of all models together, and those of pools."""
+    entries = mig_parted.usual([(model.pci_ids, GEOMETRIES[model.key]) for model in CAPABLE])
+    for model in CAPABLE:
+        for counts in layouts.maximal(made.geometry_of(model)):
+            content = mig_parted.entry(written.read(dict(counts)), 8)
+            entries[mig_parted.entry_name(content)] = content
+    text = mig_parted.document(entries)
+    h200 = models.find("H200")
+    assert h200 is not None
+    names = [
+        "all-disabled",
+        "all-enabled",
+        *(f"all-{p.name.replace('+', '.')}" for p in made.geometry_of(h200).profiles),
+    ]
+    cases = [Case(made.hardware(h200), parted=text, apply=(name,), agents=False) for name in names]
+    for name, said in zip(names, compare(cases), strict=True):
+        assert said.applied == ("",), name
+    assert profiles(said) == {0: Counter({"7g.141gb": 1})}
+
+
+def config(*parts: dict[str, Any]) -> str:
+    return json.dumps({"version": "v1", "mig-configs": {"wanted": parts}})
+
+
+def part(devices: Any, profiles: dict[str, int] | None, **more: Any) -> dict[str, Any]:
+    enabled = {"mig-enabled": profiles is not None, **({} if profiles is None else {"mig-devices": profiles})}
+    return {"devices": devices, **enabled, **more}
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "parted", "busy"),
+    [
+        # Profiles of other models, modes alone, one GPU of several, entries that contradict each other.
+        ("H200", {}, config(part("all", {"1g.5gb": 1})), ()),
+        ("H200", {0: ("7g.141gb@0",)}, config(part("all", {"1g.5gb": 1, "1g.18gb": 2})), ()),
+        ("H200", {0: ("7g.141gb@0",)}, config(part("all", {})), ()),
+        ("H200", {0: ("7g.141gb@0",), 1: ()}, config(part("all", None)), ()),
+        ("H200", {}, config(part([0], {"7g.141gb": 1})), ()),
+        ("H200", {}, config(part([0], {"7g.141gb": 1}), part([1], None)), ()),
+        ("H200", {}, config(part([0], {"7g.141gb": 1}), part("all", None)), ()),
+        ("H200", {}, config(part("all", None), part([0], {"7g.141gb": 1})), ()),
+        ("H200", {}, config(part("all", {"3g.71gb": 2}), part([1], {"7g.141gb": 1})), ()),
+        ("H200", {}, config(part([5], {"7g.141gb": 1})), ()),
+        ("H200", {}, config(part("all", {"3g.71gb": 2}, **{"device-filter": "0x233510DE"})), ()),
+        ("H200", {}, config(part("all", {"3g.71gb": 2}, **{"device-filter": ["0x20B210DE"]})), ()),
+        # GPUs that somebody uses.
+        ("H200", {}, config(part("all", {"3g.71gb": 2})), (0,)),
+        ("H200", {0: ("7g.141gb@0",), 1: ()}, config(part("all", None)), (0,)),
+        ("H200", {0: ("7g.141gb@0",), 1: ()}, config(part("all", {"3g.71gb": 2})), (0,)),
+        ("A100-SXM4-80GB", {}, config(part("all", {"3g.40gb": 2})), (1,)),
+        # A reset is one of all GPUs.
+        ("A100-SXM4-80GB", {}, config(part("all", {"3g.40gb": 2})), ()),
+        ("A100-SXM4-80GB", {0: ("7g.80gb@0",), 1: ()}, config(part("all", None)), ()),
+        ("A100-SXM4-80GB", {0: ("7g.80gb@0",)}, config(part([1], {"7g.80gb": 1})), ()),
+        # GPUs without MIG.
+        ("L4", {}, config(part("all", {"7g.80gb": 1})), ()),
+        ("L4", {}, config(part([0], {"7g.80gb": 1})), ()),
+        ("L4", {}, config(part([0], None)), ()),
+        # Files that it does not take.
+        ("H200", {}, "version: v2", ()),
+        ("H200", {}, "mig-configs: {wanted: []}", ()),
+        ("H200", {}, "version: v1\nmig-configs: {other: [{devices: all, mig-enabled: false}]}", ()),
+        ("H200", {}, config({"devices": "all", "mig-enabled": False, "mig-devices": {"1g.18gb": 1}}), ()),
+        ("H200", {}, config({"devices": "all", "mig-enabled": True}), ()),
+        ("H200", {}, config({"devices": 0, "mig-enabled": False}), ()),
+    ],
+)
+def test_entries_of_all_kinds(key: str, before: dict[int, tuple[str, ...]], parted: str, busy: tuple[int, ...]) -> None:
+    model = models.find(key)
+    assert model is not None
+    machine = made.hardware(model, 2)
+    compare([Case(machine, before, parted=parted, apply=("wanted",), busy=frozenset(busy), agents=False)])
