@@ -77,6 +77,10 @@ class Geometry:
     note: str = ""
     """What a user should know of the table; empty when there is nothing to say."""
 
+    def __hash__(self) -> int:
+        """Cheap, since thousands of GPUs are sorted by their geometry: few of them begin with the same profile."""
+        return hash((self.kind, self.slices, self.profiles[:1] and self.profiles[0].name))
+
     def profile(self, name: str) -> Profile | None:
         """The profile of this name, exactly as nvidia-smi writes it."""
         return next((profile for profile in self.profiles if profile.name == name), None)

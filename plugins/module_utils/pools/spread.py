@@ -18,18 +18,28 @@ if t.TYPE_CHECKING:
 def spread(plan: Plan, layouts: t.Mapping[str, t.Mapping[str, tuple[Layout, int]]]) -> Plan:
     """The plan with the demand of its pools spread over nodes: by pool and node, the node's layout, and how many GPUs it has."""
     pools = tuple(
-        replace(pool, by_node={name: _on_node(pool, *of_node) for name, of_node in layouts[pool.name].items()})
-        if pool.name in layouts
-        else pool
+        replace(pool, by_node=_by_node(pool, layouts[pool.name])) if pool.name in layouts else pool
         for pool in plan.pools
     )
-    nodes = [one for pool in pools for one in (pool, *pool.by_node.values())]
+    # Nodes that are cut alike are one and the same.
+    ways = {id(one): one for pool in pools for one in (pool, *pool.by_node.values())}.values()
     return replace(
         plan,
         pools=pools,
-        config=replace(plan.config, data=config_of(nodes, plan.config.namespace).data),
-        mig=replace(plan.mig, entries=mig_entries_of(nodes)),
+        config=replace(plan.config, data=config_of(ways, plan.config.namespace).data),
+        mig=replace(plan.mig, entries=mig_entries_of(ways)),
     )
+
+
+def _by_node(pool: PoolPlan, layouts: t.Mapping[str, tuple[Layout, int]]) -> dict[str, PoolPlan]:
+    known: dict[tuple[str, int], PoolPlan] = {}
+    found: dict[str, PoolPlan] = {}
+    for node, (layout, gpus) in layouts.items():
+        way = (repr(layout), gpus)
+        if way not in known:
+            known[way] = _on_node(pool, layout, gpus)
+        found[node] = known[way]
+    return found
 
 
 def _on_node(pool: PoolPlan, layout: Layout, gpus: int) -> PoolPlan:

@@ -1,0 +1,79 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What planning MIG takes: one process that enumerates, packs and plans, and prints seconds of processor time and MiB as JSON."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+import typing as t
+
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.offered import offered
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.sorting import sort
+from ansible_collections.accel.gpu.plugins.module_utils.mig.layouts import maximal
+from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import Gpu, pack
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import ConfigMaps, profile
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.settling import settle
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.steps import Asked
+from tests.helpers.fleet import node
+
+MODEL = "A100-SXM4-40GB"
+GPUS, NODES, GPUS_PER_NODE = 1000, 5000, 8
+
+
+def enumeration() -> None:
+    """All maximal layouts of the models with the most of them; every model is cut like one of these."""
+    for geometry in mig.tables():
+        maximal(geometry)
+
+
+def packing() -> None:
+    """A demand of three profiles over 1,000 GPUs of which a third is cut, and a third in use."""
+    geometry = mig.geometry(MODEL)
+    assert geometry
+    gpus = [
+        Gpu(
+            f"n{at // GPUS_PER_NODE:04}",
+            at % GPUS_PER_NODE,
+            {"3g.20gb": 1} if at % 3 == 0 else None,
+            at % 3 == 1,
+            geometry,
+        )
+        for at in range(GPUS)
+    ]
+    packed = pack(gpus, {"1g.5gb": GPUS, "2g.10gb": GPUS // 2, "3g.20gb": GPUS // 2})
+    assert not packed.missing
+
+
+def planning() -> None:
+    """Everything between the nodes as they were read and the steps of a run, for a demand over 5,000 of them."""
+    demand = {"1g.5gb": NODES * GPUS_PER_NODE, "2g.10gb": NODES, "3g.20gb": NODES * 2}
+    sharing = {"mode": "mig", "demand": demand}
+    plan = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": MODEL}, "sharing": sharing}])
+    membership = sort(plan.pools, FLEET)
+    configmaps = ConfigMaps(offered=offered(FLEET, {}))
+    settled = settle(plan, FLEET, membership, configmaps, Asked())
+    changes = profile(settled.plan, FLEET, membership, configmaps, asked=Asked())
+    assert not settled.missing
+    assert len(changes.steps) == NODES
+
+
+LABELS = {"nvidia.com/mig.capable": "true", "nvidia.com/mig.config": "all-disabled", "nvidia.com/gpu.memory": "40960"}
+FLEET = [node(f"n{at:04}", f"NVIDIA-{MODEL}", GPUS_PER_NODE, labels=LABELS) for at in range(NODES)]
+
+
+def seconds(work: t.Callable[[], None]) -> float:
+    """The processor time that it takes."""
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+if __name__ == "__main__":
+    found = {work.__name__: seconds(work) for work in (enumeration, packing, planning)}
+    # Linux gives KiB.
+    found["MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(found))

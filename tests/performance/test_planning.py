@@ -1,0 +1,25 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The MIG planner keeps to its time and memory, all in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from tests.programs import REPO, run
+
+# Seconds of processor time, and MiB.
+LIMITS = {"enumeration": 1, "packing": 1, "planning": 2, "MiB": 150}
+
+
+@pytest.mark.usual(5)
+def test_enumerating_packing_and_planning_keep_to_their_limits() -> None:
+    path = os.pathsep.join([str(REPO / "build"), str(REPO)])
+    said = run(sys.executable, "-m", "tests.performance.planning", cwd=REPO, env={**os.environ, "PYTHONPATH": path})
+    found = json.loads(said)
+    assert found.keys() == LIMITS.keys()
+    assert {name: value for name, value in found.items() if value > LIMITS[name]} == {}
