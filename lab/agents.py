@@ -50,7 +50,12 @@ class Case:
     first_fit: bool = False
     """The driver places MIG devices from the front of a GPU; nothing may depend on it."""
     agents: bool = True
-    """Whether GFD and the device plugin are asked; else mig-parted alone."""
+    """Whether GFD, device plugin and MPS control daemon are asked; else mig-parted alone."""
+
+    @property
+    def about_mps(self) -> bool:
+        """Whether the MPS control daemon is asked, which in life runs only where it is wanted."""
+        return self.agents and "mps" in self.config.lower()
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,9 @@ class Said:
     resources_error: str
     two: Mapping[str, str]
     """By resource, why a container cannot have two of it."""
+    served: tuple[str, ...]
+    """The resources whose shares an MPS control daemon serves."""
+    served_error: str
 
 
 def simulated(cases: Sequence[Case], program: Path | None = None) -> list[Said]:
@@ -103,8 +111,10 @@ def _simulated(case: Case, answer: Object) -> Said:
         resources=_resources(answer["resources"] or {}, answer["places"]),
         resources_error=answer["resources_error"],
         two=answer["two"],
+        served=tuple(sorted(answer["served"] or ())) if case.about_mps else (),
+        served_error=answer["served_error"] if case.about_mps else "",
     )
-    return said if case.agents else _parted_alone(said)
+    return said if case.agents else _parted_alone(said.applied, said.mig)
 
 
 def nvidia(cases: Sequence[Case], progress: Callable[[int], None] = lambda done: None) -> list[Said]:
@@ -189,6 +199,7 @@ def _request(case: Case) -> Object:
         "parted": case.apply,
         "gfd": case.agents,
         "plugin": case.agents,
+        "mps": case.about_mps,
     }
 
 
@@ -196,7 +207,7 @@ def _nvidia(case: Case, answer: Object) -> Said:
     layout, places = driver.read_state(case.hardware, answer["state"])
     applied = tuple(_error(run) if run["code"] else "" for run in answer.get("parted") or ())
     if not case.agents:
-        return Said(applied, layout, {}, "", {}, "", {})
+        return _parted_alone(applied, layout)
     for resource in answer["resources"]:
         if resource.get("error"):
             raise LabError(f"NVIDIA's device plugin does not serve {resource['resource']}: {resource['error']}")
@@ -210,6 +221,8 @@ def _nvidia(case: Case, answer: Object) -> Said:
         resources=_resources({resource["resource"]: resource["ids"] for resource in offered}, places),
         resources_error=refused,
         two={resource["resource"]: resource["two"] for resource in offered if resource.get("two")},
+        served=tuple(sorted(answer["served"] or ())),
+        served_error=_error(answer["mps"]) if case.about_mps and answer["mps"]["code"] else "",
     )
 
 
@@ -227,5 +240,5 @@ def _resources(ids: Mapping[str, Iterable[str]], places: Mapping[str, str]) -> d
     return {resource: tuple(sorted(map(placed, devices))) for resource, devices in ids.items()}
 
 
-def _parted_alone(said: Said) -> Said:
-    return Said(said.applied, said.mig, {}, "", {}, "", {})
+def _parted_alone(applied: tuple[str, ...], layout: Mapping[int, Sequence[str]]) -> Said:
+    return Said(applied, layout, {}, "", {}, "", {}, (), "")

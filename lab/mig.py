@@ -9,24 +9,26 @@ from plugins.module_utils.catalog import mig, models
 from .api import Object
 
 # MiB of a MIG device, by the number of memory slices it has. Sources: `nvidia-smi mig -lgip` of an A100-SXM4-40GB and
-# of an A100-SXM4-80GB (MIG user guide), and of an H200 with driver 580.159.04 (measured). Of other models nobody has
-# shown it: there it is the slices' share of the memory, less 4 %.
+# of an A100-SXM4-80GB (MIG user guide), and of an H100 80GB HBM3 and an H200 with driver 580.159.04 (measured). Of other
+# models nobody has shown it: there it is the slices' share of the memory, less 4 %.
 _MEMORY = {
     "A100-SXM4-40GB": {1: 4864, 2: 9984, 4: 20096, 8: 40448},
     "A100-SXM4-80GB": {1: 9728, 2: 19968, 4: 40192, 8: 80640},
+    "H100-80GB-HBM3": {1: 9984, 2: 20096, 4: 40448, 8: 81152},
     "H200": {1: 16384, 2: 33280, 4: 71424, 8: 143360},
 }
 _USABLE = 0.96
 
-# Multiprocessors of a MIG device by (compute slices, memory slices); the A100's and the H200's are from the same
-# sources. For other chips an entry is the multiprocessors of one compute slice.
+# Multiprocessors of a MIG device by (compute slices, memory slices); the A100's, the H100's and the H200's are from the
+# same sources. For other chips an entry is the multiprocessors of one compute slice.
 _MULTIPROCESSORS: dict[str, dict[tuple[int, int], int]] = {
     "9.0": {(1, 1): 16, (1, 2): 26, (2, 2): 32, (3, 4): 60, (4, 4): 64, (7, 8): 132},
 }
 _OF_A_SLICE = {"8.0": 14, "9.0": 16, "10.0": 20, "10.3": 20, "12.0": 47}
 
-# Video decoders by compute slices. A GPU has so many for each slice from Hopper on; of Ampere's few, small devices have
-# none, and 1g with twice the memory has one.
+# Video decoders by compute slices. A GPU has one for each slice from Hopper on, and as many JPEG engines; of Ampere's few,
+# small devices have none, and 1g with twice the memory has one. Of its one JPEG engine and, on every chip, of the one OFA,
+# only the whole GPU and media extensions get something. Sources: those of _MEMORY.
 _AMPERE_DECODERS = {1: 0, 2: 1, 3: 2, 4: 2, 7: 5}
 
 
@@ -42,7 +44,8 @@ def described(model: models.Model, driver: str) -> Object | None:
 
 def _profile(model: models.Model, geometry: mig.Geometry, profile: mig.Profile) -> Object:
     whole = profile.size == geometry.slices
-    extended = profile.media in ("one", "all")
+    alone = int(whole or profile.media in ("one", "all"))
+    ampere = model.compute.startswith("8.")
     return {
         "name": profile.name,
         "id": profile.id,
@@ -53,10 +56,11 @@ def _profile(model: models.Model, geometry: mig.Geometry, profile: mig.Profile) 
         "media": profile.media,
         "memory_mib": _memory(model, geometry, profile),
         "sms": _multiprocessors(model, profile),
-        "copy": profile.compute,
+        # A whole Hopper has one copy engine more than compute slices.
+        "copy": profile.compute + int(whole and model.family == "hopper"),
         "decoder": _decoders(model, profile),
-        "jpeg": int(whole or extended),
-        "ofa": int(whole or extended),
+        "jpeg": alone if ampere else _decoders(model, profile),
+        "ofa": alone,
     }
 
 

@@ -26,6 +26,7 @@ const (
 	partedFile  = labFolder + "/mig.yaml"
 	machineFile = labFolder + "/machine"
 	labelsFile  = labFolder + "/labels"
+	mpsRuns     = labFolder + "/mps"
 	programs    = "/agents"
 )
 
@@ -40,7 +41,9 @@ type Run struct {
 }
 
 var (
-	klogError   = regexp.MustCompile(`^E\d{4} \S+ +\d+ [^\]]+\] (.*)$`)
+	klogError = regexp.MustCompile(`^E\d{4} \S+ +\d+ [^\]]+\] (.*)$`)
+	// (sic)
+	mpsServed   = regexp.MustCompile(`(?m)\] "Staring MPS daemon" resource="(.*)"$`)
 	logrusError = regexp.MustCompile(`^time=\S+ level=(?:error|fatal) msg="(.*)"$`)
 )
 
@@ -113,12 +116,27 @@ func featureDiscovery(environment map[string]string) (*Run, string) {
 // sent as soon as it is caught: nothing has to be waited for.
 func devicePlugin(environment map[string]string, kubelet *kubelet) (*Run, []Offered) {
 	kubelet.forget()
-	run := execute(environment, func(plugin *os.Process, line string) {
-		if strings.HasSuffix(line, "] Starting Plugins.") {
-			_ = plugin.Signal(syscall.SIGTERM)
-		}
-	}, "nvidia-device-plugin", "--config-file="+configFile)
+	run := execute(environment, terminate("] Starting Plugins."), "nvidia-device-plugin", "--config-file="+configFile)
 	return &run, kubelet.offered()
+}
+
+// mpsDaemon runs the MPS control daemon as long, and returns the resources whose shares it serves.
+func mpsDaemon(environment map[string]string) (*Run, []string) {
+	run := execute(environment, terminate("] Starting Daemons."), "mps-control-daemon", "--config-file="+configFile)
+	served := []string{}
+	for _, match := range mpsServed.FindAllStringSubmatch(run.Log, -1) {
+		served = append(served, match[1])
+	}
+	return &run, served
+}
+
+// terminate sends the signal to end when an agent has logged what it logs once it catches signals.
+func terminate(caught string) func(*os.Process, string) {
+	return func(agent *os.Process, line string) {
+		if strings.HasSuffix(line, caught) {
+			_ = agent.Signal(syscall.SIGTERM)
+		}
+	}
 }
 
 func parted(selected string, environment map[string]string) Run {

@@ -35,13 +35,22 @@ func driverFiles() error {
 	return write("/proc/driver/nvidia-caps/mig-minors", []byte(minors.String()))
 }
 
-// smi is `nvidia-smi -r`, a reset of the GPUs: pending MIG modes are in effect, and MIG devices are gone. It fails as long
-// as somebody uses one of them.
+// smi is `nvidia-smi`, as far as agents call it: `-r -i ID...` to reset GPUs, and `-i ID -c MODE`, which changes nothing
+// that anybody asks for.
 func smi(arguments []string) int {
-	if len(arguments) == 0 || arguments[0] != "-r" {
-		fmt.Println("the lab's nvidia-smi knows -r alone")
-		return 2
+	switch {
+	case len(arguments) == 3 && arguments[0] == "-r":
+		return reset()
+	case len(arguments) == 4 && arguments[2] == "-c":
+		return 0
 	}
+	fmt.Println("the lab's nvidia-smi does not know", arguments)
+	return 2
+}
+
+// reset resets the GPUs: pending MIG modes are in effect, and MIG devices are gone. It fails as long as somebody uses one
+// of them.
+func reset() int {
 	text, err := os.ReadFile(stateFile)
 	if err != nil {
 		fmt.Println(err)
@@ -67,9 +76,15 @@ func smi(arguments []string) int {
 	return 0
 }
 
-// mpsControl asks the MPS control daemon of a node: it runs where the environment says so.
-func mpsControl([]string) int {
-	if _, err := os.Stat(labFolder + "/mps"); err != nil {
+// mpsControl starts (`-d`) or asks the MPS control daemon of a node.
+func mpsControl(arguments []string) int {
+	if len(arguments) > 0 {
+		if err := write(mpsRuns, nil); err != nil {
+			return 1
+		}
+		return 0
+	}
+	if _, err := os.Stat(mpsRuns); err != nil {
 		return 1
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)

@@ -26,6 +26,7 @@ type Case struct {
 	Parted []string `json:"parted"`
 	GFD    bool     `json:"gfd"`
 	Plugin bool     `json:"plugin"`
+	MPS    bool     `json:"mps"`
 }
 
 // Answer is what became of a case.
@@ -33,6 +34,8 @@ type Answer struct {
 	Parted []Run     `json:"parted,omitempty"`
 	GFD    *Run      `json:"gfd,omitempty"`
 	Plugin *Run      `json:"plugin,omitempty"`
+	MPS    *Run      `json:"mps,omitempty"`
+	Served []string  `json:"served"`
 	Labels string    `json:"labels"`
 	Kinds  []Offered `json:"resources"`
 	// State is what the driver's library has kept: MIG modes and instances.
@@ -87,6 +90,9 @@ func (c *Case) run(kubelet *kubelet) (*Answer, error) {
 	if c.Plugin {
 		answer.Plugin, answer.Kinds = devicePlugin(c.Environment, kubelet)
 	}
+	if c.MPS {
+		answer.MPS, answer.Served = mpsDaemon(c.Environment)
+	}
 	state, err := os.ReadFile(stateFile)
 	answer.State = string(state)
 	return answer, err
@@ -94,10 +100,13 @@ func (c *Case) run(kubelet *kubelet) (*Answer, error) {
 
 // write makes the node's files anew; of the node before nothing is left.
 func (c *Case) write() error {
-	for _, folder := range []string{"/sys", "/proc", labFolder} {
+	for _, folder := range []string{"/sys", "/proc", "/mps", labFolder} {
 		if err := os.RemoveAll(folder); err != nil {
 			return err
 		}
+	}
+	if err := os.MkdirAll("/mps", 0o755); err != nil {
+		return err
 	}
 	if err := driverFiles(); err != nil {
 		return err

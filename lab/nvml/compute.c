@@ -170,11 +170,12 @@ nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t mig, unsigned *id)
     return NVML_SUCCESS;
 }
 
+// A whole GPU has none (measured on an H200, driver 580.159.04).
 nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t mig, nvmlDeviceAttributes_t *attributes)
 {
     struct instance *i = instance_of(mig.handle);
     if (!i)
-        return NVML_ERROR_INVALID_ARGUMENT;
+        return gpu_of(mig) ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT;
     const nvmlGpuInstanceProfileInfo_t *of = profile_of(i);
     *attributes = (nvmlDeviceAttributes_t){
         .multiprocessorCount = of->multiprocessorCount,

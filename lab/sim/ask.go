@@ -42,6 +42,9 @@ type answer struct {
 	ResourceError string              `json:"resources_error"`
 	// Two is, by resource, why a container cannot have two of it.
 	Two map[string]string `json:"two"`
+	// Served are the resources whose shares an MPS control daemon serves.
+	Served      []string `json:"served"`
+	ServedError string   `json:"served_error"`
 	// Places tells of each id which GPU or MIG device that is: 0, 0/3g.71gb@4.
 	Places map[string]string `json:"places"`
 }
@@ -81,6 +84,8 @@ func (q *question) answer() (*answer, error) {
 	layout = q.apply(hardware, layout, a)
 	q.labels(hardware, layout, a)
 	q.resources(hardware, layout, a)
+	_, a.Served, err = rules.MPSConfig(q.Config, q.environment(), hardware, layout)
+	a.ServedError = text(err)
 	a.MIG = layout
 	for gpu := range hardware.GPUs {
 		a.Places[rules.UUID(node, gpu)] = fmt.Sprint(gpu)

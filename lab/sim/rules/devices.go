@@ -6,6 +6,8 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	spec "github.com/NVIDIA/k8s-device-plugin/api/config/v1"
 )
@@ -15,13 +17,28 @@ const migResource = "nvidia.com/mig-"
 // Devices are the device ids that the plugin registers, by resource, in order. The error is that of a plugin which
 // refuses what MIG has made of the GPUs (internal/rm/device_map.go, internal/plugin/mps.go).
 func Devices(node string, h *Hardware, l Layout, c *Config) (map[string][]string, error) {
+	found, err := deviceMap(node, h, l, c)
+	if err != nil {
+		return nil, fmt.Errorf("error starting plugins: error getting plugins: unable to create plugins: "+
+			"failed to construct resource managers: error building device map: %w", err)
+	}
+	for _, ids := range found {
+		if c.MPS() && slices.ContainsFunc(ids, isMIG) {
+			return nil, errors.New("error starting plugins: error getting plugins: unable to create plugins: failed to create plugin: " +
+				"sharing using MPS is not supported for MIG devices")
+		}
+	}
+	return found, nil
+}
+
+// deviceMap are the device ids by resource, for whoever looks at a node's devices.
+func deviceMap(node string, h *Hardware, l Layout, c *Config) (map[string][]string, error) {
 	found := map[string][]string{}
 	if h == nil {
 		return found, nil
 	}
 	if err := validLayout(h, l, c.MIGStrategy); err != nil {
-		return nil, fmt.Errorf("error starting plugins: error getting plugins: unable to create plugins: "+
-			"failed to construct resource managers: error building device map: error building device map from config.resources: %w", err)
+		return nil, fmt.Errorf("error building device map from config.resources: %w", err)
 	}
 	for gpu := range h.GPUs {
 		if !l.Enabled(gpu) || c.MIGStrategy == spec.MigStrategyNone {
@@ -29,15 +46,15 @@ func Devices(node string, h *Hardware, l Layout, c *Config) (map[string][]string
 			continue
 		}
 		for _, s := range l.GPUs[gpu] {
-			if c.MPS() {
-				return nil, errors.New("error starting plugins: error getting plugins: unable to create plugins: failed to create plugin: " +
-					"sharing using MPS is not supported for MIG devices")
-			}
 			resource := deviceResource(h.MIG, s.Profile, c.MIGStrategy)
 			found[resource] = append(found[resource], MIGUUID(node, gpu, s))
 		}
 	}
 	return replicate(found, c), nil
+}
+
+func isMIG(id string) bool {
+	return strings.HasPrefix(id, "MIG-")
 }
 
 // deviceResource is the resource that a MIG device is registered as. Up to v0.19 the plugin compares profiles by

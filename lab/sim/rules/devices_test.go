@@ -107,7 +107,7 @@ func TestMPSConfig(t *testing.T) {
 		{name: "too many", config: replicas("49"), err: "error starting plugins: error getting daemons: invalid MPS configuration: invalid device maximum allowed replicas exceeded: 49 > 48"},
 		{name: "the most of Volta", config: replicas("16"), h: volta, want: "nvidia.com/gpu"},
 		{name: "too many for Volta", config: replicas("17"), h: volta, err: "error starting plugins: error getting daemons: invalid MPS configuration: invalid device maximum allowed replicas exceeded: 17 > 16"},
-		{name: "MIG devices", config: mps4, strategy: "single", layout: uniform},
+		{name: "MIG devices, with a warning", config: mps4, strategy: "single", layout: uniform, want: "nvidia.com/gpu"},
 		{name: "not all cut", config: mps4, strategy: "single", layout: oneCut,
 			err: "error starting plugins: error getting daemons: error building device map: error building device map from config.resources: all devices on the node must be configured with the same migEnabled value"},
 		{name: "bad", config: replicas("1"), err: "error starting plugins: " + parsing + "unmarshal error: error unmarshaling JSON: while decoding JSON: number of replicas must be >= 2"},

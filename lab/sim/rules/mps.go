@@ -5,12 +5,9 @@ package rules
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-
-	spec "github.com/NVIDIA/k8s-device-plugin/api/config/v1"
 )
 
 // NoMPSDaemon is what a device plugin logs, every 30 seconds, as long as it finds no MPS control daemon.
@@ -26,37 +23,39 @@ func MPSConfig(text string, env Environment, h *Hardware, l Layout) (*Config, []
 	if !c.MPS() || h == nil {
 		return c, nil, nil
 	}
-	if err := validLayout(h, l, c.MIGStrategy); err != nil {
-		return nil, nil, fmt.Errorf("error starting plugins: error getting daemons: error building device map: "+
-			"error building device map from config.resources: %w", err)
+	devices, err := deviceMap("", h, l, c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("error starting plugins: error getting daemons: error building device map: %w", err)
 	}
-	served, err := mpsResources(h, l, c)
+	served, err := mpsResources(h, devices)
 	if err != nil {
 		return nil, nil, fmt.Errorf("error starting plugins: error getting daemons: invalid MPS configuration: %w", err)
 	}
 	return c, served, nil
 }
 
-// mpsResources checks the shares of full GPUs; MIG devices are passed over with a warning.
-func mpsResources(h *Hardware, l Layout, c *Config) ([]string, error) {
-	if c.MIGStrategy != spec.MigStrategyNone && len(l.GPUs) == h.GPUs {
-		return nil, nil
+// mpsResources are the resources of which there are shares. Those of full GPUs are counted; of MIG devices the daemon
+// warns, and serves them all the same (Daemons in cmd/mps-control-daemon/mps/manager.go), though no plugin offers them.
+func mpsResources(h *Hardware, devices map[string][]string) ([]string, error) {
+	most, served := mpsClients(h.Compute), []string{}
+	for resource, ids := range devices {
+		shares := map[string]int{}
+		for _, id := range ids {
+			if gpu := GPU(id); gpu != id {
+				shares[gpu]++
+			}
+		}
+		for id, replicas := range shares {
+			if !isMIG(id) && replicas > most {
+				return nil, fmt.Errorf("invalid device maximum allowed replicas exceeded: %d > %d", replicas, most)
+			}
+		}
+		if len(shares) > 0 {
+			served = append(served, resource)
+		}
 	}
-	most, served := mpsClients(h.Compute), map[string]bool{}
-	for _, r := range c.Sharing.ReplicatedResources().Resources {
-		if r.Name != fullGPU {
-			continue
-		}
-		if r.Replicas > most {
-			return nil, fmt.Errorf("invalid device maximum allowed replicas exceeded: %d > %d", r.Replicas, most)
-		}
-		name := r.Name
-		if r.Rename != "" {
-			name = r.Rename
-		}
-		served[string(name)] = true
-	}
-	return slices.Sorted(maps.Keys(served)), nil
+	slices.Sort(served)
+	return served, nil
 }
 
 // mpsClients is how many clients an MPS server takes (cmd/mps-control-daemon/mps/device.go).

@@ -185,3 +185,15 @@ def test_more_shares_than_mps_serves_are_accepted(ask: Callable[[list[Case]], li
     [said] = ask([Case(MACHINE, config=sharing("mps", (GPU, 49)))])
     assert len(said.resources[GPU]) == 49
     assert said.labels[f"{GPU}.replicas"] == "49"
+    assert said.served_error == (
+        f"{BEFORE}error getting daemons: invalid MPS configuration: "
+        "invalid device maximum allowed replicas exceeded: 49 > 48"
+    )
+
+
+@both
+def test_the_mps_daemon_serves_what_is_offered(ask: Callable[[list[Case]], list[Said]]) -> None:
+    [plain, renamed] = ask(
+        [Case(MACHINE, config=sharing("mps", (GPU, 4), renameByDefault=rename)) for rename in (False, True)]
+    )
+    assert (plain.served, renamed.served) == ((GPU,), (f"{GPU}.shared",))

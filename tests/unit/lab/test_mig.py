@@ -15,6 +15,12 @@ from plugins.module_utils.catalog import models
 CAPABLE = [model for model in models.MODELS if model.mig_capable]
 
 
+def _found(name: str) -> models.Model:
+    model = models.find(name)
+    assert model is not None
+    return model
+
+
 @pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
 def test_devices_grow_with_their_profile(model: models.Model) -> None:
     described = mig.described(model, "580.95.05")
@@ -36,12 +42,37 @@ def test_devices_grow_with_their_profile(model: models.Model) -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "profile", "engines"),
+    # `nvidia-smi mig -lgip` of an H100 80GB HBM3 and an H200, driver 580.159.04: CE, DEC, JPEG, OFA.
+    [
+        ("H100-80GB-HBM3", "1g.10gb", (1, 1, 1, 0)),
+        ("H100-80GB-HBM3", "1g.10gb+me", (1, 1, 1, 1)),
+        ("H100-80GB-HBM3", "3g.40gb", (3, 3, 3, 0)),
+        ("H200", "2g.35gb", (2, 2, 2, 0)),
+        ("H200", "7g.141gb", (8, 7, 7, 1)),
+        # MIG user guide.
+        ("A100-SXM4-40GB", "1g.5gb", (1, 0, 0, 0)),
+        ("A100-SXM4-40GB", "1g.5gb+me", (1, 1, 1, 1)),
+        ("A100-SXM4-40GB", "7g.40gb", (7, 5, 1, 1)),
+    ],
+)
+def test_known_engines(model: str, profile: str, engines: tuple[int, int, int, int]) -> None:
+    described = mig.described(_found(model), "580.159.04")
+    assert described is not None
+    [one] = [p for p in described["profiles"] if p["name"] == profile]
+    assert (one["copy"], one["decoder"], one["jpeg"], one["ofa"]) == engines
+
+
+@pytest.mark.parametrize(
     ("model", "profile", "sizes"),
     [
         ("H200", "1g.18gb", (16384, 16, 1)),
         ("H200", "1g.35gb", (33280, 26, 1)),
         ("H200", "3g.71gb", (71424, 60, 3)),
         ("H200", "7g.141gb", (143360, 132, 7)),
+        ("H100-80GB-HBM3", "1g.10gb", (9984, 16, 1)),
+        ("H100-80GB-HBM3", "1g.20gb", (20096, 26, 1)),
+        ("H100-80GB-HBM3", "7g.80gb", (81152, 132, 7)),
         ("A100-SXM4-80GB", "1g.10gb", (9728, 14, 0)),
         ("A100-SXM4-80GB", "1g.10gb+me", (9728, 14, 1)),
         ("A100-SXM4-80GB", "1g.20gb", (19968, 14, 1)),
@@ -50,9 +81,7 @@ def test_devices_grow_with_their_profile(model: models.Model) -> None:
     ],
 )
 def test_known_sizes(model: str, profile: str, sizes: tuple[int, int, int]) -> None:
-    found = models.find(model)
-    assert found is not None
-    described = mig.described(found, "580.95.05")
+    described = mig.described(_found(model), "580.95.05")
     assert described is not None
     [one] = [p for p in described["profiles"] if p["name"] == profile]
     assert (one["memory_mib"], one["sms"], one["decoder"]) == sizes
