@@ -13,8 +13,8 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// question is a geometry and what is wanted of it, each as {profile: count}.
-type question struct {
+// wishes are a geometry and what is wanted of it, each as {profile: count}.
+type wishes struct {
 	Geometry rules.Geometry   `json:"geometry"`
 	Wishes   []map[string]int `json:"wishes"`
 }
@@ -27,7 +27,7 @@ func fit(arguments []string) error {
 	}
 	asked, answered := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
-		var next question
+		var next wishes
 		if err := asked.Decode(&next); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
