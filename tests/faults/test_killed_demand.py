@@ -1,0 +1,91 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run that spreads a demand and is killed on its way: the next one goes on, and cuts no more GPUs than an unharmed one."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.killing import changing_requests, killed_after
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.rolling import NONE, Rolling
+from tests.helpers.workloads import GPU
+from tests.labs import Lab
+
+SHARE = "accel.gpu.share"
+# Four GPUs of six: one for the small devices, three for the large ones.
+DEMAND = {"mode": "mig", "demand": {"1g.10gb": 7, "3g.40gb": 6}}
+OFFERED = {"nvidia.com/mig-1g.10gb": 7, "nvidia.com/mig-3g.40gb": 6, GPU: 2}
+
+
+@dataclass
+class World:
+    """Three nodes of two GPUs, and somebody who works on one of them."""
+
+    rolling: Rolling
+    requests: int = 0
+
+    def options(self, sharing: dict[str, Any]) -> dict[str, Any]:
+        return {"variables": {"gpu_pools": [self.rolling.pool(sharing)]}}
+
+    def play(self, sharing: dict[str, Any]) -> PlaybookRun:
+        return run_playbook(SHARE, environ=self.rolling.lab.env, **self.options(sharing)).require_success()
+
+    def offered(self) -> Counter[str]:
+        """What all nodes offer together."""
+        found: Counter[str] = Counter()
+        for of in self.rolling.cluster.offered("a100-").values():
+            found.update(of)
+        return found
+
+    def require_met(self) -> None:
+        """As an unharmed run leaves it, with nothing of ours about and nothing left to be done."""
+        assert self.offered() == OFFERED
+        assert self.play(DEMAND).changed() == 0
+        self.rolling.require_clean()
+
+    def harm(self, number: int, folder: Path) -> bool:
+        """Kill a run after so many changing requests; False: it has ended before."""
+        killed = bool(killed_after(self.rolling.lab, SHARE, number, folder, **self.options(DEMAND)))
+        self.play(DEMAND)
+        self.require_met()
+        self.play(NONE)
+        assert self.offered() == {GPU: 6}
+        return killed
+
+
+@pytest.fixture(scope="module")
+def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    rolling = Rolling(lab).install(tmp_path_factory.mktemp("demand"), nodes=3, gpus=2)
+    rolling.share(DEMAND, check=False)
+    world = World(rolling)
+    world.play(NONE)
+    rolling.users.deployment("at-work", "a100-2", resource=GPU)
+    rolling.users.wait_running(1)
+    options = world.options(DEMAND)
+    world.requests = len(changing_requests(lab, SHARE, tmp_path_factory.mktemp("count"), **options))
+    world.require_met()
+    world.play(NONE)
+    yield world
+    rolling.users.leave()
+    lab.reset()
+
+
+@pytest.mark.usual(60)
+@pytest.mark.sampled(1, of="whole runs")
+def test_a_run_may_be_killed_anywhere(world: World, tmp_path: Path, rng: random.Random) -> None:
+    world.harm(rng.randint(1, world.requests), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.usual(900)
+@pytest.mark.timeout(3600)
+def test_a_run_may_be_killed_after_each_of_its_requests(world: World, tmp_path: Path) -> None:
+    assert sum(world.harm(number, tmp_path) for number in range(1, world.requests + 1)) > world.requests // 2
