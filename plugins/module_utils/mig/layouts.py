@@ -76,12 +76,6 @@ def nearest(geometry: Geometry, counts: Counts, limit: int = 3) -> tuple[Counts,
     return tuple(_counts(geometry, vector) for vector in sorted(_vectors(geometry), key=rank)[:limit])
 
 
-def distance(one: Counts, other: Counts) -> int:
-    """How many devices must be added, taken out or replaced to get from one layout to the other."""
-    first, second = Counter(one), Counter(other)
-    return max((first - second).total(), (second - first).total())
-
-
 @functools.lru_cache(maxsize=128)
 def _vectors(geometry: Geometry) -> tuple[Vector, ...]:
     """Every layout but the empty one, built device after device, with all sets of slices that it can come to lie on."""

@@ -58,8 +58,9 @@ def _overlap(geometry: Geometry, counts: Counts) -> str:
     for start in last.starts:
         possible |= mask(start, last.size)
     in_the_way = [placed for placed in place(geometry, rest) or () if placed.mask & possible]
+    leave = "leave" if len(in_the_way) > 1 else "leaves"
     return (
-        f"has no room for {spelled(counts)} together: {_and([_lying(placed) for placed in in_the_way])} (memory slices) leave no "
+        f"has no room for {spelled(counts)} together: {_and([_lying(placed) for placed in in_the_way])} (memory slices) {leave} no "
         f"place for {last.name}, which needs {_places(last)}"
     )
 

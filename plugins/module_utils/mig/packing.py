@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
+import operator
 import typing as t
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..catalog.mig import Geometry
+from .choosing import Key, New, Place, dealt, fewest_nodes, sets
+from .covering import STATES, Cut, Kind, Problem, Vector, cover
 from .layout import Counts
 from .layouts import maximal
-
-# A GPU among all: its node's name and its index there.
-Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -49,88 +49,145 @@ class Packed:
 def pack(gpus: t.Sequence[Gpu], demand: Counts) -> Packed:
     """Layouts with which the GPUs together have at least the demanded devices.
 
-    Least is missing (in memory slices), then the fewest used GPUs are touched, then the fewest GPUs. A GPU that is not touched
-    keeps its layout, with whatever it has beyond the demand; one that is touched loses its devices, so that what it served is
-    placed again, and gets no more than what is demanded. The order of the GPUs does not matter, and packing the result
-    again touches nothing.
+    Least is missing (in memory slices), then the fewest used GPUs are touched, then the fewest GPUs, of the fewest nodes,
+    the first by their keys. A GPU that is not touched keeps its layout, with whatever it has beyond the demand; one that is
+    touched loses its devices, so what it served is placed again, and gets nothing that is not demanded. The order of the
+    GPUs does not matter, and to pack the result again touches nothing.
     """
     order = sorted(gpus, key=lambda gpu: gpu.key)
     wanted = {name: count for name, count in demand.items() if count > 0}
-    patterns = {gpu.geometry: _patterns(gpu.geometry, wanted) for gpu in order}
-    weights = _weights(list(patterns), wanted)
-    offered: Counter[str] = Counter()
-    for gpu in order:
-        offered.update(_useful(gpu.now, wanted))
-    cut: dict[Key, Counts] = {}
-    while step := _best(order, cut, patterns, weights, Counter(wanted), offered):
-        gpu, layout = step
-        offered.subtract(_useful(gpu.now, wanted))
-        offered.update(layout)
-        cut[gpu.key] = layout
-    return _packed(order, wanted, offered, cut)
+    before = {gpu.key: gpu.now for gpu in order}
+    packed = _Pool(order, wanted).packed()
+    # A search that was broken off may find room for what is missing when it begins with what it has found.
+    while packed.missing and packed.touched:
+        order = [replace(gpu, now=packed.layouts.get(gpu.key)) for gpu in order]
+        packed = _Pool(order, wanted).packed()
+    return replace(packed, touched=tuple(key for key, now in before.items() if packed.layouts.get(key) != now))
 
 
-def _best(
-    order: t.Sequence[Gpu],
-    cut: t.Mapping[Key, Counts],
-    patterns: t.Mapping[Geometry, t.Sequence[Counts]],
-    weights: Counts,
-    wanted: Counter[str],
-    offered: Counter[str],
-) -> tuple[Gpu, Counts] | None:
-    """The next GPU to touch and its layout: an unused one that brings the most missing memory slices, else a used one."""
-    before = _missed(wanted - offered, weights)
-    found: tuple[tuple[bool, int], Gpu, Counts] | None = None
-    seen: set[tuple[Geometry, bool, tuple[tuple[str, int], ...]]] = set()
-    for gpu in order:
-        loss = _useful(gpu.now, wanted)
-        alike = (gpu.geometry, gpu.used, tuple(sorted(loss.items())))
-        if not before or gpu.key in cut or alike in seen:
-            continue
-        seen.add(alike)
-        for layout in patterns[gpu.geometry]:
-            after = Counter(offered)
-            after.subtract(loss)
-            after.update(layout)
-            gain = before - _missed(wanted - after, weights)
-            rank = (gpu.used, -gain)
-            if gain > 0 and (found is None or rank < found[0]):
-                found = rank, gpu, layout
-    return found[1:] if found else None
+class _Pool:
+    """The GPUs and the demand as vectors with a place for each demanded profile, the largest first."""
+
+    def __init__(self, gpus: t.Sequence[Gpu], wanted: Counts) -> None:
+        self._gpus = gpus
+        geometries = tuple(dict.fromkeys(gpu.geometry for gpu in gpus))
+        sizes = {name: _size(name, geometries) for name in wanted}
+        self._names = sorted(wanted, key=lambda name: (*(-slices for slices in sizes[name]), name))
+        self._sizes = [sizes[name] for name in self._names]
+        self._demand = tuple(wanted[name] for name in self._names)
+        self._patterns = tuple(self._of_geometry(geometry) for geometry in geometries)
+        groups = {geometry: number for number, geometry in enumerate(geometries)}
+        self._places = [
+            Place(gpu.key, Kind(groups[gpu.geometry], self._vector(gpu.now or {}), gpu.used)) for gpu in gpus
+        ]
+
+    def packed(self) -> Packed:
+        """The best layouts that were found."""
+        new = self._without_surplus(dealt(*self._choice()))
+        layouts = {gpu.key: dict(gpu.now) for gpu in self._gpus if gpu.now is not None}
+        for key, pattern in new.items():
+            layouts[key] = {name: n for name, n in sorted(zip(self._names, pattern, strict=True)) if n}
+        missing = {name: -surplus for name, surplus in zip(self._names, self._surplus(new), strict=True) if surplus < 0}
+        return Packed(dict(sorted(layouts.items())), tuple(sorted(new)), dict(sorted(missing.items())))
+
+    def _choice(self) -> tuple[tuple[Place, ...], New]:
+        """The GPUs to touch, and the new patterns for them."""
+        problem = self._problem({place.key for place in self._places})
+        solution = cover(problem)
+        new = _new(problem, solution.cuts)
+        if not solution.cuts:
+            return (), new
+        able = [place for place in self._places if self._patterns[place.kind.group]]
+        numbers: Counter[Kind] = Counter()
+        for cut in solution.cuts:
+            numbers[problem.kinds[cut.kind]] += cut.times
+        known: dict[frozenset[tuple[Kind, int]], tuple[int, New]] = {}
+        states = STATES
+        for some in sets(able, solution.cost):
+            alike = frozenset(Counter(place.kind for place in some).items())
+            if alike not in known:
+                anew = self._problem({place.key for place in some}, whole=True)
+                missing, cuts, states = cover(anew, states)
+                known[alike] = missing[0], _new(anew, cuts)
+            if known[alike][0] <= solution.cost[0]:
+                return some, known[alike][1]
+            if not states:
+                break
+        return fewest_nodes(able, numbers, self._allowed(numbers, new)), new
+
+    def _allowed(self, numbers: t.Mapping[Kind, int], new: New) -> Vector:
+        """What GPUs may lose when others get these patterns and nothing more shall be missing than if these kinds lost it."""
+        return tuple(
+            max(
+                sum(kind.now[at] * number for kind, number in numbers.items()),
+                sum(place.kind.now[at] for place in self._places)
+                + sum(pattern[at] * times for (dummy, pattern), times in new.items())
+                - want,
+            )
+            for at, want in enumerate(self._demand)
+        )
+
+    def _problem(self, free: t.Container[Key], whole: bool = False) -> Problem:
+        """The problem in which these GPUs may be touched, as they are or as if they were whole."""
+        kinds: Counter[Kind] = Counter()
+        kept = [0] * len(self._names)
+        for place in self._places:
+            if place.key in free and self._patterns[place.kind.group]:
+                kinds[place.kind._replace(now=(0,) * len(kept)) if whole else place.kind] += 1
+            else:
+                kept = [have + more for have, more in zip(kept, place.kind.now, strict=True)]
+        return Problem(
+            memory=tuple(memory for memory, dummy in self._sizes),
+            worth=tuple(memory + compute for memory, compute in self._sizes),
+            demand=self._demand,
+            kept=tuple(kept),
+            patterns=self._patterns,
+            kinds=tuple(kinds),
+            numbers=tuple(kinds.values()),
+        )
+
+    def _without_surplus(self, new: t.Mapping[Key, Vector]) -> dict[Key, Vector]:
+        """The new patterns without what is not demanded, taken from the last GPUs and rather from what they have not now."""
+        surplus = self._surplus(new)
+        now = {place.key: place.kind.now for place in self._places}
+        lean = {key: list(pattern) for key, pattern in new.items()}
+        for spared in (now, {key: (0,) * len(surplus) for key in now}):
+            for key, at in ((key, at) for key in sorted(lean, reverse=True) for at in range(len(surplus))):
+                less = max(0, min(surplus[at], lean[key][at] - spared[key][at]))
+                lean[key][at] -= less
+                surplus[at] -= less
+        left = {key: tuple(pattern) for key, pattern in lean.items() if any(pattern)}
+        # A GPU for which nothing is left keeps what it has, and that may be more than is demanded beside the others' new ones.
+        return left if len(left) == len(new) else self._without_surplus(left)
+
+    def _surplus(self, new: t.Mapping[Key, Vector]) -> list[int]:
+        """What there is more of than is demanded with these patterns; negative is what is missing."""
+        each = [new.get(place.key, place.kind.now) for place in self._places]
+        return [sum(vector[at] for vector in each) - want for at, want in enumerate(self._demand)]
+
+    def _of_geometry(self, geometry: Geometry) -> tuple[Vector, ...]:
+        """What of the demand one GPU can have at most: the largest of the demanded parts of its layouts."""
+        found = {self._vector(layout) for layout in maximal(geometry)}
+        return tuple(
+            sorted(
+                one
+                for one in found
+                if any(one) and not any(one != other and all(map(operator.le, one, other)) for other in found)
+            )
+        )
+
+    def _vector(self, counts: Counts) -> Vector:
+        return tuple(min(counts.get(name, 0), want) for name, want in zip(self._names, self._demand, strict=True))
 
 
-def _packed(order: t.Sequence[Gpu], wanted: Counts, offered: Counter[str], cut: dict[Key, Counts]) -> Packed:
-    missing = Counter(wanted) - offered
-    spare = offered - Counter(wanted)
-    layouts = {gpu.key: dict(gpu.now) for gpu in order if gpu.now is not None and gpu.key not in cut}
-    for gpu in (gpu for gpu in order if gpu.key in cut):
-        kept = dict(cut[gpu.key])
-        for name in sorted(kept):
-            less = min(kept[name], spare[name])
-            spare[name] -= less
-            kept[name] -= less
-        layouts[gpu.key] = {name: count for name, count in sorted(kept.items()) if count}
-    touched = tuple(key for key in sorted(cut))
-    return Packed(layouts, touched, dict(sorted(missing.items())))
+def _size(name: str, geometries: t.Sequence[Geometry]) -> tuple[int, int]:
+    """Memory and compute slices of a profile, the most where models differ; 1 and 1 where no GPU has it."""
+    found = [(one.size, one.compute) for geometry in geometries if (one := geometry.profile(name))]
+    return max(found, default=(1, 1))
 
 
-def _patterns(geometry: Geometry, wanted: Counts) -> tuple[Counts, ...]:
-    """The demanded parts of the geometry's maximal layouts."""
-    parts = [{name: n for name, n in layout.items() if name in wanted} for layout in maximal(geometry)]
-    return tuple({tuple(part.items()): part for part in parts if part}.values())
-
-
-def _weights(geometries: t.Sequence[Geometry], wanted: Counts) -> dict[str, int]:
-    """The memory slices of each demanded profile, the most of them where models differ; 1 where no GPU has it."""
-    return {
-        name: max((one.size for geometry in geometries if (one := geometry.profile(name))), default=1)
-        for name in wanted
-    }
-
-
-def _useful(now: Counts | None, wanted: t.Container[str]) -> dict[str, int]:
-    return {name: count for name, count in (now or {}).items() if name in wanted}
-
-
-def _missed(missing: t.Mapping[str, int], weights: Counts) -> int:
-    return sum(weights[name] * count for name, count in missing.items())
+def _new(problem: Problem, cuts: t.Iterable[Cut]) -> New:
+    new: Counter[tuple[int, Vector]] = Counter()
+    for cut in cuts:
+        new[problem.kinds[cut.kind].group, cut.pattern] += cut.times
+    return new

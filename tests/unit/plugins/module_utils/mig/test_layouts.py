@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import typing as t
 from collections import Counter
 
@@ -100,3 +101,72 @@ def wishes(draw: st.DrawFn) -> tuple[Geometry, dict[str, int]]:
 def test_fits_is_what_was_enumerated(wish: tuple[Geometry, dict[str, int]]) -> None:
     geometry, counts = wish
     assert placing.fits(geometry, counts) is (not key_of(counts) or key_of(counts) in enumerated(geometry))
+
+
+@given(wishes())
+def test_a_part_of_what_fits_fits(wish: tuple[Geometry, dict[str, int]]) -> None:
+    """Also with media extensions: what is taken out leaves no other without them."""
+    geometry, counts = wish
+    if placing.fits(geometry, counts):
+        assert all(placing.fits(geometry, {**counts, name: count - 1}) for name, count in counts.items() if count)
+
+
+@MODELS
+def test_nothing_fits_beside_a_maximal_layout(key: str) -> None:
+    geometry = GEOMETRIES[key]
+    for counts in layouts.maximal(geometry):
+        for profile in geometry.profiles:
+            assert not placing.fits(geometry, {**counts, profile.name: counts.get(profile.name, 0) + 1})
+
+
+def apart(one: Counts, other: Counts) -> tuple[int, int]:
+    """How many devices of one layout go, and how many come, on the way to the other."""
+    first, second = Counter(dict(one)), Counter(dict(other))
+    return (first - second).total(), (second - first).total()
+
+
+@given(wishes(), st.integers(1, 6))
+def test_no_layout_is_nearer_than_the_nearest(wish: tuple[Geometry, dict[str, int]], limit: int) -> None:
+    geometry, counts = wish
+    found = layouts.nearest(geometry, counts, limit)
+    assert len(found) == min(limit, len(layouts.all_layouts(geometry)))
+    assert all(placing.fits(geometry, layout) for layout in found)
+    every = sorted((max(apart(counts, layout)), apart(counts, layout)[0]) for layout in layouts.all_layouts(geometry))
+    assert [(max(apart(counts, layout)), apart(counts, layout)[0]) for layout in found] == every[: len(found)]
+    if key_of(counts) and placing.fits(geometry, counts):
+        assert key_of(found[0]) == key_of(counts)
+
+
+@pytest.mark.parametrize(
+    ("counts", "compute", "memory", "media"),
+    [
+        ({"7g.40gb": 1}, 0, 0, False),
+        ({"1g.5gb": 7}, 0, 1, True),
+        ({"1g.5gb": 6, "1g.5gb+me": 1}, 0, 1, False),
+        ({"3g.20gb": 2}, 1, 0, True),
+        ({"1g.10gb": 4}, 3, 0, True),
+        ({}, 7, 8, True),
+    ],
+)
+def test_what_is_wasted(counts: dict[str, int], compute: int, memory: int, media: bool) -> None:
+    assert layouts.wasted(A100, counts) == (compute, memory, media)
+
+
+@MODELS
+def test_waste_is_what_is_left_of_the_whole(key: str) -> None:
+    geometry = GEOMETRIES[key]
+    [whole] = [one for one in layouts.maximal(geometry) if list(one) == [geometry.profiles[-1].name]] or [{}]
+    assert not whole or layouts.wasted(geometry, whole) == (0, 0, False)
+    assert all(min(layouts.wasted(geometry, counts)[:2]) >= 0 for counts in layouts.all_layouts(geometry))
+
+
+@MODELS
+def test_enumeration_is_quick(key: str) -> None:
+    """Counted first: no more states than layouts, each extended once by each profile; then a generous limit of time."""
+    geometry = GEOMETRIES[key]
+    layouts._vectors.cache_clear()
+    layouts._maximal.cache_clear()
+    began = time.process_time()
+    assert len(layouts.all_layouts(geometry)) * len(geometry.profiles) < 2000
+    assert layouts.maximal(geometry)
+    assert time.process_time() - began < 0.5
