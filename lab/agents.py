@@ -73,6 +73,9 @@ class Said:
     resources_error: str
     two: Mapping[str, str]
     """By resource, why a container cannot have two of it."""
+    visible: Mapping[str, tuple[str, ...]]
+    """What a container sees with two of a resource, or with one where it cannot have more; only where all are shares of one
+    device, since else it depends on which two."""
     served: tuple[str, ...]
     """The resources whose shares an MPS control daemon serves."""
     served_error: str
@@ -103,14 +106,16 @@ def _question(case: Case) -> Object:
 
 
 def _simulated(case: Case, answer: Object) -> Said:
+    resources = _resources(answer["resources"] or {}, answer["places"])
     said = Said(
         applied=tuple(answer["applied"] or ()),
         mig={int(gpu): tuple(sorted(devices)) for gpu, devices in (answer["mig"].get("gpus") or {}).items()},
         labels=answer["labels"] or {},
         labels_error=answer["labels_error"],
-        resources=_resources(answer["resources"] or {}, answer["places"]),
+        resources=resources,
         resources_error=answer["resources_error"],
         two=answer["two"],
+        visible=_of_one_device(answer["visible"] or {}, resources, answer["places"]),
         served=tuple(sorted(answer["served"] or ())) if case.about_mps else (),
         served_error=answer["served_error"] if case.about_mps else "",
     )
@@ -164,7 +169,11 @@ class Host:
         self._process.stdout.close()
 
     def ask(self, case: Case) -> Said:
-        """Run what a case asks for."""
+        """Run what a case asks for, and return what was said."""
+        return _nvidia(case, self.run(case))
+
+    def run(self, case: Case) -> Object:
+        """Run what a case asks for, and return all that is known of it (Answer in lab/host/main.go)."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(_request(case)) + "\n")
@@ -172,7 +181,8 @@ class Host:
         line = self._process.stdout.readline()
         if not line:
             raise LabError("the sandbox with NVIDIA's programs has ended; what it said is above")
-        return _nvidia(case, json.loads(line))
+        answer: Object = json.loads(line)
+        return answer
 
 
 def _command() -> list[str]:
@@ -213,14 +223,17 @@ def _nvidia(case: Case, answer: Object) -> Said:
             raise LabError(f"NVIDIA's device plugin does not serve {resource['resource']}: {resource['error']}")
     refused = _error(answer["plugin"])
     offered = () if refused else answer["resources"]
+    resources = _resources({resource["resource"]: resource["ids"] for resource in offered}, places)
+    visible = {one["resource"]: one["environment"]["NVIDIA_VISIBLE_DEVICES"].split(",") for one in offered}
     return Said(
         applied=applied,
         mig=layout,
         labels=dict(line.split("=", 1) for line in answer["labels"].splitlines()),
         labels_error=_error(answer["gfd"]) if answer["gfd"]["code"] else "",
-        resources=_resources({resource["resource"]: resource["ids"] for resource in offered}, places),
+        resources=resources,
         resources_error=refused,
         two={resource["resource"]: resource["two"] for resource in offered if resource.get("two")},
+        visible=_of_one_device(visible, resources, places),
         served=tuple(sorted(answer["served"] or ())),
         served_error=_error(answer["mps"]) if case.about_mps and answer["mps"]["code"] else "",
     )
@@ -240,5 +253,15 @@ def _resources(ids: Mapping[str, Iterable[str]], places: Mapping[str, str]) -> d
     return {resource: tuple(sorted(map(placed, devices))) for resource, devices in ids.items()}
 
 
+def _of_one_device(
+    visible: Mapping[str, Sequence[str]], resources: Mapping[str, tuple[str, ...]], places: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    return {
+        resource: tuple(places[uuid] for uuid in uuids)
+        for resource, uuids in visible.items()
+        if len({device.partition("::")[0] for device in resources[resource]}) == 1
+    }
+
+
 def _parted_alone(applied: tuple[str, ...], layout: Mapping[int, Sequence[str]]) -> Said:
-    return Said(applied, layout, {}, "", {}, "", {}, (), "")
+    return Said(applied, layout, {}, "", {}, "", {}, {}, (), "")

@@ -23,8 +23,9 @@ type Offered struct {
 	IDs      []string `json:"ids"`
 	// Two is why two of its devices cannot be allocated to one container; nothing when they can, or when there is one.
 	Two string `json:"two,omitempty"`
-	// Environment is what a container gets that asks for the first device.
+	// Environment and Mounts are what a container gets with the first device, or with the first two where it may.
 	Environment map[string]string `json:"environment"`
+	Mounts      []string          `json:"mounts"`
 	Error       string            `json:"error,omitempty"`
 }
 
@@ -95,19 +96,27 @@ func (o *Offered) look(ctx context.Context, endpoint string) error {
 	if len(o.IDs) == 0 {
 		return fmt.Errorf("%s has no device", o.Resource)
 	}
-	one, err := plugin.Allocate(ctx, allocation(o.IDs[:1]))
-	if err != nil {
+	if err := o.allocate(ctx, plugin, 1); err != nil {
 		return err
 	}
-	o.Environment = one.ContainerResponses[0].Envs
 	if len(o.IDs) > 1 {
-		if _, err := plugin.Allocate(ctx, allocation(o.IDs[:2])); err != nil {
+		if err := o.allocate(ctx, plugin, 2); err != nil {
 			o.Two = err.Error()
 		}
 	}
 	return nil
 }
 
-func allocation(ids []string) *v1beta1.AllocateRequest {
-	return &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}}}
+func (o *Offered) allocate(ctx context.Context, plugin v1beta1.DevicePluginClient, count int) error {
+	request := &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: o.IDs[:count]}}}
+	answer, err := plugin.Allocate(ctx, request)
+	if err != nil {
+		return err
+	}
+	container := answer.ContainerResponses[0]
+	o.Environment, o.Mounts = container.Envs, nil
+	for _, mount := range container.Mounts {
+		o.Mounts = append(o.Mounts, mount.ContainerPath)
+	}
+	return nil
 }

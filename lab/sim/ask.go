@@ -42,6 +42,8 @@ type answer struct {
 	ResourceError string              `json:"resources_error"`
 	// Two is, by resource, why a container cannot have two of it.
 	Two map[string]string `json:"two"`
+	// Visible are, by resource, the devices that a container sees with the first two of it, each once.
+	Visible map[string][]string `json:"visible"`
 	// Served are the resources whose shares an MPS control daemon serves.
 	Served      []string `json:"served"`
 	ServedError string   `json:"served_error"`
@@ -80,7 +82,7 @@ func (q *question) answer() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{Labels: map[string]string{}, Resources: map[string][]string{}, Two: map[string]string{}, Places: map[string]string{}}
+	a := &answer{Labels: map[string]string{}, Resources: map[string][]string{}, Two: map[string]string{}, Visible: map[string][]string{}, Places: map[string]string{}}
 	layout = q.apply(hardware, layout, a)
 	q.labels(hardware, layout, a)
 	q.resources(hardware, layout, a)
@@ -136,6 +138,7 @@ func (q *question) resources(h *rules.Hardware, layout rules.Layout, a *answer) 
 	}
 	a.ResourceError = text(err)
 	for resource, ids := range a.Resources {
+		a.Visible[resource] = rules.Visible(map[string][]string{resource: ids[:min(len(ids), 2)]})
 		if len(ids) < 2 {
 			continue
 		}

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.agents import Case, Said, nvidia, simulated
+from lab.agents import Case, Host, Said, nvidia, simulated
+from lab.driver import uuid
 from plugins.module_utils.catalog import models
 from tests.integration.agents import cases as made
 from tests.integration.agents.configs import GPU, entry, sharing
@@ -110,7 +111,9 @@ def test_labels_and_resources(
     ],
 )
 def test_two_shares(ask: Callable[[list[Case]], list[Said]], config: str, two: str | None) -> None:
+    """Two shares of one GPU: it is seen once."""
     [said] = ask([Case(MACHINE, config=config)])
+    assert said.visible == {GPU: ("0",)}
     assert said.two == ({GPU: f"rpc error: code = Unknown desc = {two}"} if two else {})
 
 
@@ -197,3 +200,23 @@ def test_the_mps_daemon_serves_what_is_offered(ask: Callable[[list[Case]], list[
         [Case(MACHINE, config=sharing("mps", (GPU, 4), renameByDefault=rename)) for rename in (False, True)]
     )
     assert (plain.served, renamed.served) == ((GPU,), (f"{GPU}.shared",))
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "mounts"),
+    [
+        ("", {}, []),
+        (
+            sharing("mps", (GPU, 4)),
+            {"CUDA_MPS_PIPE_DIRECTORY": f"/mps/{GPU}/pipe"},
+            [f"/mps/{GPU}/pipe", "/dev/shm"],
+        ),
+    ],
+)
+def test_what_a_container_gets(config: str, environment: dict[str, str], mounts: list[str]) -> None:
+    """By NVIDIA's plugin; of this the simulator has the visible GPUs alone."""
+    with Host() as host:
+        [offered] = host.run(Case(MACHINE, config=config))["resources"]
+    switches = dict.fromkeys(("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"), "enabled")
+    assert offered["environment"] == {"NVIDIA_VISIBLE_DEVICES": uuid(0), **switches, **environment}
+    assert (offered["mounts"] or []) == mounts
