@@ -77,8 +77,10 @@ class _Pool:
         self._demand = tuple(wanted[name] for name in self._names)
         self._patterns = tuple(self._of_geometry(geometry) for geometry in geometries)
         groups = {geometry: number for number, geometry in enumerate(geometries)}
+        nothing = self._vector({})
         self._places = [
-            Place(gpu.key, Kind(groups[gpu.geometry], self._vector(gpu.now or {}), gpu.used)) for gpu in gpus
+            Place(gpu.key, Kind(groups[gpu.geometry], self._vector(gpu.now) if gpu.now else nothing, gpu.used))
+            for gpu in gpus
         ]
 
     def packed(self) -> Packed:
