@@ -59,19 +59,21 @@ def nearest(geometry: Geometry, counts: Counts, limit: int = 3) -> tuple[Counts,
     """The layouts that fit and differ least from the wanted one, nearest first; one that fits is its own nearest.
 
     Near is what needs the fewest changes, each of which adds a device, takes one out, or puts one of another profile into
-    its place. Of equally near ones those come first that keep more of the wanted devices, then those that use more memory
-    slices, then those with the larger profiles. A profile that the GPU does not have stands for the one most like it.
+    its place. Of equally near ones those come first that keep more of the wanted devices, then those that use as many
+    memory slices as are wanted, or nearly, then those with the larger profiles. A profile that the GPU does not have stands for the one most like it.
     """
     order = in_order(geometry)
     meant = _meant(geometry, counts)
     wanted = tuple(meant.get(profile.name, 0) for profile in order)
     strange = sum(meant.values()) - sum(wanted)
 
+    size = sum(want * profile.size for want, profile in zip(wanted, order, strict=True))
+
     def rank(vector: Vector) -> tuple[int, int, int]:
         lost = strange + sum(max(0, want - has) for want, has in zip(wanted, vector, strict=True))
         added = sum(max(0, has - want) for want, has in zip(wanted, vector, strict=True))
         used = sum(has * profile.size for has, profile in zip(vector, order, strict=True))
-        return max(lost, added), lost, -used
+        return max(lost, added), lost, abs(size - used)
 
     return tuple(_counts(geometry, vector) for vector in sorted(_vectors(geometry), key=rank)[:limit])
 

@@ -18,7 +18,7 @@ from tests.integration.agents import cases as made
 from tests.integration.agents.compare import differences, told
 from tests.programs import run
 
-SAMPLE = 300
+SAMPLE = 200
 
 
 def seeded(request: pytest.FixtureRequest, name: str) -> random.Random:
@@ -42,7 +42,7 @@ def sample(request: pytest.FixtureRequest) -> tuple[list[Case], list[Said]]:
     return chosen, nvidia(chosen)
 
 
-@pytest.mark.usual(60)
+@pytest.mark.usual(40)
 def test_a_sample_of_all_cases(sample: tuple[list[Case], list[Said]], request: pytest.FixtureRequest) -> None:
     chosen, theirs = sample
     found = differences(chosen, simulated(chosen), theirs)
@@ -60,6 +60,7 @@ def test_every_case(model: models.Model, request: pytest.FixtureRequest) -> None
 
 
 @pytest.mark.usual(20)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("file", "rule", "wrong"),
     [

@@ -101,6 +101,7 @@ def test_maximal_layouts_of_an_a30() -> None:
 
 
 @pytest.mark.usual(40)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", TELLING)
 def test_whatever_is_wished(key: str, rng: random.Random) -> None:
     """Layouts that fit and that do not, over what is there before: the planner, the simulator and NVIDIA agree."""
