@@ -116,7 +116,8 @@ class _Search:
     def _in_bulk(self, state: _State) -> _State:
         """The state from which few enough GPUs remain to be touched: until then the best cut, as often as it stays as good.
 
-        Best is what brings most of that of which the most GPUs are needed.
+        Best is what brings most of that for which the most GPUs are needed, and of equally good cuts that with the larger
+        devices, since the smaller ones find a place more easily.
         """
         while sum(state.left) > _TAIL:
             opened = self._opened(state)
@@ -129,7 +130,11 @@ class _Search:
                 used = [self._problem.kinds[number].used for number, dummy in choices]
                 best = max(
                     (choice for choice, busy in zip(choices, used, strict=True) if busy == min(used)),
-                    key=lambda choice: (self._gain(state, choice[0], choice[1], measure), self._gain(state, *choice)),
+                    key=lambda choice: (
+                        self._gain(state, choice[0], choice[1], measure),
+                        self._gain(state, *choice),
+                        choice[1],
+                    ),
                 )
                 state = self._cut(state, *best, self._times(state, *best, remaining - _TAIL))
                 self._note(state)
@@ -254,16 +259,17 @@ class _Search:
 def _measures(problem: Problem) -> list[tuple[Vector, int]]:
     """Ways to weigh devices, each with the most that one GPU holds by it; the first weighs memory slices.
 
-    The others count the devices of some profiles, whichever few or all of them.
+    Others weigh compute slices, or both, or count the devices of some profiles, whichever few or all of them.
     """
     places = range(len(problem.demand))
     sizes = places if len(places) <= _MANY_PROFILES else (0, len(places) - 1)
     several = [some for size in sizes for some in itertools.combinations(places, size + 1)]
+    compute = tuple(map(operator.sub, problem.worth, problem.memory))
     counting = [tuple(int(at in some) for at in places) for some in several]
     patterns = {pattern for kind in problem.kinds for pattern in problem.patterns[kind.group]}
     each = [
         (measure, max((dot(measure, pattern) for pattern in patterns), default=0))
-        for measure in (problem.memory, problem.worth, *counting)
+        for measure in (problem.memory, compute, problem.worth, *counting)
     ]
     return [(measure, most) for measure, most in each if most]
 

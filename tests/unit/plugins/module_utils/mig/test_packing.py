@@ -130,7 +130,7 @@ def test_no_way_is_better_on_large_gpus(case: Case) -> None:
     assert cost(gpus, demand, pack(gpus, demand).layouts) == exhaustive(gpus, demand)
 
 
-@pytest.mark.usual(10)
+@pytest.mark.usual(20)
 @settings(max_examples=60, deadline=None)
 @given(case=cases(ANY, 10), order=st.randoms(use_true_random=False))
 def test_laws(case: Case, order: random.Random) -> None:
@@ -183,6 +183,13 @@ def test_a_thousand_gpus(models: tuple[str, ...], demand: dict[str, int]) -> Non
     # Under a second on an idle machine; what this measures may be three times as slow.
     assert time.process_time() - began < 3
     assert pack(after(gpus, packed), demand).touched == ()
+
+
+def test_whole_gpus_are_filled() -> None:
+    """1,000 + 1,800 + 1,800 compute slices need 658 GPUs of 7 at least."""
+    gpus = [gpu(number % 8, node=f"node-{number // 8:03}") for number in range(1000)]
+    packed = pack(gpus, {"1g.5gb": 1000, "3g.20gb": 600, "2g.10gb": 900})
+    assert (len(packed.touched), packed.missing) == (658, {})
 
 
 @pytest.mark.usual(6)
