@@ -21,7 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.steps import Ask
 from tests.helpers.fleet import node
 
 MODEL = "A100-SXM4-40GB"
-GPUS, NODES, GPUS_PER_NODE = 1000, 5000, 4
+GPUS, NODES, GPUS_PER_NODE = 1000, 5000, 2
 
 
 def enumeration() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ..catalog.mig import Geometry
 from .choosing import Key, New, Place, dealt, fewest_nodes, sets
 from .covering import STATES, Cut, Kind, Problem, Vector, cover
+from .first_fit import first_fit
 from .layout import Counts
 from .layouts import maximal
 
@@ -84,8 +85,13 @@ class _Pool:
         ]
 
     def packed(self) -> Packed:
-        """The best layouts that were found."""
-        new = self._without_surplus(dealt(*self._choice()))
+        """The best layouts that were found; never worse ones than those of first fit decreasing."""
+        able = [place for place in self._places if self._patterns[place.kind.group]]
+        plain = first_fit(able, self._patterns, self._offered({}), self._demand)
+        return min((self._made(dealt(*self._choice())), self._made(plain)), key=self._cost)
+
+    def _made(self, cut: t.Mapping[Key, Vector]) -> Packed:
+        new = self._without_surplus(cut)
         layouts = {gpu.key: dict(gpu.now) for gpu in self._gpus if gpu.now is not None}
         for key, pattern in new.items():
             layouts[key] = {name: n for name, n in sorted(zip(self._names, pattern, strict=True)) if n}
@@ -162,10 +168,25 @@ class _Pool:
         # A GPU for which nothing is left keeps what it has, and that may be more than is demanded beside the others' new ones.
         return left if len(left) == len(new) else self._without_surplus(left)
 
+    def _cost(self, packed: Packed) -> tuple[int, int, int, int]:
+        """What is missing, in memory slices; used GPUs that are touched, all that are, and their nodes."""
+        memory = {name: size for name, (size, dummy) in zip(self._names, self._sizes, strict=True)}
+        touched = [gpu for gpu in self._gpus if packed.layouts.get(gpu.key) != gpu.now]
+        return (
+            sum(memory[name] * count for name, count in packed.missing.items()),
+            sum(gpu.used for gpu in touched),
+            len(touched),
+            len({gpu.node for gpu in touched}),
+        )
+
+    def _offered(self, new: t.Mapping[Key, Vector]) -> Vector:
+        """What there is of the demand with these patterns."""
+        each = [new.get(place.key, place.kind.now) for place in self._places]
+        return tuple(map(sum, zip(*each, strict=True))) or (0,) * len(self._demand)
+
     def _surplus(self, new: t.Mapping[Key, Vector]) -> list[int]:
         """What there is more of than is demanded with these patterns; negative is what is missing."""
-        each = [new.get(place.key, place.kind.now) for place in self._places]
-        return [sum(vector[at] for vector in each) - want for at, want in enumerate(self._demand)]
+        return list(map(operator.sub, self._offered(new), self._demand))
 
     def _of_geometry(self, geometry: Geometry) -> tuple[Vector, ...]:
         """What of the demand one GPU can have at most: the largest of the demanded parts of its layouts."""

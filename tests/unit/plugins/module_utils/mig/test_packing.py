@@ -8,6 +8,7 @@ import random
 import time
 import typing as t
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -200,3 +201,12 @@ def test_large_fleets_are_never_worse_than_first_fit_decreasing(seed: int) -> No
     less = {name: max(1, count * 48 // 1000) for name, count in demand.items()}
     packed = pack(gpus, less)
     assert cost(gpus, less, packed.layouts)[:4] <= first_fit_decreasing(gpus, less)[:4]
+
+
+def test_a_search_that_is_broken_off_is_not_worse_either() -> None:
+    """It finds that two GPUs less can be touched, but not that none of them needs to be a used one."""
+    gpus = [replace(one, now=None) for one in fleet(("A100-SXM4-40GB", "A100-SXM4-80GB"), 32, 1179)]
+    demand = {"1g.10gb": 20, "3g.40gb": 20, "7g.40gb": 3}
+    packed = pack(gpus, demand)
+    assert cost(gpus, demand, packed.layouts)[:3] == (0, 0, 18)
+    assert cost(gpus, demand, packed.layouts)[:4] <= first_fit_decreasing(gpus, demand)[:4]
