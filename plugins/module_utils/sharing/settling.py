@@ -77,7 +77,7 @@ def unmet(
 ) -> list[str]:
     """The demands for which the nodes that are there have no room, a sentence each.
 
-    None while nodes are not discovered yet, which may bring the room, and none of a run that is not for whole pools.
+    None while nodes are not discovered or not ready, which may bring the room, and none of a run that is not for whole pools.
     """
     if scope.state != PRESENT or scope.selectors:
         return []
@@ -86,11 +86,9 @@ def unmet(
         missing = allotment.missing.get(pool.name)
         members = [nodes[name] for name in membership.by_pool[pool.name] if name in nodes]
         asked = scope.pools is None or pool.name in scope.pools
-        if missing and asked and members and all(node.discovered for node in members):
-            away = sorted(node.name for node in members if not node.ready)
-            not_ready = f" ({some(away)} not ready)" if away else ""
+        if missing and asked and members and all(node.discovered and node.ready for node in members):
             found.append(
-                f"gpu_pools: sharing.demand of pool {pool.name} is {layouts.spelled(pool.sharing.demand)}, and its {len(members)} node(s)"
-                f"{not_ready} have no room for {layouts.spelled(missing)} of it; ask for less, or give the pool more nodes"
+                f"gpu_pools: sharing.demand of pool {pool.name} is {layouts.spelled(pool.sharing.demand)}, and its {len(members)} node(s) "
+                f"have no room for {layouts.spelled(missing)} of it; ask for less, or give the pool more nodes"
             )
     return found

@@ -61,10 +61,10 @@ def test_a_demand_is_packed_by_what_nodes_publish() -> None:
     assert "have no room for 1 x 1g.10gb of it; ask for less, or give the pool more nodes" in problem
 
 
-def test_nodes_that_are_away_are_named() -> None:
-    dummy, (problem,) = settled({"mode": "mig", "demand": {"7g.40gb": 2}}, [a100("n1"), a100("n2", ready=False)])
+def test_a_demand_without_room_names_what_lacks() -> None:
+    dummy, (problem,) = settled({"mode": "mig", "demand": {"7g.40gb": 3}}, [a100("n1"), a100("n2")])
     assert problem == (
-        "gpu_pools: sharing.demand of pool train is 2 x 7g.40gb, and its 2 node(s) (n2 not ready) have no room for 1 x 7g.40gb of it; "
+        "gpu_pools: sharing.demand of pool train is 3 x 7g.40gb, and its 2 node(s) have no room for 1 x 7g.40gb of it; "
         "ask for less, or give the pool more nodes"
     )
 
@@ -76,12 +76,20 @@ UNDISCOVERED = a100("n2", labels={"accel.gpu/pool": "train", "nvidia.com/gpu.pre
     ("nodes", "scope"),
     [
         ([a100("n1"), UNDISCOVERED], scopes.EVERYTHING),
+        ([a100("n1"), a100("n2", ready=False)], scopes.EVERYTHING),
         ([], scopes.EVERYTHING),
         ([a100("n1")], Scope(scopes.JOINED)),
         ([a100("n1")], Scope(scopes.REPAIRED)),
         ([a100("n1")], Scope(pools=frozenset({"another"}))),
     ],
-    ids=["a node may bring the room", "no node at all", "of new nodes alone", "of a repair", "of another pool"],
+    ids=[
+        "a node may bring the room",
+        "a node may come back",
+        "no node at all",
+        "of new nodes alone",
+        "of a repair",
+        "of another pool",
+    ],
 )
 def test_a_demand_is_not_refused_where_the_run_cannot_judge_it(nodes: list[Node], scope: Scope) -> None:
     assert settled({"mode": "mig", "demand": {"7g.40gb": 2}}, nodes, scope=scope) == ([], [])
