@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Where the sandbox has what; lab/truth.py binds and fills the same.
+// Where the sandbox has what; lab/agents.py binds and fills the same.
 const (
 	labFolder   = "/lab"
 	description = labFolder + "/gpus"
