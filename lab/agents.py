@@ -142,7 +142,7 @@ def nvidia(cases: Sequence[Case], progress: Callable[[int], None] = lambda done:
         except BaseException as failure:
             failures.append(failure)
 
-    workers = [threading.Thread(target=work) for _ in range(min(len(cases), len(os.sched_getaffinity(0))))]
+    workers = [threading.Thread(target=work) for _worker in range(min(len(cases), len(os.sched_getaffinity(0))))]
     for worker in workers:
         worker.start()
     for worker in workers:

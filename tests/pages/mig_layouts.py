@@ -83,10 +83,10 @@ def _profiles(geometry: Geometry) -> Iterator[str]:
 def _rows(geometry: Geometry) -> Iterator[str]:
     layouts = maximal(geometry)
     bars = drawn([(geometry.slices, place(geometry, counts) or ()) for counts in layouts], _NARROW)
-    for counts, bar in zip(layouts, bars, strict=True):
+    for counts, drawing in zip(layouts, bars, strict=True):
         left = wasted(geometry, counts)
         ofa = "yes" if left.media else "no"
-        yield f"| {spelled(counts)} | `{bar.replace('|', '│')}` | {left.compute} | {left.memory} | {ofa} |"
+        yield f"| {spelled(counts)} | `{drawing.replace('|', '│')}` | {left.compute} | {left.memory} | {ofa} |"
 
 
 def _title(keys: list[str]) -> str:

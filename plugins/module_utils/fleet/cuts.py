@@ -54,8 +54,8 @@ def lines(pools: Document, width: int) -> list[str]:
         if any(cut["devices"] for cut in cuts):
             told.append(f"memory slices of the GPUs of {name}:")
             bars = drawn([(cut["slices"], [Placement(**of) for of in cut["devices"]]) for cut in cuts], width - 4)
-            for cut, bar in zip(cuts, bars, strict=True):
-                told += _lines(cut, bar)
+            for cut, shown in zip(cuts, bars, strict=True):
+                told += _lines(cut, shown)
     return told
 
 
@@ -72,9 +72,9 @@ def _cut(geometry: Geometry, profiles: t.Mapping[str, int], gpus: int | None) ->
     }
 
 
-def _lines(cut: Document, bar: str) -> list[str]:
+def _lines(cut: Document, shown: str) -> list[str]:
     gpus = "each GPU" if cut["gpus"] is None else f"{cut['gpus']} GPU(s)"
-    return [f"  {gpus}{_unused(cut['wasted'])}", f"    {bar}"] if cut["devices"] else [f"  {gpus} whole"]
+    return [f"  {gpus}{_unused(cut['wasted'])}", f"    {shown}"] if cut["devices"] else [f"  {gpus} whole"]
 
 
 def _unused(wasted: Document) -> str:

@@ -60,7 +60,9 @@ def generated(
     nodes: t.Iterable[Node],
     live: t.Mapping[str, t.Any],
 ) -> Generated:
-    """The generated entries of all nodes (`published`, as by_node() reads them) that the `live` ones and those of the plan do not have, or have for other models only.
+    """The generated entries of all nodes that the `live` ones and those of the plan do not have, or have for other models only.
+
+    `published` are those entries by node, as by_node() reads them.
 
     Where nodes mean different layouts by one name, each model gets its own by the PCI ids of the catalog. Where it cannot be told which is
     whose, or where a live entry of that name means another layout on a node, nothing is changed and that is said.

@@ -31,16 +31,16 @@ def drawn(gpus: t.Sequence[tuple[int, t.Sequence[Placement]]], width: int) -> li
 
 
 def _bar(slices: int, fields: t.Mapping[int, tuple[int, str]], each: int) -> str:
-    bar, at = [], 0
+    drawing, at = [], 0
     while at < slices:
         if at in fields:
             size, name = fields[at]
-            bar.append(_FRAME + name.ljust(size * each - 1))
+            drawing.append(_FRAME + name.ljust(size * each - 1))
         else:
             size = min([start for start in fields if start > at], default=slices) - at
-            bar.append(_FRAME + _FREE * (size * each - 1))
+            drawing.append(_FRAME + _FREE * (size * each - 1))
         at += size
-    return "".join(bar) + _FRAME
+    return "".join(drawing) + _FRAME
 
 
 def _without_unit(profile: str) -> str:

@@ -33,8 +33,8 @@ def _of_layout(cut: Document) -> Html:
     drawn += [_device(of, each) for of in devices]
     said = ", ".join(f"{of['profile']} on slices {of['start']} to {of['start'] + of['size'] - 1}" for of in devices)
     title = tag("title", f"{cut['slices']} memory slices: {said}")
-    bar = tag("svg", title, *drawn, role="img", viewBox=f"0 0 {_WIDTH} {_HEIGHT}")
-    return join([tag("p", f"{gpus}", class_="facts"), bar])
+    drawing = tag("svg", title, *drawn, role="img", viewBox=f"0 0 {_WIDTH} {_HEIGHT}")
+    return join([tag("p", f"{gpus}", class_="facts"), drawing])
 
 
 def _device(of: Document, each: float) -> Html:

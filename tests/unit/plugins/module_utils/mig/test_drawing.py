@@ -19,7 +19,7 @@ def test_devices_lie_on_their_slices_and_free_ones_are_lines() -> None:
 
 def test_all_bars_have_one_scale() -> None:
     whole, thirds = [Placement("7g.80gb", 0, 8)], [Placement("1g.10gb", at, 1) for at in range(7)]
-    assert {len(bar) for bar in drawn([(8, whole), (8, thirds), (8, [])], 80)} == {65}
+    assert {len(one) for one in drawn([(8, whole), (8, thirds), (8, [])], 80)} == {65}
 
 
 def test_names_are_shorter_where_the_bar_would_be_too_wide() -> None:
@@ -34,5 +34,5 @@ def test_every_layout_of_every_model_fits_a_terminal(model: models.Model) -> Non
     geometry = mig.geometry(model.key)
     assert geometry
     bars = drawn([(geometry.slices, place(geometry, layout) or ()) for layout in maximal(geometry)], 100)
-    assert {len(bar) for bar in bars} == {len(bars[0])}
+    assert {len(one) for one in bars} == {len(bars[0])}
     assert len(bars[0]) <= 100
