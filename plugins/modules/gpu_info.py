@@ -126,9 +126,10 @@ gpu_info:
       description: What each pool declares; with a cluster also what is seen (C(nodes), C(models), C(gpus), C(wanted) and
         C(allocatable), in all and for each of its C(resources)), into what its GPUs are cut and where the devices lie on the memory
         slices (C(cuts), whose C(gpus) are null as long as no node is known), what differs (C(differs), C(differing_nodes),
-        C(as_declared)), what would change (C(changes)) and what workloads proved (C(proof)). With O(costs), C(costs) are how many C(drivers) would be rolled, how many C(pods)
-        lose a GPU by that or cannot stay with the new sharing, how many of NVIDIA's C(agent_pods) start anew, on how many nodes GPUs are
-        cut anew (C(cut_nodes)), and on how many of these they must be reset, or the node rebooted (C(resets)).
+        C(as_declared)), what would change (C(changes)) and what workloads proved (C(proof)). With O(costs), C(costs) are how many
+        C(drivers) would be rolled, how many C(pods) lose a GPU by that or cannot stay with the new sharing, how many of NVIDIA's
+        C(agent_pods) start anew, on how many nodes GPUs are cut anew (C(cut_nodes)), and on how many of these they must be reset, or the
+        node rebooted (C(resets)).
       type: dict
       returned: when O(pools) are given
     costs:
