@@ -16,8 +16,6 @@ from .errors import LabError
 from .hardware import described
 from .systems import CUDA_OF_BRANCH
 
-__all__ = ["Said", "ask", "labels", "node", "resources", "show"]
-
 # Lines to print, and the reason why there are none.
 Answer = tuple[list[str], str]
 

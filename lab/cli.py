@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from . import answers, audit, build, faults, fleet, lifecycle, nodes, rights, status
+from . import agents, answers, audit, build, faults, fleet, lifecycle, nodes, rights, status
 from .api import Api, ApiError
 from .errors import LabError
 from .layout import DEFAULT_FLEET, REPO, Lab
@@ -187,7 +187,7 @@ def _resources(_lab: Lab, options: argparse.Namespace) -> int:
     return answers.show(answers.resources(_said(options)))
 
 
-def _said(options: argparse.Namespace) -> answers.Said:
+def _said(options: argparse.Namespace) -> agents.Said:
     node = answers.node(options.model, options.gpus, options.driver, options.mig)
     return answers.ask(node, options.config, options.strategy, nvidia=options.nvidia)
 

@@ -27,6 +27,23 @@ var computeInstance = regexp.MustCompile(`^\d+c\.`)
 // ApplyMode is `nvidia-mig-parted apply --mode-only`: it clears every GPU that is named and has MIG on, then sets the
 // modes. Up to Ampere a mode changes with a reset, which is one of all GPUs; from Hopper on it changes at once.
 func (p *Parted) ApplyMode(entries MIGEntries) error {
+	return withHooks(p.applyMode(entries))
+}
+
+// Apply is `nvidia-mig-parted apply`: modes, where they differ, then devices.
+func (p *Parted) Apply(entries MIGEntries) error {
+	return withHooks(p.apply(entries))
+}
+
+// withHooks words an error as the last line that mig-parted logs; behind that stands the reason that it logs before.
+func withHooks(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("error applying MIG configuration with hooks: %w", err)
+}
+
+func (p *Parted) applyMode(entries MIGEntries) error {
 	if p.AssertMode(entries) {
 		return nil
 	}
@@ -140,17 +157,8 @@ func (p *Parted) order(name string) int {
 	}
 }
 
-// Apply is `nvidia-mig-parted apply`: modes, where they differ, then devices. The error is its last log line, and behind
-// that the reason that it logs before.
-func (p *Parted) Apply(entries MIGEntries) error {
-	if err := p.apply(entries); err != nil {
-		return fmt.Errorf("error applying MIG configuration with hooks: %w", err)
-	}
-	return nil
-}
-
 func (p *Parted) apply(entries MIGEntries) error {
-	if err := p.ApplyMode(entries); err != nil {
+	if err := p.applyMode(entries); err != nil {
 		return err
 	}
 	if p.AssertConfig(entries) {
