@@ -10,7 +10,7 @@ import os
 import queue
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from .errors import LabError
 
 MPS_ROOT = "/run/nvidia/mps"
 
-# What NVIDIA's programs need of this machine: its C library.
+# Where this machine has the C library, which is all that NVIDIA's programs need of it.
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _CALLED_BY_AGENTS = ("nvidia-smi", "nvidia-cuda-mps-control")
-# How go-nvml's event loop would be fed is no question here, and the lab's library has no events.
+# Nothing becomes unhealthy here: the lab's library has no events.
 _ENVIRONMENT = {"DP_DISABLE_HEALTHCHECKS": "all"}
 
 
@@ -122,8 +122,8 @@ def _simulated(case: Case, answer: Object) -> Said:
     return said if case.agents else _parted_alone(said.applied, said.mig)
 
 
-def nvidia(cases: Sequence[Case], progress: Callable[[int], None] = lambda done: None) -> list[Said]:
-    """Ask NVIDIA's programs, on all processors; `progress` is told how many cases are done."""
+def nvidia(cases: Sequence[Case]) -> list[Said]:
+    """Ask NVIDIA's programs, on all processors."""
     said: list[Said | None] = [None] * len(cases)
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(len(cases)):
@@ -136,7 +136,6 @@ def nvidia(cases: Sequence[Case], progress: Callable[[int], None] = lambda done:
                 while not failures:
                     number = waiting.get_nowait()
                     said[number] = host.ask(cases[number])
-                    progress(len(cases) - waiting.qsize())
         except queue.Empty:
             pass
         except BaseException as failure:
@@ -153,7 +152,7 @@ def nvidia(cases: Sequence[Case], progress: Callable[[int], None] = lambda done:
 
 
 class Host:
-    """A sandbox with NVIDIA's programs, the lab's driver and, of this machine, the C library alone; no network."""
+    """A sandbox with NVIDIA's programs, the lab's driver and, of this machine, its libraries alone; no network."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -23,8 +23,6 @@ from tests.helpers.mig import GEOMETRIES
 from tests.integration.agents import cases as made
 
 CAPABLE = [model for model in models.MODELS if model.mig_capable]
-# A model of each table of placements, and of those that reset and those that do not.
-TELLING = ["A30", "A100-SXM4-80GB", "H200", "RTX-PRO-6000-Server", "RTX-PRO-4500"]
 
 
 def applied(machine: Object, counts: Counts, **more: Any) -> Case:
@@ -100,13 +98,11 @@ def test_maximal_layouts_of_an_a30() -> None:
     maximal_layouts(model)
 
 
-@pytest.mark.usual(40)
+@pytest.mark.usual(8)
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("key", TELLING)
-def test_whatever_is_wished(key: str, rng: random.Random) -> None:
+@pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
+def test_whatever_is_wished(model: models.Model, rng: random.Random) -> None:
     """Layouts that fit and that do not, over what is there before: the planner, the simulator and NVIDIA agree."""
-    model = models.find(key)
-    assert model is not None
     geometry = made.geometry_of(model)
     known = layouts.all_layouts(geometry)
     wishes, cases = [], []

@@ -19,7 +19,7 @@ from plugins.module_utils.mig import layouts
 from tests.integration.agents import cases as made
 
 GPUS = 2
-TELLING = ("A30", "A100-SXM4-80GB", "H200", "RTX-PRO-6000-Server", "RTX-PRO-4500")
+CAPABLE = [model for model in models.MODELS if model.mig_capable]
 SHARED = [
     Sharing(),
     *(
@@ -60,15 +60,14 @@ def test_gpus_shared_as_a_whole() -> None:
     kept(model, SHARED)
 
 
-@pytest.mark.usual(15)
-@pytest.mark.parametrize("key", TELLING)
-def test_mig(key: str, rng: random.Random) -> None:
+@pytest.mark.usual(8)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
+def test_mig(model: models.Model, rng: random.Random) -> None:
     """GPUs cut alike, or one of them, or each otherwise; the devices shared or not.
 
     Profiles with extras (+me, +gfx, -me) are left out: up to v0.19 the plugin offers them under the names of the plain ones.
     """
-    model = models.find(key)
-    assert model is not None
     plain = [
         dict(counts)
         for counts in layouts.all_layouts(made.geometry_of(model))
