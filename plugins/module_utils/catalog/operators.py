@@ -42,6 +42,15 @@ class OperatorRelease:
         """The version as numbers that can be compared."""
         return tuple(int(number) for number in self.version.removeprefix("v").split("."))
 
+    @property
+    def extras_named(self) -> bool:
+        """The device plugin offers MIG devices with extras (+me, +gfx) under names of their own; up to v0.19 it takes them for plain ones.
+
+        Source: k8s-device-plugin #1807, and v0.19.0 run on such devices.
+        """
+        version = self.device_plugin.removeprefix("v").partition("-")[0]
+        return tuple(map(int, version.split("."))) >= (0, 20)
+
 
 _CUDA = "nvcr.io/nvidia/cuda:"
 _POLICY_KINDS: tuple[Kind, ...] = (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))

@@ -85,6 +85,11 @@ def nominal_gb(profile: str) -> int:
     return int(profile.partition("g.")[2].partition("gb")[0])
 
 
+def plain(profile: str) -> str:
+    """The profile without its extras: `1g.5gb+me` -> `1g.5gb`."""
+    return re.split("[+-]", profile, maxsplit=1)[0]
+
+
 def without_memory(profile: str) -> str:
     """A profile's compute slices and extras: `1g.24gb+me.all` -> `1g+me.all`."""
     compute, dummy, rest = profile.partition(".")

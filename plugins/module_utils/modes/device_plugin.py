@@ -32,6 +32,7 @@ class Sharing:
     """How the GPUs of a node are shared; `replicas` are the shares of a GPU, or of each MIG device (1: not shared).
 
     `demand` is how many MIG devices of each profile all nodes of the pool have together, at least; the layout is then that of one node.
+    `extras_named`: MIG devices with extras (+me, +gfx) are offered under a name of their own, else under that of the plain profile.
     """
 
     mode: str = EXCLUSIVE
@@ -41,6 +42,7 @@ class Sharing:
     layout: mig.Layout = ()
     strategy: str = ""
     demand: t.Mapping[str, int] = field(default_factory=dict)
+    extras_named: bool = True
 
     @property
     def shared(self) -> bool:
@@ -61,7 +63,7 @@ class Sharing:
     def resources(self) -> tuple[str, ...]:
         """The extended resources that a node may offer, the one that most is made of first."""
         if self.mode == MIG and self.strategy == mig.MIXED:
-            names = tuple(map(mig.resource, self.profiles))
+            names = tuple(dict.fromkeys(map(self._named, self.profiles)))
             whole = bool(self.demand) or any(part.devices for part in self.layout)
             return (*map(self._offered_as, names), *((GPU_RESOURCE,) if whole else ()))
         return (self._offered_as(GPU_RESOURCE),)
@@ -74,7 +76,7 @@ class Sharing:
         for index in range(gpus):
             cut = mig.on_gpu(self.layout, index)
             for profile, count in cut.items():
-                name = mig.resource(profile) if self.strategy == mig.MIXED else GPU_RESOURCE
+                name = self._named(profile) if self.strategy == mig.MIXED else GPU_RESOURCE
                 found[self._offered_as(name)] += count * self.replicas
             if not cut:
                 found[GPU_RESOURCE] = found.get(GPU_RESOURCE, 0) + 1
@@ -84,6 +86,9 @@ class Sharing:
         """How many devices are behind so much of each resource: beside MIG devices that are shared, whole GPUs are not."""
         whole = GPU_RESOURCE if self.mode == MIG and self.strategy == mig.MIXED else ""
         return sum(count if name == whole else count // self.replicas for name, count in offered.items())
+
+    def _named(self, profile: str) -> str:
+        return mig.resource(_served(profile, self))
 
     def _offered_as(self, resource: str) -> str:
         return resource + _RENAMED if self.shared and self.rename else resource
@@ -125,5 +130,12 @@ def entry_name(sharing: Sharing) -> str:
 
 def _shared_resources(sharing: Sharing) -> list[str]:
     if sharing.mode == MIG and sharing.strategy == mig.MIXED:
-        return [mig.resource(profile) for profile in sharing.profiles]
+        # GFD knows a device with extras by its own name in any case, whatever the plugin offers it as.
+        return sorted(
+            {mig.resource(name) for profile in sharing.profiles for name in (profile, _served(profile, sharing))}
+        )
     return [GPU_RESOURCE]
+
+
+def _served(profile: str, sharing: Sharing) -> str:
+    return profile if sharing.extras_named else mig.plain(profile)

@@ -57,8 +57,9 @@ _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-n
 def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     """Everything that the three documents decide; raises InvalidDocuments with every mistake in them."""
     documents = load(cluster, defaults, pools)
-    planned = tuple(_pool(pool) for pool in documents.pools)
     settings = documents.cluster
+    release = releases.operator_release(settings["operator"]["version"]).release
+    planned = tuple(_pool(pool, release.extras_named) for pool in documents.pools)
     operator, nfd = settings["operator"], settings["nfd"]
     tolerations = _tolerations(taint for pool in planned for taint in pool.birth.taints)
     config = config_of(planned, operator["namespace"])
@@ -91,10 +92,10 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     )
 
 
-def _pool(pool: Document) -> PoolPlan:
+def _pool(pool: Document, extras_named: bool) -> PoolPlan:
     match = resolve(pool.get("match") or {})
     model = models.find(match.model) if match.model else None
-    sharing = sharing_of(pool["sharing"], model.product if model else "")
+    sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
     key, mig_entry = device_plugin.entry_name(sharing), mig_parted.entry(sharing.layout, pool.get("gpus_per_node"))
     mig_key = mig_parted.entry_name(mig_entry) if mig_entry else ""
     by_gpu = bool(sharing.demand) or any(part.devices for part in sharing.layout)
@@ -153,8 +154,11 @@ def _rollout(written: Document) -> RolloutPlan:
     )
 
 
-def sharing_of(written: Document, product: str = "") -> Sharing:
-    """The sharing that a sound document declares for GPUs of this product name; what it leaves out has its default."""
+def sharing_of(written: Document, product: str = "", extras_named: bool = True) -> Sharing:
+    """The sharing that a sound document declares for GPUs of this product name; what it leaves out has its default.
+
+    `extras_named`: the device plugin tells MIG devices with extras from plain ones.
+    """
     mode = written["mode"]
     sharing = Sharing(
         mode=mode,
@@ -166,11 +170,8 @@ def sharing_of(written: Document, product: str = "") -> Sharing:
     )
     if mode != MIG:
         return sharing
-    if sharing.demand:
-        return replace(sharing, strategy=mig.MIXED)
-    return replace(
-        sharing, strategy=written.get("strategy") or mig.strategy_for(sharing.layout, product, sharing.suffix)
-    )
+    by_need = mig.MIXED if sharing.demand else mig.strategy_for(sharing.layout, product, sharing.suffix)
+    return replace(sharing, strategy=written.get("strategy") or by_need, extras_named=extras_named)
 
 
 def _accelerator(model: models.Model, sharing: Sharing) -> str:

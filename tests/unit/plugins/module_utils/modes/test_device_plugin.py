@@ -116,6 +116,11 @@ CUT = {"1g.5gb": 2, "3g.20gb": 1}
             {"nvidia.com/mig-1g.5gb.shared": 4, "nvidia.com/mig-3g.20gb.shared": 2, "nvidia.com/gpu": 2},
         ),
         (Sharing("mig", layout=mig.read({"1g.5gb+me": 1}), strategy="mixed"), 1, {"nvidia.com/mig-1g.5gb.me": 1}),
+        (
+            Sharing("mig", layout=mig.read({"1g.5gb+me": 1, "1g.5gb": 6}), strategy="mixed", extras_named=False),
+            2,
+            {"nvidia.com/mig-1g.5gb": 14},
+        ),
     ],
 )
 def test_what_nodes_offer(sharing: Sharing, gpus: int, offers: dict[str, int]) -> None:
@@ -134,3 +139,10 @@ nested = st.recursive(
 @given(st.dictionaries(words, nested, min_size=1))
 def test_text_is_yaml_of_the_content(content: dict[str, t.Any]) -> None:
     assert yaml.safe_load(yaml_text.render(content)) == content
+
+
+def test_up_to_v0_19_devices_with_extras_are_shared_by_the_plain_name_and_labelled_by_their_own() -> None:
+    sharing = Sharing("mig", 2, layout=mig.read({"1g.5gb+me": 1}), strategy="mixed", extras_named=False)
+    assert sharing.resources == ("nvidia.com/mig-1g.5gb",)
+    names = [entry["name"] for entry in plugin.config(sharing)["sharing"]["timeSlicing"]["resources"]]
+    assert names == ["nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb.me"]

@@ -274,3 +274,21 @@ def test_hundreds_of_pools_take_milliseconds(rng: random.Random) -> None:
     spent = time.process_time() - started
     assert len(plan.pools) == 400
     assert spent < 1, f"400 pools took {spent:.2f} s"
+
+
+@pytest.mark.parametrize(
+    ("version", "resources"),
+    [
+        ("v25.10.1", ("nvidia.com/mig-1g.5gb",)),
+        ("v26.3.3", ("nvidia.com/mig-1g.5gb",)),
+        ("v26.7.0", ("nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb.me")),
+    ],
+)
+def test_the_operators_device_plugin_decides_how_devices_with_extras_are_called(
+    version: str, resources: tuple[str, ...]
+) -> None:
+    sharing = {"mode": "mig", "layout": ["1g.5gb", "1g.5gb+me"]}
+    document = {"name": "train", "match": {"model": "A100-SXM4-40GB"}, "sharing": sharing}
+    plan = derive({"name": "lab", "operator": {"version": version}}, {}, [document])
+    assert plan.pools[0].resources == resources
+    assert plan.pools[0].quota_keys == tuple(f"requests.{name}" for name in resources)
