@@ -23,6 +23,7 @@ DECLARED: dict[str, dict[str, Any]] = {"train-a100": NONE, "notebooks": NONE, "i
 SEVENTHS = {"mode": "mig", "layout": {"1g.10gb": 7}}
 MIXTURE = {"mode": "mig", "layout": ["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]}
 SLICED = {"mode": "mig", "layout": {"3g.40gb": 2}, "replicas": 2, "rename": True}
+EXTRAS = {"mode": "mig", "layout": {"1g.10gb": 6, "1g.10gb+me": 1}}
 BY_GPU = {"mode": "mig", "layout": {0: {"7g.80gb": 1}, 1: {"1g.10gb": 7}}}
 MODES: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
     "sevenths": ("train-a100", "a100-", SEVENTHS, {"nvidia.com/gpu": 56}),
@@ -39,6 +40,8 @@ MODES: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
         BY_GPU,
         {"nvidia.com/mig-7g.80gb": 1, "nvidia.com/mig-1g.10gb": 7, "nvidia.com/gpu": 6},
     ),
+    # Operator v25.10 has a device plugin that takes those with media extensions for plain ones.
+    "media extensions": ("train-a100", "a100-", EXTRAS, {"nvidia.com/mig-1g.10gb": 56}),
     "whole again": ("train-a100", "a100-", NONE, {"nvidia.com/gpu": 8}),
     "mps": ("notebooks", "t4-", {"mode": "mps", "replicas": 4}, {"nvidia.com/gpu": 4}),
     "mps renamed": ("notebooks", "t4-", {"mode": "mps", "replicas": 4, "rename": True}, {"nvidia.com/gpu.shared": 4}),
