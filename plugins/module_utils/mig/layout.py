@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 from dataclasses import dataclass
@@ -85,6 +86,7 @@ def nominal_gb(profile: str) -> int:
     return int(profile.partition("g.")[2].partition("gb")[0])
 
 
+@functools.lru_cache(maxsize=1024)
 def plain(profile: str) -> str:
     """The profile without its extras: `1g.5gb+me` -> `1g.5gb`."""
     return re.split("[+-]", profile, maxsplit=1)[0]
