@@ -88,10 +88,10 @@ class _Pool:
         """The best layouts that were found; never worse ones than those of first fit decreasing."""
         able = [place for place in self._places if self._patterns[place.kind.group]]
         plain = first_fit(able, self._patterns, self._offered({}), self._demand)
-        return min((self._made(dealt(*self._choice())), self._made(plain)), key=self._cost)
+        found = self._without_surplus(dealt(*self._choice()))
+        return min((self._made(found), self._made(plain)), key=self._cost)
 
-    def _made(self, cut: t.Mapping[Key, Vector]) -> Packed:
-        new = self._without_surplus(cut)
+    def _made(self, new: t.Mapping[Key, Vector]) -> Packed:
         layouts = {gpu.key: dict(gpu.now) for gpu in self._gpus if gpu.now is not None}
         for key, pattern in new.items():
             layouts[key] = {name: n for name, n in sorted(zip(self._names, pattern, strict=True)) if n}
