@@ -1,5 +1,5 @@
 # Everything needs git, make and Python 3.11 or newer; the rest is installed below build/ by what needs it.
-.PHONY: help demo test soak bench docs lint sanity artifact venv clean
+.PHONY: help demo test soak bench h200 docs lint sanity artifact venv clean
 .DEFAULT_GOAL := help
 
 PYTEST = build/venv/bin/python -m pytest
@@ -9,6 +9,7 @@ help:
 	@echo "make test      what CI runs: linters, unit tests, ansible-test sanity, integration on the lab"
 	@echo "make soak      everything, as long as it takes: three releases of ansible-core, kills, faults, 500 nodes"
 	@echo "make bench     how fast it is, beside kubectl, on the lab; writes docs/performance.md"
+	@echo "make h200      what NVIDIA's agents say on a real H200, from the simulator and from the agents themselves"
 	@echo "make docs      writes the pages that are made from the catalog: docs/mig-layouts.md"
 	@echo "make lint      the linters alone"
 	@echo "make sanity    ansible-test sanity on ansible-core 2.16, 2.19 and 2.21"
@@ -30,6 +31,10 @@ soak: venv
 bench: venv
 	@tools/packages bwrap
 	@PYTHONPATH=build:. build/venv/bin/python -m tests.performance.bench
+
+h200: venv
+	@tools/packages bwrap cc
+	@$(PYTEST) tests/integration/agents/test_h200.py
 
 docs: venv
 	@PYTHONPATH=build:. build/venv/bin/python -m tests.pages
