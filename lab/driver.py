@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from plugins.module_utils.catalog import mig as catalog
+from plugins.module_utils.mig.layout import plain
 
 from .api import Object
 
@@ -35,8 +36,7 @@ def profile_index(hardware: Object, name: str) -> int:
     """Return the NVML_GPU_INSTANCE_PROFILE_* of a profile of this hardware."""
     profiles = {profile["name"]: profile for profile in hardware["mig"]["profiles"]}
     compute, size = profiles[name]["compute"], profiles[name]["size"]
-    plain = name.partition("+")[0].partition("-")[0]
-    kind = name.removeprefix(plain)
+    kind = name.removeprefix(plain(name))
     if not kind and any(p["compute"] == compute and p["size"] < size for p in profiles.values()):
         kind = "double"
     return _OF_KIND[kind][compute] if kind else _PLAIN[compute]

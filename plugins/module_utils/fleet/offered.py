@@ -14,6 +14,7 @@ import typing as t
 
 from ..catalog import mig, models
 from ..catalog.names import MIG_INFIX
+from ..mig.layout import without_memory
 from ..pools.words import some
 
 if t.TYPE_CHECKING:
@@ -97,18 +98,16 @@ def _placed(counts: Counts, table: mig.Geometry) -> list[mig.Profile]:
     found = []
     for row in table.profiles:
         name = next(
-            (name for name, most in counts.items() if most == row.most and _kind(name) == _kind(row.name)), None
+            (
+                name
+                for name, most in counts.items()
+                if most == row.most and without_memory(name) == without_memory(row.name)
+            ),
+            None,
         )
         if name is not None:
             found.append(dataclasses.replace(row, name=name))
     return found
-
-
-def _kind(name: str) -> tuple[str, str]:
-    """The compute slices and the extras of a profile: `1g.10gb+me` -> ("1g", "+me")."""
-    compute, dummy, rest = name.partition(".")
-    memory = rest.partition("gb")[0]
-    return compute, rest.removeprefix(f"{memory}gb")
 
 
 def _difference(geometry: mig.Geometry, known: mig.Geometry | None, model: models.Model) -> str:

@@ -66,7 +66,6 @@ def nearest(geometry: Geometry, counts: Counts, limit: int = 3) -> tuple[Counts,
     meant = _meant(geometry, counts)
     wanted = tuple(meant.get(profile.name, 0) for profile in order)
     strange = sum(meant.values()) - sum(wanted)
-
     size = sum(want * profile.size for want, profile in zip(wanted, order, strict=True))
 
     def rank(vector: Vector) -> tuple[int, int, int]:

@@ -96,8 +96,7 @@ def _pool(pool: Document, extras_named: bool) -> PoolPlan:
     match = resolve(pool.get("match") or {})
     model = models.find(match.model) if match.model else None
     sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
-    key, mig_entry = device_plugin.entry_name(sharing), mig_parted.entry(sharing.layout, pool.get("gpus_per_node"))
-    mig_key = mig_parted.entry_name(mig_entry) if mig_entry else ""
+    key, mig_key, mig_entry = entries_of(sharing, pool.get("gpus_per_node"))
     by_gpu = bool(sharing.demand) or any(part.devices for part in sharing.layout)
     labels = pool.get("labels") or {}
     taints = tuple(_taint(taint) for taint in pool.get("taints") or ())
@@ -126,6 +125,12 @@ def _pool(pool: Document, extras_named: bool) -> PoolPlan:
         ),
         rollout=_rollout(pool["rollout"]),
     )
+
+
+def entries_of(sharing: Sharing, gpus: int | None) -> tuple[str, str, mig_parted.Entry]:
+    """The names of the two configurations that a node with so many GPUs goes by, and the MIG manager's; none where nothing is cut."""
+    entry = mig_parted.entry(sharing.layout, gpus)
+    return device_plugin.entry_name(sharing), mig_parted.entry_name(entry) if entry else "", entry
 
 
 def node_labels_of(pool: str, labels: t.Mapping[str, str], config_key: str, mig_key: str) -> dict[str, str]:

@@ -53,7 +53,7 @@ def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
         return
     for key in of_gpu:
         at = place(path, key) if isinstance(of_gpu, dict) else path
-        reason = mig_profile(key) if isinstance(key, str) else mig_profile("")
+        reason = mig_profile(key if isinstance(key, str) else "")
         if reason:
             yield f"{at}: {said(key)} {reason}"
         elif isinstance(of_gpu, dict) and (not is_whole(of_gpu[key]) or of_gpu[key] < 1):

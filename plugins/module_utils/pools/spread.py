@@ -7,8 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ..modes import device_plugin, mig_parted
-from .derive import config_of, mig_entries_of, node_labels_of
+from .derive import config_of, entries_of, mig_entries_of, node_labels_of
 
 if t.TYPE_CHECKING:
     from ..mig.layout import Layout
@@ -44,8 +43,7 @@ def _by_node(pool: PoolPlan, layouts: t.Mapping[str, tuple[Layout, int]]) -> dic
 
 def _on_node(pool: PoolPlan, layout: Layout, gpus: int) -> PoolPlan:
     sharing = replace(pool.sharing, layout=layout)
-    key, entry = device_plugin.entry_name(sharing), mig_parted.entry(layout, gpus)
-    mig_key = mig_parted.entry_name(entry) if entry else ""
+    key, mig_key, entry = entries_of(sharing, gpus)
     return replace(
         pool,
         sharing=sharing,
