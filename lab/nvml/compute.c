@@ -136,7 +136,7 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
     struct gpu *g = gpu_of(device);
     if (!g)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (struct instance *i = g->instances; i < g->instances + MAX_INSTANCES; i++)
+    for EACH_INSTANCE (i, g)
         if (i->used && i->computes && index-- == 0) {
             *mig = HANDLE(nvmlDevice_t, i);
             return NVML_SUCCESS;

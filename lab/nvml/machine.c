@@ -79,7 +79,7 @@ static bool read_instance(const char *line)
     read.computes = computes;
     read.busy = busy;
     read.gpu = &machine.gpus[index];
-    for (struct instance *i = read.gpu->instances; i < read.gpu->instances + MAX_INSTANCES; i++)
+    for EACH_INSTANCE (i, read.gpu)
         if (!i->used) {
             *i = read;
             return true;
@@ -144,7 +144,7 @@ nvmlReturn_t machine_write(void)
         return NVML_ERROR_NO_PERMISSION;
     for (struct gpu *g = machine.gpus; g < machine.gpus + machine.gpu_count; g++) {
         fprintf(file, "mode %u %u %u %u\n", g->index, g->mode, g->pending, g->busy);
-        for (struct instance *i = g->instances; i < g->instances + MAX_INSTANCES; i++)
+        for EACH_INSTANCE (i, g)
             if (i->used)
                 fprintf(file, "instance %u %u %u %u %u %u %s\n", g->index, i->id, i->profile, i->start, i->computes,
                         i->busy, i->uuid);
@@ -163,7 +163,7 @@ struct gpu *gpu_of(nvmlDevice_t device)
 struct instance *instance_of(const void *handle)
 {
     for (struct gpu *g = machine.gpus; g < machine.gpus + machine.gpu_count; g++)
-        for (struct instance *i = g->instances; i < g->instances + MAX_INSTANCES; i++)
+        for EACH_INSTANCE (i, g)
             if (i == handle && i->used)
                 return i;
     return NULL;

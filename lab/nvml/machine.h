@@ -32,6 +32,9 @@
 // The bindings' nvml.h makes every handle a structure of one pointer (go-nvml pkg/nvml/nvml.h).
 #define HANDLE(type, address) ((type){(void *)(address)})
 
+// Each of a GPU's places for an instance, used or not.
+#define EACH_INSTANCE(i, g) (struct instance *i = (g)->instances; i < (g)->instances + MAX_INSTANCES; i++)
+
 enum { MAX_GPUS = 32, MAX_INSTANCES = 16, MAX_STARTS = 16, NAME_SIZE = 96 };
 
 enum media { MEDIA_SHARE, MEDIA_ONE, MEDIA_ALL, MEDIA_NONE };

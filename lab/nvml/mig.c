@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EACH_INSTANCE(i, g) (struct instance *i = (g)->instances; i < (g)->instances + MAX_INSTANCES; i++)
-
 static bool on(const struct gpu *g) { return machine.mig && g->mode == NVML_DEVICE_MIG_ENABLE; }
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending)
