@@ -8,7 +8,7 @@ help:
 	@echo "make demo      an empty cluster with simulated GPU nodes becomes shared GPUs; ends with the report"
 	@echo "make test      what CI runs: linters, unit tests, ansible-test sanity, integration on the lab"
 	@echo "make soak      everything, as long as it takes: three releases of ansible-core, kills, faults, 500 nodes"
-	@echo "make bench     how fast it is, beside kubectl, on the lab; writes docs/performance.md"
+	@echo "make bench     how fast it is, beside kubectl and openstack, on the lab; writes docs/performance.md"
 	@echo "make h200      what NVIDIA's agents say on a real H200, from the simulator and from the agents themselves"
 	@echo "make docs      writes the pages that are made from the catalog: docs/mig-layouts.md"
 	@echo "make lint      the linters alone"

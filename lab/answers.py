@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from plugins.module_utils.catalog import mig, models
@@ -80,3 +82,34 @@ def show(answer: Answer) -> int:
         return 1
     print("\n".join(sorted(lines)))
     return 0
+
+
+def add(command: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add both commands; `command` makes one of them as the command line's others are made."""
+    for name, run, text in (
+        (
+            "labels",
+            lambda _lab, options: show(labels(_said(options))),
+            "print the labels that gpu-feature-discovery would give a node",
+        ),
+        (
+            "resources",
+            lambda _lab, options: show(resources(_said(options))),
+            "print the resources that the device plugin would offer on a node",
+        ),
+    ):
+        one = command(name, run, f"{text}, or to stderr why it refuses the config")
+        one.add_argument("--model", required=True, help="a GPU model of the catalog")
+        one.add_argument("--gpus", type=int, default=1, metavar="N", help="how many of them (default: 1)")
+        one.add_argument("--driver", default="580.159.04", metavar="VERSION", help="default: 580.159.04")
+        one.add_argument(
+            "--mig", metavar="LAYOUT", help="what each GPU is cut into, as 3g.71gb,1g.18gb:2; 'on': nothing"
+        )
+        one.add_argument("--strategy", default="", help="the MIG strategy that the operator asks for")
+        one.add_argument("--config", type=Path, metavar="FILE", help="config file of the device plugin (default: none)")
+        one.add_argument("--nvidia", action="store_true", help="ask NVIDIA's own agents instead of the simulator")
+
+
+def _said(options: argparse.Namespace) -> Said:
+    case = node(options.model, options.gpus, options.driver, options.mig)
+    return ask(case, options.config, options.strategy, nvidia=options.nvidia)

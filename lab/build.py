@@ -55,7 +55,7 @@ def cached(name: str) -> Path | None:
 
 def _forget_unused() -> None:
     """Take out of the cache what no lab has used for long, and what killed builds have left."""
-    built = re.compile(rf"({'|'.join(TOOLS)})-[0-9a-f]{{16}}|\.({'|'.join(TOOLS)})-\w+")
+    built = re.compile(rf"[a-z0-9.-]+-[0-9a-f]{{16}}|\.({'|'.join(TOOLS)})-\w+")
     for folder in cache().iterdir():
         if built.fullmatch(folder.name) and time.time() - folder.stat().st_mtime > _KEPT_UNUSED:
             shutil.rmtree(folder, ignore_errors=True)
@@ -84,7 +84,7 @@ def _folder(tool: Tool, go: golang.Go) -> Path:
 
 def _build_all(tools: list[Tool], folders: dict[str, Path], go: golang.Go) -> None:
     durations = Durations()
-    usual = {tool.name: durations.usual(tool) for tool in tools}
+    usual = {tool.name: durations.usual(tool.name, tool.usual_seconds) for tool in tools}
     if not usual:
         return
     with BuildProgress(usual) as progress:
@@ -94,7 +94,7 @@ def _build_all(tools: list[Tool], folders: dict[str, Path], go: golang.Go) -> No
             progress.begin(tool.name)
             started = time.monotonic()
             _build(tool, folders[tool.name], go)
-            durations.record(tool, time.monotonic() - started)
+            durations.record(tool.name, time.monotonic() - started)
             progress.end(tool.name)
 
 
@@ -173,13 +173,13 @@ class Durations:
         except (FileNotFoundError, json.JSONDecodeError):
             self._own = {}
 
-    def usual(self, tool: Tool) -> float:
-        """Return the seconds to expect."""
-        return self._own.get(tool.name, float(tool.usual_seconds))
+    def usual(self, name: str, seconds: int) -> float:
+        """Return the seconds to expect, which are those given unless it was ever measured."""
+        return self._own.get(name, float(seconds))
 
-    def record(self, tool: Tool, seconds: float) -> None:
+    def record(self, name: str, seconds: float) -> None:
         """Remember a build."""
-        self._own[tool.name] = round(seconds, 1)
+        self._own[name] = round(seconds, 1)
         temporary = self._path.with_suffix(".new")
         temporary.write_text(json.dumps(self._own, indent=2) + "\n")
         temporary.replace(self._path)

@@ -13,10 +13,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from . import agents, answers, audit, build, faults, fleet, lifecycle, nodes, rights, status
+from . import answers, audit, build, cloud_cli, faults, fleet, lifecycle, nodes, parts, rights, status
 from .api import Api, ApiError
 from .errors import LabError
 from .layout import DEFAULT_FLEET, REPO, Lab
+from .openstack.venv import MAGNUMS
 from .tools import PARTS, TOOLS
 
 
@@ -39,7 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _build(_lab: Lab, options: argparse.Namespace) -> None:
-    for name, folder in build.ensure(options.what or ["kube"]).items():
+    of_parts = {name: make for part in parts.KNOWN.values() for name, make in part.builds.items()}
+    tools = [name for name in options.what or ["kube"] if name not in of_parts]
+    built = build.ensure(tools) if tools else {}
+    built |= {name: of_parts[name]() for name in options.what if name in of_parts}
+    for name, folder in built.items():
         print(f"{name:<18} {folder}")
 
 
@@ -50,6 +55,8 @@ def _up(lab: Lab, options: argparse.Namespace) -> None:
         fleet_file=options.fleet,
         with_sim=not options.without_sim,
         sim_options=options.sim_option,
+        more_parts=options.part,
+        settings={"magnum": options.magnum} if options.magnum else {},
     )
 
 
@@ -147,7 +154,7 @@ def _env(lab: Lab, options: argparse.Namespace) -> None:
     if options.rights_of:
         lifecycle.require_up(lab)
         kubeconfig = rights.grant(lab, options.rights_of)
-    exports = {
+    exports: dict[str, object] = {
         "ANSIBLE_COLLECTIONS_PATH": REPO / "build",
         "KUBECONFIG": kubeconfig,
         "K8S_AUTH_KUBECONFIG": kubeconfig,
@@ -160,6 +167,8 @@ def _env(lab: Lab, options: argparse.Namespace) -> None:
         "HELM_DATA_HOME": lab.dir / "helm/data",
         "KUBECACHEDIR": lab.dir / "kubectl",
     }
+    for part in parts.of(lab):
+        exports |= part.exports(lab)
     print(f'export PATH={shlex.quote(f"{lab.bin}:{REPO}/build/venv/bin")}:"$PATH"')
     for name, value in exports.items():
         print(f"export {name}={shlex.quote(str(value))}")
@@ -177,19 +186,6 @@ def _audit(lab: Lab, options: argparse.Namespace) -> None:
         return
     for (agent, verb), number in sorted(Counter((request.agent, request.verb) for request in found).items()):
         print(f"{number:>7} {verb:<16} {agent}")
-
-
-def _labels(_lab: Lab, options: argparse.Namespace) -> int:
-    return answers.show(answers.labels(_said(options)))
-
-
-def _resources(_lab: Lab, options: argparse.Namespace) -> int:
-    return answers.show(answers.resources(_said(options)))
-
-
-def _said(options: argparse.Namespace) -> agents.Said:
-    node = answers.node(options.model, options.gpus, options.driver, options.mig)
-    return answers.ask(node, options.config, options.strategy, nvidia=options.nvidia)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -211,11 +207,23 @@ def _parser() -> argparse.ArgumentParser:
 
     one = command("build", _build, "build the lab's programs into the cache, as far as they are missing")
     one.add_argument(
-        "what", nargs="*", metavar="TOOL", help=f"parts ({', '.join(PARTS)}) or tools ({', '.join(TOOLS)})"
+        "what",
+        nargs="*",
+        metavar="TOOL",
+        help=f"parts ({', '.join([*PARTS, *(name for part in parts.KNOWN.values() for name in part.builds)])})"
+        f" or tools ({', '.join(TOOLS)})",
     )
     one = command("up", _up, "start the lab; what is missing is built first")
     one.add_argument("--port-base", type=int, help="first of the lab's ports (default: found by itself)")
     one.add_argument("--fleet", type=Path, help="fleet file (default for a new cluster: lab/fleets/default.yaml)")
+    one.add_argument(
+        "--part",
+        action="append",
+        default=[],
+        choices=list(parts.KNOWN),
+        help="a cloud beside the cluster, whose machines are its nodes (kept by up and reset)",
+    )
+    one.add_argument("--magnum", choices=list(MAGNUMS), help="the release of Magnum for part openstack (default: 23)")
     one.add_argument("--without-sim", action="store_true", help="leave the simulator out: machines without agents")
     one.add_argument(
         "--sim-option",
@@ -271,20 +279,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PLAYBOOK",
         help=f"as a user who has the shipped rights of this playbook alone ({', '.join(rights.playbooks())})",
     )
-    for name, run, text in (
-        ("labels", _labels, "print the labels that gpu-feature-discovery would give a node"),
-        ("resources", _resources, "print the resources that the device plugin would offer on a node"),
-    ):
-        one = command(name, run, f"{text}, or to stderr why it refuses the config")
-        one.add_argument("--model", required=True, help="a GPU model of the catalog")
-        one.add_argument("--gpus", type=int, default=1, metavar="N", help="how many of them (default: 1)")
-        one.add_argument("--driver", default="580.159.04", metavar="VERSION", help="default: 580.159.04")
-        one.add_argument(
-            "--mig", metavar="LAYOUT", help="what each GPU is cut into, as 3g.71gb,1g.18gb:2; 'on': nothing"
-        )
-        one.add_argument("--strategy", default="", help="the MIG strategy that the operator asks for")
-        one.add_argument("--config", type=Path, metavar="FILE", help="config file of the device plugin (default: none)")
-        one.add_argument("--nvidia", action="store_true", help="ask NVIDIA's own agents instead of the simulator")
+    answers.add(command)
+    cloud_cli.add(commands, command)
     one = command("audit", _audit, "count the requests that the API server has served")
     one.add_argument("--agent", default="", help="only of clients whose user agent contains this")
     one.add_argument("--since", type=int, default=0, metavar="MARK", help="only what was asked after a mark")

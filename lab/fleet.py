@@ -74,9 +74,9 @@ class Fleet:
     def nodes(self, kubelet_port: int) -> Iterator[Object]:
         """Yield a Node object for every machine; the port is where its kubelet, which kwok plays, answers."""
         for group in self.groups:
-            template = _Template(group, kubelet_port)
+            template = Template(group, kubelet_port)
             for number in range(1, group.count + 1):
-                yield template.node(f"{group.name}-{number}")
+                yield template.of_fleet(f"{group.name}-{number}")
 
     def save(self, path: Path) -> None:
         """Write the fleet as a fleet file."""
@@ -99,7 +99,7 @@ def load(path: Path) -> Fleet:
     groups, problems = [], []
     for index, entry in enumerate(document["groups"]):
         merged = {**defaults, **entry} if isinstance(entry, dict) and isinstance(defaults, dict) else {}
-        found = _problems(merged)
+        found = problems_of(merged)
         problems += [f"groups[{index}].{problem}" for problem in found]
         if not found:
             groups.append(Group(**merged))
@@ -130,7 +130,8 @@ _KINDS: dict[str, type] = {
 _OPTIONAL = ("model", "vgpu")
 
 
-def _problems(entry: dict[str, Any]) -> list[str]:
+def problems_of(entry: dict[str, Any]) -> list[str]:
+    """Say what is wrong with one group of a fleet file, each with its key; an empty list when it can be used."""
     problems = [f"{key}: is not known; known are {', '.join(_KINDS)}" for key in entry if key not in _KINDS]
     for key, kind in _KINDS.items():
         value = entry.get(key)
@@ -174,7 +175,7 @@ def pace(group: Group, name: str) -> float:
     return round(low + (high - low) * share, 2)
 
 
-class _Template:
+class Template:
     """What all nodes of one group share."""
 
     def __init__(self, group: Group, kubelet_port: int) -> None:
@@ -199,9 +200,17 @@ class _Template:
             [self._annotations, self._hardware, dataclasses.asdict(dataclasses.replace(group, count=0))], sort_keys=True
         )
         # Tells a machine that was changed in the fleet file from one that somebody labelled since.
-        self._annotations[SPEC_ANNOTATION] = hashlib.sha256(content.encode()).hexdigest()[:12]
+        self._spec = hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    def of_fleet(self, name: str) -> Object:
+        """Return the Node of a machine that a fleet file asks for, by whose annotation `nodes apply` knows it again."""
+        node = self.node(name)
+        node["metadata"]["annotations"][SPEC_ANNOTATION] = self._spec
+        node["metadata"]["labels"] = {GROUP_LABEL: self._group.name, **node["metadata"]["labels"]}
+        return node
 
     def node(self, name: str) -> Object:
+        """Return the Node of a machine with this hardware, whoever made it."""
         group, system = self._group, self._system
         resources = {"cpu": str(group.cpus), "memory": group.memory, "pods": "110", "ephemeral-storage": "500Gi"}
         return {
@@ -217,7 +226,6 @@ class _Template:
                     "kubernetes.io/os": "linux",
                     "beta.kubernetes.io/arch": "amd64",
                     "beta.kubernetes.io/os": "linux",
-                    GROUP_LABEL: group.name,
                     **group.labels,
                 },
             },

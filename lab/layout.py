@@ -17,6 +17,7 @@ REPO = Path(__file__).resolve().parent.parent
 LAB = REPO / "lab"
 LABS = REPO / "build" / "lab"
 DEFAULT_FLEET = LAB / "fleets" / "default.yaml"
+CLOUDS_FLEET = LAB / "fleets" / "clouds.yaml"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
 
 
@@ -103,9 +104,14 @@ class Lab:
         return self.dir / "fleet.yaml"
 
     @property
+    def clouds(self) -> Path:
+        """The state of the lab's other parts, a folder each, with the faults that are on them."""
+        return self.dir / "clouds"
+
+    @property
     def cluster(self) -> tuple[Path, ...]:
         """What a cluster consists of, without which there is another one or none."""
-        return self.etcd, self.pod_logs, self.fleet
+        return self.etcd, self.pod_logs, self.fleet, self.clouds
 
     def saved(self, name: str) -> Path:
         """Where a saved cluster is kept under this name."""

@@ -7,15 +7,16 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import build, fleet, nodes, pki, ports, processes, sandbox, supervisor
+from . import build, fleet, nodes, parts, pki, ports, processes, sandbox, supervisor
 from .api import Api
 from .errors import LabError
-from .layout import DEFAULT_FLEET, LABS, Lab
+from .layout import CLOUDS_FLEET, DEFAULT_FLEET, LABS, Lab
 from .lock import locked
+from .part import Part
 from .tools import PARTS
 
 _READY_SECONDS, _WORD_SECONDS = 90.0, 10.0
@@ -23,13 +24,32 @@ _USER_PROGRAMS = ("kubectl", "helm")
 
 
 def up(
-    lab: Lab, *, port_base: int | None, fleet_file: Path | None, with_sim: bool = True, sim_options: Sequence[str] = ()
+    lab: Lab,
+    *,
+    port_base: int | None,
+    fleet_file: Path | None,
+    with_sim: bool = True,
+    sim_options: Sequence[str] = (),
+    more_parts: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
 ) -> None:
-    """Start a lab (one that is down goes on where it was) and, when its cluster is new, give it its machines."""
+    """Start a lab (one that is down goes on where it was) and, when its cluster is new, give it its machines.
+
+    A lab that is up without one of the parts that it is to have from now on is started again, with its cluster.
+    `settings` are kept with the lab, for its parts.
+    """
     sandbox.require()
-    tools = build.ensure(_parts(with_sim=with_sim))
+    changed = any(lab.state().get(key) != value for key, value in (settings or {}).items())
+    if changed:
+        with _alone(lab):
+            lab.record(**(settings or {}))
+    tools, chosen = _build(lab, more_parts, with_sim=with_sim)
     started = time.monotonic()
     with _alone(lab):
+        names = [part.name for part in chosen]
+        if is_up(lab) and (changed or names != lab.state().get("parts", [])):
+            say(f"lab '{lab.name}' is up without {' and '.join(names)} as asked for: starting it again")
+            _stop(lab)
         if is_up(lab):
             say(f"lab '{lab.name}' is up already")
             if port_base not in (None, lab.state()["port_base"]):
@@ -38,14 +58,16 @@ def up(
             if left := processes.kill(lab):
                 say(f"ended {left} processes that a killed lab had left")
             moved = _take_ports(lab, port_base)
-            _prepare(lab, tools)
-            lab.record(with_sim=with_sim, sim_options=list(sim_options))
+            lab.record(with_sim=with_sim, sim_options=list(sim_options), parts=names)
+            _prepare(lab, tools, chosen)
             fresh = not lab.etcd.exists()
-            _start(lab, tools)
+            _start(lab, tools, chosen)
             if moved and not fresh:
                 nodes.repoint(Api(lab), lab.ports()["kwok"])
             if fresh and fleet_file is None:
-                fleet_file = DEFAULT_FLEET
+                fleet_file = _default_fleet(chosen)
+            for part in chosen:
+                part.begin(lab)
         count = _apply_fleet(lab, fleet_file) if fleet_file else None
     _announce(lab, started, count)
 
@@ -91,22 +113,24 @@ def reset(lab: Lab, *, fleet_file: Path | None, saved: str | None = None) -> Non
         known = ", ".join(sorted(path.name for path in source.parent.glob("[!.]*"))) or "none"
         raise LabError(f"lab '{lab.name}' has saved no cluster as '{saved}': saved are {known}")
     with_sim = bool(lab.state().get("with_sim", True))
-    tools = build.ensure(_parts(with_sim=with_sim))
+    tools, chosen = _build(lab, with_sim=with_sim)
     started = time.monotonic()
     with _alone(lab):
         # Nothing of it is kept, so nothing needs to end in order.
         processes.kill(lab)
-        for folder in (lab.etcd, lab.logs, lab.pod_logs, lab.run):
+        for folder in (lab.etcd, lab.logs, lab.pod_logs, lab.run, lab.clouds):
             shutil.rmtree(folder, ignore_errors=True)
         if source:
             shutil.copytree(source, lab.dir, dirs_exist_ok=True)
         _take_ports(lab, None)
-        _prepare(lab, tools)
         lab.record(with_sim=with_sim)
-        _start(lab, tools)
+        _prepare(lab, tools, chosen)
+        _start(lab, tools, chosen)
         if source:
             nodes.repoint(Api(lab), lab.ports()["kwok"])
-        count = _apply_fleet(lab, lab.fleet if source else fleet_file or DEFAULT_FLEET)
+        for part in chosen:
+            part.begin(lab)
+        count = _apply_fleet(lab, lab.fleet if source else fleet_file or _default_fleet(chosen))
     _announce(lab, started, count)
 
 
@@ -134,8 +158,18 @@ def say(text: str) -> None:
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
-def _parts(*, with_sim: bool) -> list[str]:
-    return [tool for tool in PARTS["kube"] if with_sim or tool != "sim"]
+def _build(lab: Lab, more_parts: Sequence[str] = (), *, with_sim: bool) -> tuple[dict[str, Path], list[Part]]:
+    """Build what the lab needs and the cache lacks; return the folders of its tools, and its parts."""
+    chosen = parts.of(lab, more_parts)
+    tools = build.ensure([tool for tool in PARTS["kube"] if with_sim or tool != "sim"])
+    for part in chosen:
+        part.build(lab)
+    return tools, chosen
+
+
+def _default_fleet(chosen: Sequence[Part]) -> Path:
+    """A cluster that has a cloud gets its machines from there."""
+    return CLOUDS_FLEET if chosen else DEFAULT_FLEET
 
 
 def _stop(lab: Lab) -> None:
@@ -158,7 +192,7 @@ def _take_ports(lab: Lab, port_base: int | None) -> bool:
     return moved
 
 
-def _prepare(lab: Lab, tools: dict[str, Path]) -> None:
+def _prepare(lab: Lab, tools: dict[str, Path], chosen: Sequence[Part]) -> None:
     """Write every file that the services and the lab's users read."""
     for folder in (lab.logs, lab.pod_logs, lab.shims, lab.bin):
         folder.mkdir(parents=True, exist_ok=True)
@@ -173,9 +207,13 @@ def _prepare(lab: Lab, tools: dict[str, Path]) -> None:
     for name in ("gpu-operator", "nfd"):
         shutil.copytree(tools[name] / "charts", lab.charts, dirs_exist_ok=True)
     lab.record(supervisor=str(tools["process-compose"] / "bin" / "process-compose"))
+    for part in chosen:
+        for folder in (part.folder(lab), part.state(lab)):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part.prepare(lab)
 
 
-def _start(lab: Lab, tools: dict[str, Path]) -> None:
+def _start(lab: Lab, tools: dict[str, Path], chosen: Sequence[Part]) -> None:
     lab.etcd.mkdir(mode=0o700, exist_ok=True)
     next_word = time.monotonic() + _WORD_SECONDS
 
@@ -186,8 +224,9 @@ def _start(lab: Lab, tools: dict[str, Path]) -> None:
             say(f"still waiting for {', '.join(state.name for state in waiting)}")
 
     say(f"starting lab '{lab.name}'")
-    supervisor.start(lab, tools, with_sim=lab.state()["with_sim"])
-    supervisor.wait_ready(lab, tools["process-compose"] / "bin" / "process-compose", _READY_SECONDS, tell)
+    supervisor.start(lab, tools, chosen, with_sim=lab.state()["with_sim"])
+    limit = _READY_SECONDS * (1 + len(chosen))
+    supervisor.wait_ready(lab, tools["process-compose"] / "bin" / "process-compose", limit, tell)
 
 
 def _apply_fleet(lab: Lab, path: Path) -> int:
@@ -201,7 +240,7 @@ def _apply_fleet(lab: Lab, path: Path) -> int:
 
 
 def _announce(lab: Lab, started: float, count: int | None) -> None:
-    machines = f", {count} nodes" if count is not None else ""
+    machines = f", {count} nodes" if count else ""
     server = f"https://127.0.0.1:{lab.ports()['kube-apiserver']}"
     say(f"lab '{lab.name}' is up after {time.monotonic() - started:.1f} s: {server}{machines}")
     print(f'eval "$(lab/lab{lab.option} env)"   # PATH, KUBECONFIG and the collection, for this lab', flush=True)

@@ -14,6 +14,9 @@ from .errors import LabError
 from .fleet import SPEC_ANNOTATION, Fleet
 
 NODES = "/api/v1/nodes"
+# Who made a machine that no fleet file asks for: the label holds the cloud, the annotation the id of its node group.
+CLOUD_LABEL = "lab.accel.gpu/cloud"
+NODE_GROUP_ANNOTATION = "lab.accel.gpu/node-group"
 # As long as it is there, kwok keeps the node NotReady; the simulator writes into it until when, and takes it off.
 REBOOT_ANNOTATION = "lab.accel.gpu/rebooting"
 
@@ -32,7 +35,7 @@ def apply(api: Api, fleet: Fleet, kubelet_port: int) -> Applied:
     """Create the machines that are missing, remove those that are not in the fleet, replace those that changed.
 
     A machine that changed is another machine: labels, taints and faults that somebody put on it go with it.
-    Nodes that the lab did not make are left alone.
+    Nodes that no fleet file made are left alone: those of clouds (lab/machines.py), and other people's.
     """
     wanted = {node["metadata"]["name"]: node for node in fleet.nodes(kubelet_port)}
     live = {node["metadata"]["name"]: _spec(node) for node in api.list(NODES) if _spec(node)}
@@ -46,9 +49,9 @@ def apply(api: Api, fleet: Fleet, kubelet_port: int) -> Applied:
 
 
 def wait_ready(api: Api, count: int, limit: float = 60.0) -> None:
-    """Wait until that many nodes are ready for pods: heartbeats arrive, and the not-ready taint is off."""
+    """Wait until that many nodes of the fleet are ready for pods: heartbeats arrive, and the not-ready taint is off."""
     deadline = time.monotonic() + limit
-    while (ready := sum(map(is_ready, api.list(NODES)))) < count:
+    while (ready := sum(is_ready(node) for node in api.list(NODES) if _spec(node))) < count:
         if time.monotonic() > deadline:
             raise LabError(f"only {ready} of {count} nodes became ready in {limit:.0f} s: see 'lab/lab logs kwok'")
         time.sleep(0.2)
@@ -70,7 +73,7 @@ def reboot(api: Api, names: Iterable[str]) -> None:
         node = api.get(f"{NODES}/{name}")
         if node is None:
             raise LabError(f"there is no node '{name}'")
-        if not _spec(node):
+        if not _is_ours(node):
             raise LabError(f"node '{name}' is none of the lab's machines, and cannot be rebooted by it")
     # A text of its own tells one reboot from the next.
     asked = {"metadata": {"annotations": {REBOOT_ANNOTATION: f"asked-{uuid.uuid4()}"}}}
@@ -80,7 +83,7 @@ def reboot(api: Api, names: Iterable[str]) -> None:
 def repoint(api: Api, kubelet_port: int) -> None:
     """Tell the API server where the nodes' kubelet is, for a cluster that came up on other ports than before."""
     patch = {"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}}}}
-    names = [node["metadata"]["name"] for node in api.list(NODES) if _spec(node)]
+    names = [node["metadata"]["name"] for node in api.list(NODES) if _is_ours(node)]
     in_parallel(lambda name: api.merge(f"{NODES}/{name}/status", patch), names)
 
 
@@ -96,6 +99,11 @@ def select(api: Api, names: str | None, selector: str | None) -> list[str]:
     if not found:
         raise LabError(f"no node matches the selector '{selector}'" if selector else "the cluster has no nodes")
     return found
+
+
+def _is_ours(node: Object) -> bool:
+    """Tell whether the machine is the lab's, by a fleet file or by a cloud of the lab."""
+    return bool(_spec(node)) or CLOUD_LABEL in node["metadata"].get("labels", {})
 
 
 def _spec(node: Object) -> str:

@@ -50,7 +50,8 @@ def create(lab: Lab) -> None:
     if (lab.pki / "complete").exists():
         return
     ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca = _certificate(f"lab {lab.name}", None, ca_key, issuer=None, usage=None)
+    # Called like the lab, as Magnum calls the authority of a cluster: it writes that into whatever it signs.
+    ca = _certificate(lab.name, None, ca_key, issuer=None, usage=None)
     _write(lab.pki / "ca.key", _private(ca_key))
     _write(lab.pki / "ca.crt", ca.public_bytes(serialization.Encoding.PEM))
     for name, (user, group) in {"server": ("kube-apiserver", None), **CLIENTS}.items():
@@ -72,16 +73,21 @@ def user(lab: Lab, name: str, called: str) -> Path:
     """The kubeconfig of a user whom the cluster is to know as `called`, in no group; the certificate is made once."""
     certificate = lab.pki / f"user-{name}.crt"
     if not certificate.exists():
-        loaded = serialization.load_pem_private_key((lab.pki / "ca.key").read_bytes(), None)
-        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
-        issuer = (x509.load_pem_x509_certificate((lab.pki / "ca.crt").read_bytes()), loaded)
         key = ec.generate_private_key(ec.SECP256R1())
-        made = _certificate(called, None, key, issuer=issuer, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
+        made = _certificate(called, None, key, issuer=_authority(lab), usage=ExtendedKeyUsageOID.CLIENT_AUTH)
         _write(lab.pki / f"user-{name}.key", _private(key))
         _write(certificate, made.public_bytes(serialization.Encoding.PEM))
     path = lab.pki / f"user-{name}.kubeconfig"
     _write(path, _kubeconfig(lab, f"https://127.0.0.1:{lab.ports()['kube-apiserver']}", f"user-{name}"))
     return path
+
+
+def administrator(lab: Lab, called: str, days: int) -> bytes:
+    """A kubeconfig of an administrator of that name, good for so many days; it holds all it needs, and is kept nowhere."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = _certificate(called, MASTERS, key, issuer=_authority(lab), usage=ExtendedKeyUsageOID.CLIENT_AUTH, days=days)
+    mine = made.public_bytes(serialization.Encoding.PEM), _private(key)
+    return _document(lab, f"https://127.0.0.1:{lab.ports()['kube-apiserver']}", called, *mine)
 
 
 def write_kubeconfigs(lab: Lab, server: str) -> None:
@@ -91,18 +97,30 @@ def write_kubeconfigs(lab: Lab, server: str) -> None:
         _write(lab.pki / f"{client}.kubeconfig", _kubeconfig(lab, server, client))
 
 
-def _kubeconfig(lab: Lab, server: str, client: str) -> bytes:
-    def data(name: str) -> str:
-        return base64.b64encode((lab.pki / name).read_bytes()).decode()
+def _authority(lab: Lab) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    loaded = serialization.load_pem_private_key((lab.pki / "ca.key").read_bytes(), None)
+    assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+    return x509.load_pem_x509_certificate((lab.pki / "ca.crt").read_bytes()), loaded
 
+
+def _kubeconfig(lab: Lab, server: str, client: str) -> bytes:
+    mine = (lab.pki / f"{client}.crt").read_bytes(), (lab.pki / f"{client}.key").read_bytes()
+    return _document(lab, server, client, *mine)
+
+
+def _document(lab: Lab, server: str, client: str, certificate: bytes, key: bytes) -> bytes:
+    def data(content: bytes) -> str:
+        return base64.b64encode(content).decode()
+
+    authority = data((lab.pki / "ca.crt").read_bytes())
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": lab.name, "cluster": {"server": server, "certificate-authority-data": data("ca.crt")}}],
+        "clusters": [{"name": lab.name, "cluster": {"server": server, "certificate-authority-data": authority}}],
         "users": [
             {
                 "name": client,
-                "user": {"client-certificate-data": data(f"{client}.crt"), "client-key-data": data(f"{client}.key")},
+                "user": {"client-certificate-data": data(certificate), "client-key-data": data(key)},
             }
         ],
         "contexts": [{"name": lab.name, "context": {"cluster": lab.name, "user": client}}],
@@ -117,6 +135,7 @@ def _certificate(
     key: ec.EllipticCurvePrivateKey,
     issuer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None,
     usage: x509.ObjectIdentifier | None,
+    days: int = 365 * _YEARS,
 ) -> x509.Certificate:
     names = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
     if group:
@@ -131,7 +150,7 @@ def _certificate(
         .serial_number(x509.random_serial_number())
         # A day back, since clocks of containers and virtual machines differ.
         .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
+        .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
         .add_extension(_key_usage(authority=issuer is None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

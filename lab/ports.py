@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
 import time
 from pathlib import Path
+from typing import TextIO
 
 from .errors import LabError
-from .layout import LABS, Lab
+from .layout import LABS, Lab, cache
 
 FIRST, SPAN, LABS_AT_MOST = 17400, 40, 50
 _PATIENCE_SECONDS = 3.0
@@ -23,29 +25,62 @@ OFFSETS = {
     "kube-scheduler": 4,
     "kwok": 5,
     "sim": 6,
+    # Of the parts, whether a lab has them or not. Where there are two, the second one is for the cloud's own services.
+    "keystone": 10,
+    "keystone-internal": 11,
+    "glance": 12,
+    "glance-internal": 13,
+    "nova": 14,
+    "nova-internal": 15,
+    "magnum": 16,
+    "magnum-internal": 17,
+    "vks": 20,
 }
 
 
+_claims: dict[int, TextIO] = {}
+
+
 def choose(lab: Lab, wanted: int | None) -> int:
-    """Return a base whose ports are all free: the wanted one or an error; else the last one used, or the first free."""
+    """Return a base whose ports are all free: the wanted one or an error; else the last one used, or the first free.
+
+    Until this process ends, no other lab of this user takes it, of whatever checkout: a service may start later than others.
+    """
     recorded = lab.state().get("port_base")
     if wanted is not None:
         if not 1024 <= wanted <= 65535 - SPAN:
             raise LabError(f"--port-base {wanted} is out of range: use 1024 to {65535 - SPAN}")
+        if not _claim(wanted):
+            raise LabError(f"another lab is starting on the ports from {wanted} on: choose others with --port-base")
         if busy := _first_busy(wanted):
             service, port = busy
             raise LabError(
                 f"port {port} ({service}) is in use by {_holder(port)}: stop that, or choose others with --port-base"
             )
         return wanted
-    if recorded is not None and _becomes_free(recorded):
+    if recorded is not None and _claim(recorded) and _becomes_free(recorded):
         return int(recorded)
     taken = _taken_by_others(lab)
     for number in range(LABS_AT_MOST):
         base = FIRST + number * SPAN
-        if base not in taken and not _first_busy(base):
+        if base not in taken and _claim(base) and not _first_busy(base):
             return base
     raise LabError(f"no {SPAN} free ports between {FIRST} and {FIRST + LABS_AT_MOST * SPAN}: use --port-base")
+
+
+def _claim(base: int) -> bool:
+    """Tell whether no other process has claimed a base, which is this one's then until it ends."""
+    if base not in _claims:
+        path = cache() / "ports" / f"{base}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("w")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.close()
+            return False
+        _claims[base] = handle
+    return True
 
 
 def _becomes_free(base: int) -> bool:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What process-compose starts beside the plain servers: `python -m lab.service NAME FOLDER kwok|runner|sim`."""
+"""What process-compose starts beside the plain servers: `python -m lab.service NAME FOLDER kwok|runner|sim|vks`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ def main() -> None:
         _kwok(lab)
     elif service == "sim":
         _sim(lab)
+    elif service == "vks":
+        from .vks.part import Vks
+
+        Vks().serve(lab)
     else:
         from .runner import run
 

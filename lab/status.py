@@ -52,7 +52,7 @@ def _cluster(lab: Lab) -> dict[str, Any]:
         faulty = faults.current(api)
     except ApiError as error:
         return {"problem": str(error)}
-    groups = Counter(node["metadata"]["labels"].get(GROUP_LABEL, "(others)") for node in found)
+    groups = Counter(_group(node["metadata"]["labels"]) for node in found)
     return {
         "nodes": len(found),
         "nodes_ready": sum(map(nodes.is_ready, found)),
@@ -83,6 +83,10 @@ def render(status: dict[str, Any]) -> str:
     if "problem" in status:
         lines.append(f"the API server does not answer: {status['problem']}")
     return "\n".join(lines)
+
+
+def _group(labels: dict[str, str]) -> str:
+    return labels.get(GROUP_LABEL) or labels.get(nodes.CLOUD_LABEL) or "(others)"
 
 
 def _gpus(allocatable: dict[str, str]) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 from . import processes
 from .errors import LabError
 from .layout import LAB, REPO, Lab
+from .part import Part
 
 # Relative to the lab's folder, since the path of a socket may have 107 characters at most.
 _SOCKET = "supervisor.sock"
@@ -36,9 +37,11 @@ class Service:
     exit_code: int
 
 
-def environment(lab: Lab, tools: dict[str, Path], *, with_sim: bool) -> dict[str, str]:
-    """Return the environment of the supervisor: what the compose file names, and nothing that changes its behaviour."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PC_", "LAB_", "KUBE", "K8S_"))}
+def environment(lab: Lab, tools: dict[str, Path], parts: Sequence[Part], *, with_sim: bool) -> dict[str, str]:
+    """Return the environment of the supervisor: what the compose files name, and nothing that changes its behaviour."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PC_", "LAB_", "KUBE", "K8S_", "OS_"))
+    }
     values = {
         processes.MARK: str(lab.dir),
         "LAB_DIR": str(lab.dir),
@@ -52,20 +55,24 @@ def environment(lab: Lab, tools: dict[str, Path], *, with_sim: bool) -> dict[str
     }
     values |= {f"LAB_PORT_{_variable(service)}": str(port) for service, port in lab.ports().items()}
     values |= {f"LAB_TOOL_{_variable(tool)}": str(folder / "bin") for tool, folder in tools.items()}
+    for part in parts:
+        values |= part.environment(lab)
     return kept | values
 
 
-def start(lab: Lab, tools: dict[str, Path], *, with_sim: bool = True) -> None:
+def start(lab: Lab, tools: dict[str, Path], parts: Sequence[Part] = (), *, with_sim: bool = True) -> None:
     """Start process-compose with all services, and return once it answers."""
     (lab.dir / _SOCKET).unlink(missing_ok=True)
     program = tools["process-compose"] / "bin" / "process-compose"
-    command = [str(program), "up", "-U", "-u", _SOCKET, "-f", str(COMPOSE), "-L", str(lab.logs / "supervisor.log")]
+    command = [str(program), "up", "-U", "-u", _SOCKET, "-L", str(lab.logs / "supervisor.log")]
+    for file in (COMPOSE, *(part.compose for part in parts)):
+        command += ["-f", str(file)]
     command += ["-t=false", "--disable-dotenv", "--keep-project", "--ordered-shutdown"]
     with (lab.logs / "supervisor.out").open("w") as output:
         process = subprocess.Popen(
             command,
             cwd=lab.dir,
-            env=environment(lab, tools, with_sim=with_sim),
+            env=environment(lab, tools, parts, with_sim=with_sim),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -41,7 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker("lab")
         mark = item.get_closest_marker("sampled")
-        if mark:
+        # What runs in `make soak` only is not drawn.
+        if mark and not item.get_closest_marker("soak"):
             group = mark.kwargs.get("of") or item.nodeid.partition("[")[0]
             sampled.setdefault(group, []).append(item)
             counts[group] = mark.args[0]

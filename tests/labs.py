@@ -7,7 +7,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,7 @@ class Lab:
 
     def env_through(self, kubeconfig: Path) -> dict[str, str]:
         """The same environment, with the cluster reached as another kubeconfig says."""
-        return {**self.env, "KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+        return {**self.env, **reached_by(kubeconfig)}
 
     def env_as(self, playbook: str) -> dict[str, str]:
         """The same as a user who has the rights that are shipped for a playbook, and no other."""
@@ -57,10 +57,15 @@ class Lab:
         """`lab/lab WORDS` for this lab; fails the test when that fails."""
         return run(LAB, "--name", self.name, *words)
 
-    def up(self) -> None:
-        """Starts a clean lab and reads its environment."""
+    def up(self, *parts: str, options: Sequence[str] = ()) -> None:
+        """Starts a clean lab, with these parts beside its Kubernetes, and reads its environment."""
         self.command("down", "--delete")
-        self.command("up", *(["--port-base", str(self.port_base)] if self.port_base else []))
+        base = ["--port-base", str(self.port_base)] if self.port_base else []
+        self.command("up", *base, *(word for part in parts for word in ("--part", part)), *options)
+        self.read()
+
+    def read(self) -> None:
+        """Reads the environment of a lab that is up."""
         self.env = self._environment()
 
     def reset(self, fleet: Path | None = None) -> None:
@@ -89,13 +94,21 @@ class Lab:
         return dict(line.partition("=")[::2] for line in exported.stdout.split("\0") if line)
 
 
+def reached_by(kubeconfig: Path) -> dict[str, str]:
+    """What of the environment leads Ansible, kubectl and helm to the cluster of a kubeconfig."""
+    return {"KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+
+
 @contextmanager
-def own_lab(name: str) -> Iterator[Lab]:
-    """A clean lab for this test run alone: NAME, or NAME-2 and so on while other runs have those; gone afterwards."""
+def own_lab(name: str, *parts: str, options: Sequence[str] = ()) -> Iterator[Lab]:
+    """A clean lab for this test run alone: NAME, or NAME-2 and so on while other runs have those; gone afterwards.
+
+    `parts` are the lab's parts beside its Kubernetes (`lab/lab up --part`), `options` others of `lab/lab up`.
+    """
     free, lock = _first_free(name)
     lab = Lab(free)
     try:
-        lab.up()
+        lab.up(*parts, options=options)
         yield lab
     finally:
         lab.down()

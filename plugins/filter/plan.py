@@ -47,7 +47,8 @@ _value:
   type: dict
   contains:
     cluster:
-      description: C(name), C(kube_name), C(kubeconfig) and C(context) of the cluster.
+      description: C(name), C(kube_name), C(kubeconfig) and C(context) of the cluster, and C(cloud), who makes its nodes, as C(provider),
+        C(cluster), C(template), C(nodegroup_label) and C(options), or null.
       type: dict
     operator:
       description: The Helm release of the GPU operator, with its static values.
@@ -66,9 +67,16 @@ _value:
       type: dict
     pools:
       description: Every pool with its derived values, in the order given. Its C(birth) holds the C(node_labels) and C(taints)
-        with which a node group or MachineSet has to make its nodes.
+        with which a node group or MachineSet has to make its nodes, its C(group) the node group that a run makes, or null.
       type: list
       elements: dict
+    node_groups:
+      description: The node groups of the pools, as the option C(nodegroups) of their cloud's module wants them.
+      type: list
+      elements: dict
+    draining:
+      description: How nodes of these groups are emptied before they go, as the option C(kubernetes.drain) of their cloud's module.
+      type: dict
     creates:
       description: The C(namespaces) and C(kinds) that an empty cluster lacks and a run brings.
       type: dict

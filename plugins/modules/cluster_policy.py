@@ -134,7 +134,7 @@ import typing as t
 
 from ..module_utils.fleet.tolerance import of_policy
 from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.module import GpuModule, diff_of
+from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.objects import InvalidObjects
 from ..module_utils.operator.driver_parts import DriverRoll, Pacing
 from ..module_utils.operator.foresight import reaching_paths
@@ -154,6 +154,7 @@ from ..module_utils.operator.policy_result import seen, warnings
 from ..module_utils.operator.preparation import Waiting
 from ..module_utils.operator.readiness import Effect, Verdict, mounted_by
 from ..module_utils.operator.survey import follow
+from ..module_utils.running.results import diff_of
 
 Object = dict[str, t.Any]
 

@@ -123,13 +123,12 @@ gpu_info:
       type: int
       returned: when the cluster is reachable
     pools:
-      description: What each pool declares; with a cluster also what is seen (C(nodes), C(models), C(gpus), C(wanted) and
-        C(allocatable), in all and for each of its C(resources)), into what its GPUs are cut and where the devices lie on the memory
-        slices (C(cuts), whose C(gpus) are null as long as no node is known), what differs (C(differs), C(differing_nodes),
-        C(as_declared)), what would change (C(changes)) and what workloads proved (C(proof)). With O(costs), C(costs) are how many
-        C(drivers) would be rolled, how many C(pods) lose a GPU by that or cannot stay with the new sharing, how many of NVIDIA's
-        C(agent_pods) start anew, on how many nodes GPUs are cut anew (C(cut_nodes)), and on how many of these they must be reset, or the
-        node rebooted (C(resets)).
+      description: What each pool declares, and of which node group its nodes are made (C(group), or null); with a cluster also what is seen
+        (C(nodes), C(models), C(gpus), C(wanted) and C(allocatable), in all and for each of its C(resources)), into what its GPUs are cut and where
+        the devices lie on the memory slices (C(cuts), whose C(gpus) are null as long as no node is known), what differs (C(differs),
+        C(differing_nodes), C(as_declared)), what would change (C(changes)) and what workloads proved (C(proof)). With O(costs), C(costs) are how many
+        C(drivers) would be rolled, how many C(pods) lose a GPU by that or cannot stay with the new sharing, how many of NVIDIA's C(agent_pods) start
+        anew, on how many nodes GPUs are cut anew (C(cut_nodes)), and on how many of these they must be reset, or the node rebooted (C(resets)).
       type: dict
       returned: when O(pools) are given
     costs:
@@ -195,13 +194,14 @@ from ..module_utils.fleet import oddities, summary
 from ..module_utils.fleet.costs import total
 from ..module_utils.fleet.holders import holders
 from ..module_utils.fleet.node import UNREAD, Node, parse
-from ..module_utils.kube.errors import ApiError, ConnectionProblem, explain
-from ..module_utils.kube.module import ArgumentSpec, GpuModule
+from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
 from ..module_utils.operator.forecast import forecast
 from ..module_utils.operator.survey import Survey, survey
 from ..module_utils.page.document import page
 from ..module_utils.pools.doubts import doubts
+from ..module_utils.running.errors import ConnectionProblem
 from ..module_utils.sharing.expense import expense
 from ..module_utils.sharing.overview import Overview, overview
 from ..module_utils.validation import evidence
@@ -223,7 +223,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     try:
         nodes = [parse(raw) for raw in module.client.list(NODES, without=UNREAD)]
     except (ApiError, ConnectionProblem) as error:
-        reason = explain(error, module.client) if isinstance(error, ApiError) else str(error)
+        reason = module.explained(error) if isinstance(error, ApiError) else str(error)
         away = isinstance(error, ConnectionProblem) or error.unreachable
         if not (away and module.params["offline"]):
             raise
@@ -283,7 +283,7 @@ def _written(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.A
 
 def main() -> None:
     """Run the module."""
-    spec: ArgumentSpec = {
+    spec: dict[str, dict[str, t.Any]] = {
         "limit": {"type": "int", "default": 100},
         "workloads": {"type": "bool", "default": False},
         "costs": {"type": "bool", "default": False},

@@ -127,8 +127,10 @@ import time
 import typing as t
 
 from ..module_utils.fleet.sorting import awaited, undiscovered_cluster
-from ..module_utils.kube.module import ArgumentSpec, GpuModule, diff_of
+from ..module_utils.kube.module import GpuModule
 from ..module_utils.operator.survey import follow_cluster
+from ..module_utils.running.module import ArgumentSpec
+from ..module_utils.running.results import diff_of
 from ..module_utils.validation import evidence
 from ..module_utils.validation.pods import Nowhere, Workload
 from ..module_utils.validation.proving import Proving, State, elapsed

@@ -90,9 +90,10 @@ installation_info:
 
 import typing as t
 
-from ..module_utils.kube.errors import InvalidOptions
-from ..module_utils.kube.module import ArgumentSpec, GpuModule
+from ..module_utils.kube.module import GpuModule
 from ..module_utils.operator.survey import find_nfd, find_operator
+from ..module_utils.running.errors import InvalidOptions
+from ..module_utils.running.module import ArgumentSpec
 
 _FIND = {"nfd": find_nfd, "operator": find_operator}
 

@@ -93,12 +93,13 @@ from ..module_utils.export.live import Live, mig_configmap, plugin_configmap
 from ..module_utils.fleet.node import UNREAD, Node, parse
 from ..module_utils.fleet.tolerance import singleton
 from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.module import ArgumentSpec, GpuModule
+from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, object_path
 from ..module_utils.operator.records import Records
 from ..module_utils.operator.survey import follow, is_ours
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
+from ..module_utils.running.module import ArgumentSpec
 from ..module_utils.sharing.overview import overview
 
 Object = dict[str, t.Any]

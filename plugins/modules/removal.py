@@ -139,7 +139,7 @@ import typing as t
 
 from ..module_utils.catalog.names import LEASE_NAME
 from ..module_utils.catalog.releases import NFD_KINDS, OPERATOR_RELEASES
-from ..module_utils.kube.module import ArgumentSpec, GpuModule, diff_of
+from ..module_utils.kube.module import GpuModule
 from ..module_utils.operator import preparation
 from ..module_utils.operator.leaving import Leaving
 from ..module_utils.operator.policy import driver_nodes
@@ -150,8 +150,9 @@ from ..module_utils.removal import after, before, joining, last
 from ..module_utils.removal.account import Account
 from ..module_utils.removal.definitions import Definition
 from ..module_utils.removal.operands import Waiting, workers
+from ..module_utils.running.results import diff_of
 
-OPTIONS: ArgumentSpec = {
+OPTIONS: dict[str, dict[str, t.Any]] = {
     "stage": {"type": "str", "choices": ["join", "before_helm", "after_helm"], "required": True},
     "allow_driver_rollout": {"type": "bool", "default": False},
     "undo_mig": {"type": "bool", "default": True},
@@ -173,10 +174,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     for release in releases:
         if release.there and not release.ours:
             account.keeps(f"Helm release {release.namespace}/{release.name}", "this collection did not install it")
-    told = [release.told() for release in releases]
     return {
         "changed": changed,
-        "removal": {"releases": told, **account.result()},
+        "removal": {"releases": [release.told() for release in releases], **account.result()},
         "diff": diff_of(*account.diff(), "removal"),
     }
 
@@ -276,8 +276,8 @@ def _release(release: Leaving, kinds: t.Iterable[tuple[str, str]]) -> after.Rele
 
 
 def _waiting(module: GpuModule) -> Waiting | None:
-    params = module.params
-    return Waiting(params["wait_timeout"], params["wait_sleep"], module.progress) if params["wait"] else None
+    of = module.params
+    return Waiting(of["wait_timeout"], of["wait_sleep"], module.progress) if of["wait"] else None
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils.kube.progress import PROGRESS_ENV, RUN_ID_ENV
+from ..module_utils.running.progress import PROGRESS_ENV, RUN_ID_ENV
 
 _LOOK = 0.2
 _INTERVAL = 2.0

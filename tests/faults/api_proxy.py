@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A loopback proxy before the API server that sees each request and can act on the answer: the place where faults are injected."""
+"""A loopback proxy before a server that sees each request and can act on the answer: the place where faults are injected."""
 
 from __future__ import annotations
 
@@ -35,50 +35,37 @@ class Request:
 
     @property
     def mutating(self) -> bool:
-        """True when the request changes the cluster; a dry run and an access review change nothing."""
+        """True when the request changes what the server keeps; a dry run and an access review change nothing."""
         return self.method in MUTATING and "dryRun=" not in self.path and "/selfsubject" not in self.path
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the proxy says in place of the API server."""
+    """What the proxy says in place of the server."""
 
     status: int
     body: bytes = b"{}"
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class ApiProxy:
-    """Forwards to the API server of a kubeconfig; `before` may answer itself, `after` runs once the server has answered."""
+class Proxy:
+    """Forwards to one server; `before` may answer itself, `after` runs once the server has answered."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        """Read the server and the client certificate of the current context."""
-        document = yaml.safe_load(kubeconfig.read_text())
-        contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}
-        context = contexts[document["current-context"]]
-        cluster = next(entry["cluster"] for entry in document["clusters"] if entry["name"] == context["cluster"])
-        user = next(entry["user"] for entry in document["users"] if entry["name"] == context["user"])
-        self.upstream = urlsplit(cluster["server"])
+    def __init__(self, upstream: str, tls: ssl.SSLContext | None = None) -> None:
+        """Take the server's URL, and how an https one is trusted; nothing is served yet."""
+        self.upstream = urlsplit(upstream)
         self.requests: list[Request] = []
         self.before: Callable[[Request], Answer | None] = lambda request: None
         self.after: Callable[[Request, int], None] = lambda request, status: None
-        self._document = document
-        self._tls = _tls_context(cluster, user, kubeconfig.parent)
+        self._tls = tls
         self._lock = threading.Lock()
         self._server: socketserver.ThreadingTCPServer | None = None
 
-    def kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig that leads through the proxy and needs no credentials, and return its path."""
+    @property
+    def url(self) -> str:
+        """What stands in place of the server's URL while the proxy runs."""
         assert self._server is not None
-        document: dict[str, Any] = {**self._document, "users": [{"name": "proxy", "user": {}}]}
-        url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        document["clusters"] = [{"name": c["name"], "cluster": {"server": url}} for c in document["clusters"]]
-        document["contexts"] = [
-            {"name": c["name"], "context": {"cluster": c["context"]["cluster"], "user": "proxy"}}
-            for c in document["contexts"]
-        ]
-        path.write_text(yaml.safe_dump(document))
-        return path
+        return f"http://127.0.0.1:{self._server.server_address[1]}{self.upstream.path}"
 
     def mutations(self, *user_agents: str) -> list[Request]:
         """Return the changing requests so far, of user agents that contain one of the given words."""
@@ -90,7 +77,7 @@ class ApiProxy:
             ]
 
     @contextmanager
-    def running(self) -> Iterator[ApiProxy]:
+    def running(self) -> Iterator[None]:
         """Serve on a free loopback port until the block ends."""
         proxy = self
 
@@ -117,7 +104,7 @@ class ApiProxy:
             thread = threading.Thread(target=server.serve_forever, daemon=True)
             thread.start()
             try:
-                yield self
+                yield
             finally:
                 server.shutdown()
                 thread.join()
@@ -130,8 +117,7 @@ class ApiProxy:
         if answer is not None:
             _send(handler, answer)
             return
-        assert self.upstream.hostname is not None
-        connection = http.client.HTTPSConnection(self.upstream.hostname, self.upstream.port, context=self._tls)
+        connection = self._connection()
         try:
             headers = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP_BY_HOP | {"host"}}
             connection.request(handler.command, handler.path, body=body, headers=headers)
@@ -142,6 +128,37 @@ class ApiProxy:
             _stream(handler, response)
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        assert self.upstream.hostname is not None
+        if self.upstream.scheme == "http":
+            return http.client.HTTPConnection(self.upstream.hostname, self.upstream.port)
+        return http.client.HTTPSConnection(self.upstream.hostname, self.upstream.port, context=self._tls)
+
+
+class ApiProxy(Proxy):
+    """The proxy before the API server of a kubeconfig, to which it shows the client certificate itself."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        """Read the server and the client certificate of the current context."""
+        document = yaml.safe_load(kubeconfig.read_text())
+        contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}
+        context = contexts[document["current-context"]]
+        cluster = next(entry["cluster"] for entry in document["clusters"] if entry["name"] == context["cluster"])
+        user = next(entry["user"] for entry in document["users"] if entry["name"] == context["user"])
+        super().__init__(cluster["server"], _tls_context(cluster, user, kubeconfig.parent))
+        self._document = document
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig that leads through the proxy and needs no credentials, and return its path."""
+        document: dict[str, Any] = {**self._document, "users": [{"name": "proxy", "user": {}}]}
+        document["clusters"] = [{"name": c["name"], "cluster": {"server": self.url}} for c in document["clusters"]]
+        document["contexts"] = [
+            {"name": c["name"], "context": {"cluster": c["context"]["cluster"], "user": "proxy"}}
+            for c in document["contexts"]
+        ]
+        path.write_text(yaml.safe_dump(document))
+        return path
 
 
 def _tls_context(cluster: dict[str, Any], user: dict[str, Any], folder: Path) -> ssl.SSLContext:

@@ -28,6 +28,7 @@ def pool(
     values: dict[str, t.Any] = {
         "name": name,
         "match": Match("Tesla-T4", "Tesla-T4", ("Tesla-T4",), {}),
+        "group": None,
         "labels": labels,
         "taints": (),
         "tolerations": (),
@@ -45,6 +46,7 @@ def pool(
         "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **cut, **labels},
     }
     values["birth"] = Birth(values["node_labels"], values["taints"])
+    values["model"] = changes.get("match", values["match"]).model
     return PoolPlan(**{"rollout": rollout(), **values, **changes})
 
 

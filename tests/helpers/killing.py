@@ -5,19 +5,46 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.faults.api_proxy import ApiProxy, Request
+from tests.faults.api_proxy import ApiProxy, Proxy, Request
 from tests.helpers.playbook import Playbook, run_playbook
-from tests.labs import Lab
+from tests.labs import Lab, reached_by
 
 # What a user's run sends: our modules, and helm, which it starts.
 USER_AGENTS = ("accel.gpu/", "Helm/")
 
 
-def killed_after(lab: Lab, name: str, number: int, folder: Path, **options: Any) -> Request | None:
-    """Run a playbook and kill its whole tree once the API server has done changing request `number`; None if it ended before."""
+# Runs a proxy before a server, and hands it over with what of a run's environment leads through it; files go to the folder.
+Way = Callable[[Lab, Path], AbstractContextManager[tuple[Proxy, dict[str, str]]]]
+
+
+@contextmanager
+def to_kubernetes(lab: Lab, folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
+    """The way to the lab's API server."""
+    proxy = ApiProxy(lab.kubeconfig)
+    with proxy.running():
+        yield proxy, reached_by(proxy.kubeconfig(folder / "proxied.kubeconfig"))
+
+
+@contextmanager
+def led(lab: Lab, ways: Sequence[Way], folder: Path) -> Iterator[tuple[list[Proxy], dict[str, str]]]:
+    """Proxies that run, and the environment of a run that is led through all of them."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(way(lab, folder)) for way in ways]
+        environ = dict(lab.env)
+        for _proxy, changes in found:
+            environ |= changes
+        yield [proxy for proxy, _changes in found], environ
+
+
+def killed_after(
+    lab: Lab, name: str, number: int, folder: Path, *, ways: Sequence[Way] = (to_kubernetes,), **options: Any
+) -> Request | None:
+    """Run a playbook and kill its whole tree once the servers have done changing request `number`; None if it ended before."""
     seen = 0
     lock = threading.Lock()
     struck: list[Request] = []
@@ -37,10 +64,9 @@ def killed_after(lab: Lab, name: str, number: int, folder: Path, **options: Any)
         assert playbook is not None
         playbook.kill()
 
-    proxy = ApiProxy(lab.kubeconfig)
-    with proxy.running():
-        proxy.after = strike
-        environ = lab.env_through(proxy.kubeconfig(folder / f"killed-{number}.kubeconfig"))
+    with led(lab, ways, folder) as (proxies, environ):
+        for proxy in proxies:
+            proxy.after = strike
         playbook = Playbook(name, environ=environ, **options)
         started.set()
         playbook.wait()
@@ -60,10 +86,10 @@ def killed_at(lab: Lab, name: str, seconds: float, **options: Any) -> bool:
     return killed
 
 
-def changing_requests(lab: Lab, name: str, folder: Path, **options: Any) -> list[Request]:
-    """The changing requests of an unharmed run."""
-    proxy = ApiProxy(lab.kubeconfig)
-    with proxy.running():
-        environ = lab.env_through(proxy.kubeconfig(folder / "count.kubeconfig"))
+def changing_requests(
+    lab: Lab, name: str, folder: Path, *, ways: Sequence[Way] = (to_kubernetes,), **options: Any
+) -> list[Request]:
+    """The changing requests of an unharmed run, server by server."""
+    with led(lab, ways, folder) as (proxies, environ):
         run_playbook(name, environ=environ, **options).require_success()
-        return proxy.mutations(*USER_AGENTS)
+        return [request for proxy in proxies for request in proxy.mutations(*USER_AGENTS)]

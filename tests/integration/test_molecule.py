@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.labs import Lab
+from tests.labs import Lab, own_lab
 from tests.programs import REPO, run
 
 # The default scenario is the lab itself, which the fixture has brought up.
@@ -16,11 +16,27 @@ SCENARIOS = sorted(path.parent.name for path in (REPO / "molecule").glob("*/mole
 SCENARIOS.remove("default")
 
 
-@pytest.mark.usual(60)
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(lab: Lab, scenario: str, tmp_path: Path) -> None:
-    lab.reset()
+# Scenarios on a lab with clouds, which is another one: a part once had stays a lab's.
+CLOUDS = {"nodes": ("openstack",)}
+
+
+def play(lab: Lab, scenario: str, tmp_path: Path) -> None:
     # The lab outlives the scenario, molecule's memory of what it has prepared there must not.
     env = {**lab.env, "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path)}
     run("molecule", "test", "--destroy", "never", "--scenario-name", scenario, env=env)
+
+
+@pytest.mark.usual(60)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in CLOUDS])
+def test_scenario(lab: Lab, scenario: str, tmp_path: Path) -> None:
+    lab.reset()
+    play(lab, scenario, tmp_path)
+
+
+@pytest.mark.usual(150)
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", CLOUDS)
+def test_scenario_on_a_cloud(scenario: str, tmp_path: Path) -> None:
+    with own_lab("molecule", *CLOUDS[scenario]) as lab:
+        play(lab, scenario, tmp_path)

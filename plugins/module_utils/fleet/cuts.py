@@ -25,7 +25,7 @@ Document = t.Mapping[str, t.Any]
 
 def of_model(pool: PoolPlan) -> list[dict[str, t.Any]]:
     """The layouts of a pool whose model is declared, without any node: nobody knows how many GPUs have each (None)."""
-    geometry = geometries.geometry(pool.match.model) if pool.match.model else None
+    geometry = geometries.geometry(pool.model) if pool.model else None
     return [_cut(geometry, part.profiles, None) for part in pool.sharing.layout] if geometry else []
 
 

@@ -103,7 +103,7 @@ def generated(
 
 def _of_pools(plan: Plan) -> tuple[str, ...]:
     """The devices that the plan's own usual entries are for."""
-    found = [models.find(pool.match.model) for pool in plan.pools if pool.match.model]
+    found = [models.find(pool.model) for pool in plan.pools if pool.model]
     return tuple(dict.fromkeys(mig_parted.device_id(one) for model in found if model for one in model.pci_ids))
 
 

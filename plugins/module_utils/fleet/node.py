@@ -51,6 +51,10 @@ class Node:
     ready: bool = False
     unschedulable: bool = False
     boot_id: str = ""
+    # RFC 3339, so that later ones sort last.
+    created: str = ""
+    provider_id: str = ""
+    addresses: tuple[str, ...] = ()
 
     @property
     def product(self) -> str:
@@ -151,6 +155,9 @@ def parse(raw: t.Mapping[str, t.Any]) -> Node:
         ready=conditions.get("Ready") == "True",
         unschedulable=bool(spec.get("unschedulable")),
         boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
+        created=metadata.get("creationTimestamp") or "",
+        provider_id=spec.get("providerID") or "",
+        addresses=tuple(entry.get("address", "") for entry in status.get("addresses") or ()),
     )
 
 

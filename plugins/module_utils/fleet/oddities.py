@@ -41,6 +41,8 @@ def of_membership(membership: Membership, released: t.Collection[str]) -> t.Iter
         yield f"No node of the cluster belongs to: {', '.join(membership.empty)}."
     for pool, names in sorted(membership.mismatched.items()):
         yield f"Pool {pool} does not match {some(names)}, pinned to it by the label accel.gpu/pool; the pin counts."
+    for pool, names in sorted(membership.unlike.items()):
+        yield f"Of another model than pool {pool} says that its flavor has (model): {some(names)}; put one of both right."
     member = {name for names in membership.by_pool.values() for name in names}
     for pool, names in sorted(membership.left.items()):
         pinned = [name for name in names if name not in member and name not in released]

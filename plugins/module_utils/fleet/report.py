@@ -10,6 +10,7 @@ from ..mig import layout as mig
 from ..pools.words import some
 from . import cuts
 from .cost_lines import cost_lines
+from .group_lines import group_lines
 from .sharing_lines import mode_of, profiles_of, sharing_lines
 from .table import WIDTH, Column, paragraph, table
 
@@ -32,9 +33,11 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
     costs = cost_lines(info, width) if kind == "plan" else []
     slices = cuts.lines(pools, width) if kind == "plan" else []
     sharing = sharing_lines(pools, width) if kind == "plan" else []
+    groups = group_lines(info, kind, width)
     return [
         *(*head, "", *body, ""),
         *_verdicts(info, pools, kind, width),
+        *(["", *groups] if groups else []),
         *(["", *slices] if slices else []),
         *(["", *sharing] if sharing else []),
         *(["", *costs] if costs else []),

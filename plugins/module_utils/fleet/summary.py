@@ -18,7 +18,7 @@ from .proof import prove
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
     from ..pools.membership import Membership
-    from ..pools.plan import PoolPlan
+    from ..pools.plan import GroupPlan, PoolPlan
     from .allotment import Allotment
     from .holders import Holder
     from .node import Node
@@ -163,7 +163,8 @@ def pools(
 def declared(pool: PoolPlan) -> dict[str, t.Any]:
     """What a pool declares, without any cluster."""
     return {
-        "model": pool.match.model,
+        "model": pool.model,
+        "group": _group(pool.group),
         "match_labels": dict(pool.match.labels),
         "mode": pool.mode,
         "replicas": pool.sharing.replicas,
@@ -175,6 +176,10 @@ def declared(pool: PoolPlan) -> dict[str, t.Any]:
         "shares_per_gpu": pool.shares_per_gpu,
         "memory_mib_per_share": pool.memory_mib_per_share,
     }
+
+
+def _group(group: GroupPlan | None) -> dict[str, t.Any] | None:
+    return None if group is None else {"name": group.name, "flavor": group.flavor, "size": group.size}
 
 
 def _layout(pool: PoolPlan) -> list[dict[str, t.Any]]:

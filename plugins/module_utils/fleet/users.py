@@ -50,6 +50,11 @@ class User:
     priority: int = 0
     created: str = ""
 
+    @property
+    def shown(self) -> str:
+        """As kubectl names a pod."""
+        return f"{self.namespace}/{self.name}"
+
 
 def users(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = (), *, operator_namespace: str) -> dict[str, list[User]]:
     """Every pod that uses a GPU, by node, each node's by namespace and name.
@@ -64,6 +69,11 @@ def others(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = (), *, operator_na
     """What a drain of everything evicts beside the users, by node: no DaemonSet's pods, no static ones, no operands."""
     found = _pods(pods, claims, operator_namespace)
     return _by_node(user for user in found if not user.ways and not user.kept)
+
+
+def everybody(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = ()) -> dict[str, list[User]]:
+    """Every pod that is on a node, by node, whatever it uses and whoever has made it."""
+    return _by_node(_pods(pods, claims, ""))
 
 
 def _by_node(found: t.Iterable[User]) -> dict[str, list[User]]:

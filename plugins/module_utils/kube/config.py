@@ -10,7 +10,7 @@ import traceback
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from .errors import ConnectionProblem
+from ..running.errors import ConnectionProblem
 
 KUBERNETES_IMPORT_ERROR: str | None = None
 try:
@@ -23,6 +23,7 @@ except ImportError:
 _IN_CLUSTER_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _IN_CLUSTER = "service account of this pod"
 _DEFAULT_KUBECONFIG = "~/.kube/config"
+_SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
 
 
 @dataclass(frozen=True)
@@ -279,3 +280,17 @@ def _expired_since(path: str | None) -> str:
 
 def _path(value: str | None) -> str | None:
     return os.path.expanduser(value) if value else None
+
+
+def secrets_of(kubeconfig: t.Any) -> set[str]:
+    """What must not be shown of a kubeconfig that was given as a dictionary: everything but names in its users."""
+    if not isinstance(kubeconfig, dict):
+        return set()
+    users = [entry.get("user") for entry in kubeconfig.get("users") or [] if isinstance(entry, dict)]
+    return {
+        str(value)
+        for user in users
+        if isinstance(user, dict)
+        for key, value in user.items()
+        if key in _SECRET_KEYS and value
+    }

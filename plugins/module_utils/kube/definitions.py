@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..running.errors import InvalidOptions
 from .compare import Object
-from .errors import InvalidOptions
 
 Action = t.Literal["created", "updated", "unchanged", "deleted"]
 

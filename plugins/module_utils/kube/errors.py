@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-CODE_UNREACHABLE = "unreachable"
+from ..running.errors import ServiceError
 
 # What the eviction API says of disruption budgets: a cause of a 429, and the start of a 500's message.
 BUDGET_CAUSE = "DisruptionBudget"
@@ -20,80 +20,18 @@ _FORBIDDEN = re.compile(
 )
 
 
-class ConnectionProblem(Exception):
-    """The cluster cannot be asked as things are configured: no kubeconfig, no such context, another cluster."""
+class ApiError(ServiceError):
+    """What an API server answers with 400 and more, or no answer at all (status is None).
 
+    not_found: the object, or its kind, is not there. conflict: also that another manager owns a field.
+    """
 
-class InvalidOptions(Exception):
-    """What was asked cannot be; all of it is told at once, and nothing was sent."""
-
-    def __init__(self, problems: t.Sequence[str], title: str = "This cannot be done:") -> None:
-        """Join the problems to one message; one alone needs no title."""
-        super().__init__(problems[0] if len(problems) == 1 else "\n".join([title, *problems]))
-        self.problems = list(problems)
-
-
-class SomeFailed(Exception):
-    """Part of the work could not be done; the rest was, and stands in `partial`."""
-
-    def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
-        """Keep the result for the failure."""
-        super().__init__(message)
-        self.partial = dict(partial or {})
-
-
-class ApiError(Exception):
-    """An answer of 400 and more, or no answer at all (status is None)."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        reason: str = "",
-        method: str = "",
-        path: str = "",
-        details: t.Mapping[str, t.Any] | None = None,
-        retry_after: float | None = None,
-        sent: bool = True,
-    ) -> None:
-        """Keep what the server said; `sent` is False when the request certainly never reached it."""
-        super().__init__(message)
-        self.message = message
-        self.status = status
-        self.reason = reason
-        self.method = method
-        self.path = path
-        self.details = dict(details or {})
-        self.retry_after = retry_after
-        self.sent = sent
-        # What was reached until then goes into the module's failure.
-        self.partial: dict[str, t.Any] = {}
-
-    @property
-    def not_found(self) -> bool:
-        """The object, or its kind, is not there."""
-        return self.status == 404
-
-    @property
-    def conflict(self) -> bool:
-        """Somebody else was faster, the object exists already, or another manager owns a field."""
-        return self.status == 409
-
-    @property
-    def forbidden(self) -> bool:
-        """The user is known and has no right to do this."""
-        return self.status == 403
+    service = "The API server"
 
     @property
     def gone(self) -> bool:
         """The resource version or the continue token is too old."""
         return self.status == 410
-
-    @property
-    def passing(self) -> bool:
-        """It may end by itself: the server is away, restarts or has too much to do."""
-        return self.unreachable or self.status == 429 or (self.status or 0) >= 500
 
     @property
     def refuses_eviction(self) -> bool:
@@ -106,21 +44,6 @@ class ApiError(Exception):
         if self.status == 429:
             return BUDGET_CAUSE in causes or self.retry_after is None
         return self.status == 500 and TWO_BUDGETS in self.message
-
-    @property
-    def unreachable(self) -> bool:
-        """No answer came: refused, no name, no TLS, timed out, broken off."""
-        return self.status is None
-
-    @property
-    def ambiguous(self) -> bool:
-        """A mutating request may have been carried out although it failed."""
-        return self.sent and (self.status is None or self.status in (500, 502, 503, 504))
-
-    @property
-    def code(self) -> int | str:
-        """The HTTP status, or the word for no answer."""
-        return CODE_UNREACHABLE if self.status is None else self.status
 
 
 class Asked(t.Protocol):

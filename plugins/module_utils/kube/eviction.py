@@ -15,10 +15,12 @@ import time
 import typing as t
 
 from ..catalog.names import LIVE_PODS
-from .client import Client
+from ..running.wait import Since, TimeoutStory
 from .errors import BUDGET_CAUSE, ApiError
 from .paths import NODES, PODS, object_path
-from .wait import Since, TimeoutStory
+
+if t.TYPE_CHECKING:
+    from .client import Client
 
 LOOK_EVERY = 2.0
 # As often as kubectl drain asks again.

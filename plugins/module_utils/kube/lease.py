@@ -14,9 +14,9 @@ import types
 import typing as t
 
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
+from ..running.progress import Progress
 from .errors import ApiError
 from .paths import object_path
-from .progress import Progress
 
 HOLDER_ANNOTATION = "accel.gpu/holder"
 _POLL = 1.0

@@ -1,29 +1,25 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Ansible side of every module: options, connection, lease, and the one place where errors become failures."""
+"""The Ansible side of modules that talk to a cluster: the connection's options, the documents, the lease."""
 
 from __future__ import annotations
 
 import functools
-import os
 import typing as t
-import uuid
 
-from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
+from ansible.module_utils.basic import env_fallback, missing_required_lib
 
-from ..catalog.names import LEASE_NAMESPACE, VERSION
+from ..catalog.names import LEASE_NAMESPACE
 from ..pools.derive import derive
 from ..pools.documents import InvalidDocuments
 from ..pools.plan import Plan
+from ..running.errors import ServiceError
+from ..running.module import ArgumentSpec, BaseModule, composed
 from .client import Client
-from .config import KUBERNETES_IMPORT_ERROR, ConnectionOptions, check_cluster
+from .config import KUBERNETES_IMPORT_ERROR, ConnectionOptions, check_cluster, secrets_of
 from .definitions import Expected
-from .errors import ApiError, ConnectionProblem, InvalidOptions, SomeFailed, explain
+from .errors import ApiError, explain
 from .lease import Lease, LeaseHeld, LeaseLost
-from .progress import RUN_ID_ENV, Progress
-from .wait import TimeoutStory
-
-ArgumentSpec = dict[str, dict[str, t.Any]]
 
 
 def _env(name: str) -> tuple[t.Any, list[str]]:
@@ -76,11 +72,15 @@ LEASE: ArgumentSpec = {
 }
 
 
-_SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
+class GpuModule(BaseModule):
+    """A module that talks to a cluster: always with the connection's options, with others as it asks for them."""
 
-
-class GpuModule(AnsibleModule):
-    """A module of this collection: always with the connection's options, with others as it asks for them."""
+    failures: t.ClassVar[dict[type[Exception], str]] = {
+        **BaseModule.failures,
+        InvalidDocuments: "invalid",
+        LeaseHeld: "lease_held",
+        LeaseLost: "lease_lost",
+    }
 
     def __init__(
         self,
@@ -95,24 +95,10 @@ class GpuModule(AnsibleModule):
         """Compose the argument spec; a module's own options win over the shared ones of the same name."""
         shared = ((DOCUMENTS, documents), (EXPECTED, expected), (WAIT, wait), (LEASE, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]
-        composed: ArgumentSpec = {}
-        for part in (*parts, argument_spec or {}):
-            composed.update({name: {**composed.get(name, {}), **option} for name, option in part.items()})
-        kwargs.setdefault("supports_check_mode", True)
-        super().__init__(argument_spec=composed, **kwargs)
+        super().__init__(composed(*parts, argument_spec or {}), **kwargs)
         self._client: Client | None = None
         for given in (self.params["kubeconfig"], (self.params["cluster"] or {}).get("kubeconfig")):
-            self.no_log_values.update(_secrets(given))
-
-    @functools.cached_property
-    def progress(self) -> Progress:
-        """Where the module tells what it does."""
-        return Progress.from_env()
-
-    @functools.cached_property
-    def run_id(self) -> str:
-        """The same for all modules of one ansible-playbook run, and for no other."""
-        return os.environ.get(RUN_ID_ENV) or f"module-{uuid.uuid4().hex[:12]}"
+            self.no_log_values.update(secrets_of(given))
 
     @property
     def client(self) -> Client:
@@ -121,8 +107,7 @@ class GpuModule(AnsibleModule):
             if KUBERNETES_IMPORT_ERROR is not None:
                 self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
             cluster = self.params["cluster"] or {}
-            agent = f"accel.gpu/{VERSION} {self._name.rpartition('.')[2]} run/{self.run_id}"
-            client = Client(ConnectionOptions.from_params(self.params, cluster), agent)
+            client = Client(ConnectionOptions.from_params(self.params, cluster), self.user_agent)
             if cluster.get("name"):
                 check_cluster(client.connection, str(cluster["name"]), cluster.get("kube_name"))
             self._client = client
@@ -152,61 +137,10 @@ class GpuModule(AnsibleModule):
             active=not self.check_mode,
         )
 
-    def run(self, work: t.Callable[[GpuModule], dict[str, t.Any]]) -> t.NoReturn:
-        """Do the module's work and exit with its result (`changed`, `diff`, one dict under its noun), or fail.
+    def explained(self, error: ServiceError) -> str:
+        """With the connection's story."""
+        return explain(error, self.client) if isinstance(error, ApiError) else super().explained(error)
 
-        An exception's attribute `partial`, where it has one, goes into the failure.
-        """
-        try:
-            result = work(self)
-        except ApiError as error:
-            details = {"reason": error.reason, "method": error.method, "path": error.path}
-            self._fail(error, explain(error, self.client), error.code, details)
-        except (InvalidDocuments, InvalidOptions) as error:
-            self._fail(error, str(error), "invalid", {"problems": list(error.problems)})
-        except ConnectionProblem as error:
-            self._fail(error, str(error), "connection")
-        except LeaseHeld as error:
-            self._fail(error, str(error), "lease_held")
-        except LeaseLost as error:
-            self._fail(error, str(error), "lease_lost")
-        except TimeoutStory as error:
-            self._fail(error, str(error), "timeout")
-        except SomeFailed as error:
-            self._fail(error, str(error), "partial")
-        self._warn()
-        if not self._diff:
-            result.pop("diff", None)
-        self.exit_json(**result)
-        raise SystemExit(0)
-
-    def _fail(self, error: Exception, msg: str, code: int | str, details: t.Any = None) -> t.NoReturn:
-        self._warn()
-        partial = dict(getattr(error, "partial", None) or {})
-        if not self._diff:
-            partial.pop("diff", None)
-        self.fail_json(msg=msg, code=code, details=details or {}, **partial)
-        raise SystemExit(1)
-
-    def _warn(self) -> None:
-        for text in self._client.warnings if self._client is not None else ():
-            self.warn(f"Kubernetes: {text}")
-
-
-def _secrets(kubeconfig: t.Any) -> set[str]:
-    """What must not be shown of a kubeconfig that was given as a dictionary: everything but names in its users."""
-    if not isinstance(kubeconfig, dict):
-        return set()
-    users = [entry.get("user") for entry in kubeconfig.get("users") or [] if isinstance(entry, dict)]
-    return {
-        str(value)
-        for user in users
-        if isinstance(user, dict)
-        for key, value in user.items()
-        if key in _SECRET_KEYS and value
-    }
-
-
-def diff_of(before: t.Any, after: t.Any, header: str = "") -> dict[str, t.Any]:
-    """A diff as Ansible shows it, with a name for what is compared."""
-    return {"before": before, "after": after, "before_header": header, "after_header": header}
+    def warnings_seen(self) -> t.Iterable[str]:
+        """What the API server has warned of."""
+        return [f"Kubernetes: {text}" for text in self._client.warnings] if self._client is not None else ()

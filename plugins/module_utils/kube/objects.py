@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER
-from .bulk import run_bounded
+from ..running.bulk import run_bounded
 from .client import Client
 from .compare import Difference, Object, difference, same_object, shown
 from .definitions import Action, Expected, InvalidObjects, ObjectChange, brought_by, malformed

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 import re
 import threading
 import time
@@ -14,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
+from ..running.backoff import pause
 from .config import KUBERNETES_IMPORT_ERROR, Connection
 from .errors import ApiError
 
@@ -26,7 +26,7 @@ CONNECT_TIMEOUT = 5.0
 POOL_SIZE = 32
 _FIRST_CONTACT_ATTEMPTS = 3
 _INTERNAL_ERRORS = 2
-_BACKOFF, _BACKOFF_MAX, _RETRY_AFTER_MAX = 0.25, 8.0, 30.0
+_RETRY_AFTER_MAX = 30.0
 # What an API server, its etcd or a load balancer before it say while they restart.
 _PASSING = (429, 500, 502, 503, 504)
 _CHUNK = 64 * 1024
@@ -111,14 +111,14 @@ class Transport:
                 )
                 return Answer(response.status, _read(response, method, path))
             except ApiError as error:
-                pause = _pause(error, attempt)
+                wait = pause(error, attempt, _RETRY_AFTER_MAX)
                 if (
                     at_once(error)
                     or not self._worth_trying_again(error, attempt, repeatable)
-                    or self._clock() + pause > deadline
+                    or self._clock() + wait > deadline
                 ):
                     raise
-            self._sleep(pause)
+            self._sleep(wait)
 
     def open(
         self,
@@ -161,7 +161,7 @@ class Transport:
 
     def rest(self, error: ApiError) -> None:
         """Pause before a stream that broke is taken up again."""
-        self._sleep(_pause(error, 1))
+        self._sleep(pause(error, 1, _RETRY_AFTER_MAX))
 
     def _url(self, path: str, query: t.Mapping[str, t.Any] | None) -> str:
         asked = {key: value for key, value in (query or {}).items() if value is not None}
@@ -212,12 +212,6 @@ def _read(response: t.Any, method: str, path: str) -> bytes:
         raise _no_answer(error, method, path) from error
     response.release_conn()
     return t.cast(bytes, data)
-
-
-def _pause(error: ApiError, attempt: int) -> float:
-    if error.retry_after is not None:
-        return min(error.retry_after, _RETRY_AFTER_MAX)
-    return float(min(_BACKOFF_MAX, _BACKOFF * 2**attempt) * random.uniform(0.5, 1.0))
 
 
 def _refusal(response: t.Any, method: str, path: str) -> ApiError:

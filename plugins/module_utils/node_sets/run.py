@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from ..fleet.node import parse
 from ..fleet.ownership import NodeEdit
-from ..kube.bulk import DEFAULT_LIMIT, Outcome, is_fatal, run_bounded
 from ..kube.client import Client
-from ..kube.errors import ApiError, InvalidOptions, SomeFailed, explain
+from ..kube.errors import ApiError, explain
 from ..kube.lease import Lease, LeaseLost
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
-from ..kube.progress import Progress
+from ..running.bulk import DEFAULT_LIMIT, Outcome, is_fatal, run_bounded
+from ..running.errors import InvalidOptions, SomeFailed
+from ..running.progress import Progress
 from .changes import Contradiction, edit_of, wish_of
 from .sets import NodeSet, is_discovered
 

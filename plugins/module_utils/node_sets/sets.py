@@ -12,10 +12,10 @@ from ..catalog.names import POOL_LABEL
 from ..fleet import selector
 from ..fleet.node import Node
 from ..fleet.selector import Selector
-from ..kube.errors import InvalidOptions
 from ..pools import rules
 from ..pools.fields import EFFECTS
 from ..pools.schema import Boolean, Choice, ListOf, MapOf, Section, Text
+from ..running.errors import InvalidOptions
 
 _NFD_PREFIX = "feature.node.kubernetes.io/"
 

@@ -11,7 +11,7 @@ import typing as t
 from ..kube.client import Client
 from ..kube.objects import ObjectChange, apply_objects
 from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS
-from ..kube.wait import wait_until
+from ..running.wait import wait_until
 
 Object = dict[str, t.Any]
 _ESTABLISH_TIMEOUT = 30.0

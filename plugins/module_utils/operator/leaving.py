@@ -9,7 +9,7 @@ import typing as t
 
 from ..kube.client import Client
 from ..kube.releases import marks_of
-from ..kube.wait import wait_until
+from ..running.wait import wait_until
 from . import release as helm
 from .helm import at_work, processes
 from .preparation import Waiting

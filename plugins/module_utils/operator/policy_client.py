@@ -15,10 +15,10 @@ from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED, same_object
 from ..kube.paths import CLUSTER_POLICIES, NODES, collection_path, object_path
-from ..kube.wait import TimeoutStory, wait_until
 from ..modes import mig_parted
 from ..pools.plan import Plan
 from ..pools.words import some
+from ..running.wait import TimeoutStory, wait_until
 from .policy import PolicyChange, is_driver
 from .preparation import Waiting
 from .readiness import Effect, Verdict, assess, is_outdated

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from ..kube.client import Client
 from ..kube.objects import Expected, InvalidObjects, ObjectChange
 from ..kube.paths import NAMESPACES
-from ..kube.progress import Progress
-from ..kube.wait import wait_until
+from ..running.progress import Progress
+from ..running.wait import wait_until
 from . import release as helm
 from .chart import Chart, custom_resource_definitions, read
 from .definitions import bring, sketch

@@ -11,8 +11,8 @@ from ..fleet.agents import Ailment
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, NODES
-from ..kube.wait import wait_until
 from ..pools.words import some
+from ..running.wait import wait_until
 from .preparation import Waiting
 from .rollout import WORKLOADS, Rollout, absent, rollout, told, troubles, workloads
 

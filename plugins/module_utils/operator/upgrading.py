@@ -18,7 +18,7 @@ from ..fleet.tolerance import singleton
 from ..kube.client import Client
 from ..kube.fields import child, owned_by
 from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
-from ..kube.wait import wait_until
+from ..running.wait import wait_until
 from .chart import Chart
 from .driver_parts import PARTS, DriverRoll, Pacing
 from .foresight import Foresight, foresee, operator_deployments

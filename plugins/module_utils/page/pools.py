@@ -27,6 +27,8 @@ def _card(group: Group, of: Fleet, at: int) -> Html:
     title = tag("a", name(group.name), href=f"#g{at}") if group.nodes else name(group.name)
     head = tag("header", tag("h3", title), badge(*verdict(pool, of.reachable)))
     told: list[Html] = [head, tag("p", _facts(pool, of.reachable), class_="facts")]
+    if pool.get("group"):
+        told.append(tag("p", _made(pool["group"]), class_="facts"))
     told.append(bars(pool.get("cuts") or ()))
     counts = added(group.nodes)
     told += [_resource(count, closed(group.nodes, count.resource), _wanted(pool, count.resource)) for count in counts]
@@ -49,6 +51,13 @@ def _facts(pool: Document, reachable: bool) -> Html:
     nodes, gpus = pool.get("nodes") or 0, pool.get("gpus") or 0
     size = f"{plural(nodes, 'node')} \u00b7 {plural(gpus, 'GPU')}" if nodes else "No node of the cluster belongs to it."
     return join([shown, tag("br"), size])
+
+
+def _made(group: Document) -> Html:
+    """Which node group makes the nodes."""
+    return join(
+        ["Made by node group ", code(group.get("name")), " of ", code(group.get("flavor")), f": {group.get('size')}"]
+    )
 
 
 def _wanted(pool: Document, resource: str) -> int | None:

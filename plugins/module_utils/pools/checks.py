@@ -9,6 +9,7 @@ import typing as t
 
 from ..catalog import releases
 from .matching import Asked, resolve
+from .node_group_checks import CLOUD_CHECKS, NODE_GROUP_CHECKS, cloud_is_one, groups_differ
 from .operator_checks import OPERATOR_CHECKS
 from .rules import is_bare_chart
 from .schema import Problems
@@ -138,6 +139,7 @@ def values_leave_ours(cluster: Document) -> Problems:
             yield f"gpu_cluster.{which}.values.{'.'.join(keys)}: is not yours to set, {owner}; take it out"
 
 
-POOL_CHECKS = (*SHARING_CHECKS, taints_differ, labels_keep_matching)
-FLEET_CHECKS = (names_differ, matches_differ)
-CLUSTER_CHECKS = (chart_has_a_place, releases_differ, values_leave_ours, *OPERATOR_CHECKS)
+POOL_CHECKS = (*SHARING_CHECKS, taints_differ, labels_keep_matching, *NODE_GROUP_CHECKS)
+FLEET_CHECKS = (names_differ, matches_differ, groups_differ)
+CLUSTER_CHECKS = (chart_has_a_place, releases_differ, values_leave_ours, *OPERATOR_CHECKS, cloud_is_one)
+__all__ = ["CLOUD_CHECKS", "CLUSTER_CHECKS", "FLEET_CHECKS", "POOL_CHECKS"]

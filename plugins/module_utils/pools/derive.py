@@ -15,12 +15,14 @@ from ..modes.device_plugin import MIG, Sharing
 from .documents import load
 from .matching import resolve
 from .merge import merge
+from .node_groups import cloud_of, draining, group_of, node_groups
 from .operator_values import mirrored, nfd_values, operator_values
 from .plan import (
     Birth,
     ClusterPlan,
     ConfigPlan,
     Creates,
+    GroupPlan,
     MigPlan,
     Plan,
     PolicyPlan,
@@ -59,7 +61,8 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     documents = load(cluster, defaults, pools)
     settings = documents.cluster
     release = releases.operator_release(settings["operator"]["version"]).release
-    planned = tuple(_pool(pool, release.extras_named) for pool in documents.pools)
+    cloud = cloud_of(settings)
+    planned = tuple(_pool(pool, group_of(pool, cloud), release.extras_named) for pool in documents.pools)
     operator, nfd = settings["operator"], settings["nfd"]
     tolerations = _tolerations(taint for pool in planned for taint in pool.birth.taints)
     config = config_of(planned, operator["namespace"])
@@ -70,6 +73,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             kube_name=settings.get("kube_name") or settings["name"],
             kubeconfig=settings.get("kubeconfig"),
             context=settings.get("context"),
+            cloud=cloud,
         ),
         operator=_release(operator, part(cluster, "operator"), merge(_OPERATOR_VALUES, operator_values(operator))),
         nfd=_release(nfd, part(cluster, "nfd"), _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"]))),
@@ -82,6 +86,8 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             configmap=names.VALIDATION_CONFIGMAP,
         ),
         pools=planned,
+        node_groups=node_groups(cloud, planned),
+        draining=draining(planned),
         creates=Creates(
             namespaces=tuple(dict.fromkeys((nfd["namespace"], operator["namespace"]))),
             kinds=tuple(
@@ -92,9 +98,10 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     )
 
 
-def _pool(pool: Document, extras_named: bool) -> PoolPlan:
+def _pool(pool: Document, group: GroupPlan | None, extras_named: bool) -> PoolPlan:
     match = resolve(pool.get("match") or {})
-    model = models.find(match.model) if match.model else None
+    named = match.model or pool.get("model")
+    model = models.find(named) if named else None
     sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
     key, mig_key, mig_entry = entries_of(sharing, pool.get("gpus_per_node"))
     by_gpu = bool(sharing.demand) or any(part.devices for part in sharing.layout)
@@ -104,6 +111,8 @@ def _pool(pool: Document, extras_named: bool) -> PoolPlan:
     return PoolPlan(
         name=pool["name"],
         match=match,
+        model=model.key if model else None,
+        group=group,
         labels=labels,
         taints=taints,
         tolerations=_tolerations(taints),
@@ -215,7 +224,7 @@ def config_of(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
 
 
 def _mig(pools: t.Sequence[PoolPlan], namespace: str) -> MigPlan:
-    found = [models.find(pool.match.model) for pool in pools if pool.match.model]
+    found = [models.find(pool.model) for pool in pools if pool.model]
     gpus = [(model.pci_ids, geometry) for model in found if model and (geometry := geometries.geometry(model.key))]
     return MigPlan(
         name=names.MIG_CONFIGMAP,

@@ -8,14 +8,15 @@ import dataclasses
 import typing as t
 from collections.abc import Mapping
 
-from .checks import CLUSTER_CHECKS, FLEET_CHECKS, POOL_CHECKS
+from .checks import CLOUD_CHECKS, CLUSTER_CHECKS, FLEET_CHECKS, POOL_CHECKS
 from .fields import CLUSTER, DEFAULTS, POOL, POOLS
 from .merge import merge, plain
 from .rules import is_bare_chart
-from .views import Document, PoolView
+from .views import Document, PoolView, part
 from .words import kind, listed, place, said
 
 _PARTS = ("cluster", "defaults", "pools")
+_OF_MADE_NODES = ("nodes", "autoscale", "model")
 
 
 class InvalidDocuments(Exception):
@@ -58,10 +59,17 @@ def load(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Documents:
     if problems:
         raise InvalidDocuments(problems)
     completed = CLUSTER.complete(cluster)
-    for part in ("operator", "nfd"):
-        if not is_bare_chart(completed[part]["chart"]):
-            completed[part]["chart_repo"] = ""
-    return Documents(completed, tuple(POOL.complete(merge(defaults, pool)) for pool in pools))
+    for release in ("operator", "nfd"):
+        if not is_bare_chart(completed[release]["chart"]):
+            completed[release]["chart_repo"] = ""
+    return Documents(completed, tuple(POOL.complete(_under(defaults, pool)) for pool in pools))
+
+
+def _under(defaults: t.Any, pool: t.Any) -> t.Any:
+    """A pool with the defaults under it; what they say of nodes is for pools that make some."""
+    if isinstance(defaults, dict) and part(pool, "nodes") is None:
+        defaults = {key: value for key, value in defaults.items() if key not in _OF_MADE_NODES}
+    return merge(defaults, pool)
 
 
 def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t.Any, t.Any], list[str]]:
@@ -78,12 +86,12 @@ def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t
         *CLUSTER.problems(cluster, "gpu_cluster"),
         *(problem for check in CLUSTER_CHECKS for problem in check(CLUSTER.sound(cluster))),
         *DEFAULTS.problems(defaults, "gpu_defaults"),
-        *_pool_problems(defaults, pools),
+        *_pool_problems(CLUSTER.sound(cluster), defaults, pools),
     ]
     return (cluster, defaults, pools), problems
 
 
-def _pool_problems(defaults: t.Any, pools: t.Any) -> t.Iterator[str]:
+def _pool_problems(cluster: t.Any, defaults: t.Any, pools: t.Any) -> t.Iterator[str]:
     if not isinstance(pools, list):
         yield from POOLS.problems(pools, "gpu_pools")
         return
@@ -94,9 +102,11 @@ def _pool_problems(defaults: t.Any, pools: t.Any) -> t.Iterator[str]:
         yield from POOL.problems(pool, path)
         written = POOL.sound(pool)
         if isinstance(written, dict):
-            view = PoolView(path, written, merge(under, written) if isinstance(under, dict) else written)
+            view = PoolView(path, written, _under(under, written) if isinstance(under, dict) else written)
             views.append(view)
             for check in POOL_CHECKS:
                 yield from check(view)
+            for cloud_check in CLOUD_CHECKS:
+                yield from cloud_check(cluster, view)
     for fleet_check in FLEET_CHECKS:
         yield from fleet_check(views)

@@ -35,7 +35,7 @@ def doubts(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
 
 
 def _of_documents(plan: Plan) -> set[str]:
-    models = {pool.match.model or "" for pool in plan.pools}
+    models = {pool.model or "" for pool in plan.pools}
     return {
         *(f"model {model.partition('-')[0]}" for model in models if model),
         *(["mig"] if any(pool.mode == MIG for pool in plan.pools) else []),
@@ -43,12 +43,12 @@ def _of_documents(plan: Plan) -> set[str]:
 
 
 def _of_pool(pool: PoolPlan) -> t.Iterator[str]:
-    if pool.match.product and pool.match.model is None:
+    if pool.match.product and pool.model is None:
         yield (
             f"pool {pool.name}: the catalog has no model {pool.match.product}; its memory and what it can be cut into are "
             "known once its nodes are there, and a layout is judged by the MIG manager alone"
         )
-    geometry = geometries.geometry(pool.match.model) if pool.match.model and pool.mode == MIG else None
+    geometry = geometries.geometry(pool.model) if pool.model and pool.mode == MIG else None
     if geometry and geometry.note:
         sure = "may differ from its layout" if geometry.verified else "is not verified for its layout"
-        yield f"pool {pool.name}: what a {pool.match.model} can be cut into {sure}. {geometry.note}"
+        yield f"pool {pool.name}: what a {pool.model} can be cut into {sure}. {geometry.note}"

@@ -11,6 +11,7 @@ from ..mig.layout import STRATEGIES
 from ..modes.device_plugin import EXCLUSIVE, MODES
 from . import rules
 from .layout import LayoutField
+from .node_group_fields import AUTOSCALE, AUTOSCALE_DEFAULTS, CLOUD, NODES, NODES_DEFAULTS
 from .operator_fields import OPERATOR
 from .rollout_fields import ROLLOUT
 from .schema import Anything, Boolean, Choice, Field, Integer, ListOf, MapOf, Section, Text
@@ -49,6 +50,7 @@ CLUSTER = Section(
         "kube_name": Text(),
         "kubeconfig": Text((rules.kubeconfig_path,)),
         "context": Text(),
+        "cloud": CLOUD,
         "operator": _release(
             namespace=releases.OPERATOR_NAMESPACE,
             release=releases.OPERATOR_RELEASE,
@@ -116,6 +118,9 @@ POOL = Section(
                 "labels": MapOf(keys=(rules.label_key, rules.not_the_pin), item=Text((rules.label_value,), empty=True)),
             }
         ),
+        "model": Text((rules.known_model,)),
+        "nodes": NODES,
+        "autoscale": AUTOSCALE,
         "gpus_per_node": Integer(
             (
                 rules.between(
@@ -154,6 +159,8 @@ DEFAULTS = Section(
     fields={
         **POOL.fields,
         "name": Text((_no_name_of_its_own,)),
+        "nodes": NODES_DEFAULTS,
+        "autoscale": AUTOSCALE_DEFAULTS,
         "sharing": Section(
             fields={
                 **_SHARING.fields,

@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 
 from ..catalog import models, names
+from ..groups.naming import is_of
 from .plan import PoolPlan
 
 
@@ -55,6 +56,8 @@ class Membership:
     """Nodes pinned to a pool whose match does not fit them, by pool; the pin counts."""
     unclaimed: list[str]
     """Discovered GPU nodes that no pool wants."""
+    unlike: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    """Nodes of another model than the one that their pool says it makes, by pool; they are in it nevertheless."""
 
 
 def fits(pool: PoolPlan, node: NodeFacts) -> bool:
@@ -67,6 +70,18 @@ def fits(pool: PoolPlan, node: NodeFacts) -> bool:
     return not match.products or _product(node) in {models.normal(product) for product in match.products}
 
 
+def made(pool: PoolPlan, node: NodeFacts) -> bool:
+    """True when the cloud says that the node is of the group that makes the pool's nodes."""
+    group = pool.group
+    return group is not None and bool(group.label) and is_of(node.labels.get(group.label, ""), group.name)
+
+
+def _is_unlike(pool: PoolPlan, node: NodeFacts) -> bool:
+    """Whether a node, known by its pin or group and not by its model, has another one than is declared."""
+    model = models.find(pool.model) if pool.model and node.product and not pool.match.products else None
+    return model is not None and _product(node) not in {models.normal(product) for product in model.products}
+
+
 def _product(node: NodeFacts) -> str:
     return models.normal(models.bare_product(node.product))
 
@@ -74,7 +89,7 @@ def _product(node: NodeFacts) -> str:
 class _Index:
     """Finds the few pools that can match a node at all, so that hundreds of pools cost no more than a few."""
 
-    def __init__(self, pools: t.Iterable[PoolPlan]) -> None:
+    def __init__(self, pools: t.Sequence[PoolPlan]) -> None:
         self._by_product: dict[str, list[PoolPlan]] = collections.defaultdict(list)
         self._by_label: dict[tuple[str, str], list[PoolPlan]] = collections.defaultdict(list)
         for pool in pools:
@@ -83,6 +98,13 @@ class _Index:
             else:
                 for product in pool.match.products:
                     self._by_product[models.normal(product)].append(pool)
+        self._making = [pool for pool in pools if pool.group and pool.group.label]
+
+    def making(self, node: NodeFacts) -> str | None:
+        """The pool of whose group the node is; where two have such names, the one whose name it is to the letter."""
+        named = [pool for pool in self._making if made(pool, node)]
+        exact = [pool for pool in named if pool.group and node.labels[pool.group.label] == pool.group.name]
+        return next((pool.name for pool in (*exact, *named)), None)
 
     def matching(self, node: NodeFacts) -> list[str]:
         candidates = [*self._by_product.get(_product(node), ())]
@@ -93,7 +115,9 @@ class _Index:
 
 
 def members(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Membership:
-    """Sort every node into its pool: the one that its label accel.gpu/pool names, else the only one that matches it."""
+    """Sort every node into its pool: the one that its label accel.gpu/pool names, else the one whose group it is of, else the only one
+    that matches it.
+    """
     declared = {pool.name: pool for pool in pools}
     index = _Index(pools)
     by_pool: dict[str, list[str]] = {name: [] for name in declared}
@@ -102,6 +126,7 @@ def members(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Member
     unclaimed: list[str] = []
     left: dict[str, list[str]] = collections.defaultdict(list)
     mismatched: dict[str, list[str]] = collections.defaultdict(list)
+    unlike: dict[str, list[str]] = collections.defaultdict(list)
     for node in sorted(nodes, key=lambda node: node.name):
         known = bool(node.product)
         if node.has_gpu and not known:
@@ -111,9 +136,17 @@ def members(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Member
             pool = declared[node.pin]
             if known and not pool.match.pins_only and not fits(pool, node):
                 mismatched[node.pin].append(node.name)
+            if _is_unlike(pool, node):
+                unlike[node.pin].append(node.name)
             continue
         if node.pin:
             left[node.pin].append(node.name)
+        making = index.making(node)
+        if making is not None:
+            by_pool[making].append(node.name)
+            if _is_unlike(declared[making], node):
+                unlike[making].append(node.name)
+            continue
         matching = index.matching(node) if node.has_gpu else []
         if len(matching) == 1:
             by_pool[matching[0]].append(node.name)
@@ -129,4 +162,5 @@ def members(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Member
         left=dict(left),
         mismatched=dict(mismatched),
         unclaimed=unclaimed,
+        unlike=dict(unlike),
     )

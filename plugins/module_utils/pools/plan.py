@@ -14,13 +14,29 @@ Taint = dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
+class CloudPlan:
+    """Who makes nodes of the cluster, and what it calls the cluster; `options` say where that cloud is, as its modules' options.
+
+    `template` (None: the cluster is there) is what the cluster is made from, `nodegroup_label` the label of a node that names its group
+    (empty: there is none).
+    """
+
+    provider: str
+    cluster: str
+    template: str | None
+    nodegroup_label: str
+    options: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class ClusterPlan:
-    """Which cluster the run is for, and how its kubeconfig calls it."""
+    """Which cluster the run is for, and how its kubeconfig calls it; `cloud` is None where nodes are not made."""
 
     name: str
     kube_name: str
     kubeconfig: str | None
     context: str | None
+    cloud: CloudPlan | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +125,36 @@ class Birth:
 
 
 @dataclasses.dataclass(frozen=True)
+class GroupPlan:
+    """The node group that makes a pool's nodes; `count` is how many it has, or begins with where an autoscaler chooses from `low` to `high`.
+
+    `label` is the label of a node that names its group (empty: there is none). `settings` are the rest, in the provider's words.
+    """
+
+    name: str
+    label: str
+    flavor: str
+    count: int
+    low: int | None
+    high: int | None
+    settings: dict[str, t.Any]
+
+    @property
+    def autoscaled(self) -> bool:
+        """Whether an autoscaler chooses how many nodes there are."""
+        return self.high is not None
+
+    @property
+    def size(self) -> str:
+        """How many nodes, in words."""
+        return (
+            f"{self.low} to {self.high} nodes"
+            if self.autoscaled
+            else f"{self.count} node{'' if self.count == 1 else 's'}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class RebootPlan:
     """The user's way to reboot a node: a program with its arguments, {node} for the node's name; `timeout` in seconds."""
 
@@ -158,11 +204,14 @@ class PoolPlan:
     `resource` is what most of the pool is offered as, `resources` all of it; `shares_per_gpu` is None where the GPUs of
     one node are cut differently. `mig_key` and `mig_entry` are empty unless every node's GPUs are cut alike. `quota_keys` are those of a ResourceQuota,
     `accelerator` is the kind of GPU in the cluster autoscaler's terms, None where the model is not declared. `birth` is for
-    the node group or MachineSet that makes nodes of the pool. `by_node` is the pool as it is for single nodes (see on()).
+    the node group or MachineSet that makes nodes of the pool; `group` is the former where a run makes it. `model` is a catalog key, None
+    where none is declared or the catalog lacks it. `by_node` is the pool as it is for single nodes (see on()).
     """
 
     name: str
     match: Match
+    model: str | None
+    group: GroupPlan | None
     labels: dict[str, str]
     taints: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
@@ -212,6 +261,8 @@ class Plan:
     mig: MigPlan
     validation: ValidationPlan
     pools: tuple[PoolPlan, ...]
+    node_groups: tuple[dict[str, t.Any], ...]
+    draining: dict[str, t.Any]
     creates: Creates
 
     def as_dict(self) -> dict[str, t.Any]:

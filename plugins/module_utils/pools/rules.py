@@ -173,6 +173,13 @@ def image(value: str) -> str | None:
     return "is not an image with a tag or digest; write it as registry/name:tag, without https://"
 
 
+def http_address(value: str) -> str | None:
+    """Where an API is; a user or password has no place in it, since everybody would read it."""
+    if not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", value):
+        return "is not an address; write it as https://host, without user and password"
+    return None
+
+
 def kubeconfig_path(value: str) -> str | None:
     """A file on the machine that runs the tasks; never the content, which holds secrets."""
     if "\n" in value or "apiVersion" in value:

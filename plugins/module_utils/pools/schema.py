@@ -183,9 +183,10 @@ class ListOf(Field):
 
 @dataclasses.dataclass(frozen=True)
 class Section(Anything):
-    """A map with known keys."""
+    """A map with known keys; `hints` say of other keys what to write in their place."""
 
     fields: t.Mapping[str, Field] = dataclasses.field(default_factory=dict)
+    hints: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def inner(self, value: t.Any, path: str) -> Problems:
         for key, item in value.items():
@@ -210,6 +211,8 @@ class Section(Anything):
     def _meant(self, key: t.Any) -> str:
         if not isinstance(key, str):
             return f"keys are text, and {said(key)} is {kind(key)}"
+        if key in self.hints:
+            return self.hints[key]
         holders = [name for name, field in self.fields.items() if isinstance(field, Section) and key in field.fields]
         if holders:
             return f"it belongs under {listed(holders, 'or')}"

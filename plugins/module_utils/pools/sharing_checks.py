@@ -191,8 +191,8 @@ def _label_fits(pool: PoolView, layout: mig.Layout, model: models.Model) -> Prob
 
 
 def _model(pool: PoolView) -> models.Model | None:
-    name = part(pool.merged, "match", "model")
-    return models.find(name) if isinstance(name, str) else None
+    named = (part(pool.merged, "match", "model"), part(pool.merged, "model"))
+    return next((models.find(name) for name in named if isinstance(name, str)), None)
 
 
 SHARING_CHECKS = (

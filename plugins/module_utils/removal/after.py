@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from ..fleet.node import Node
 from ..fleet.ownership import NodeEdit
 from ..kube.client import Client
-from ..kube.errors import ApiError, InvalidOptions
+from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, object_path
-from ..kube.progress import Progress
-from ..kube.wait import wait_until
+from ..running.errors import InvalidOptions
+from ..running.progress import Progress
+from ..running.wait import wait_until
 from . import marks
 from .account import Account
 from .configmaps import CONFIGMAPS

@@ -19,7 +19,7 @@ from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import CLUSTER_POLICIES
-from ..kube.progress import Progress
+from ..running.progress import Progress
 from . import marks
 from .account import Account
 from .configmaps import (

@@ -8,12 +8,13 @@ import typing as t
 
 from ..fleet.node import UNREAD, Node, parse
 from ..fleet.ownership import NodeEdit
-from ..kube.bulk import Outcome, is_fatal, run_bounded
 from ..kube.client import Client
-from ..kube.errors import ApiError, SomeFailed
+from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.paths import NODES
-from ..kube.progress import Progress
+from ..running.bulk import Outcome, is_fatal, run_bounded
+from ..running.errors import SomeFailed
+from ..running.progress import Progress
 from .account import Account
 
 # A node that somebody else writes at the same time is read again this often before it counts as failed.

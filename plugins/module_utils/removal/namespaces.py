@@ -9,12 +9,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
-from ..kube.bulk import run_bounded
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, Kind
-from ..kube.wait import wait_until
 from ..pools.words import some
+from ..running.bulk import run_bounded
+from ..running.wait import wait_until
 from . import marks
 from .contents import Leaving, strangers
 from .operands import Waiting

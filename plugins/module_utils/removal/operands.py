@@ -12,8 +12,8 @@ from ..fleet.holders import holders
 from ..fleet.node import Node
 from ..kube.client import Client
 from ..kube.paths import PODS
-from ..kube.progress import Progress
-from ..kube.wait import Since, wait_until
+from ..running.progress import Progress
+from ..running.wait import Since, wait_until
 from .fleet import read_nodes
 from .nodes import give_back
 from .policy import mounting

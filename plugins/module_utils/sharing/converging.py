@@ -8,8 +8,8 @@ import contextlib
 import time
 import typing as t
 
-from ..kube.errors import SomeFailed
-from ..kube.wait import TimeoutStory
+from ..running.errors import SomeFailed
+from ..running.wait import TimeoutStory
 from .seeing import Seen
 
 if t.TYPE_CHECKING:

@@ -2,23 +2,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The patches by which a node is closed for its change, opened again, or left with the reason (pure).
 
-Every patch names the resourceVersion that was read: between our look and our cordon an admin may have cordoned the node, and
-what is not ours must not be taken back by us.
+The cordon itself is fleet.cordon's; here is what a change of sharing puts beside it.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
+from ..catalog.names import FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
+from ..fleet.cordon import LONGEST, Patch, closing, opening, patch
 from ..fleet.node import Node
 from ..modes import mig_parted
 
 if t.TYPE_CHECKING:
     from ..fleet.pool_edit import LastGood
-
-Patch = dict[str, t.Any]
-_LONGEST = 1000
 
 
 def close(node: Node, why: str) -> Patch | None:
@@ -26,31 +23,22 @@ def close(node: Node, why: str) -> Patch | None:
 
     The taint of a change that failed goes, since NVIDIA's pods do not tolerate it and have to come back.
     """
-    annotations: dict[str, str | None] = {}
-    spec: Patch = {}
-    closed = node.unschedulable or node.tainted(STARTUP_TAINT_KEY)
-    if not closed:
-        spec["unschedulable"] = True
-        annotations[CORDONED_ANNOTATION] = why[:_LONGEST]
+    spec, annotations = ({}, {}) if node.tainted(STARTUP_TAINT_KEY) else closing(node, why)
     if node.tainted(FAILED_KEY):
         spec["taints"] = _without(node, FAILED_KEY)
-    return _patch(node, spec, annotations)
+    return patch(node, spec, annotations)
 
 
 def reopen(node: Node, failed: str | None = None) -> Patch | None:
     """Take back what is ours of the closing; with `failed`, why the change was taken back is noted. None: nothing is ours."""
-    annotations: dict[str, str | None] = {}
-    spec: Patch = {}
-    if CORDONED_ANNOTATION in node.annotations:
-        annotations[CORDONED_ANNOTATION] = None
-        spec["unschedulable"] = None
-    note = failed[:_LONGEST] if failed else None
+    spec, annotations = opening(node)
+    note = failed[:LONGEST] if failed else None
     if node.annotations.get(FAILED_KEY) != note:
         annotations[FAILED_KEY] = note
     ours = {FAILED_KEY} if failed else {FAILED_KEY, STARTUP_TAINT_KEY}
     if any(node.tainted(key) for key in ours):
         spec["taints"] = _without(node, *ours)
-    return _patch(node, spec, annotations)
+    return patch(node, spec, annotations)
 
 
 def leave(node: Node, reason: str, why: str) -> Patch | None:
@@ -58,8 +46,8 @@ def leave(node: Node, reason: str, why: str) -> Patch | None:
     taint = {"key": FAILED_KEY, "value": reason, "effect": "NoSchedule"}
     taints = [*_without(node, FAILED_KEY), taint]
     spec: Patch = {} if taints == [dict(found) for found in node.taints] else {"taints": taints}
-    note = why[:_LONGEST]
-    return _patch(node, spec, {} if node.annotations.get(FAILED_KEY) == note else {FAILED_KEY: note})
+    note = why[:LONGEST]
+    return patch(node, spec, {} if node.annotations.get(FAILED_KEY) == note else {FAILED_KEY: note})
 
 
 def back(node: Node, good: LastGood) -> Patch | None:
@@ -74,15 +62,6 @@ def back(node: Node, good: LastGood) -> Patch | None:
     if MIG_CONFIG_LABEL in labels:
         labels[MIG_STATE_LABEL] = None
     return {"metadata": {"labels": labels}} if labels else None
-
-
-def _patch(node: Node, spec: Patch, annotations: t.Mapping[str, str | None]) -> Patch | None:
-    if not spec and not annotations:
-        return None
-    metadata: Patch = {"resourceVersion": node.resource_version}
-    if annotations:
-        metadata["annotations"] = dict(annotations)
-    return {"metadata": metadata, **({"spec": spec} if spec else {})}
 
 
 def _without(node: Node, *keys: str) -> list[dict[str, t.Any]]:

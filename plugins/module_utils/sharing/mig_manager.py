@@ -9,16 +9,16 @@ import typing as t
 
 from ..catalog.names import MIG_STATE_LABEL
 from ..fleet import agents
-from ..kube.bulk import run_bounded
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, object_path
-from ..kube.wait import TimeoutStory, wait_until
+from ..running.bulk import run_bounded
+from ..running.wait import TimeoutStory, wait_until
 
 if t.TYPE_CHECKING:
     from ..fleet.node import Node
     from ..kube.client import Client
     from ..kube.lease import Lease
-    from ..kube.progress import Progress
+    from ..running.progress import Progress
 
 _TIMEOUT, _INTERVAL = 120.0, 0.5
 _TOLD = 5

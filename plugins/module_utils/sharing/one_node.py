@@ -1,72 +1,29 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One node for whoever works on it: read, written over what was read, waited for."""
+"""One node of those that a watch keeps, so that it can be waited for."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..fleet.node import Node, parse
-from ..kube.errors import ApiError
-from ..kube.paths import NODES
+from ..emptying.one_node import OneNode
 
 if t.TYPE_CHECKING:
+    from ..fleet.node import Node
     from ..kube.client import Client
     from ..kube.lease import Lease
     from .live import LiveNodes
-    from .marks import Patch
-
-# Somebody else may write the same node at the same time, which is then read again this often.
-_CONFLICTS = 8
 
 
-class OneNode:
-    """The node of this name; nothing is sent once the lease is lost. `changed`: something was sent."""
+class LiveNode(OneNode):
+    """The node of this name among the live ones."""
 
     def __init__(self, client: Client, lease: Lease, live: LiveNodes, name: str) -> None:
         """Ask nothing yet."""
-        self._client = client
-        self._lease = lease
+        super().__init__(client, lease, live, name)
+        self._check = lease.check
         self._live = live
-        self._path = f"{NODES}/{name}"
-        self.name = name
-        self.changed = False
-
-    @property
-    def now(self) -> Node | None:
-        """As it is known now; None when it is gone."""
-        return self._live.get(self.name)
-
-    def read(self) -> Node | None:
-        """As the server has it; None when it is gone."""
-        raw = self._client.get(self._path)
-        node = parse(raw) if raw else None
-        if node is not None:
-            self._live.note(node)
-        return node
-
-    def write(self, make: t.Callable[[Node], Patch | None]) -> Node | None:
-        """Send the patch that `make` says of the node as it is, if it says one; the node afterwards, None when it is gone."""
-        node = self.now
-        for attempt in range(_CONFLICTS):
-            patch = make(node) if node is not None else None
-            if node is None or patch is None:
-                return node
-            self._lease.check()
-            try:
-                answer = parse(self._client.patch(self._path, patch))
-            except ApiError as error:
-                if error.not_found:
-                    return None
-                if not error.conflict or attempt == _CONFLICTS - 1:
-                    raise
-                node = self.read()
-                continue
-            self.changed = True
-            self._live.note(answer)
-            return answer
-        return None
 
     def wait(self, judge: t.Callable[[Node | None], t.Any], timeout: float) -> t.Any:
         """What `judge` first says of it that is not None; None after `timeout` seconds."""
-        return self._live.wait(self.name, judge, timeout, self._lease.check)
+        return self._live.wait(self.name, judge, timeout, self._check)

@@ -9,9 +9,9 @@ import json
 import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL
-from ..kube.errors import InvalidOptions
-from ..kube.module import diff_of
 from ..pools.derive import derive
+from ..running.errors import InvalidOptions
+from ..running.results import diff_of
 from . import scope as scopes
 from .converging import Converger
 from .held import unread

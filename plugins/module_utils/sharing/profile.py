@@ -17,7 +17,7 @@ from ..fleet.pool_edit import node_edit
 from .entries import ConfigMap, Entries, entries
 from .mig_entries import MigEntries, mig_entries
 from .scope import EVERYTHING, Scope
-from .steps import Asked, Step, matters_who_is_there, shown, step, taken
+from .steps import Asked, Step, matters_who_is_there, step, taken
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -111,7 +111,7 @@ def _before(of: Step) -> dict[str, t.Any]:
     found = dict(of.edit.before) if of.edit else {}
     if of.marks:
         found["annotations"] = {**found.get("annotations", {}), **of.marks}
-    return {**found, "pods": [shown(user) for user in of.evicted]} if of.evicted else found
+    return {**found, "pods": [user.shown for user in of.evicted]} if of.evicted else found
 
 
 def _after(of: Step) -> dict[str, t.Any]:

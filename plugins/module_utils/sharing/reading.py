@@ -8,11 +8,11 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import LIVE_PODS
+from ..emptying.present import claims_of, pods_on
 from ..fleet.node import UNREAD, Node, parse
 from ..fleet.sorting import sort
 from ..fleet.users import others, users
-from ..kube.paths import NODES, PODS, RESOURCE_CLAIMS
+from ..kube.paths import NODES
 from .configmaps import Configs
 from .held import held_back
 from .profile import Profile, profile
@@ -142,15 +142,12 @@ class Reader:
 
 def who_is_there(client: Client, operator_namespace: str, node: str | None = None) -> Asked:
     """Who uses the GPUs of one node, or of all, and who else is there; claims are read only where a pod has one."""
-    selector = LIVE_PODS + (f",spec.nodeName={node}" if node else "")
-    pods = list(client.list(PODS, field_selector=selector))
-    return asked_of(client, pods, operator_namespace)
+    return asked_of(client, pods_on(client, node), operator_namespace)
 
 
 def asked_of(client: Client, pods: t.Sequence[t.Mapping[str, t.Any]], operator_namespace: str) -> Asked:
     """The same of pods that are listed already."""
-    claiming = any((pod.get("spec") or {}).get("resourceClaims") for pod in pods)
-    claims = client.list_known(RESOURCE_CLAIMS) if claiming else ()
+    claims = claims_of(client, pods)
     return Asked(
         users(pods, claims, operator_namespace=operator_namespace),
         others(pods, claims, operator_namespace=operator_namespace),

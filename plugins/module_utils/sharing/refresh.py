@@ -8,9 +8,9 @@ import typing as t
 
 from ..catalog.names import REFRESH_ANNOTATION
 from ..fleet import agents
-from ..kube.bulk import run_bounded
 from ..kube.errors import ApiError
 from ..kube.paths import object_path
+from ..running.bulk import run_bounded
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client

@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 import functools
-import threading
 import typing as t
 from dataclasses import dataclass, field
 
+from ..emptying.telling import teller
 from ..fleet.node import parse
 from ..fleet.pool_edit import last_good, node_edit
-from ..kube.bulk import Outcome, is_fatal, run_bounded
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
 from ..pools import rollout_fields
+from ..running.bulk import Outcome, is_fatal, run_bounded
 from .live import LiveNodes
 from .mig_manager import renew
 from .refresh import refresh
@@ -27,8 +27,8 @@ if t.TYPE_CHECKING:
     from ..fleet.proof import Finding
     from ..kube.client import Client
     from ..kube.lease import Lease
-    from ..kube.progress import Progress
     from ..pools.plan import Plan, PoolPlan
+    from ..running.progress import Progress
     from .reading import Fleet, Reader
     from .reboot import Rebooter
     from .scope import Scope
@@ -189,7 +189,7 @@ class Rollout:
             live=live,
             look=self._reader.look,
             tell=self._ways.tell,
-            say=_teller(self._ways.progress),
+            say=teller(self._ways.progress),
             reboot=self._ways.rebooter,
             held=fleet.profile.held,
             namespace=self._plan.config.namespace,
@@ -254,18 +254,3 @@ def _has_a_way(fleet: Fleet, of: Step) -> bool:
     if node is None or of.pool is None:
         return False
     return of.pool.rollout.on_failure == rollout_fields.LEAVE or last_good(node) is not None
-
-
-def _teller(progress: Progress) -> t.Callable[[str, str], None]:
-    """One line of what is going on where, for up to three nodes."""
-    at: dict[str, str] = {}
-    lock = threading.Lock()
-
-    def say(name: str, text: str) -> None:
-        with lock:
-            at.pop(name, None)
-            at[name] = text
-            latest = list(at.items())[-3:]
-        progress.say("; ".join(f"{node}: {what}" for node, what in latest))
-
-    return say

@@ -13,13 +13,13 @@ from ..fleet.proof import Finding, pending_words, prove, settled
 from ..fleet.sorting import awaited
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from ..kube.wait import Since
+from ..running.wait import Since
 from .reading import Fleet
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
-    from ..kube.progress import Progress
     from ..pools.plan import Plan
+    from ..running.progress import Progress
     from .reading import Reader
     from .scope import Scope
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL, STARTUP_TAINT_KEY
 from ..fleet import expect
+from ..fleet.leaving import evictable, unwilling
 from ..fleet.stuck import remedy
 from ..fleet.transition import LABELS, Transition, displaced, transition
 from ..pools import rollout_fields
@@ -53,24 +54,17 @@ class Step:
         if self.pool is None or not self.transition.everybody:
             return []
         force = self.pool.rollout.force or self.pool.rollout.drain == rollout_fields.NONE
-        found = [f"{shown(user)} ({user.kept})" for user in self.goes if user.kept and user.resources]
-        return found + [
-            f"{shown(user)} (no controller makes it again)" for user in self.goes if user.bare and not force
-        ]
+        found = [f"{user.shown} ({user.kept})" for user in self.goes if user.kept and user.resources]
+        return found + unwilling(self.goes, force=force)
 
     def told(self) -> dict[str, t.Any]:
         """The step as results show it, before it is made and after."""
         return {
             "pool": self.pool.name if self.pool else None,
             "change": self.transition.kind,
-            "evicts": [shown(user) for user in self.evicted],
+            "evicts": [user.shown for user in self.evicted],
             "reboot": "may" if self.transition.may_reboot else "no",
         }
-
-
-def shown(user: User) -> str:
-    """A pod as kubectl names it."""
-    return f"{user.namespace}/{user.name}"
 
 
 def step(
@@ -131,11 +125,9 @@ def taken(steps: t.Sequence[Step], nodes: int) -> tuple[list[Step], list[str]]:
 
 def _evicted(pool: PoolPlan | None, goes: tuple[User, ...], others: t.Sequence[User]) -> tuple[User, ...]:
     drain = pool.rollout.drain if pool else rollout_fields.GPU_PODS
-    force = bool(pool and pool.rollout.force)
     chosen = {
         rollout_fields.NONE: (),
         rollout_fields.GPU_PODS: goes,
         rollout_fields.ALL: (*goes, *others),
     }[drain]
-    found = [user for user in chosen if not user.kept and (force or not user.bare)]
-    return tuple(sorted(found, key=lambda user: (user.namespace, user.name)))
+    return evictable(chosen, force=bool(pool and pool.rollout.force))

@@ -10,7 +10,7 @@ from ..fleet import agents
 from ..fleet.agents import Ailment
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES
-from ..kube.wait import Since
+from ..running.wait import Since
 
 if t.TYPE_CHECKING:
     from ..fleet.proof import Finding

@@ -8,26 +8,27 @@ left here is told by the marks on the node, so that the next run goes on from th
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ..catalog.names import CORDONED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..emptying.drain import Rules, await_end, send_away
 from ..fleet.node import Node
 from ..fleet.pool_edit import node_edit, working
 from ..fleet.proof import CHANGING, FAILED, paused, prove
 from ..fleet.stuck import remedy
-from ..kube.bulk import is_fatal
 from ..kube.errors import ApiError
-from ..kube.eviction import Target, evict
-from ..kube.wait import TimeoutStory, wait_until
 from ..modes import mig_parted
-from ..pools import rollout_fields
+from ..running.bulk import is_fatal
+from ..running.wait import TimeoutStory
 from . import marks
-from .one_node import OneNode
+from .one_node import LiveNode
 from .reboot import NoReboot
-from .steps import Asked, Step, shown, step
+from .steps import Asked, Step, step
 from .turn_end import BROKEN_OFF, GONE, Failed, Fate, Tools, end_badly, renewed
 
 if t.TYPE_CHECKING:
+    from ..fleet.cordon import Patch
     from ..fleet.ownership import NodeEdit
     from ..pools.plan import PoolPlan, RebootPlan
 
@@ -40,7 +41,7 @@ class Turn:
         self._tools = tools
         self._pool = of.pool
         self._name = of.node
-        self._node = OneNode(tools.client, tools.lease, tools.live, of.node)
+        self._node = LiveNode(tools.client, tools.lease, tools.live, of.node)
         self._labelled = False
         self.fate = Fate(of.node)
 
@@ -116,43 +117,30 @@ class Turn:
             )
         if not now.goes and not now.evicted:
             return
-        rollout = now.pool.rollout if now.pool else None
-        timeout = float(rollout.drain_timeout if rollout else 600)
+        rules = Rules.of(now.pool.rollout if now.pool else None)
         self._tools.say(self._name, "draining")
         try:
             if now.evicted:
-                self._evict(now, timeout)
-            if rollout and rollout.drain == rollout_fields.NONE:
-                self._await_end([user.uid for user in now.goes], timeout)
+                self._evict(now, rules)
+            if not rules.evict:
+                self._await_end([user.uid for user in now.goes], rules)
         except TimeoutStory as story:
             raise Failed("drain", str(story)) from story
 
-    def _evict(self, now: Step, timeout: float) -> None:
-        self.fate.evicted = [shown(user) for user in now.evicted]
+    def _evict(self, now: Step, rules: Rules) -> None:
+        self.fate.evicted = [user.shown for user in now.evicted]
         self.fate.changed = True
-        evict(
-            self._tools.client,
-            [Target(user.namespace, user.name, user.uid) for user in now.evicted],
-            node=self._name,
-            grace_period=now.pool.rollout.grace_period if now.pool else None,
-            timeout=timeout,
-            lease=self._tools.lease,
-            say=lambda text: self._tools.say(self._name, text),
-        )
+        tools = self._tools
+        say = functools.partial(tools.say, self._name)
+        send_away(tools.client, self._name, now.evicted, rules, tools.lease, say)
 
-    def _await_end(self, uids: t.Collection[str], timeout: float) -> None:
-        def left() -> list[str]:
-            self._tools.lease.check()
-            return [shown(user) for user in self._asked().users.get(self._name, ()) if user.uid in uids]
-
-        wait_until(
-            left,
-            lambda names: not names,
-            timeout=timeout,
-            story=lambda names: (
-                f"{', '.join(names[:5])} still use(s) its GPUs, and drain is none: wait for their end, raise "
-                "rollout.drain_timeout, or choose drain gpu-pods."
-            ),
+    def _await_end(self, uids: t.Collection[str], rules: Rules) -> None:
+        await_end(
+            lambda: self._asked().users.get(self._name, ()),
+            uids,
+            rules.drain_timeout,
+            self._tools.lease,
+            "drain is none: wait for their end, raise rollout.drain_timeout, or choose drain gpu-pods.",
         )
 
     def _change(self, node: Node, now: Step) -> None:
@@ -172,7 +160,7 @@ class Turn:
         """What a node lacks of its pool's profile; a repair leaves that to another run."""
         return None if self._tools.repair else node_edit(node, self._pool, self._tools.held)
 
-    def _patch(self, node: Node) -> marks.Patch | None:
+    def _patch(self, node: Node) -> Patch | None:
         edit = self._edit(node)
         return edit.patch if edit else None
 

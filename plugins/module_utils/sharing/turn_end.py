@@ -11,8 +11,8 @@ from ..catalog.names import MIG_CONFIG_LABEL
 from ..fleet.node import Node
 from ..fleet.pool_edit import last_good
 from ..fleet.proof import CHANGING, FAILED, Finding, paused
-from ..kube.wait import TimeoutStory
 from ..pools import rollout_fields
+from ..running.wait import TimeoutStory
 from . import marks
 from .mig_manager import renew
 
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..pools.plan import PoolPlan
     from .live import LiveNodes
-    from .one_node import OneNode
+    from .one_node import LiveNode
     from .reboot import Rebooter
     from .steps import Asked
 
@@ -68,7 +68,7 @@ class Failed(Exception):
         self.reason = reason
 
 
-def end_badly(tools: Tools, node: OneNode, pool: PoolPlan | None, failure: Failed, *, changed: bool) -> str:
+def end_badly(tools: Tools, node: LiveNode, pool: PoolPlan | None, failure: Failed, *, changed: bool) -> str:
     """Back to what was, or left as it is, as the pool says; in both cases the node says why. Returns the outcome.
 
     A node that was not `changed` yet is only opened again.
@@ -89,7 +89,7 @@ def end_badly(tools: Tools, node: OneNode, pool: PoolPlan | None, failure: Faile
     return LEFT
 
 
-def renewed(tools: Tools, node: OneNode) -> None:
+def renewed(tools: Tools, node: LiveNode) -> None:
     """Start the node's MIG manager anew, so that it knows what is new, and takes up what it has given up."""
     live = node.now
     if live is not None:
@@ -98,7 +98,7 @@ def renewed(tools: Tools, node: OneNode) -> None:
         node.read()
 
 
-def _went_back(tools: Tools, node: OneNode, good: LastGood) -> bool:
+def _went_back(tools: Tools, node: LiveNode, good: LastGood) -> bool:
     tools.say(node.name, "going back to its last good profile")
     live = node.now
     patch = marks.back(live, good) if live else None

@@ -13,10 +13,10 @@ from ..catalog.names import FIELD_MANAGER, LIVE_PODS
 from ..fleet.holders import holders
 from ..fleet.node import UNREAD, Node, parse
 from ..fleet.sorting import sort
-from ..kube.bulk import run_bounded
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, PODS, object_path
-from ..kube.wait import TimeoutStory, wait_until
+from ..running.bulk import run_bounded
+from ..running.wait import TimeoutStory, wait_until
 from . import evidence, verdict
 from .pods import POOL_OF, RUN_OF, Nowhere, Site, choose, manifest, run_label
 from .trial import Trial
@@ -24,9 +24,9 @@ from .trial import Trial
 if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
-    from ..kube.progress import Progress
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
+    from ..running.progress import Progress
     from .pods import Workload
 
 _TOLD = 3

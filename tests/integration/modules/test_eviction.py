@@ -18,7 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Clien
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.eviction import EvictionRefused, Target, evict
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
-from ansible_collections.accel.gpu.plugins.module_utils.kube.wait import TimeoutStory
+from ansible_collections.accel.gpu.plugins.module_utils.running.wait import TimeoutStory
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube
 

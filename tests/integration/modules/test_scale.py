@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.bulk import run_bounded
+from ansible_collections.accel.gpu.plugins.module_utils.running.bulk import run_bounded
 from tests.helpers.gpu_nodes import gpu_node
 from tests.helpers.kube import Kube
 from tests.programs import REPO

@@ -12,9 +12,9 @@ import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
-from ansible_collections.accel.gpu.plugins.module_utils.kube.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.operator.preparation import Waiting
 from ansible_collections.accel.gpu.plugins.module_utils.operator.upgrading import Upgrading
+from ansible_collections.accel.gpu.plugins.module_utils.running.progress import Progress
 from tests.helpers.cluster import Cluster
 from tests.labs import Lab
 

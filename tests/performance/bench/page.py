@@ -29,7 +29,7 @@ class Setting:
 
 def page(setting: Setting, rows: Sequence[Row]) -> str:
     """The whole page."""
-    missed = [f"{row.what}, {row.nodes:,} nodes: {limit}" for row in rows for limit in row.missed]
+    missed = [f"{row.what}, {row.count:,} {row.of}: {limit}" for row in rows for limit in row.missed]
     parts = [
         _HEAD,
         f"- **Date**: {setting.date}\n- **Machine**: {setting.machine}\n- **Versions**: {setting.versions}\n",
@@ -45,7 +45,7 @@ def page(setting: Setting, rows: Sequence[Row]) -> str:
 
 _TITLES = (
     "what",
-    "nodes",
+    "how many",
     "seconds",
     "module's process: seconds",
     "MiB",
@@ -66,7 +66,7 @@ def _line(row: Row) -> str:
     return _row(
         [
             row.what,
-            f"{row.nodes:,}",
+            f"{row.count:,} {row.of}",
             _spread(row.ours),
             spelled(median_high(module)) if module else "",
             f"{max(memory):.0f}" if memory else "",

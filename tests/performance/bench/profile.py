@@ -84,10 +84,10 @@ class Profiles:
 
     def one_by_one(self, change: Row) -> Row:
         """The change beside kubernetes.core.k8s, which is called for each node."""
-        self._say(f"{change.nodes:,} nodes: kubernetes.core.k8s in a loop")
-        looped = self._timer.playbook("objects.yml", changed=1, step="looped", nodes=change.nodes)
+        self._say(f"{change.count:,} nodes: kubernetes.core.k8s in a loop")
+        looped = self._timer.playbook("objects.yml", changed=1, step="looped", nodes=change.count)
         found = (seconds(change.ours) / looped.seconds,)
-        return Row("the same", change.nodes, change.ours, "kubernetes.core.k8s in a loop", [[looped]], ratios=found)
+        return Row("the same", change.count, change.ours, "kubernetes.core.k8s in a loop", [[looped]], ratios=found)
 
     def nothing(self, times: int) -> Row:
         """Nothing to change: all nodes offer what their pool declares, which is proven."""

@@ -47,16 +47,17 @@ class Limit:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what was done, our runs and the others', by round."""
+    """One line of the table: what was done, to how many of what, our runs and the others', by round."""
 
     what: str
-    nodes: int
+    count: int
     ours: Sequence[Sequence[Run]]
     other: str = ""
     others: Sequence[Sequence[Run]] = ()
     limits: tuple[Limit, ...] = ()
     note: str = ""
     ratios: tuple[float, ...] = field(default=())
+    of: str = "nodes"
 
     @property
     def missed(self) -> tuple[Limit, ...]:

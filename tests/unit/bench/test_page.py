@@ -43,7 +43,7 @@ def test_the_page_says_all_of_it() -> None:
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells == [
         "profile change",
-        "100",
+        "100 nodes",
         "3 (2 to 4)",
         "1.20",
         "70",

@@ -264,3 +264,11 @@ def test_a_driver_upgrade_that_has_begun_is_told() -> None:
     told = "\n".join(lines(_info(driver_upgrade=upgrade), "plan"))
     assert "driver: upgrade under way: 2 node(s) upgrade-required, 1 node(s) upgrade-failed; failed: t4-3" in told
     assert "driver:" not in "\n".join(lines(_info(driver_upgrade={"states": {}, "failed": [], "skipped": []}), "plan"))
+
+
+def test_node_group_of_a_pool() -> None:
+    made = _pool(group={"name": "gpus", "flavor": "g2.5xlarge", "size": "2 nodes"})
+    for kind in ("plan", "report"):
+        for reachable in (True, False):
+            shown = lines(_info(pools={"made": made}, reachable=reachable), kind)
+            assert "nodes of made: node group gpus of g2.5xlarge, 2 nodes" in shown

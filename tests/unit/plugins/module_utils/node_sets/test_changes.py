@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.node_sets.changes import Contradiction, edit_of, wish_of
 from ansible_collections.accel.gpu.plugins.module_utils.node_sets.sets import NodeSet, node_sets
+from ansible_collections.accel.gpu.plugins.module_utils.running.errors import InvalidOptions
 
 TAINT = {"key": "k", "effect": "NoSchedule"}
 _keys = st.sampled_from(["a", "b", "example.com/c"])

@@ -20,8 +20,15 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"shraing": {}}, ".shraing: is not known here; did you mean sharing?"),
     ({"gpusPerNode": 1}, ".gpusPerNode: is not known here; did you mean gpus_per_node?"),
     ({"replicas": 4}, ".replicas: is not known here; it belongs under sharing"),
-    ({"model": "T4"}, ".model: is not known here; it belongs under match"),
-    ({"xyz": "red"}, ".xyz: is not known here; known: name, match, gpus_per_node, labels, taints, sharing, rollout"),
+    (
+        {"model": "T4"},
+        ".model: has no effect without nodes; existing nodes are known by match.model, so it belongs under match",
+    ),
+    ({"flavor": "x"}, ".flavor: is not known here; it belongs under nodes"),
+    (
+        {"xyz": "red"},
+        ".xyz: is not known here; known: name, match, model, nodes, autoscale, gpus_per_node, labels, taints",
+    ),
     ({5: "x"}, "[5]: is not known here; keys are text, and 5 is a number"),
     ({"gpus_per_node": "4"}, '.gpus_per_node: "4" is text, not a number; write it without quotes'),
     ({"gpus_per_node": 1.5}, ".gpus_per_node: 1.5 is a number with a fraction, not a whole number"),

@@ -81,6 +81,64 @@ def test_node_of_two_pools_is_in_neither() -> None:
     assert found.by_pool == {"t4": [], "rack": []}
 
 
+NODEGROUP = "magnum.openstack.org/nodegroup"
+CLOUD: Document = {"name": "lab", "cloud": {"magnum": {}}}
+MADE: Document = {"name": "made", "model": "T4", "nodes": {"flavor": "f", "count": 1, "name": "gpus"}}
+
+
+def of_a_cloud(*pools: Document, **nodes: dict[str, str]) -> Membership:
+    return members(derive(CLOUD, {}, list(pools)).pools, [NodeFacts(name, labels) for name, labels in nodes.items()])
+
+
+def test_nodes_of_a_group_are_its_pools_before_anything_is_known_of_them() -> None:
+    nodes = {
+        "new": {NODEGROUP: "gpus"},
+        "moved": {NODEGROUP: "gpus-0a1f"},
+        "other": {NODEGROUP: "gpus-large"},
+        "none": {},
+    }
+    assert of_a_cloud(MADE, **nodes).by_pool == {"made": ["moved", "new"]}
+
+
+def test_a_group_beats_a_match_and_a_pin_beats_a_group() -> None:
+    there = {NODEGROUP: "gpus", PRODUCT: "Tesla-T4"}
+    found = of_a_cloud(MADE, T4, PINNED, n={**there}, pinned={**there, PIN: "pinned"}, former={**there, PIN: "gone"})
+    assert found.by_pool == {"made": ["former", "n"], "t4": [], "pinned": ["pinned"]}
+    assert found.left == {"gone": ["former"]}
+
+
+def test_a_group_whose_name_another_one_could_have_taken_is_its_own() -> None:
+    other: Document = {"name": "other", "nodes": {"flavor": "f", "count": 1, "name": "gpus-beef"}}
+    nodes = {"a": {NODEGROUP: "gpus-beef"}, "b": {NODEGROUP: "gpus-1234"}}
+    for pools in ([MADE, other], [other, MADE]):
+        assert of_a_cloud(*pools, **nodes).by_pool == {"made": ["b"], "other": ["a"]}
+
+
+def test_the_label_of_a_group_is_the_clouds() -> None:
+    cloud = {"name": "lab", "cloud": {"magnum": {"nodegroup_label": "capi.stackhpc.com/node-group"}}}
+    facts = [NodeFacts("a", {"capi.stackhpc.com/node-group": "gpus"}), NodeFacts("b", {NODEGROUP: "gpus"})]
+    assert members(derive(cloud, {}, [MADE]).pools, facts).by_pool == {"made": ["a"]}
+    vks = derive(
+        {"name": "lab", "cloud": {"vks": {}}}, {}, [{**MADE, "nodes": {"flavor": "f", "count": 1, "name": "a-group"}}]
+    )
+    assert members(vks.pools, [NodeFacts("a", {"": "a-group"}), NodeFacts("b", {PIN: "made"})]).by_pool == {
+        "made": ["b"]
+    }
+
+
+def test_a_node_of_another_model_than_its_flavor_was_said_to_have() -> None:
+    found = of_a_cloud(
+        MADE,
+        right={NODEGROUP: "gpus", PRODUCT: "Tesla-T4-SHARED"},
+        unknown={NODEGROUP: "gpus", PCI: "true"},
+        wrong={NODEGROUP: "gpus", PRODUCT: "NVIDIA-L4"},
+        pinned={PIN: "made", PRODUCT: "NVIDIA-L4"},
+    )
+    assert found.by_pool == {"made": ["pinned", "right", "unknown", "wrong"]}
+    assert found.unlike == {"made": ["pinned", "wrong"]}
+    assert found.mismatched == {}
+
+
 def test_node_of_a_pool_that_is_gone_is_said_and_may_find_another() -> None:
     found = sorted_into([T4], new={PRODUCT: "Tesla-T4", PIN: "old"}, lost={PRODUCT: "NVIDIA-L4", PIN: "old"})
     assert found.left == {"old": ["lost", "new"]}

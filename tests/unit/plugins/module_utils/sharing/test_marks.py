@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import STARTUP_TAINT_KEY
+from ansible_collections.accel.gpu.plugins.module_utils.fleet.cordon import Patch
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.pool_edit import LastGood, last_good, node_edit, working
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import marks
@@ -24,7 +25,7 @@ LEFT = {"key": FAILED, "value": "drain", "effect": "NoSchedule"}
 STARTUP = {"key": STARTUP_TAINT_KEY, "effect": "NoSchedule"}
 
 
-def patched(of: Node, patch: marks.Patch | None) -> Node:
+def patched(of: Node, patch: Patch | None) -> Node:
     """The node after a merge patch."""
     if patch is None:
         return of

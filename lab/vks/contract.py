@@ -1,0 +1,188 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The contract as the files of lab/vks/contract say it: schemas, operations, behaviours, guesses, and the source of each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..switches import Setting
+from .schema import Field, Schemas
+
+FOLDER = Path(__file__).resolve().parent / "contract"
+_PAGE = {
+    "items": "[{row}]",
+    "total": "integer",
+    "page": "integer",
+    "pageSize": "integer",
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: how it is asked for, and what it answers when all is well."""
+
+    name: str
+    service: str
+    method: str
+    path: tuple[str, ...]
+    status: int
+    sources: tuple[str, ...]
+    answer: str | None = None
+    rows: str | None = None
+    body: str | None = None
+    right: str = ""
+    text: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def writing(self) -> bool:
+        """Tell whether it changes something."""
+        return self.method != "GET" and self.service != "iam"
+
+    def match(self, parts: tuple[str, ...]) -> dict[str, str] | None:
+        """The values of a path's variables (CLUSTER, GROUP ...), or None when the path is another operation's."""
+        if len(parts) != len(self.path):
+            return None
+        found = {}
+        for wanted, given in zip(self.path, parts, strict=True):
+            if wanted.isupper():
+                found[wanted] = given
+            elif wanted != given:
+                return None
+        return found
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What nobody public says for certain: the alternatives, each with its sources; the first one is the default."""
+
+    text: str
+    alternatives: Mapping[str, tuple[str, ...]]
+
+    @property
+    def default(self) -> str:
+        """What the double does unless it is told otherwise."""
+        return next(iter(self.alternatives))
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """A sentence on how the services behave, with its sources."""
+
+    text: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: what happens; what its value is (nothing: it takes none); whether it may be put on one group."""
+
+    text: str
+    value: str = ""
+    groups: bool = False
+    times: bool = False
+
+
+@dataclass(frozen=True)
+class Contract:
+    """All of it."""
+
+    sources: Mapping[str, str]
+    schemas: Schemas
+    operations: Mapping[str, Operation]
+    behaviours: Mapping[str, Behaviour]
+    guesses: Mapping[str, Guess]
+    faults: Mapping[str, Fault]
+
+    def route(self, service: str, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
+        """The operation that a request asks for, with the values of its path's variables; None when there is none."""
+        parts = tuple(path.strip("/").split("/"))
+        for operation in self.operations.values():
+            if operation.service == service and operation.method == method:
+                found = operation.match(parts)
+                if found is not None:
+                    return operation, found
+        return None
+
+
+# Not guesses of the contract, but how quick and how the double is.
+TUNING = {
+    "delay": Setting(
+        "0.05..0.15", "seconds that an operation takes: a number, or LOW..HIGH, from which each has its own"
+    ),
+    "node-delay": Setting("0.05", "seconds until a new node is ready, in clusters that have no Kubernetes behind them"),
+    "lag": Setting("0.2", "seconds of the alternatives 'late'"),
+    "seed": Setting("0", "from which ids, delays and random choices follow"),
+    "lock-out-after": Setting("5", "failed logins after which IAM locks a client out; 0: never"),
+    "max-clusters": Setting("20", "the account's quota"),
+    "max-groups": Setting("20", "the quota of node groups of a cluster"),
+    "max-nodes": Setting("10", "the quota of nodes of a node group"),
+}
+
+
+@functools.cache
+def load() -> Contract:
+    """Read the files once."""
+    schemas = {name: _schema(entry) for file in ("schemas", "vserver") for name, entry in _read(file).items()}
+    for name, entry in _read("schemas").items():
+        if "extends" in entry:
+            schemas[name] = {**schemas[entry["extends"]], **schemas[name]}
+    operations = {
+        name: _operation(name, service, entry)
+        for service, named in _read("operations").items()
+        for name, entry in named.items()
+    }
+    guesses = {
+        name: Guess(entry["text"], {one: tuple(sources) for one, sources in entry["is"].items()})
+        for name, entry in _read("guesses").items()
+    }
+    behaviours = {name: Behaviour(one["text"], tuple(one["from"])) for name, one in _read("behaviours").items()}
+    faults = {name: Fault(**entry) for name, entry in _read("faults").items()}
+    return Contract(_read("sources"), Schemas(schemas), operations, behaviours, guesses, faults)
+
+
+def settings() -> dict[str, Setting]:
+    """The switches of the double: every guess, and its tuning."""
+    guessed = {name: Setting(one.default, one.text, tuple(one.alternatives)) for name, one in load().guesses.items()}
+    return {**guessed, **TUNING}
+
+
+def _read(name: str) -> dict[str, Any]:
+    text = (FOLDER / f"{name}.yaml").read_text()
+    found: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return found
+
+
+def _schema(entry: Mapping[str, Any]) -> dict[str, Field]:
+    if "page" in entry:
+        sources = tuple(entry["from"])
+        return {name: Field(kind.format(row=entry["page"]), sources, required=True) for name, kind in _PAGE.items()}
+    return {name: Field.read(one) for name, one in entry.items() if name != "extends"}
+
+
+def _operation(name: str, service: str, entry: Mapping[str, Any]) -> Operation:
+    rest = dict(entry)
+    method, dummy, path = rest.pop("ask").partition(" ")
+    return Operation(name, service, method, tuple(path.strip("/").split("/")), sources=tuple(rest.pop("from")), **rest)
+
+
+def as_data() -> dict[str, Any]:
+    """All of it as plain data."""
+    found = load()
+    return {
+        "sources": dict(found.sources),
+        "schemas": {
+            name: {key: vars(one) for key, one in fields.items()} for name, fields in found.schemas.named.items()
+        },
+        "operations": {name: vars(one) for name, one in found.operations.items()},
+        "behaviours": {name: vars(one) for name, one in found.behaviours.items()},
+        "guesses": {name: vars(one) for name, one in found.guesses.items()},
+        "faults": {name: vars(one) for name, one in found.faults.items()},
+    }

@@ -1,0 +1,199 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the account has before anybody asks for anything: project, networks, keys, a cluster without GPUs."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from typing import Any
+
+from .. import flavors
+from ..systems import KUBELET
+from .world import Row, stamp
+
+_NAMESPACE = uuid.UUID("b6a2f1c4-3f0b-4c59-8a5e-51d0a3f6e7aa")
+ZONES = ("HCM03-1A", "HCM03-1B", "HCM03-1C")
+# The first is the one that clusters have in the beginning, the last one that there is to come.
+VERSIONS = ("v1.35.6", KUBELET, "v1.37.1")
+IMAGES = {
+    "ubuntu": "Ubuntu with containerd",
+    "linux": "Container-Optimized OS with containerd",
+    "rocky": "Rocky with containerd",
+}
+
+
+def fixed(prefix: str, name: str) -> str:
+    """The id of a thing of the seed, the same in every lab."""
+    return f"{prefix}-{uuid.uuid5(_NAMESPACE, f'{prefix} {name}')}"
+
+
+PROJECT = fixed("pro", "lab")
+NETWORK = fixed("net", "lab")
+
+
+def image(system: str, version: str) -> str:
+    """The id of the image of an operating system for a version."""
+    return fixed("img", f"{system} {version}")
+
+
+@functools.cache
+def volume_types() -> list[Row]:
+    """Volume types by zone; names and numbers as VNG Cloud's documentation lists them, ids made up."""
+    kinds = {
+        "NVME": (("nvme-iops3000", 3000, 200), ("nvme-iops5000", 5000, 400)),
+        "SSD": (("ssd-iops3000", 3000, 200),),
+    }
+    return [
+        {
+            "id": fixed("vtype", f"{zone} {name}"),
+            "name": name,
+            "iops": iops,
+            "minSize": 1,
+            "maxSize": 10000 if kind == "NVME" else 5000,
+            "throughPut": throughput,
+            "zoneId": fixed("vtz", f"{zone} {kind}"),
+            "zone": zone,
+            "kind": kind,
+        }
+        for zone in ZONES
+        for kind, named in kinds.items()
+        for name, iops, throughput in named
+    ]
+
+
+@functools.cache
+def offered() -> list[Row]:
+    """The flavors as vServer tells them; which GPUs a flavor has only its name says, beside their number."""
+    found = []
+    for name, flavor in flavors.load().items():
+        if flavor.vks is not None:
+            machine = flavor.machine
+            found.append(
+                {
+                    "flavorId": flavor.vks["id"],
+                    "name": name,
+                    "cpu": machine.cpus,
+                    "memory": int(machine.memory.removesuffix("Gi")),
+                    "gpu": machine.gpus,
+                    "group": "GPU" if machine.gpus else "General Code S",
+                    "remainingVms": 20,
+                    "isSoldOut": False,
+                    "zoneId": flavor.vks["zone"],
+                }
+            )
+    return found
+
+
+def world(name: str, version: str) -> Row:
+    """A fresh account with one cluster of that name and version."""
+    vpc = {"id": NETWORK, "displayName": "lab", "cidr": "10.81.0.0/16", "status": "ACTIVE", "dnsStatus": "ENABLED"}
+    other = {
+        "id": fixed("net", "other"),
+        "displayName": "other",
+        "cidr": "10.99.0.0/16",
+        "status": "ACTIVE",
+        "dnsStatus": "DISABLED",
+    }
+    return {
+        "serial": 0,
+        "networks": [vpc, other],
+        "subnets": _subnets(),
+        "keys": [_key(name) for name in ("lab", "other", "twin", "twin ")],
+        "security_groups": [
+            _security_group("default", system=True),
+            _security_group("gpu-nodes"),
+            _security_group("twin"),
+            _security_group("twin", "second "),
+            {**_security_group("going"), "status": "DELETING"},
+        ],
+        "server_groups": [
+            {"uuid": fixed("sg", "apart"), "name": "apart", "policyName": "anti-affinity", "serverGroupId": 1}
+        ],
+        "clusters": {fixed("k8s", name): cluster(fixed("k8s", name), name, version=version)},
+        "groups": {},
+        "events": {},
+        "failed_logins": {},
+    }
+
+
+def cluster(identity: str, name: str, *, version: str, **said: Any) -> Row:
+    """A cluster that is ACTIVE, with what its maker has said of it."""
+    return {
+        "id": identity,
+        "name": name,
+        "description": "",
+        "status": "ACTIVE",
+        "releaseChannel": "STABLE",
+        "enablePrivateCluster": False,
+        "azStrategy": "SINGLE",
+        "version": version,
+        "createdAt": stamp(),
+        "updatedAt": None,
+        "networkType": "TIGERA",
+        "vpcId": NETWORK,
+        "subnetId": fixed("sub", "a"),
+        "listSubnetIds": [fixed("sub", "a")],
+        "secondarySubnets": [],
+        "cidr": "172.16.0.0/16",
+        "nodeNetmaskSize": None,
+        "enabledLoadBalancerPlugin": True,
+        "enabledBlockStoreCsiPlugin": True,
+        "enabledServiceEndpoint": False,
+        "whitelistNodeCIDRs": ["0.0.0.0/0"],
+        "poc": False,
+        "autoRenewal": True,
+        "autoUpgradeConfig": None,
+        "autoHealingConfig": None,
+        **said,
+    }
+
+
+def first_group() -> Row:
+    """The body of the group that the lab's cluster has in the beginning."""
+    return {
+        "name": "default-worker",
+        "numNodes": 2,
+        "os": "ubuntu",
+        "flavorId": next(row["flavorId"] for row in offered() if row["name"] == "s-general-8x16"),
+        "diskSize": 100,
+        "diskType": next(row["id"] for row in volume_types() if row["zone"] == ZONES[0]),
+        "enablePrivateNodes": False,
+        "securityGroups": [],
+        "sshKeyId": fixed("ssh", "lab"),
+        "upgradeConfig": {"strategy": "SURGE", "maxSurge": 1, "maxUnavailable": 0},
+    }
+
+
+def _subnets() -> list[Row]:
+    named = [("a", 0, "ACTIVE"), ("b", 1, "ACTIVE"), ("c", 2, "ACTIVE"), ("going", 0, "DELETING")]
+    found = [
+        _subnet(name, NETWORK, 16 * number, ZONES[zone], status) for number, (name, zone, status) in enumerate(named)
+    ]
+    return [*found, _subnet("elsewhere", fixed("net", "other"), 0, ZONES[0], "ACTIVE")]
+
+
+def _subnet(name: str, network: str, third: int, zone: str, status: str) -> Row:
+    return {
+        "uuid": fixed("sub", name),
+        "name": name,
+        "cidr": f"10.{81 if network == NETWORK else 99}.{third}.0/20",
+        "status": status,
+        "networkUuid": network,
+        "zone": {"uuid": zone, "name": zone},
+        "secondarySubnets": [{"uuid": fixed("ssub", name), "name": f"{name}-pods", "cidr": f"10.90.{third}.0/20"}],
+    }
+
+
+def _key(name: str) -> Row:
+    return {
+        "id": fixed("ssh", name),
+        "name": name.strip(),
+        "status": "ACTIVE",
+        "pubKey": f"ssh-ed25519 AAAA {name.strip()}",
+    }
+
+
+def _security_group(name: str, which: str = "", *, system: bool = False) -> Row:
+    made = f"{which}{name}"
+    return {"id": fixed("secg", made), "name": name, "description": made, "status": "ACTIVE", "system": system}

@@ -1,0 +1,79 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Nova and Glance know of flavors, keypairs, quotas and images; Magnum itself checks none of it reliably."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from .errors import OpenStackError
+from .session import Session
+from .transport import Object, Service
+
+# Extra specs stand in the flavor from this version of Nova's API on (18.0, Rocky).
+_EXTRA_SPECS = {"OpenStack-API-Version": "compute 2.61"}
+
+
+class Nova:
+    """Flavors, keypairs and what the project may still have."""
+
+    def __init__(self, session: Session) -> None:
+        """Nothing is sent yet."""
+        self._service = Service(session, "compute", "Nova")
+
+    @functools.cached_property
+    def flavors(self) -> list[Object]:
+        """All that the project may use, with `extra_specs` where it may read them."""
+        try:
+            return self._service.pages(
+                "/flavors/detail", "flavors", lambda at: self._service.send("GET", at, headers=_EXTRA_SPECS)
+            )
+        except OpenStackError as error:
+            if error.status != 406:
+                raise
+        return [{**flavor, **self._specs(flavor)} for flavor in self._service.pages("/flavors/detail", "flavors")]
+
+    def _specs(self, flavor: t.Mapping[str, t.Any]) -> Object:
+        try:
+            return self._service.send("GET", f"/flavors/{flavor['id']}/os-extra_specs").json()
+        except OpenStackError as error:
+            if not error.forbidden:
+                raise
+            return {}
+
+    def flavor(self, name: str) -> Object | None:
+        """The flavor of this name or id."""
+        return next((flavor for flavor in self.flavors if name in (flavor["id"], flavor["name"])), None)
+
+    @functools.cached_property
+    def keypairs(self) -> list[str]:
+        """Names of the user's keypairs."""
+        return sorted(entry["keypair"]["name"] for entry in self._service.pages("/os-keypairs", "keypairs"))
+
+    @functools.cached_property
+    def limits(self) -> Object:
+        """The project's absolute limits and what it uses of them; empty where it may not know."""
+        try:
+            return dict(self._service.send("GET", "/limits").json()["limits"]["absolute"])
+        except OpenStackError as error:
+            if not error.forbidden:
+                raise
+            return {}
+
+
+class Glance:
+    """Images."""
+
+    def __init__(self, session: Session) -> None:
+        """Nothing is sent yet."""
+        self._service = Service(session, "image", "Glance", "/v2")
+
+    @functools.cached_property
+    def images(self) -> list[Object]:
+        """All that the project may use."""
+        return self._service.pages("/images", "images")
+
+    def named(self, name: str) -> list[Object]:
+        """The images of this name or id; names need not be unique."""
+        return [image for image in self.images if name in (image["id"], image["name"])]

@@ -1,0 +1,102 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Ansible side that every module has, whatever service it talks to: progress, and the one place where errors become failures."""
+
+from __future__ import annotations
+
+import functools
+import os
+import typing as t
+import uuid
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..catalog.names import VERSION
+from .errors import ConnectionProblem, InvalidOptions, ServiceError, SomeFailed
+from .progress import RUN_ID_ENV, Progress
+from .wait import TimeoutStory
+
+ArgumentSpec = dict[str, dict[str, t.Any]]
+Work = t.Callable[[t.Any], dict[str, t.Any]]
+
+
+def composed(*parts: ArgumentSpec) -> ArgumentSpec:
+    """One argument spec of several; of an option that two of them have, the later one's attributes win."""
+    spec: ArgumentSpec = {}
+    for part in parts:
+        spec.update({name: {**spec.get(name, {}), **option} for name, option in part.items()})
+    return spec
+
+
+class BaseModule(AnsibleModule):
+    """A module of this collection."""
+
+    # The failures that are foreseen, and the code that each has in the result.
+    failures: t.ClassVar[dict[type[Exception], str]] = {
+        InvalidOptions: "invalid",
+        ConnectionProblem: "connection",
+        TimeoutStory: "timeout",
+        SomeFailed: "partial",
+    }
+
+    def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
+        """Support check mode, unless told otherwise."""
+        kwargs.setdefault("supports_check_mode", True)
+        super().__init__(argument_spec=argument_spec, **kwargs)
+
+    @functools.cached_property
+    def progress(self) -> Progress:
+        """Where the module tells what it does."""
+        return Progress.from_env()
+
+    @functools.cached_property
+    def run_id(self) -> str:
+        """The same for all modules of one ansible-playbook run, and for no other."""
+        return os.environ.get(RUN_ID_ENV) or f"module-{uuid.uuid4().hex[:12]}"
+
+    @property
+    def user_agent(self) -> str:
+        """As what the module shows itself to services."""
+        return f"accel.gpu/{VERSION} {self._name.rpartition('.')[2]} run/{self.run_id}"
+
+    def explained(self, error: ServiceError) -> str:
+        """What a service's error means to the user, and what to do; the client's own words unless a module knows better."""
+        return error.message
+
+    def warnings_seen(self) -> t.Iterable[str]:
+        """What the services have warned of meanwhile."""
+        return ()
+
+    def run(self, work: Work) -> t.NoReturn:
+        """Do the module's work and exit with its result (`changed`, `diff`, one dict under its noun), or fail.
+
+        An exception's attribute `partial`, where it has one, goes into the failure.
+        """
+        try:
+            result = work(self)
+        except ServiceError as error:
+            details = {"reason": error.reason, "method": error.method, "path": error.path}
+            self._fail(error, self.explained(error), error.code, details)
+        except Exception as error:
+            code = next((code for kind, code in self.failures.items() if isinstance(error, kind)), None)
+            if code is None:
+                raise
+            problems = getattr(error, "problems", None)
+            self._fail(error, str(error), code, {"problems": list(problems)} if problems is not None else None)
+        self._warn()
+        if not self._diff:
+            result.pop("diff", None)
+        self.exit_json(**result)
+        raise SystemExit(0)
+
+    def _fail(self, error: Exception, msg: str, code: int | str, details: t.Any = None) -> t.NoReturn:
+        self._warn()
+        partial = dict(getattr(error, "partial", None) or {})
+        if not self._diff:
+            partial.pop("diff", None)
+        self.fail_json(msg=msg, code=code, details=details or {}, **partial)
+        raise SystemExit(1)
+
+    def _warn(self) -> None:
+        for text in self.warnings_seen():
+            self.warn(text)

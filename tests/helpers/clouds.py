@@ -1,0 +1,135 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The clouds of a lab as a killed run meets them: a proxy before each, and its node groups, asked for past every module."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.api import Api, Object
+from lab.layout import Lab as LabLayout
+from lab.nodes import CLOUD_LABEL, NODE_GROUP_ANNOTATION, NODES, is_ready
+from lab.openstack import places
+from lab.openstack.rest import Rest
+from tests.faults.api_proxy import Proxy
+from tests.helpers.killing import Way
+from tests.labs import Lab
+
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """A node group as its cloud has it: its id, how many nodes it wants, and whether nothing is under way in it."""
+
+    id: str
+    count: int
+    settled: bool
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A cloud of the lab, whose cluster called like the lab is the lab's own Kubernetes.
+
+    flavors: two of its flavors with GPUs. settings: what a pool has to say of a new group beside its flavor.
+    """
+
+    name: str
+    way: Way
+    listed: Callable[[LabLayout], list[tuple[str, Group]]]
+    flavors: tuple[str, str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def groups(self, lab: Lab) -> dict[str, Group]:
+        """The groups of the lab's own cluster by name; two of one name fail the test."""
+        found = self.listed(LabLayout.named(lab.name))
+        twice = [name for name, number in Counter(name for name, _group in found).items() if number > 1]
+        assert not twice, f"{self.name} has more than one node group {twice}"
+        return dict(found)
+
+    def nodes(self, lab: Lab) -> dict[str, Object]:
+        """The nodes of the cluster that are this cloud's machines, by name."""
+        listed = Api(LabLayout.named(lab.name)).list(NODES, labelSelector=f"{CLOUD_LABEL}={self.name}")
+        return {node["metadata"]["name"]: node for node in listed}
+
+    def settled(self, lab: Lab) -> dict[str, Group]:
+        """The groups, once nothing is under way in any of them."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            found = self.groups(lab)
+            if all(group.settled for group in found.values()):
+                return found
+            assert time.monotonic() < deadline, f"node groups of {self.name} do not settle: {found}"
+            time.sleep(0.2)
+
+    def require_no_orphan(self, lab: Lab) -> None:
+        """Each group has as many nodes as it wants, all ready, and there is no node of any other group."""
+        wanted = Counter({group.id: group.count for group in self.groups(lab).values()})
+        nodes = self.nodes(lab)
+        assert Counter(group_of(node) for node in nodes.values()) == +wanted
+        assert [name for name, node in nodes.items() if not is_ready(node)] == []
+
+
+def group_of(node: Object) -> str:
+    """The id of the node group whose machine a node is."""
+    return str(node["metadata"]["annotations"][NODE_GROUP_ANNOTATION])
+
+
+@contextmanager
+def _to_magnum(lab: Lab, folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
+    """Keystone's catalog tells where Magnum is, unless the client's configuration says it."""
+    proxy = Proxy(places.url(LabLayout.named(lab.name), "magnum"))
+    with proxy.running():
+        document = yaml.safe_load(Path(lab.env["OS_CLIENT_CONFIG_FILE"]).read_text())
+        for cloud in document["clouds"].values():
+            cloud["container_infrastructure_management_endpoint_override"] = proxy.url
+        path = folder / "proxied-clouds.yaml"
+        path.write_text(yaml.safe_dump(document))
+        yield proxy, {"OS_CLIENT_CONFIG_FILE": str(path)}
+
+
+@contextmanager
+def _to_vks(lab: Lab, folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
+    proxy = Proxy(lab.env["VKS_URL"])
+    with proxy.running():
+        yield proxy, {"VKS_URL": proxy.url}
+
+
+def _of_magnum(lab: LabLayout) -> list[tuple[str, Group]]:
+    rows = Rest(lab, "demo", "demo").get("magnum", f"/clusters/{lab.name}/nodegroups")["nodegroups"]
+    # A row has no status before its driver has begun.
+    return [
+        (row["name"], Group(row["uuid"], row["node_count"], (row["status"] or "").endswith("_COMPLETE")))
+        for row in rows
+    ]
+
+
+def _of_vks(lab: LabLayout) -> list[tuple[str, Group]]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{lab.ports()['vks']}/lab/state", timeout=_SECONDS) as answer:
+        state = json.load(answer)
+    own = {identity for identity, name in state["clusters"].items() if name == lab.name}
+    return [
+        (row["name"], Group(row["id"], row["numNodes"], row["status"] == "ACTIVE"))
+        for row in state["groups"]
+        if row["clusterId"] in own
+    ]
+
+
+MAGNUM = Provider("magnum", _to_magnum, _of_magnum, ("g2.5xlarge", "g4.p2.40g"))
+VKS = Provider(
+    "vks",
+    _to_vks,
+    _of_vks,
+    ("g1-standard-4x16-1rtx2080ti", "g2-standard-16x64-1rtx4090"),
+    {"disk_type": "nvme-iops3000", "ssh_key": "lab"},
+)

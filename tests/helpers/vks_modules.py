@@ -1,0 +1,102 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The modules vks_* against the double of VKS, and what they asked it for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.accel.gpu.plugins.module_utils.vks import iam
+from lab import cloud_requests
+from lab.layout import Lab
+from lab.vks import groups, life
+from lab.vks.double import Double
+from lab.vks.rules import Rules
+from lab.vks.service import Answer, Asked
+from tests.helpers import vks
+from tests.helpers.modules import run_module
+
+Object = dict[str, Any]
+CLUSTER = "demo"
+SECRET = vks.SECRETS["lab"]
+_OURS = "accel.gpu/"
+
+
+class Account(vks.Account):
+    """An account in which modules are run; their requests alone are counted."""
+
+    def __init__(self, double: Double, folder: Path) -> None:
+        """Take the double that runs in this folder."""
+        super().__init__(double)
+        self.lab = Lab.named(CLUSTER, folder)
+        self.client = "lab"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What a shell of the lab would export."""
+        login = {"GRN_CLIENT_ID": self.client, "GRN_CLIENT_SECRET": vks.SECRETS[self.client]}
+        return {**self.double.addresses(), **login}
+
+    def run(self, main: Callable[[], Any], *, check: bool = False, diff: bool = True, **args: Any) -> Object:
+        """A module's result, as of a process of its own."""
+        iam.forget()
+        return run_module(main, args, check=check, diff=diff, env=self.env)
+
+    def put_before(self, method: str, fault: str, value: object = None) -> None:
+        """Put a fault just before the first request of this method, so that it strikes that one."""
+        answer = self.double.answer
+
+        def watched(asked: Asked) -> Answer:
+            if asked.method == method and asked.service != "iam":
+                self.double.answer = answer  # type: ignore[method-assign]
+                self.put(fault, value)
+            return answer(asked)
+
+        self.double.answer = watched  # type: ignore[method-assign]
+
+    def clear(self) -> None:
+        """Take all faults away."""
+        self.double.switches.clear()
+
+    def mark(self) -> int:
+        """The present end of the log of requests."""
+        return cloud_requests.mark(self.lab)
+
+    def asked(self, since: int = 0) -> list[str]:
+        """Requests since a mark, as METHOD PATH; logins are none."""
+        found = cloud_requests.requests(self.lab, since, _OURS)
+        return [f"{request.method} {request.path}" for request in found if request.service != "iam"]
+
+    def logins(self, since: int = 0) -> int:
+        """How often a token was asked for."""
+        return sum(request.service == "iam" for request in cloud_requests.requests(self.lab, since, _OURS))
+
+    def writes(self, since: int = 0) -> list[str]:
+        """Those that could change something, as METHOD PATH with ID in place of ids."""
+        found = cloud_requests.writes(self.lab, since, _OURS)
+        return [f"{request.method} {_without_ids(request.path)}" for request in found]
+
+    def groups(self) -> dict[str, Object]:
+        """The node groups as the service has them, with all their settings, by name; two of one name are an error."""
+        with self.double.world.lock:
+            rules = Rules.now(self.double.switches)
+            found = [groups.detail(rules, group) for group in self.double.world.groups.values()]
+        assert len({group["name"] for group in found}) == len(found), "two groups of one name"
+        return {group["name"]: group for group in found}
+
+    def all_shown(self) -> bool:
+        """Whether the service shows every group that it has: a new one comes late."""
+        with self.double.world.lock:
+            return not any(life.hidden(group, time.time()) for group in self.double.world.groups.values())
+
+    def log(self) -> str:
+        """The whole log of requests."""
+        return cloud_requests.path_of(self.lab).read_text()
+
+
+def _without_ids(path: str) -> str:
+    parts = path.partition("?")[0].split("/")
+    return "/".join("ID" if part.startswith(("k8s-", "ng-")) else part for part in parts)

@@ -1,0 +1,285 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's OpenStack: real services, whose node groups are nodes. The tests build on each other, in this order."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import cloud_requests
+from lab.api import Api
+from lab.lifecycle import say
+from lab.nodes import NODES, is_ready
+from lab.openstack.nodes import GROUP_LABEL
+from tests.helpers.openstack import Cloud
+from tests.helpers.waiting import until
+
+from .conftest import OwnLab
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module", autouse=True)
+def up(own: OwnLab, request: pytest.FixtureRequest) -> None:
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        say("tests: seeing to it that the lab and OpenStack are built")
+    own.do("build")
+    own.do("build", "openstack")
+    own.do("up", "--part", "openstack")
+
+
+@pytest.fixture
+def cloud(own: OwnLab) -> Cloud:
+    return Cloud(own.lab)
+
+
+@pytest.fixture
+def faults(own: OwnLab) -> Iterator[OwnLab]:
+    """The lab, which has no fault afterwards."""
+    yield own
+    own.do("cloud", "fault", "clear")
+
+
+@pytest.mark.usual(40)
+def test_the_labs_own_cluster_is_there_with_its_nodes(own: OwnLab) -> None:
+    status = own.status()
+    assert status["up"]
+    assert {"keystone", "glance", "nova", "magnum"} <= {service["name"] for service in status["services"]}
+    listed = own.shell("openstack coe cluster list -f value -c name -c status")
+    assert listed.split() == [own.name, "CREATE_COMPLETE"]
+    assert len(nodes(own, "default-master")) == 1
+    assert len(nodes(own, "default-worker")) == 2
+
+
+def test_its_kubeconfig_is_believed_by_the_api_server(own: OwnLab, tmp_path: Path) -> None:
+    # The client prints a line for the user's shell, and ends without one.
+    own.shell(f"SHELL=/bin/sh openstack coe cluster config {own.name} --dir {tmp_path}")
+    said = own.shell(f"kubectl --kubeconfig {tmp_path}/config auth whoami -o jsonpath='{{.status.userInfo.groups}}'")
+    assert "system:masters" in said
+
+
+@pytest.mark.usual(20)
+def test_a_node_group_is_nodes_with_gpus(own: OwnLab, cloud: Cloud) -> None:
+    """CERN's story, with the client that its users have."""
+    own.shell(
+        f"openstack coe nodegroup create {own.name} gpu-t4 --flavor g2.5xlarge --node-count 1 --role gpu"
+        " --node-labels accel.gpu/pool=t4 --node-taints nvidia.com/gpu=present:NoSchedule"
+    )
+    group = cloud.settled(own.name, "gpu-t4")
+    assert (group["status"], len(group["node_addresses"])) == ("CREATE_COMPLETE", 1)
+    [node] = nodes(own, "gpu-t4")
+    assert node["metadata"]["labels"]["magnum.openstack.org/role"] == "gpu"
+    assert node["metadata"]["labels"]["accel.gpu/pool"] == "t4"
+    assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in node["spec"]["taints"]
+    assert node["spec"]["providerID"].startswith("openstack:///")
+    assert node["status"]["addresses"][0]["address"] == group["node_addresses"][0]
+    hardware = json.loads(node["metadata"]["annotations"]["lab.accel.gpu/hardware"])
+    assert (hardware["product"], hardware["gpus"]) == ("Tesla T4", 1)
+    own.shell(f"openstack coe cluster resize --nodegroup gpu-t4 {own.name} 3")
+    until(lambda: len(nodes(own, "gpu-t4")) == 3)
+    assert "outside the allowed range" not in own.shell(f"openstack coe nodegroup list {own.name}")
+    cloud.settled(own.name, "gpu-t4")
+    kept = {node["metadata"]["name"] for node in nodes(own, "gpu-t4")}
+    gone = f"{node['metadata']['name']}"
+    body = {"nodegroup": group["uuid"], "node_count": 2, "nodes_to_remove": [gone]}
+    assert cloud.send("POST", f"/clusters/{own.name}/actions/resize", body).status_code == 202
+    until(lambda: {node["metadata"]["name"] for node in nodes(own, "gpu-t4")} == kept - {gone})
+    cloud.settled(own.name, "gpu-t4")
+    cloud.resize(own.name, "gpu-t4", 0)
+    until(lambda: nodes(own, "gpu-t4") == [])
+    cloud.settled(own.name, "gpu-t4")
+
+
+def test_requests_are_logged_without_secrets(own: OwnLab, cloud: Cloud) -> None:
+    since = cloud_requests.mark(own.lab)
+    assert cloud.get(f"/clusters/{own.name}/nodegroups")
+    assert cloud_requests.count(own.lab, since)["magnum GET"] == 1
+    assert cloud_requests.writes(own.lab, since) == []
+    cloud.create(own.name, "logged", "m2.medium", 0)
+    cloud.settled(own.name, "logged")
+    cloud.delete(own.name, "logged")
+    written = cloud_requests.writes(own.lab, since)
+    assert [(of.service, of.method, of.status) for of in written] == [
+        ("magnum", "POST", 202),
+        ("magnum", "DELETE", 204),
+    ]
+    text = cloud_requests.path_of(own.lab).read_text()
+    assert '"internal": true' in text
+    token = cloud.connection.session.get_token()
+    assert token
+    assert token not in text
+    assert "labpass" not in text
+
+
+@pytest.mark.parametrize("user", ["lab", "lab-admin", "lab-other", "lab-reader", "lab-appcred"])
+def test_each_user_may_what_its_role_says(own: OwnLab, user: str) -> None:
+    cloud = Cloud(own.lab, user)
+    found = cloud.get("/clusters")
+    assert found is not None
+    assert [of["name"] for of in found["clusters"]] == ([] if user == "lab-other" else [own.name])
+    answer = cloud.send(
+        "POST", f"/clusters/{own.name}/nodegroups", {"name": user, "flavor_id": "nodisk", "node_count": 0}
+    )
+    # Nobody gets a node group of that flavor; who may not ask for it hears so first. An administrator sees the clusters
+    # of all projects, and changes those of its own.
+    assert answer.status_code == {"lab-other": 404, "lab-admin": 404, "lab-reader": 403}.get(user, 400), answer.text
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.usual(8)
+@pytest.mark.parametrize("what", ["create", "update", "delete"])
+def test_an_operation_fails(faults: OwnLab, cloud: Cloud, what: str) -> None:
+    name = f"fails-{what}"
+    if what != "create":
+        cloud.create(faults.name, name, "g4.p2.40g")
+        cloud.settled(faults.name, name)
+    faults.do("cloud", "fault", "put", f"{what}-failed", "--group", name, "--value", "No hosts")
+    if what == "create":
+        cloud.create(faults.name, name, "g4.p2.40g")
+    elif what == "update":
+        cloud.resize(faults.name, name, 2)
+    else:
+        assert cloud.send("DELETE", f"/clusters/{faults.name}/nodegroups/{name}").status_code == 204
+    group = until(lambda: (of := cloud.settled(faults.name, name))["status"].endswith("FAILED") and of)
+    assert (group["status"], group["status_reason"]) == (f"{what.upper()}_FAILED", "No hosts")
+    assert len(nodes(faults, name)) == (0 if what == "create" else 1)
+    assert (cloud.get(f"/clusters/{faults.name}") or {})["status"] == "UPDATE_FAILED"
+    faults.do("cloud", "fault", "clear", f"magnum.{what}-failed")
+    cloud.delete(faults.name, name)
+    until(lambda: (cloud.get(f"/clusters/{faults.name}") or {})["status"] == "UPDATE_COMPLETE")
+    assert nodes(faults, name) == []
+
+
+def test_an_operation_stays_in_progress(faults: OwnLab, cloud: Cloud) -> None:
+    faults.do("cloud", "fault", "put", "magnum.in-progress", "--group", "stuck")
+    cloud.create(faults.name, "stuck", "m2.medium")
+    cloud.create(faults.name, "beside", "m2.medium", 0)
+    assert cloud.settled(faults.name, "beside")["status"] == "CREATE_COMPLETE"
+    assert (cloud.group(faults.name, "stuck") or {})["status"] == "CREATE_IN_PROGRESS"
+    faults.do("cloud", "fault", "clear", "in-progress")
+    assert cloud.settled(faults.name, "stuck")["status"] == "CREATE_COMPLETE"
+    for name in ("stuck", "beside"):
+        cloud.delete(faults.name, name)
+
+
+def test_requests_meet_faults(faults: OwnLab, cloud: Cloud) -> None:
+    faults.do("cloud", "fault", "put", "unavailable", "--value", "2")
+    once: dict[str, Any] = {"connect_retries": 0, "status_code_retries": 0}
+    assert [cloud.send("GET", "/clusters", **once).status_code for dummy in range(3)] == [503, 503, 200]
+    faults.do("cloud", "fault", "put", "slow", "--value", "1.5")
+    started = time.monotonic()
+    assert cloud.send("GET", "/clusters").ok
+    assert time.monotonic() - started >= 1.5
+    faults.do("cloud", "fault", "clear", "slow")
+    faults.do("cloud", "fault", "put", "lost-reply", "--value", "1")
+    with pytest.raises(Exception, match=r"(?i)connection|remote end"):
+        cloud.send("POST", f"/clusters/{faults.name}/nodegroups", {"name": "unheard", "flavor_id": "m2.medium"}, **once)
+    assert cloud.settled(faults.name, "unheard")["status"] == "CREATE_COMPLETE"
+    assert faults.do("cloud", "fault", "list") == ""
+    cloud.delete(faults.name, "unheard")
+
+
+def test_tokens_expire(faults: OwnLab) -> None:
+    faults.do("cloud", "fault", "put", "token-expiry", "--value", "3")
+    cloud = Cloud(faults.lab)
+    token = cloud.connection.session.get_token()
+    url = f"{cloud.magnum.get_endpoint()}/clusters"
+
+    def answer() -> int:
+        return int(
+            cloud.connection.session.get(
+                url, headers={"X-Auth-Token": token}, authenticated=False, raise_exc=False
+            ).status_code
+        )
+
+    assert answer() == 200
+    until(lambda: answer() == 401, limit=15)
+    # A client that asks for another one gets on.
+    assert cloud.get("/clusters")
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("limit", "words"), [("instances=3", "instances"), ("cores=10", "cores")])
+def test_there_is_no_quota_for_machines(faults: OwnLab, cloud: Cloud, limit: str, words: str) -> None:
+    faults.do("cloud", "fault", "put", "no-quota", "--value", limit)
+    limits = cloud.connection.compute.get("/limits").json()["limits"]["absolute"]
+    assert limits[f"maxTotal{words.capitalize()}"] == int(limit.partition("=")[2])
+    cloud.create(faults.name, "greedy", "m2.large")
+    group = cloud.settled(faults.name, "greedy")
+    assert group["status"] == "CREATE_FAILED"
+    assert group["status_reason"].startswith(f"Quota exceeded for {words}")
+    faults.do("cloud", "fault", "clear")
+    assert cloud.connection.compute.get("/limits").json()["limits"]["absolute"][f"maxTotal{words.capitalize()}"] > 3
+    cloud.delete(faults.name, "greedy")
+
+
+def test_there_is_no_quota_for_clusters(faults: OwnLab, cloud: Cloud) -> None:
+    faults.do("cloud", "fault", "put", "no-quota", "--value", "clusters=1")
+    templates = (cloud.get("/clustertemplates") or {})["clustertemplates"]
+    answer = cloud.send(
+        "POST", "/clusters", {"name": "more", "cluster_template_id": templates[0]["uuid"], "keypair": "lab"}
+    )
+    assert answer.status_code == 403
+    assert "maximum clusters per project, 1" in answer.text
+
+
+def test_a_driver_that_ignores_labels_and_one_that_cannot_scale_to_zero(own: OwnLab, cloud: Cloud) -> None:
+    own.do("cloud", "set", "magnum.node-labels=ignored")
+    newest = Cloud(own.lab, version="1.14")
+    newest.create(own.name, "plain", "m2.medium", node_labels={"example.org/a": "b"})
+    assert newest.settled(own.name, "plain")["node_labels"] == {"example.org/a": "b"}
+    [node] = nodes(own, "plain")
+    assert "example.org/a" not in node["metadata"]["labels"]
+    own.do("cloud", "set", "magnum.scale-to-zero=impossible")
+    labels = {"auto_scaling_enabled": "true"}
+    cloud.create(own.name, "scaled", "m2.medium", min_node_count=0, max_node_count=3, labels=labels)
+    assert "must be at least 1" in cloud.settled(own.name, "scaled")["status_reason"]
+    refused = own.try_to("cloud", "set", "magnum.node-labels=never")
+    assert "it may be applied, ignored" in refused.stderr
+    for name in ("plain", "scaled"):
+        cloud.delete(own.name, name)
+
+
+@pytest.mark.usual(40)
+def test_saved_and_reset(own: OwnLab, cloud: Cloud) -> None:
+    cloud.resize(own.name, "gpu-t4", 1)
+    cloud.settled(own.name, "gpu-t4")
+    own.do("save", "clouds")
+    own.do("reset")
+    assert "applied" in own.do("cloud", "show").partition("magnum.node-labels=")[2].splitlines()[0]
+    assert Cloud(own.lab).group(own.name, "gpu-t4") is None
+    assert (len(nodes(own, "gpu-t4")), len(nodes(own, "default-worker"))) == (0, 2)
+    own.do("reset", "--to", "clouds")
+    group = Cloud(own.lab).group(own.name, "gpu-t4") or {}
+    assert (group["status"], len(nodes(own, "gpu-t4"))) == ("UPDATE_COMPLETE", 1)
+
+
+@pytest.mark.soak
+@pytest.mark.usual(40)
+def test_a_cluster_with_the_operator_that_the_cloud_installs(own: OwnLab) -> None:
+    own.do("reset")
+    own.shell(f"openstack coe cluster delete {own.name}")
+    cloud = Cloud(own.lab)
+    until(lambda: cloud.get(f"/clusters/{own.name}") is None)
+    assert list(Api(own.lab).list(NODES)) == []
+    own.shell(
+        f"openstack coe cluster create {own.name} --cluster-template k8s --node-count 1 --keypair lab"
+        " --merge-labels --labels nvidia_gpu_enabled=true"
+    )
+    until(lambda: (cloud.get(f"/clusters/{own.name}") or {}).get("status") == "CREATE_COMPLETE")
+    cloud.create(own.name, "gpu-a100", "g4.p2.40g")
+    cloud.settled(own.name, "gpu-a100")
+    releases = own.shell("helm list --namespace kube-system --short").split()
+    assert "cern-magnum-nvidia-gpu" in releases
+    until(lambda: nodes(own, "gpu-a100")[0]["status"]["allocatable"].get("nvidia.com/gpu") == "2", limit=120)
+
+
+def nodes(own: OwnLab, group: str) -> list[dict[str, Any]]:
+    """The nodes of a node group that are ready."""
+    return [node for node in Api(own.lab).list(NODES, labelSelector=f"{GROUP_LABEL}={group}") if is_ready(node)]

@@ -1,0 +1,180 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The part vks of a lab: node groups whose nodes are nodes of the lab's Kubernetes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import cloud_requests
+from lab.api import Api, Object
+from lab.fleet import HARDWARE_ANNOTATION
+from lab.systems import KUBELET
+from lab.vks.iam import CLIENTS
+from lab.vks.part import Vks
+from tests.helpers.vks import Client, group, until
+
+from .conftest import OwnLab, _own
+
+pytestmark = pytest.mark.lab
+
+TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnLab]:
+    for own in _own("own-vks", tmp_path_factory.mktemp("home")):
+        own.do("up", "--part", "vks")
+        yield own
+
+
+class Tenant(Client):
+    """The account of a lab, by what `lab/lab env` exports."""
+
+    def __init__(self, lab: OwnLab) -> None:
+        said = json.loads(lab.shell("python3 -c 'import json, os; print(json.dumps(dict(os.environ)))'"))
+        super().__init__(said["VKS_URL"], said["GRN_CLIENT_ID"], said["GRN_CLIENT_SECRET"])
+        assert said["VKS_IAM_URL"].endswith("/accounts-api/v2/auth/token")
+        assert said["VKS_VSERVER_URL"].startswith("http://127.0.0.1:")
+        assert self.login().status == 200
+        found = self.vks("GET", f"/clusters?name={lab.name}").body["items"][0]
+        assert found["version"] == KUBELET
+        self.path = f"/clusters/{found['id']}/node-groups"
+
+    def of(self, name: str) -> str:
+        """The path of a group."""
+        return (
+            f"{self.path}/{next(one['id'] for one in self.vks('GET', self.path).body['items'] if one['name'] == name)}"
+        )
+
+    def settled(self, path: str) -> Any:
+        """A group once it is ACTIVE."""
+        return until(lambda: self.vks("GET", path).body, lambda body: bool(body.get("status") == "ACTIVE"), 60)
+
+    def made(self, **more: Any) -> str:
+        """The path of a new group that is ACTIVE."""
+        answer = self.vks("POST", self.path, group(**more))
+        assert answer.status == 202, answer
+        path = f"{self.path}/{answer.body['id']}"
+        self.settled(path)
+        return path
+
+
+@pytest.fixture
+def tenant(lab: OwnLab) -> Tenant:
+    return Tenant(lab)
+
+
+def nodes(lab: OwnLab, path: str) -> dict[str, Object]:
+    """The nodes that the lab's Kubernetes has of a group, by name."""
+    wanted = path.rpartition("/")[2]
+    found = Api(lab.lab).list("/api/v1/nodes", labelSelector="lab.accel.gpu/cloud=vks")
+    return {
+        node["metadata"]["name"]: node
+        for node in found
+        if node["metadata"]["annotations"]["lab.accel.gpu/node-group"] == wanted
+    }
+
+
+def test_the_cluster_that_is_called_like_the_lab_has_nodes_from_the_beginning(lab: OwnLab, tenant: Tenant) -> None:
+    path = tenant.of("default-worker")
+    live = nodes(lab, path)
+    told = tenant.vks("GET", f"{path}/nodes").body["items"]
+    assert sorted(live) == sorted(node["name"] for node in told)
+    assert [node["ready"] for node in told] == [True, True]
+    assert lab.status()["nodes_ready"] == 2
+    for node in told:
+        assert live[node["name"]]["spec"]["providerID"] == f"vngcloud://{node['id']}"
+        assert live[node["name"]]["status"]["addresses"][0]["address"] == node["fixedIp"]
+
+
+def test_a_groups_nodes_are_born_with_its_labels_and_taints_and_follow_them(lab: OwnLab, tenant: Tenant) -> None:
+    path = tenant.made(name="gpus-a", labels={"pool": "a"}, taints=[TAINT])
+    ((name, node),) = nodes(lab, path).items()
+    assert node["metadata"]["labels"]["pool"] == "a"
+    assert TAINT in node["spec"]["taints"]
+    assert json.loads(node["metadata"]["annotations"][HARDWARE_ANNOTATION])["product"] == "NVIDIA L40S"
+    Api(lab.lab).merge(
+        f"/api/v1/nodes/{name}", {"metadata": {"labels": {"mine": "kept"}}, "spec": {"unschedulable": True}}
+    )
+    tenant.vks("PATCH", f"{path}/metadata", {"labels": {"pool": "b", "more": "1"}, "taints": []})
+    tenant.settled(path)
+    live = until(lambda: nodes(lab, path)[name], lambda node: bool(node["metadata"]["labels"]["pool"] == "b"))
+    assert live["metadata"]["labels"].items() >= {"mine": "kept", "more": "1"}.items()
+    assert live["spec"]["unschedulable"] is True
+    assert TAINT not in live["spec"].get("taints", [])
+    tenant.vks("DELETE", path)
+    until(lambda: tenant.vks("GET", path).status, lambda status: bool(status == 404), 60)
+    assert nodes(lab, path) == {}
+
+
+def test_a_group_is_active_when_its_nodes_are_ready(lab: OwnLab, tenant: Tenant) -> None:
+    path = tenant.made(name="gpus-b", numNodes=2)
+    lab.do("fault", "put", "node-not-ready", "--nodes", ",".join(nodes(lab, path)))
+    told = until(
+        lambda: tenant.vks("GET", f"{path}/nodes").body["items"], lambda rows: not any(row["ready"] for row in rows)
+    )
+    assert len(told) == 2
+    lab.do("fault", "clear")
+    tenant.vks("PUT", path, {"numNodes": 1})
+    tenant.settled(path)
+    assert len(nodes(lab, path)) == 1
+
+
+def test_faults_and_guesses_are_put_by_the_command_line(lab: OwnLab, tenant: Tenant) -> None:
+    lab.do("cloud", "fault", "put", "vks.create-failed", "--group", "gpus-c")
+    lab.do("cloud", "set", "vks.create-answer=empty")
+    answer = tenant.vks("POST", tenant.path, group(name="gpus-c"))
+    assert (answer.status, answer.body) == (202, None)
+    path = tenant.of("gpus-c")
+    until(lambda: tenant.vks("GET", path).body["status"], lambda status: bool(status == "ERROR"), 60)
+    assert "takes a number" in lab.try_to("cloud", "fault", "put", "vks.busy", "--value", "often").stderr
+    assert "may be group, empty, uid" in lab.try_to("cloud", "set", "vks.create-answer=none").stderr
+    lab.do("cloud", "fault", "clear")
+    lab.do("cloud", "set", "vks.create-answer=group")
+    tenant.vks("DELETE", path)
+
+
+def test_a_kubeconfig_that_is_minted_is_believed_by_the_lab(lab: OwnLab, tenant: Tenant, tmp_path: Path) -> None:
+    path = f"{tenant.path.removesuffix('/node-groups')}/kubeconfig"
+    tenant.vks("POST", path, {"expirationDays": 1})
+    found = until(lambda: tenant.vks("GET", path).body, lambda body: bool(body["status"] == "ACTIVE"), 30)
+    file = tmp_path / "kubeconfig"
+    file.write_text(found["kubeConfig"])
+    assert "vks-admin" in lab.shell(f"KUBECONFIG={file} kubectl auth whoami")
+    assert "yes" in lab.shell(f"KUBECONFIG={file} kubectl auth can-i delete nodes")
+
+
+def test_requests_are_noted_without_secrets(lab: OwnLab, tenant: Tenant) -> None:
+    mark = cloud_requests.mark(lab.lab)
+    tenant.vks("GET", "/quota")
+    tenant.vserver("GET", "/v1/projects")
+    assert cloud_requests.count(lab.lab, mark, "test") == {"vks GET": 1, "vserver GET": 1}
+    assert cloud_requests.writes(lab.lab, mark) == []
+    tenant.vks("PUT", f"{tenant.path}/ng-none", {"numNodes": 1})
+    assert [(one.method, one.status) for one in cloud_requests.writes(lab.lab, mark)] == [("PUT", 404)]
+    written = cloud_requests.path_of(lab.lab).read_text()
+    assert not [secret for secret in (tenant.token, *Vks().clients(lab.lab).values()) if secret in written]
+    assert Vks().clients(lab.lab).keys() == CLIENTS.keys()
+
+
+@pytest.mark.usual(30)
+def test_a_saved_cluster_comes_back_with_its_groups(lab: OwnLab, tenant: Tenant) -> None:
+    path = tenant.made(name="saved-1")
+    before = sorted(nodes(lab, path))
+    lab.do("save", "with-gpus")
+    tenant.vks("DELETE", path)
+    until(lambda: tenant.vks("GET", path).status, lambda status: bool(status == 404), 60)
+    lab.do("reset", "--to", "with-gpus")
+    again = Tenant(lab)
+    assert again.settled(path)["numNodes"] == 1
+    assert sorted(nodes(lab, path)) == before
+    lab.do("reset")
+    clean = Tenant(lab)
+    assert [one["name"] for one in clean.vks("GET", clean.path).body["items"]] == ["default-worker"]
+    assert lab.status()["nodes_ready"] == 2

@@ -1,0 +1,49 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's OpenStack with each release of Magnum, and a project of it for each test.
+
+ACCEL_GPU_TEST_MAGNUM names a lab that is up already (`lab/lab --name NAME up --part openstack`), for tests that are being written.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers.magnum import CLUSTER, Magnum
+from tests.labs import LAB, Lab, own_lab
+
+_UP = os.environ.get("ACCEL_GPU_TEST_MAGNUM")
+
+
+@pytest.fixture(scope="session", params=["23"] if _UP else ["23", pytest.param("20", marks=pytest.mark.soak)])
+def cloud(request: pytest.FixtureRequest) -> Iterator[tuple[Lab, str]]:
+    """A lab with that release of Magnum, which has a cluster without Kubernetes for all that needs no nodes."""
+    release = str(request.param)
+    if _UP:
+        lab = Lab(_UP)
+        lab.read()
+        yield _with_cluster(lab, release)
+        return
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        for part in ([], ["openstack"], *([["openstack-20"]] if release == "20" else [])):
+            subprocess.run([LAB, "build", *part], stdout=subprocess.DEVNULL, check=True)
+    with own_lab("cloud", "openstack", options=["--magnum", release]) as lab:
+        yield _with_cluster(lab, release)
+
+
+def _with_cluster(lab: Lab, release: str) -> tuple[Lab, str]:
+    made = Magnum(lab, release).run("cluster", name=CLUSTER, cluster_template="k8s", node_count=1)
+    assert not made.get("failed"), made["msg"]
+    return lab, release
+
+
+@pytest.fixture
+def magnum(cloud: tuple[Lab, str]) -> Iterator[Magnum]:
+    lab, release = cloud
+    project = Magnum(lab, release)
+    yield project
+    project.close()

@@ -1,0 +1,133 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nothing is lost, nothing is believed too early, and no wait is without an end and a story."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from lab import cloud_requests
+from tests.helpers.magnum import CLUSTER, Magnum
+
+
+def requests_of(magnum: Magnum, since: int) -> Counter[str]:
+    return cloud_requests.count(magnum.layout, since, "accel.gpu")
+
+
+@pytest.mark.usual(20)
+def test_a_second_run_costs_a_request_for_each_group_and_three(magnum: Magnum) -> None:
+    names = [magnum.named(str(index)) for index in range(8)]
+    wanted = [{"name": name, "flavor": "m2.medium", "node_count": 0, "max_node_count": 3} for name in names]
+    assert magnum.run("nodegroup", nodegroups=wanted)["changed"]
+    since = cloud_requests.mark(magnum.layout)
+    assert magnum.run("nodegroup", nodegroups=wanted)["changed"] is False
+    assert requests_of(magnum, since) == {"keystone POST": 1, "magnum GET": len(names) + 2}
+
+
+@pytest.mark.usual(10)
+def test_an_update_while_another_is_in_progress_is_not_lost(magnum: Magnum) -> None:
+    """Magnum accepts a patch of a group that is being created, and loses it."""
+    labels = {"lab_delay": "4"}
+    assert magnum.group(flavor="m2.medium", node_count=1, labels=labels, wait=False)["changed"]
+    done = magnum.group(node_count=3, max_node_count=3, min_node_count=2)
+    assert not done.get("failed"), done["msg"]
+    live = magnum.live()
+    assert (live["min_node_count"], live["node_count"], live["max_node_count"]) == (2, 3, 3)
+    assert live["status"] == "UPDATE_COMPLETE"
+
+
+@pytest.mark.sampled(3, of="waits for Magnum")
+@pytest.mark.usual(15)
+def test_two_runs_at_once_both_arrive(magnum: Magnum) -> None:
+    assert magnum.group(flavor="m2.medium", labels={"lab_delay": "1"})["changed"]
+    other = threading.Thread(target=lambda: magnum.api.resize(CLUSTER, magnum.named("g"), 2))
+    other.start()
+    assert magnum.group(max_node_count=5)["changed"]
+    other.join()
+    live = magnum.api.settled(CLUSTER, magnum.named("g"))
+    assert (live["node_count"], live["max_node_count"]) == (2, 5)
+
+
+@pytest.mark.sampled(3, of="waits for Magnum")
+@pytest.mark.usual(6)
+def test_a_time_limit_has_a_story(magnum: Magnum) -> None:
+    magnum.fault("in-progress", "--group", magnum.named("g"))
+    failed = magnum.group(flavor="m2.medium", timeout=3)
+    assert failed["code"] == "timeout"
+    for said in ("Not done within 3 s", magnum.named("g"), "CREATE_IN_PROGRESS", "The cluster is UPDATE_IN_PROGRESS"):
+        assert said in failed["msg"]
+    magnum.lab.command("cloud", "fault", "clear")
+    # What was begun is waited for as if this run had.
+    done = magnum.group(flavor="m2.medium")
+    assert (done["changed"], done["nodegroup"]["status"]) == (False, "CREATE_COMPLETE")
+
+
+@pytest.mark.sampled(3, of="waits for Magnum")
+@pytest.mark.usual(10)
+def test_a_creation_that_fails(magnum: Magnum) -> None:
+    magnum.fault("create-failed", "--group", magnum.named("bad"), "--value", "No valid host was found")
+    wanted = [{"name": magnum.named(name), "flavor": "m2.medium", "node_count": 1} for name in ("bad", "good")]
+    failed = magnum.run("nodegroup", nodegroups=wanted)
+    assert failed["code"] == "partial"
+    assert f"Node group {magnum.named('bad')} is CREATE_FAILED. No valid host was found." in failed["msg"]
+    assert failed["nodegroups"][magnum.named("good")]["status"] == "CREATE_COMPLETE", "the others are brought there"
+    assert "failure" in failed["nodegroups"][magnum.named("bad")]
+
+    # With a failed group beside it, and the cluster UPDATE_FAILED, another one is changed as ever.
+    assert magnum.group("good", node_count=2)["changed"]
+    magnum.lab.command("cloud", "fault", "clear")
+    healed = magnum.run("nodegroup", nodegroups=wanted[:1])
+    assert not healed.get("failed"), healed["msg"]
+    assert magnum.live("bad")["status"].endswith("_COMPLETE")
+    assert magnum.run("nodegroup", nodegroups=wanted[:1])["changed"] is False
+
+
+@pytest.mark.sampled(3, of="waits for Magnum")
+@pytest.mark.usual(8)
+def test_an_update_that_fails_is_tried_again_by_the_next_run(magnum: Magnum) -> None:
+    assert magnum.group(flavor="m2.medium", node_count=1)["changed"]
+    magnum.fault("update-failed", "--group", magnum.named("g"), "--value", "Out of machines")
+    failed = magnum.group(node_count=2)
+    assert "is UPDATE_FAILED. Out of machines." in failed["msg"]
+    magnum.lab.command("cloud", "fault", "clear")
+    assert magnum.group(node_count=2)["changed"]
+    assert magnum.live()["status"] == "UPDATE_COMPLETE"
+
+
+@pytest.mark.sampled(3, of="waits for Magnum")
+@pytest.mark.usual(12)
+def test_a_service_that_is_away_for_a_while(magnum: Magnum) -> None:
+    assert magnum.group(flavor="m2.medium", node_count=1)["changed"]
+    magnum.fault("unavailable", "--value", "3")
+    assert magnum.group(node_count=2)["changed"]
+    assert magnum.live()["node_count"] == 2
+
+
+@pytest.mark.sampled(3, of="waits for Magnum")
+@pytest.mark.usual(12)
+def test_answers_that_are_lost(magnum: Magnum) -> None:
+    """Each request is carried out, and its answer does not come: one group, of the size that was asked for."""
+    magnum.fault("lost-reply", "--value", "1")
+    assert magnum.group(flavor="m2.medium", node_count=1)["changed"]
+    magnum.fault("lost-reply", "--value", "1")
+    assert magnum.group(node_count=2)["changed"]
+    magnum.fault("lost-reply", "--value", "1")
+    assert magnum.group(max_node_count=4)["changed"]
+    live = magnum.live()
+    assert (live["node_count"], live["max_node_count"]) == (2, 4)
+    magnum.fault("lost-reply", "--value", "1")
+    assert magnum.group(state="absent")["changed"]
+    assert magnum.api.group(CLUSTER, magnum.named("g")) is None
+
+
+@pytest.mark.sampled(3, of="waits for Magnum")
+@pytest.mark.usual(20)
+def test_a_token_that_expires_in_the_middle_of_a_wait(magnum: Magnum) -> None:
+    magnum.fault("token-expiry", "--value", "3")
+    since = cloud_requests.mark(magnum.layout)
+    done = magnum.group(flavor="m2.medium", labels={"lab_delay": "9"})
+    assert not done.get("failed"), done["msg"]
+    assert requests_of(magnum, since)["keystone POST"] > 1

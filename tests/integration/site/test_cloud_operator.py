@@ -1,0 +1,73 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster to which its cloud gives an operator at its birth, as CERN's Magnum does: that one serves our pools, and stays the cloud's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.layout import Lab as LabLayout
+from lab.openstack.own import NAMESPACE, RELEASE
+from tests.helpers.openstack import Cloud
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.waiting import until
+from tests.labs import Lab, own_lab
+from tests.programs import REPO, run
+
+INVENTORY = REPO / "inventories" / "openstack-magnum"
+WRITTEN = yaml.safe_load((INVENTORY / "group_vars" / "openstack_magnum.yml").read_text())
+# The cloud's NFD is not ours to change, and tolerates no taint of a pool: its nodes would never be discovered.
+POOLS = [{key: value for key, value in pool.items() if key != "taints"} for pool in WRITTEN["gpu_pools"]]
+
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.soak]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """A lab whose project has no cluster yet."""
+    with own_lab("cern", "openstack") as lab:
+        cloud = Cloud(LabLayout.named(lab.name))
+        assert cloud.send("DELETE", f"/clusters/{lab.name}").status_code == 204
+        # While a cluster goes, Magnum answers 400 for a moment: its control plane's group is gone first.
+        until(lambda: cloud.send("GET", f"/clusters/{lab.name}").status_code == 404)
+        yield lab
+
+
+def play(lab: Lab, name: str, *arguments: str) -> PlaybookRun:
+    """A playbook that has the cluster made of the template with the cloud's own operator."""
+    cluster = {**WRITTEN["gpu_cluster"], "cloud": {"magnum": {"cloud": "lab", "template": "k8s-gpu"}}}
+    environ = {**lab.env, "MAGNUM_CLUSTER": lab.name}
+    options: dict[str, Any] = {
+        "variables": {"gpu_cluster": cluster, "gpu_pools": POOLS},
+        "arguments": arguments,
+        "timeout": 1000,
+    }
+    return run_playbook(name, environ=environ, inventory=INVENTORY, **options).require_success()
+
+
+def get(lab: Lab, *words: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(run("kubectl", "get", *words, "-o", "json", env=lab.env))["items"]
+    return found
+
+
+@pytest.mark.usual(100)
+def test_the_clouds_operator_is_the_only_one_and_shares_as_declared(lab: Lab) -> None:
+    played = play(lab, "accel.gpu.site")
+    (validation,) = played.module_results("accel.gpu.gpu_validation", "magnum")
+    proven = {pool: proof["status"] for pool, proof in validation["gpu_validation"]["pools"].items()}
+    assert proven == {"notebooks": "proven", "train": "proven"}
+    operators = [
+        of["metadata"] for of in get(lab, "deployments", "-A", "-l", "app.kubernetes.io/component=gpu-operator")
+    ]
+    assert [(of["namespace"], of["annotations"]["meta.helm.sh/release-name"]) for of in operators] == [
+        (NAMESPACE, RELEASE)
+    ]
+    assert len(get(lab, "clusterpolicies")) == 1
+    releases = {secret["metadata"]["labels"]["name"] for secret in get(lab, "secrets", "-A", "-l", "owner=helm")}
+    assert releases == {RELEASE, "cern-magnum-node-feature-discovery"}
+    assert play(lab, "accel.gpu.site").changed("magnum") == 0

@@ -1,0 +1,228 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clusters of two clouds in one run: from no GPU group to shared GPUs, scaled by others, changed by hand, and back to what was there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab import audit, cloud_requests
+from lab.layout import Lab as LabLayout
+from tests.helpers.openstack import Cloud
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.vks import Client
+from tests.helpers.waiting import until
+from tests.labs import Lab, own_lab
+from tests.programs import REPO, run
+
+pytestmark = pytest.mark.timeout(2400)
+
+INVENTORIES = {"magnum": REPO / "inventories" / "openstack-magnum", "vks": REPO / "inventories" / "vng-vks"}
+# An agent, an operator and kwok take their time one after the other.
+_SECONDS = 240
+POOL, NODEGROUP = "accel.gpu/pool", "magnum.openstack.org/nodegroup"
+# What the pools of the two inventories offer with the fewest nodes that they declare.
+OFFERED = {
+    "magnum": {"notebooks": {"nvidia.com/gpu": 4}, "train": {"nvidia.com/gpu": 4}},
+    "vks": {"inference": {"nvidia.com/gpu.shared": 2}, "train": {"nvidia.com/gpu": 4}},
+}
+
+
+@dataclass(frozen=True)
+class Clouds:
+    """A lab with each cloud; their clusters are the two hosts of one run."""
+
+    labs: dict[str, Lab]
+
+    def play(self, name: str, *arguments: str, host: str = "", **options: Any) -> PlaybookRun:
+        """A playbook over both hosts, or one of them, that knows of each cluster what its cloud tells, and no kubeconfig."""
+        environ = {**self.labs["magnum"].env, **self.labs["vks"].env}
+        for unknown in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG"):
+            environ.pop(unknown)
+        environ |= {f"{cloud.upper()}_CLUSTER": lab.name for cloud, lab in self.labs.items()}
+        first, *others = [INVENTORIES[host]] if host else INVENTORIES.values()
+        more = [word for path in others for word in ("-i", str(path))]
+        played = run_playbook(
+            name, environ=environ, inventory=first, arguments=[*more, *arguments], timeout=1800, **options
+        )
+        return played.require_success()
+
+    def groups(self) -> dict[str, list[str]]:
+        """The node groups of both clusters as the clouds themselves list them."""
+        magnum, vks = self.labs["magnum"], self.labs["vks"]
+        listed = Cloud(LabLayout.named(magnum.name)).get(f"/clusters/{magnum.name}/nodegroups")
+        assert listed is not None
+        account = Client(vks.env["VKS_URL"], vks.env["GRN_CLIENT_ID"], vks.env["GRN_CLIENT_SECRET"])
+        assert account.login().status == 200
+        (cluster,) = [of for of in account.vks("GET", "/clusters").body["items"] if of["name"] == vks.name]
+        items = account.vks("GET", f"/clusters/{cluster['id']}/node-groups?pageSize=50").body["items"]
+        return {
+            "magnum": sorted(f"{group['name']} {group['node_count']}" for group in listed["nodegroups"]),
+            "vks": sorted(f"{group['name']} {group['numNodes']}" for group in items),
+        }
+
+    def nodes(self, cloud: str, pool: str) -> list[dict[str, Any]]:
+        """The nodes of a pool."""
+        listed = run("kubectl", "get", "nodes", "-l", f"{POOL}={pool}", "-o", "json", env=self.labs[cloud].env)
+        found: list[dict[str, Any]] = json.loads(listed)["items"]
+        return found
+
+    def offered(self, cloud: str, pool: str) -> dict[str, int]:
+        """What the nodes of a pool offer together."""
+        found: dict[str, int] = {}
+        for node in self.nodes(cloud, pool):
+            for resource, count in node["status"]["allocatable"].items():
+                if resource.startswith("nvidia.com/") and int(count):
+                    found[resource] = found.get(resource, 0) + int(count)
+        return found
+
+
+@pytest.fixture(scope="module")
+def clouds() -> Iterator[Clouds]:
+    with own_lab("magnum", "openstack") as magnum, own_lab("vks", "vks") as vks:
+        yield Clouds({"magnum": magnum, "vks": vks})
+
+
+@pytest.fixture(scope="module")
+def before(clouds: Clouds) -> dict[str, list[str]]:
+    """The node groups before anything was done."""
+    return clouds.groups()
+
+
+@pytest.fixture(scope="module")
+def made(clouds: Clouds, before: dict[str, list[str]]) -> Clouds:
+    """Both clusters with the pools of their inventories."""
+    assert not [group for groups in before.values() for group in groups if "default" not in group]
+    preview = clouds.play("accel.gpu.site", "--check", "--diff")
+    assert preview.shown("the preview ends with the node groups")
+    assert clouds.groups() == before
+    clouds.play("accel.gpu.site")
+    return clouds
+
+
+@pytest.mark.usual(600)
+def test_both_come_right_and_a_second_run_changes_nothing(made: Clouds) -> None:
+    assert {cloud: {pool: made.offered(cloud, pool) for pool in pools} for cloud, pools in OFFERED.items()} == OFFERED
+    layouts = {cloud: LabLayout.named(lab.name) for cloud, lab in made.labs.items()}
+    marks = {cloud: (cloud_requests.mark(of), audit.mark(of)) for cloud, of in layouts.items()}
+    again = made.play("accel.gpu.site")
+    for cloud, layout in layouts.items():
+        asked, audited = marks[cloud]
+        assert again.changed(cloud) == 0
+        assert cloud_requests.writes(layout, asked) == []
+        assert not [request for request in audit.requests(layout, audited, "accel.gpu/") if request.mutating]
+        assert cloud_requests.count(layout, asked)
+    plan = made.play("accel.gpu.plan")
+    for cloud in made.labs:
+        assert plan.changed(cloud) == 0
+    assert plan.shown("nodes of train: node group train of g4.p2.40g, 1 node; as declared")
+
+
+@pytest.mark.soak
+@pytest.mark.usual(120)
+def test_nodes_that_an_autoscaler_adds_end_as_declared(made: Clouds) -> None:
+    """Nobody runs anything: they are born right. Where the cloud passes nothing on, `join` sees to them."""
+    magnum = made.labs["magnum"]
+    cloud = Cloud(LabLayout.named(magnum.name))
+    cloud.resize(magnum.name, "notebooks", 2)
+    until(lambda: made.offered("magnum", "notebooks") == {"nvidia.com/gpu": 8}, _SECONDS)
+    magnum.command("cloud", "set", "magnum.node-labels=ignored")
+    try:
+        cloud.resize(magnum.name, "notebooks", 3)
+        listed = ["get", "nodes", "-l", f"{NODEGROUP}=notebooks,!{POOL}", "-o", "name"]
+        until(lambda: bool(run("kubectl", *listed, env=magnum.env).strip()), _SECONDS)
+        made.play("accel.gpu.join", host="magnum")
+    finally:
+        magnum.command("cloud", "set", "magnum.node-labels=applied")
+    assert made.offered("magnum", "notebooks") == {"nvidia.com/gpu": 12}
+    assert {node["metadata"]["labels"]["team"] for node in made.nodes("magnum", "notebooks")} == {"teaching"}
+    # How many there are is the autoscaler's business.
+    assert made.play("accel.gpu.nodes", host="magnum").changed("magnum") == 0
+    assert len(made.nodes("magnum", "notebooks")) == 3
+
+
+@pytest.mark.soak
+@pytest.mark.usual(120)
+def test_what_somebody_has_changed_is_told_and_brought_back_where_it_is_declared(made: Clouds) -> None:
+    magnum = made.labs["magnum"]
+    cloud = Cloud(LabLayout.named(magnum.name), version="1.14")
+    cloud.resize(magnum.name, "train", 2)
+    path = f"/clusters/{magnum.name}/nodegroups/train"
+    theirs = {"op": "replace", "path": "/max_node_count", "value": 7}
+    assert cloud.send("PATCH", path, [theirs]).status_code in (200, 202)
+    cloud.settled(magnum.name, "train")
+    plan = made.play("accel.gpu.plan", host="magnum")
+    assert plan.shown("node group train of g4.p2.40g, 1 node; differs, and will be changed: node_count 2 -> 1")
+    assert plan.changed("magnum") == 0
+    assert made.play("accel.gpu.nodes", host="magnum").changed("magnum") == 1
+    group = cloud.settled(magnum.name, "train")
+    assert (group["node_count"], group["max_node_count"]) == (1, 7)
+    until(lambda: len(made.nodes("magnum", "train")) == 1, _SECONDS)
+
+
+@pytest.mark.soak
+@pytest.mark.usual(120)
+def test_scaled_and_scaled_back(made: Clouds) -> None:
+    scaled = made.play("accel.gpu.scale", "-e", "pool=train", "-e", "count=2", host="vks")
+    assert scaled.changed("vks") >= 1
+    assert made.offered("vks", "train") == {"nvidia.com/gpu": 8}
+    assert made.play("accel.gpu.nodes", host="vks").changed("vks") == 1
+    until(lambda: made.offered("vks", "train") == {"nvidia.com/gpu": 4}, _SECONDS)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("playbook", "said", "told"),
+    [
+        ("scale", [], "Say which pool this is about with -e pool=NAME."),
+        ("scale", ["pool=train"], "Say how many nodes the pool is to have with -e count=N"),
+        ("scale", ["pool=train", "count=two"], "Say how many nodes the pool is to have with -e count=N"),
+        ("scale", ["pool=tarin", "count=2"], "no pool is called tarin; declared are notebooks, train"),
+        ("scale", ["pool=notebooks", "count=2"], "its autoscaler chooses how many nodes there are"),
+        ("retire", [], "Say which pool this is about with -e pool=NAME."),
+        ("retire", ["pool=tarin"], "no declared pool with nodes; such pools are: notebooks, train"),
+    ],
+)
+def test_an_operation_that_does_not_say_what_it_is_about(
+    clouds: Clouds, playbook: str, said: list[str], told: str
+) -> None:
+    lab = clouds.labs["magnum"]
+    mark = cloud_requests.mark(LabLayout.named(lab.name))
+    arguments = [word for pair in said for word in ("-e", pair)]
+    played = run_playbook(
+        f"accel.gpu.{playbook}", environ=lab.env, inventory=INVENTORIES["magnum"], arguments=arguments
+    )
+    assert played.rc != 0
+    assert told in played.stdout
+    assert not list(cloud_requests.requests(LabLayout.named(lab.name), mark))
+
+
+@pytest.mark.soak
+@pytest.mark.usual(30)
+def test_a_plan_without_the_cloud(made: Clouds, tmp_path: Path) -> None:
+    """Nobody listens where clouds.yaml points to."""
+    lab = made.labs["magnum"]
+    document = yaml.safe_load(Path(lab.env["OS_CLIENT_CONFIG_FILE"]).read_text())
+    document["clouds"]["lab"]["auth"]["auth_url"] = "http://127.0.0.1:9/v3"
+    (tmp_path / "clouds.yaml").write_text(yaml.safe_dump(document))
+    environ = {**lab.env, "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")}
+    played = run_playbook("accel.gpu.plan", environ=environ, inventory=INVENTORIES["magnum"]).require_success()
+    assert played.shown("cloud: not reached, so nobody knows what the groups are like:")
+    failed = run_playbook("accel.gpu.nodes", environ=environ, inventory=INVENTORIES["magnum"])
+    assert failed.rc != 0
+    assert "Traceback" not in failed.stdout + failed.stderr
+
+
+@pytest.mark.soak
+@pytest.mark.usual(120)
+def test_retired_the_project_is_as_it_was(made: Clouds, before: dict[str, list[str]]) -> None:
+    made.play("accel.gpu.retire", "-e", "pool=all")
+    assert made.groups() == before
+    assert made.play("accel.gpu.retire", "-e", "pool=all").changed("magnum") == 0

@@ -1,0 +1,21 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An account for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.vks import running
+from tests.helpers.vks_modules import CLUSTER, Account
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Iterator[Account]:
+    """The double of VNG Cloud's services, with a cluster of one group without GPUs; in the end it kept its own contract."""
+    folder = tmp_path / "double"
+    with running(folder, CLUSTER) as double:
+        yield Account(double, folder)

@@ -1,0 +1,125 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever public sources leave open of VKS: the modules succeed under every alternative, or refuse in plain words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import (
+    vks_cluster_info,
+    vks_kubeconfig,
+    vks_nodegroup,
+    vks_offer_info,
+)
+from lab.vks import contract
+from tests.helpers.vks_modules import CLUSTER, Account, Object
+
+ALTERNATIVES = [(guess, other) for guess, told in contract.load().guesses.items() for other in told.alternatives]
+GROUP = {
+    "flavor": "g3-standard-16x128-1A40",
+    "disk_type": "SSD",
+    "ssh_key": "lab",
+    "security_groups": ["gpu-nodes"],
+}
+TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+# Each change, and what the service has of it afterwards.
+CHANGES: dict[str, tuple[Object, Object]] = {
+    "create": (
+        {**GROUP, "num_nodes": 2, "labels": {"a": "1", "b": "1"}, "taints": [TAINT], "tags": {"t": "1"}},
+        {"numNodes": 2, "labels": {"a": "1", "b": "1"}, "taints": {"nvidia.com/gpu": ""}, "tags": {"t": "1"}},
+    ),
+    "relabel": (
+        {"labels": {"a": "2", "b": None}, "taints": [{**TAINT, "value": "x"}], "tags": {"t": "2"}},
+        {"labels": {"a": "2"}, "taints": {"nvidia.com/gpu": "x"}, "tags": {"t": "2"}},
+    ),
+    "bare": ({"labels": {"a": None}, "taints": [{**TAINT, "state": "absent"}]}, {"labels": {}, "taints": {}}),
+    "grow": ({"num_nodes": 3}, {"numNodes": 3}),
+    "autoscale": ({"min_size": 1, "max_size": 4}, {"numNodes": 3, "autoScaleConfig": {"minSize": 1, "maxSize": 4}}),
+    "narrow": ({"min_size": 0, "max_size": 2}, {"numNodes": 2, "autoScaleConfig": {"minSize": 0, "maxSize": 2}}),
+    "fix": ({"num_nodes": 1}, {"numNodes": 1, "autoScaleConfig": None}),
+    "zero": ({"num_nodes": 0}, {"numNodes": 0}),
+    "delete": ({"state": "absent"}, {}),
+}
+# What a service that is so cannot do, and what is said then.
+REFUSED = {
+    ("autoscale-null", "kept"): {
+        "fix": "keeps the autoscaling of node group train (0 to 2 nodes)",
+        "zero": "keeps the autoscaling",
+    },
+    ("autoscale-null", "refused"): {"fix": "declare min_size and max_size, both 2", "zero": "keeps the autoscaling"},
+    ("zero-nodes", "refused"): {"zero": "numNodes must be greater than or equal to 1"},
+    ("zero-min", "refused"): {"narrow": "minSize must be greater than or equal to 1"},
+}
+
+
+@pytest.fixture
+def quick(account: Account) -> Account:
+    """An account whose operations take no time, but which is as late as it may be where a guess says so."""
+    account.set("delay", "0.05")
+    return account
+
+
+def test_the_table_of_guesses_is_whole() -> None:
+    guesses = contract.load().guesses
+    assert len(ALTERNATIVES) == sum(len(guess.alternatives) for guess in guesses.values()) > len(guesses)
+    assert set(REFUSED) <= set(ALTERNATIVES)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.usual(10)
+@pytest.mark.parametrize(
+    ("guess", "alternative"), ALTERNATIVES, ids=[f"{guess}={other}" for guess, other in ALTERNATIVES]
+)
+def test_a_group_lives_under_every_guess(quick: Account, guess: str, alternative: str) -> None:
+    quick.set(guess, alternative)
+    refusals = REFUSED.get((guess, alternative), {})
+    for change, (options, after) in CHANGES.items():
+        args: dict[str, Any] = {"cluster": CLUSTER, "name": "train", "wait_sleep": 1, "wait_timeout": 90, **options}
+        done = quick.run(vks_nodegroup.main, **args)
+        if change in refusals:
+            assert refusals[change] in done["msg"], change
+            continue
+        assert not done.get("failed"), (change, done["msg"])
+        assert done["changed"] is (change != "narrow" or "narrow" not in refusals)
+        start = quick.mark()
+        again = quick.run(vks_nodegroup.main, **args)
+        assert (again["changed"], quick.writes(start)) == (False, []), (change, again["diff"])
+        live = quick.groups().get("train")
+        if live is None:
+            assert change == "delete"
+            continue
+        assert {field: _plain(field, live.get(field)) for field in after} == after, change
+
+
+@pytest.mark.sampled(4, of="look-ups")
+@pytest.mark.parametrize(
+    ("guess", "alternative"), ALTERNATIVES, ids=[f"{guess}={other}" for guess, other in ALTERNATIVES]
+)
+def test_what_there_is_is_told_under_every_guess(quick: Account, guess: str, alternative: str, tmp_path: Path) -> None:
+    quick.set(guess, alternative)
+    (cluster,) = quick.run(vks_cluster_info.main)["clusters"]
+    assert (cluster["name"], cluster["node_count"]) == (CLUSTER, 2)
+    offer = quick.run(vks_offer_info.main, cluster=CLUSTER)["offer"]
+    assert {flavor["model"] for flavor in offer["flavors"]} >= {"RTX-2080-Ti", "RTX-4090", "A40", "L40S"}
+    assert {flavor["gpus"] for flavor in offer["flavors"]} == {1, 2, 4, 8}
+    assert [zone["name"] for zone in offer["zones"]][:3] == ["HCM03-1A", "HCM03-1B", "HCM03-1C"]
+    assert {subnet["name"] for subnet in offer["subnets"]} >= {"a", "b", "c"}
+    dest = tmp_path / "kubeconfig"
+    args: Object = {"cluster": CLUSTER, "dest": str(dest), "wait_sleep": 1, "wait_timeout": 20}
+    assert quick.run(vks_kubeconfig.main, **args)["changed"] is True
+    assert dest.stat().st_mode & 0o777 == 0o600
+    assert "current-context" in dest.read_text()
+    assert quick.run(vks_kubeconfig.main, **args)["changed"] is False
+
+
+def _plain(field: str, value: Any) -> Any:
+    """Without what the service has of its own, and taints by their keys."""
+    if field == "taints":
+        return {taint["key"]: taint.get("value") or "" for taint in value or []}
+    if field in ("labels", "tags"):
+        return {key: told for key, told in (value or {}).items() if not key.startswith(("vks.vngcloud.vn/", "vng."))}
+    return value

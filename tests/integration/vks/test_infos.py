@@ -1,0 +1,69 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The modules that only read: what there is, in the words of the modules that change it."""
+
+from __future__ import annotations
+
+from ansible_collections.accel.gpu.plugins.modules import (
+    vks_cluster_info,
+    vks_nodegroup,
+    vks_nodegroup_info,
+    vks_offer_info,
+)
+from tests.helpers.vks_modules import CLUSTER, Account
+
+
+def test_clusters_by_name_id_or_all(account: Account) -> None:
+    (cluster,) = account.run(vks_cluster_info.main)["clusters"]
+    assert (cluster["name"], cluster["status"], cluster["network"]) == ("demo", "ACTIVE", "TIGERA")
+    assert account.run(vks_cluster_info.main, cluster="demo")["clusters"] == [cluster]
+    assert account.run(vks_cluster_info.main, cluster=cluster["id"])["clusters"] == [cluster]
+    assert "There are demo." in account.run(vks_cluster_info.main, cluster="other")["msg"]
+
+
+def test_groups_and_their_nodes(account: Account) -> None:
+    found = account.run(vks_nodegroup_info.main, cluster=CLUSTER, nodes=True)["nodegroups"]
+    assert list(found) == ["default-worker"]
+    assert [node["ready"] for node in found["default-worker"]["nodes"]] == [True, True]
+    assert account.run(vks_nodegroup_info.main, cluster=CLUSTER, name="other")["nodegroups"] == {}
+
+
+def test_what_is_told_of_a_group_is_what_would_be_declared(account: Account) -> None:
+    """A group as it is told, given back as options, is no change."""
+    told = account.run(vks_nodegroup_info.main, cluster=CLUSTER)["nodegroups"]["default-worker"]
+    taints = [
+        {"key": key, "effect": effect, "value": value}
+        for (key, effect), value in ((name.rsplit(":", 1), value) for name, value in told["taints"].items())
+    ]
+    options = {
+        **{key: value for key, value in told.items() if key not in ("id", "status", "min_size", "max_size")},
+        "taints": taints,
+    }
+    start = account.mark()
+    assert account.run(vks_nodegroup.main, cluster=CLUSTER, **options)["changed"] is False
+    assert account.writes(start) == []
+
+
+def test_offers_of_some_zones(account: Account) -> None:
+    offer = account.run(vks_offer_info.main, zones=["HCM03-1B"])["offer"]
+    assert {flavor["model"] for flavor in offer["flavors"]} == {"L40S", None}
+    assert {model for flavor in offer["flavors"] if "H100" in flavor["name"] for model in flavor["models"]} >= {
+        "H100-80GB-HBM3",
+        "H100-PCIe",
+    }
+    assert {flavor["zone"] for flavor in offer["flavors"]} == {"HCM03-1B"}
+    assert "subnets" not in offer
+    assert offer["quota"] == {"max_node_groups": 20, "max_nodes": 10, "max_clusters": 20, "clusters": 1}
+    assert "v1.35.6" in offer["versions"]
+    every = account.run(vks_offer_info.main, zones=["HCM03-1B"], gpu_only=False)["offer"]
+    assert {flavor["gpus"] for flavor in every["flavors"]} > {flavor["gpus"] for flavor in offer["flavors"]}
+    refused = account.run(vks_offer_info.main, zones=["HCM03-1Z"])
+    assert "zones: there is no 'HCM03-1Z' in this region. There are HCM03-1" in refused["msg"]
+
+
+def test_only_what_reads_is_sent(account: Account) -> None:
+    account.client = "lab-reader"
+    for main in (vks_cluster_info.main, vks_offer_info.main):
+        assert account.run(main)["changed"] is False
+    assert account.run(vks_nodegroup_info.main, cluster=CLUSTER)["changed"] is False
+    assert account.writes() == []

@@ -1,0 +1,77 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run that is killed after any of its requests is brought to its end by the next one: no group twice, none left over."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
+from lab.vks.service import Answer, Asked
+from tests.helpers.vks import until
+from tests.helpers.vks_modules import CLUSTER, Account, Object
+from tests.programs import REPO
+
+NEW = {"flavor": "g3-standard-16x128-1A40", "disk_type": "SSD", "ssh_key": "lab"}
+BEFORE = [{"name": "train-old", **NEW, "num_nodes": 1, "labels": {"a": "1"}}, {"name": "train-gone", **NEW}]
+AFTER = [
+    {"name": "train-old", "num_nodes": 2, "labels": {"a": "2"}},
+    {"name": "train-gone", "state": "absent"},
+    *({"name": f"train-new{at}", **NEW, "labels": {"a": "1"}} for at in range(4)),
+]
+# Four creations, a deletion, and two changes of one group.
+WRITES = 7
+_DRIVER = """
+import json, sys
+from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
+from tests.helpers.modules import run_module
+run_module(vks_nodegroup.main, json.loads(sys.stdin.read()))
+"""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.usual(10)
+@pytest.mark.parametrize("number", range(1, WRITES + 1))
+def test_a_killed_run_is_brought_to_its_end(account: Account, number: int) -> None:
+    account.set("duplicate-names", "allowed")
+    account.set("create-shown", "late")
+    asked: Object = {"cluster": CLUSTER, "wait_sleep": 1, "wait_timeout": 60}
+    assert not account.run(vks_nodegroup.main, **asked, nodegroups=BEFORE).get("failed")
+    start = account.mark()
+    assert _killed_after(account, number, {**asked, "nodegroups": AFTER}), "it was killed in the middle"
+    # Nothing of the service's tells two groups of one name apart from one that it does not show yet: whoever runs it again
+    # needs longer for that.
+    until(account.all_shown, bool)
+    done = account.run(vks_nodegroup.main, **asked, nodegroups=AFTER)
+    assert not done.get("failed"), done
+    assert sorted(account.groups()) == ["default-worker", *(f"train-new{at}" for at in range(4)), "train-old"]
+    assert len(account.writes(start)) <= WRITES + 1, "only what may be sent twice was"
+    assert account.run(vks_nodegroup.main, **asked, nodegroups=AFTER)["changed"] is False
+
+
+def _killed_after(account: Account, number: int, args: Object) -> bool:
+    """Run the module as a process of its own, and kill it once the service has carried out so many writes."""
+    path = os.pathsep.join([str(REPO / "build"), str(REPO)])
+    environ = {**os.environ, **account.env, "PYTHONPATH": path}
+    answer, lock, seen = account.double.answer, threading.Lock(), 0
+    process = subprocess.Popen([sys.executable, "-c", _DRIVER], stdin=subprocess.PIPE, env=environ, text=True)
+
+    def watched(request: Asked) -> Answer:
+        nonlocal seen
+        said = answer(request)
+        with lock:
+            seen += request.method != "GET" and request.service == "vks"
+            if seen == number:
+                process.kill()
+        return said
+
+    account.double.answer = watched  # type: ignore[assignment, method-assign]
+    process.communicate(json.dumps(args))
+    account.double.answer = answer  # type: ignore[method-assign]
+    return process.returncode < 0

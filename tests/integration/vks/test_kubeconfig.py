@@ -1,0 +1,120 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vks_kubeconfig: minted when needed, written for its owner alone, shown to nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import vks_kubeconfig, vks_kubeconfig_info
+from tests.helpers.vks_modules import CLUSTER, Account, Object
+
+MINT = "POST /v1/clusters/ID/kubeconfig"
+
+
+@pytest.fixture
+def dest(tmp_path: Path) -> Path:
+    """Where it is to be."""
+    return tmp_path / "kubeconfig"
+
+
+def fetch(account: Account, dest: Path, *, check: bool = False, **more: Any) -> Object:
+    args = {"cluster": CLUSTER, "dest": str(dest), "wait_sleep": 1, "wait_timeout": 20, **more}
+    return account.run(vks_kubeconfig.main, check=check, **args)
+
+
+def state(account: Account) -> Object:
+    found: Object = account.run(vks_kubeconfig_info.main, cluster=CLUSTER)["kubeconfig"]
+    return found
+
+
+def test_the_first_one_is_minted_and_the_second_run_has_nothing_to_do(account: Account, dest: Path) -> None:
+    assert state(account)["status"] == "NONE"
+    predicted = fetch(account, dest, check=True)
+    assert (account.writes(), dest.exists()) == ([], False)
+    done = fetch(account, dest)
+    assert (predicted["changed"], predicted["diff"]) == (done["changed"], done["diff"]) == (True, done["diff"])
+    assert done["kubeconfig"]["minted"] == "there is none (NONE)"
+    assert account.writes() == [MINT]
+    assert dest.stat().st_mode & 0o777 == 0o600
+    text = dest.read_text()
+    assert "of-nobody" in text, "the token of the double's kubeconfig"
+    assert "of-nobody" not in str(done) + str(predicted)
+    assert fetch(account, dest)["changed"] is False
+    assert account.writes() == [MINT]
+    assert state(account)["status"] == "ACTIVE"
+    assert "of-nobody" not in str(account.run(vks_kubeconfig_info.main, cluster=CLUSTER))
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda path: path.unlink(), lambda path: path.write_text("other"), lambda path: path.chmod(0o644)]
+)
+def test_the_file_is_mended_without_minting(account: Account, dest: Path, spoil: Any) -> None:
+    fetch(account, dest)
+    text = dest.read_text()
+    spoil(dest)
+    done = fetch(account, dest)
+    assert (done["changed"], done["kubeconfig"]["minted"]) == (True, "")
+    assert (dest.read_text(), dest.stat().st_mode & 0o777) == (text, 0o600)
+    assert account.writes() == [MINT]
+    assert [path.name for path in dest.parent.iterdir() if path.name.startswith(".kubeconfig-")] == []
+
+
+def test_one_that_ends_soon_is_minted_anew(account: Account, dest: Path) -> None:
+    fetch(account, dest, expiration_days=30)
+    assert fetch(account, dest, renew_before=29)["changed"] is False
+    done = fetch(account, dest, renew_before=31)
+    assert done["kubeconfig"]["minted"].startswith("it ends at ")
+    assert account.writes() == [MINT, MINT]
+
+
+def test_one_of_which_the_service_warns_is_minted_anew(account: Account, dest: Path) -> None:
+    fetch(account, dest)
+    account.put("kubeconfig-expiring")
+    assert fetch(account, dest)["kubeconfig"]["minted"] == "the service warns that it ends soon"
+    assert fetch(account, dest)["changed"] is False
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "fault", ["lost-reply", "unavailable", "server-error", "throttled", "broken-json", "token-expired"]
+)
+def test_what_passes_is_survived(account: Account, dest: Path, fault: str) -> None:
+    account.put(fault, 1)
+    assert fetch(account, dest)["changed"] is True
+    account.clear()
+    assert fetch(account, dest)["changed"] is False
+
+
+def test_one_that_cannot_be_made_is_told(account: Account, dest: Path) -> None:
+    account.put("kubeconfig-failed")
+    assert "its status is ERROR" in fetch(account, dest)["msg"]
+    assert not dest.exists()
+    account.clear()
+    assert fetch(account, dest)["kubeconfig"]["minted"] == "there is none (ERROR)"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"expiration_days": 366}, "expiration_days: is 366, and VKS takes 1 to 365."),
+        ({"cluster": "other"}, "cluster: there is no 'other'"),
+    ],
+)
+def test_bad_arguments(account: Account, dest: Path, more: Object, says: str) -> None:
+    assert says in fetch(account, dest, **more)["msg"]
+    assert account.writes() == []
+
+
+def test_a_folder_that_is_not_there(account: Account) -> None:
+    assert "dest: the folder /nowhere does not exist" in fetch(account, Path("/nowhere/kubeconfig"))["msg"]
+    assert account.asked() == []
+
+
+def test_who_has_no_right_is_told_in_a_sentence(account: Account, dest: Path) -> None:
+    account.client = "lab-unprivileged"
+    denied = fetch(account, dest)
+    assert (denied["code"], "VKS denies this" in denied["msg"]) == (403, True)

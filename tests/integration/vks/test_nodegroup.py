@@ -1,0 +1,215 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vks_nodegroup, one grammar: bad arguments, check mode, create, create again, each field, down to zero, delete, delete again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
+from tests.helpers.vks_modules import CLUSTER, Account, Object
+
+GROUP = "POST /v1/clusters/ID/node-groups"
+PUT = "PUT /v1/clusters/ID/node-groups/ID"
+PATCH = "PATCH /v1/clusters/ID/node-groups/ID/metadata"
+UPGRADE = "POST /v1/clusters/ID/node-groups/ID/upgrade-version"
+DELETE = "DELETE /v1/clusters/ID/node-groups/ID"
+NEW = {"flavor": "g3-standard-16x128-1A40", "disk_type": "nvme-iops3000", "ssh_key": "lab"}
+
+
+def wanted(**more: Any) -> Object:
+    return {"cluster": CLUSTER, "name": "train", "wait_sleep": 1, "wait_timeout": 60, **more}
+
+
+def converge(account: Account, *writes: str, **args: Any) -> Object:
+    """Check mode, the run, the second run: the first sends nothing and says what the second does, the third has nothing to do."""
+    start = account.mark()
+    predicted = account.run(vks_nodegroup.main, check=True, **args)
+    assert account.writes(start) == []
+    done = account.run(vks_nodegroup.main, **args)
+    assert not done.get("failed"), done
+    assert account.writes(start) == list(writes)
+    assert (predicted["changed"], predicted["diff"]) == (done["changed"], done["diff"])
+    assert done["changed"] is bool(writes)
+    second = account.mark()
+    again = account.run(vks_nodegroup.main, **args)
+    assert again["changed"] is False
+    assert account.writes(second) == []
+    return done
+
+
+@pytest.mark.usual(12)
+def test_the_life_of_a_group(account: Account) -> None:
+    made = converge(account, GROUP, **wanted(**NEW, num_nodes=2, labels={"accel.gpu/pool": "train"}))
+    assert made["nodegroup"] == made["nodegroups"]["train"]
+    assert (made["nodegroup"]["action"], made["nodegroup"]["status"]) == ("create", "ACTIVE")
+    live = account.groups()["train"]
+    assert (live["numNodes"], live["labels"], live["os"] if "os" in live else live["imageOS"]) == (
+        2,
+        {"accel.gpu/pool": "train"},
+        "ubuntu",
+    )
+    # The same by ids, which costs no look-up.
+    ids = {"flavor": live["flavorId"], "disk_type": live["diskType"], "ssh_key": live["sshKeyId"]}
+    start = account.mark()
+    assert account.run(vks_nodegroup.main, **wanted(**ids, num_nodes=2))["changed"] is False
+    assert len(account.asked(start)) == 3, "clusters, the cluster's groups, the group"
+
+    for more, write, field, value in (
+        (
+            {"labels": {"accel.gpu/pool": "train", "team": "x"}},
+            PATCH,
+            "labels",
+            {"accel.gpu/pool": "train", "team": "x"},
+        ),
+        ({"labels": {"team": None}}, PATCH, "labels", {"accel.gpu/pool": "train"}),
+        (
+            {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]},
+            PATCH,
+            "taints",
+            [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
+        ),
+        (
+            {"taints": [{"key": "nvidia.com/gpu", "value": "v", "effect": "NoSchedule"}]},
+            PATCH,
+            "taints",
+            [{"key": "nvidia.com/gpu", "value": "v", "effect": "NoSchedule"}],
+        ),
+        ({"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule", "state": "absent"}]}, PATCH, "taints", []),
+        ({"tags": {"cost": "7"}}, PATCH, "tags", {"cost": "7"}),
+        (
+            {"upgrade_strategy": {"max_surge": 2}},
+            PUT,
+            "upgradeConfig",
+            {"strategy": "SURGE", "maxSurge": 2, "maxUnavailable": 0},
+        ),
+        ({"num_nodes": 3}, PUT, "numNodes", 3),
+        ({"num_nodes": 1}, PUT, "numNodes", 1),
+        ({"num_nodes": 0}, PUT, "numNodes", 0),
+        ({"min_size": 1, "max_size": 4}, PUT, "numNodes", 1),
+        ({"min_size": 2, "max_size": 4}, PUT, "autoScaleConfig", {"minSize": 2, "maxSize": 4}),
+    ):
+        converge(account, write, **wanted(**more))
+        assert account.groups()["train"][field] == value, more
+    # A number without a range takes the range away first.
+    converge(account, PUT, PUT, **wanted(num_nodes=1))
+    assert account.groups()["train"]["autoScaleConfig"] is None
+
+    gone = converge(account, DELETE, **wanted(state="absent"))
+    assert gone["nodegroup"]["action"] == "delete"
+    assert list(account.groups()) == ["default-worker"]
+
+
+def test_security_groups_are_a_set(account: Account) -> None:
+    (twin, dummy) = [row["id"] for row in account.double.world.data["security_groups"] if row["name"] == "twin"]
+    converge(account, GROUP, **wanted(**NEW, security_groups=["gpu-nodes", twin]))
+    converge(account, **wanted(security_groups=[twin, "gpu-nodes"]))
+    converge(account, PUT, **wanted(security_groups=[twin]))
+    assert account.groups()["train"]["securityGroups"] == [twin]
+    converge(account, PUT, **wanted(security_groups=[]))
+
+
+def test_all_nodes_go_to_the_control_planes_version(account: Account) -> None:
+    converge(account, GROUP, **wanted(**NEW))
+    with account.double.world.lock:
+        (cluster,) = account.double.world.clusters.values()
+        cluster["version"] = "v1.36.0"
+    refused = account.run(vks_nodegroup.main, **wanted(kubernetes_version="v1.37.1"))
+    assert "nodes go to no other version than the cluster's, which is v1.36.0" in refused["msg"]
+    converge(account, UPGRADE, **wanted(kubernetes_version="v1.36.0"))
+    assert account.groups()["train"]["kubernetesVersion"] == "v1.36.0"
+
+
+def test_what_a_group_has_beside_what_is_declared_stays(account: Account) -> None:
+    converge(account, GROUP, **wanted(**NEW, labels={"a": "1"}, tags={"t": "1"}))
+    group = next(group for group in account.double.world.groups.values() if group["name"] == "train")
+    group["spec"]["labels"]["console"] = "put this"
+    group["spec"]["taints"].append({"key": "console", "effect": "NoExecute"})
+    group["spec"]["labels"]["a"] = "changed"
+    taint = {"key": "ours", "value": "x", "effect": "NoSchedule"}
+    done = converge(account, PATCH, **wanted(labels={"a": "1"}, taints=[taint]))
+    assert done["diff"]["before"]["train"]["labels"] == {"a": "changed", "console": "put this"}
+    live = account.groups()["train"]
+    assert live["labels"] == {"a": "1", "console": "put this"}
+    assert live["taints"] == [{"key": "console", "effect": "NoExecute"}, taint]
+    assert live["tags"] == {"t": "1"}
+
+
+def test_the_number_of_nodes_is_the_autoscalers_within_its_range(account: Account) -> None:
+    scaled = wanted(**NEW, num_nodes=1, min_size=0, max_size=4)
+    converge(account, GROUP, **scaled)
+    account.put("autoscaler", 2)
+    while account.groups()["train"]["numNodes"] != 3:
+        pass
+    converge(account, **scaled)
+    converge(account, PUT, **{**scaled, "max_size": 2})
+    assert account.groups()["train"]["numNodes"] == 2
+
+
+@pytest.mark.usual(4)
+def test_twenty_groups_are_made_side_by_side(account: Account) -> None:
+    account.set("delay", "1.0")
+    many = [{"name": f"train-{at:02}", **NEW, "num_nodes": 1} for at in range(18)]
+    args: Object = {"cluster": CLUSTER, "nodegroups": many, "wait_sleep": 1}
+    made = account.run(vks_nodegroup.main, **args)
+    assert sorted(made["nodegroups"]) == [group["name"] for group in many]
+    assert account.writes().count(GROUP) == 18
+    account.put("page-limit", 7)
+    start = account.mark()
+    assert account.run(vks_nodegroup.main, **args)["changed"] is False
+    assert account.writes(start) == []
+
+
+def test_what_was_begun_without_waiting_is_waited_for_by_the_next_run(account: Account) -> None:
+    account.set("delay", "2")
+    begun = account.run(vks_nodegroup.main, **wanted(**NEW, num_nodes=2), wait=False)
+    assert (begun["changed"], account.groups()["train"]["status"]) == (True, "CREATING")
+    start = account.mark()
+    ended = account.run(vks_nodegroup.main, **wanted(**NEW, num_nodes=2))
+    assert (ended["changed"], ended["nodegroup"]["status"], account.writes(start)) == (False, "ACTIVE", [])
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"flavor": "g2-standard-16x64-1rtx4090"}, "flavor is "),
+        ({"os": "rocky"}, "os is 'ubuntu', not 'rocky'"),
+        ({"disk_size": 200}, "disk_size is 100, not 200"),
+        ({"disk_type": "nvme-iops5000"}, "disk_type is "),
+        ({"ssh_key": "other"}, "ssh_key is "),
+        ({"private_nodes": True}, "private_nodes is False, not True"),
+        ({"encrypted_volume": True}, "encrypted_volume is False, not True"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused_by_name(account: Account, more: Object, says: str) -> None:
+    account.run(vks_nodegroup.main, **wanted(**NEW))
+    start = account.mark()
+    for check in (True, False):
+        refused = account.run(vks_nodegroup.main, check=check, **wanted(**{**NEW, **more}))
+        assert refused["code"] == "invalid"
+        assert f"Node group train: {says}" in refused["msg"]
+        assert "recreate: true" in refused["msg"]
+    assert account.writes(start) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"cluster": CLUSTER}, "one of the following is required: name, nodegroups"),
+        ({"cluster": CLUSTER, "name": "train", "nodegroups": []}, "mutually exclusive: name|nodegroups"),
+        ({"name": "train"}, "missing required arguments: cluster"),
+        (wanted(name="x", labels={"a b": "c"}), "name: of 5 to 15 characters"),
+        (wanted(cluster="other"), "cluster: there is no 'other' in this account and region. There are demo."),
+        ({"cluster": CLUSTER, "nodegroups": [{"name": "train"}, {"name": "train"}]}, "declared more than once"),
+        (wanted(vks_url="http://example.org"), "vks_url: 'http://example.org' would send the token in the clear"),
+        (wanted(client_secret=""), "client_secret: missing"),
+    ],
+)
+def test_bad_arguments(account: Account, args: Object, says: str) -> None:
+    refused = account.run(vks_nodegroup.main, **args)
+    assert refused["failed"]
+    assert says in refused["msg"]
+    assert account.writes() == []

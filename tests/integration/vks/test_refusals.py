@@ -1,0 +1,181 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an account cannot have is refused before the first write, all of it at once, with what there is instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
+from lab.vks import seed
+from tests.helpers.vks_modules import CLUSTER, Account, Object
+
+TWIN = "ng-00000000-0000-4000-8000-000000000001"
+NEW = {"flavor": "g3-standard-16x128-1A40", "disk_type": "SSD", "ssh_key": "lab"}
+
+
+def group(**more: Any) -> Object:
+    return {"name": "train", **NEW, **more}
+
+
+def refused(account: Account, *groups: Object, check: bool = False, **more: Any) -> Object:
+    """What the module says; nothing was sent."""
+    done = account.run(vks_nodegroup.main, check=check, cluster=CLUSTER, nodegroups=list(groups), **more)
+    assert done.get("failed"), done
+    assert done["code"] == "invalid", done["msg"]
+    assert account.writes() == []
+    return done
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (
+            {"flavor": "g3-standard-16x128-1A4O"},
+            "there is no 'g3-standard-16x128-1A4O' in zone HCM03-1A. There are g3-standard-16x128-1A40, ",
+        ),
+        ({"flavor": "g4-standard-16x64-1L40s"}, "It is in HCM03-1B: give a subnet of that zone as subnet."),
+        ({"flavor": "flav-00000000"}, "flavor: flav-00000000 is not in zone HCM03-1A. There are "),
+        ({"flavor": None}, "flavor: a new group needs one. There are "),
+        ({"disk_type": "NVMe"}, "disk_type: there is no 'NVMe' in zone HCM03-1A."),
+        ({"disk_type": "NVME"}, "disk_type: 'NVME' is the name of 2 in zone HCM03-1A: "),
+        (
+            {"disk_type": None},
+            "disk_type: a new group needs one. There are nvme-iops3000, nvme-iops5000, ssd-iops3000.",
+        ),
+        ({"ssh_key": "lba"}, "ssh_key: there is no 'lba' in project "),
+        ({"ssh_key": None}, "ssh_key: a new group needs one. There are "),
+        (
+            {"security_groups": ["gpu-nodes", "twin"]},
+            f"security_groups: 'twin' is the name of 2 in project {seed.PROJECT}: secg-",
+        ),
+        ({"security_groups": ["going"]}, "security_groups: 'going' in project "),
+        ({"subnet": "d"}, "subnet: there is no 'd' in VPC "),
+        ({"subnet": "going"}, "subnet: 'going' in VPC "),
+        ({"subnet": "sub-00000000"}, "subnet: there is no 'sub-00000000' in VPC "),
+        ({"num_nodes": 11}, "num_nodes: is 11, and the quota is 10 nodes a group (maxNodesPerNodeGroup)."),
+        ({"min_size": 1, "max_size": 11}, "max_size: is 11, and the quota is 10 nodes a group"),
+        ({"disk_type": "SSD", "disk_size": 6000}, "disk_size: is 6000, and VKS takes 20 to 5000 GiB."),
+        (
+            {"secondary_subnets": ["10.1.0.0/24"]},
+            "secondary_subnets: only a cluster of network CILIUM_NATIVE_ROUTING takes them",
+        ),
+        (
+            {"kubernetes_version": "v1.30.0"},
+            "kubernetes_version: is v1.30.0, and nodes go to no other version than the cluster's",
+        ),
+        ({"labels": {"nvidia.com/mig.config": "all-1g.10gb"}}, "the A40 of g3-standard-16x128-1A40 knows no MIG."),
+    ],
+)
+def test_what_there_is_not(account: Account, more: Object, says: str) -> None:
+    told = refused(account, group(**more), check=True)
+    assert says in told["msg"]
+    assert told["msg"].startswith("Node group train: ")
+    assert refused(account, group(**more))["msg"] == told["msg"]
+
+
+@pytest.mark.parametrize("label", ["all-disabled", None])
+def test_mig_may_be_off_on_any_card_and_on_where_the_card_may_have_it(account: Account, label: str | None) -> None:
+    labels = {"nvidia.com/mig.config": label}
+    assert account.run(vks_nodegroup.main, check=True, cluster=CLUSTER, **group(labels=labels))["changed"]
+    h100 = {
+        "flavor": "g5-standard-16x120x300NVMe-1H100",
+        "subnet": "b",
+        "labels": {"nvidia.com/mig.config": "all-1g.10gb"},
+    }
+    assert account.run(vks_nodegroup.main, check=True, cluster=CLUSTER, **group(**h100))["changed"]
+
+
+def test_all_of_all_groups_is_told_at_once(account: Account) -> None:
+    told = refused(
+        account,
+        group(name="first", flavor="nope"),
+        group(name="second", ssh_key="nope", disk_type="nope"),
+        group(name="third"),
+    )
+    assert [problem.split(":")[0] for problem in told["details"]["problems"]] == [
+        "Node group first",
+        "Node group second",
+        "Node group second",
+    ]
+
+
+def test_sold_out_is_told_with_what_is_left(account: Account) -> None:
+    account.put("sold-out", "g3-standard-16x128-1A40")
+    told = refused(account, group())
+    assert "g3-standard-16x128-1A40 is sold out in zone HCM03-1A. There are " in told["msg"]
+    assert "There are g3-standard" not in told["msg"]
+
+
+def test_a_group_that_is_there_may_be_changed_when_its_flavor_is_sold_out_but_not_grow(account: Account) -> None:
+    args: Object = {"cluster": CLUSTER, "wait_sleep": 1, **group(num_nodes=2)}
+    assert not account.run(vks_nodegroup.main, **args).get("failed")
+    account.put("sold-out")
+    assert not account.run(vks_nodegroup.main, **{**args, "labels": {"a": "1"}}).get("failed")
+    assert "is sold out" in account.run(vks_nodegroup.main, **{**args, "num_nodes": 3})["msg"]
+    assert not account.run(vks_nodegroup.main, **{**args, "num_nodes": 1}).get("failed")
+
+
+def test_more_than_are_left(account: Account) -> None:
+    account.set("max-nodes", "100")
+    assert (
+        "of g3-standard-16x128-1A40 20 are left in zone HCM03-1A, and 21 are asked for."
+        in refused(account, group(num_nodes=21))["msg"]
+    )
+
+
+def test_no_quota_for_another_group(account: Account) -> None:
+    account.set("max-groups", "2")
+    told = refused(account, group(), group(name="other"))
+    assert "There is no quota for 2 more node groups: the cluster has 1 of at most 2." in told["msg"]
+
+
+def test_two_groups_of_one_name_are_refused_with_their_ids(account: Account) -> None:
+    account.set("duplicate-names", "allowed")
+    account.run(vks_nodegroup.main, cluster=CLUSTER, wait_sleep=1, **group())
+    with account.double.world.lock:
+        (one,) = [group for group in account.double.world.groups.values() if group["name"] == "train"]
+        account.double.world.groups[TWIN] = {**one, "id": TWIN}
+    start = account.mark()
+    told = account.run(vks_nodegroup.main, cluster=CLUSTER, **group())
+    assert f"2 node groups are called train: {one['id']}, {TWIN}. Delete all but one" in told["msg"]
+    assert account.writes(start) == []
+
+
+def test_two_clusters_of_one_name_are_refused_with_their_ids(account: Account) -> None:
+    with account.double.world.lock:
+        (one,) = account.double.world.clusters.values()
+        account.double.world.clusters[f"k8s-{TWIN[3:]}"] = {**one, "id": f"k8s-{TWIN[3:]}"}
+    told = refused(account, group())
+    assert (
+        f"cluster: 2 clusters are called 'demo': {one['id']} (ACTIVE), k8s-{TWIN[3:]} (ACTIVE). Give the id."
+        in told["msg"]
+    )
+    assert account.run(vks_nodegroup.main, check=True, **{"cluster": one["id"], **group()})["changed"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        ({"subnetId": None, "listSubnetIds": []}, "subnet: the cluster has several or none"),
+        (
+            {"networkType": "CILIUM_NATIVE_ROUTING"},
+            "secondary_subnets: the cluster's network is CILIUM_NATIVE_ROUTING, which needs them.",
+        ),
+        ({"status": "ERROR"}, "Cluster demo is ERROR"),
+    ],
+)
+def test_what_a_cluster_does_not_allow(account: Account, cluster: Object, says: str) -> None:
+    with account.double.world.lock:
+        (one,) = account.double.world.clusters.values()
+        one.update(cluster)
+    assert says in refused(account, group())["msg"]
+
+
+def test_recreate_needs_to_know_the_cluster(account: Account) -> None:
+    account.run(vks_nodegroup.main, cluster=CLUSTER, wait_sleep=1, **group())
+    told = account.run(vks_nodegroup.main, cluster=CLUSTER, **group(os="rocky", recreate=True))
+    assert "give kubernetes.kubeconfig" in told["msg"]

@@ -1,0 +1,26 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A double for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.vks.double import Double
+from tests.helpers.vks import Account, running
+
+
+@pytest.fixture
+def double(tmp_path: Path) -> Iterator[Double]:
+    """A double with nothing behind it."""
+    with running(tmp_path / "demo") as found:
+        yield found
+
+
+@pytest.fixture
+def account(double: Double) -> Account:
+    """Its account, logged in."""
+    return Account(double)

@@ -1,0 +1,123 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The contract of the VKS double: every line of it says where it is known from, and what it says is enforced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.errors import LabError
+from lab.vks import contract, describe, rules
+from tests.helpers.vks import group
+
+CONTRACT = contract.load()
+KINDS = {"string", "integer", "number", "boolean", "object", "any"}
+
+
+def test_everything_names_sources_that_there_are() -> None:
+    named = {
+        f"{schema}.{name}": one.sources
+        for schema, fields in CONTRACT.schemas.named.items()
+        for name, one in fields.items()
+    }
+    named |= {name: one.sources for name, one in CONTRACT.operations.items()}
+    named |= {f"behaviour {name}": one.sources for name, one in CONTRACT.behaviours.items()}
+    named |= {
+        f"{name}={value}": sources
+        for name, one in CONTRACT.guesses.items()
+        for value, sources in one.alternatives.items()
+    }
+    assert {
+        place for place, sources in named.items() if not sources or not set(sources) <= CONTRACT.sources.keys()
+    } == set()
+    assert len(named) > 250
+
+
+def test_every_guess_has_alternatives_of_which_one_is_the_default() -> None:
+    for name, guess in CONTRACT.guesses.items():
+        assert len(guess.alternatives) > 1, name
+        assert guess.text, name
+        assert contract.settings()[f"{name}"].default == guess.default
+
+
+def test_every_kind_is_known() -> None:
+    kinds = [one.kind for fields in CONTRACT.schemas.named.values() for one in fields.values()]
+    kinds += [kind for one in CONTRACT.operations.values() for kind in (one.body, one.answer, one.rows) if kind]
+    assert {kind.strip("[]{}") for kind in kinds} - KINDS <= CONTRACT.schemas.named.keys()
+
+
+def test_an_operation_is_found_by_its_path() -> None:
+    found = CONTRACT.route("vks", "GET", "/v1/clusters/k8s-1/node-groups/ng-2")
+    assert found
+    assert (found[0].name, found[1]) == ("get-group", {"CLUSTER": "k8s-1", "GROUP": "ng-2"})
+    assert CONTRACT.route("vks", "PATCH", "/v1/clusters") is None
+    assert CONTRACT.route("vserver", "GET", "/v1/clusters") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({}, None),
+        ({"name": "Abc-1"}, "name: 'Abc-1' does not match"),
+        ({"name": "abcd"}, "name: 'abcd' does not match"),
+        ({"name": "a" * 16}, "does not match"),
+        ({"numNodes": -1}, "numNodes: -1 is less than 0"),
+        ({"numNodes": True}, "numNodes: True is no integer"),
+        ({"numNodes": "1"}, "numNodes: '1' is no integer"),
+        ({"numNodes": None}, "numNodes: must not be null"),
+        ({"os": "windows"}, "os: 'windows' is none of ubuntu, linux, rocky"),
+        ({"diskSize": 19}, "diskSize: 19 is less than 20"),
+        ({"diskSize": 5001}, "diskSize: 5001 is more than 5000"),
+        ({"labels": {"a": 1}}, "labels.a: 1 is no string"),
+        ({"labels": {f"k{number}": "" for number in range(51)}}, "labels: 51 entries is more than 50"),
+        ({"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}, None),
+        ({"taints": [{"key": "a", "effect": "NoScheduleXX"}]}, r"taints[0].effect: 'NoScheduleXX' is none of"),
+        ({"taints": [{"key": "a/b/c", "effect": "NoSchedule"}]}, "taints[0].key: 'a/b/c' does not match"),
+        ({"autoScaleConfig": {"minSize": 1}}, "autoScaleConfig.maxSize: is required"),
+        ({"autoScaleConfig": None}, None),
+        ({"upgradeConfig": {"strategy": "BLUE"}}, "upgradeConfig.strategy: 'BLUE' is none of SURGE"),
+        ({"flavor": "x"}, "flavor: is not known; known are name"),
+    ],
+)
+def test_a_body_is_checked(change: dict[str, Any], problem: str | None) -> None:
+    found = CONTRACT.schemas.problems("CreateNodeGroup", group(**change))
+    assert found == [] if problem is None else problem in "\n".join(found)
+
+
+def test_what_nobody_documents_may_be_let_through() -> None:
+    assert CONTRACT.schemas.problems("CreateNodeGroup", group(flavor="x"), closed=False) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "group_name", "value", "problem"),
+    [
+        ("busy", "a", "3", None),
+        ("busy", None, "often", "takes a number"),
+        ("busys", None, None, "there is no fault 'busys'"),
+        ("slow", "a", "1", "is not one of a group"),
+        ("locked-out", None, "1", "takes no value"),
+        ("unknown-status", "a", "RECONCILING", None),
+    ],
+)
+def test_faults_are_checked(name: str, group_name: str | None, value: str | None, problem: str | None) -> None:
+    if problem is None:
+        rules.check_fault(name, group_name, value)
+    else:
+        with pytest.raises(LabError, match=problem):
+            rules.check_fault(name, group_name, value)
+
+
+def test_settings_are_checked() -> None:
+    rules.check_setting("metadata-merge", "merge")
+    rules.check_setting("delay", "1..2")
+    with pytest.raises(LabError, match="metadata-merge cannot be 'both': it may be replace, merge"):
+        rules.check_setting("metadata-merge", "both")
+    with pytest.raises(LabError, match="there is no setting 'x'"):
+        rules.check_setting("x", "y")
+
+
+def test_the_page_has_the_contract_of_now() -> None:
+    text = describe.PAGE.read_text()
+    assert describe.page(text) == text

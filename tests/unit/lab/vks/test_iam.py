@@ -1,0 +1,64 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""IAM's double: tokens of both generations, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.vks.double import Double
+from tests.helpers.vks import Account, Client
+
+
+def test_both_generations_give_a_token_that_works(double: Double) -> None:
+    client = Client(double.url)
+    newer, older = client.login("v2").body, client.login("v1").body
+    assert (newer["token_type"], newer["expires_in"], older["expiresIn"]) == ("Bearer", 1800, 1800)
+    assert client.vks("GET", "/clusters").status == 200
+    client.token = newer["access_token"]
+    assert client.vks("GET", "/clusters").status == 200
+    assert client.vserver("GET", "/v1/projects").status == 200
+
+
+def test_without_a_token_nothing_is_told(double: Double) -> None:
+    client = Client(double.url)
+    assert client.vks("GET", "/clusters").status == 401
+    client.token = "made-up"
+    assert client.vserver("GET", "/v1/projects").status == 401
+
+
+def test_failed_logins_lock_a_client_out(double: Double) -> None:
+    wrong = Client(double.url, secret="wrong")
+    codes = [wrong.login().body["errors"][0]["code"] for dummy in range(6)]
+    assert codes == ["AUTHENTICATION_FAILED"] * 5 + ["TOO_MANY_FAILED_LOGINS"]
+    assert Client(double.url).login().body["errors"][0]["code"] == "TOO_MANY_FAILED_LOGINS"
+    assert Client(double.url, "lab-reader").login().status == 200
+
+
+@pytest.mark.parametrize("status", ["401", "400", "403"])
+def test_the_status_of_a_refusal_is_a_guess(account: Account, status: str) -> None:
+    account.set("iam-error-status", status)
+    assert Client(account.double.url, secret="wrong").login().status == int(status)
+
+
+def test_clients_without_a_right_are_denied(double: Double) -> None:
+    reader = Account(double, "lab-reader")
+    assert reader.groups()
+    assert reader.create().status == 403
+    some = Account(double, "lab-unprivileged")
+    path = some.created()
+    assert some.vks("PATCH", f"{path}/metadata", {"labels": {"a": "b"}}).status == 403
+    assert some.vks("GET", f"{some.cluster}/kubeconfig").status == 403
+    assert some.vks("PUT", path, {"numNodes": 2}).status == 202
+
+
+def test_no_secret_is_written_down(double: Double, account: Account) -> None:
+    account.created()
+    written = "".join(path.read_text() for path in double._file.parents[2].rglob("*") if path.is_file())
+    assert "cloud-requests" not in written
+    assert '"path": "/v1/clusters"' in written
+    for secret in (account.token, "lab-secret"):
+        assert secret not in written
+    assert account.token not in json.dumps(account.send("GET", "/lab/state", None, {}).body)

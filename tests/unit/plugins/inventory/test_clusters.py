@@ -1,0 +1,246 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The inventory plugin with Ansible's own inventory, over clouds that answer as a test wants it."""
+
+from __future__ import annotations
+
+import importlib
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible import constants
+from ansible.errors import AnsibleParserError
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.accel.gpu.plugins.inventory import clusters
+from ansible_collections.accel.gpu.plugins.module_utils.magnum import kubeconfig
+from ansible_collections.accel.gpu.plugins.module_utils.running.errors import ConnectionProblem, ServiceError
+from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.found import Found, Group, Life
+from tests.helpers import certificates
+
+SERVER = "https://192.0.2.1:6443"
+T4 = Group("gpu", "CREATE_COMPLETE", 2, "g2", 1, ("Tesla-T4",))
+
+
+class Cloud:
+    """One cloud in one region; `asked` notes every look at it."""
+
+    def __init__(self, cloud: str, region: str, *names: str, provider: str = "magnum", days: float = 365) -> None:
+        self.provider, self.cloud, self.region, self._names, self._days = provider, cloud, region, names, days
+        self.asked: list[str] = []
+        self.error: Exception | None = None
+        self.ready = True
+
+    def discover(self, wanted: Callable[[str], bool]) -> list[Found]:
+        self.asked.append("discover")
+        if self.error is not None:
+            raise self.error
+        return [self.found(name) for name in self._names if wanted(name)]
+
+    def found(self, name: str) -> Found:
+        return Found(
+            self.provider,
+            self.cloud,
+            self.region,
+            f"id-{self.cloud}-{self.region}-{name}",
+            name,
+            "CREATE_COMPLETE" if self.ready else "CREATE_IN_PROGRESS",
+            "v1.30.1",
+            SERVER if self.ready else "",
+            self.ready,
+            {"cloud": self.cloud, "cluster": name},
+            (T4,) if name.startswith("gpu") else (),
+        )
+
+    def kubeconfig(self, of: Found, life: Life) -> str:
+        self.asked.append(f"kubeconfig {of.name}")
+        if self.error is not None:
+            raise self.error
+        return certificates.kubeconfig(of.name, of.server, self._days)
+
+    def told(self, error: Exception) -> str:
+        return str(error)
+
+
+@pytest.fixture
+def parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., InventoryData]:
+    """Parses a file of the inventory over some clouds; the plugin's warnings are in `parse.warned`."""
+    options = yaml.safe_load(clusters.DOCUMENTATION)["options"]
+    for fragment in ("constructed", "inventory_cache"):
+        module = importlib.import_module(f"ansible.plugins.doc_fragments.{fragment}")
+        options.update(yaml.safe_load(module.ModuleDocFragment.DOCUMENTATION)["options"])
+    constants.config.initialize_plugin_configuration_definitions("inventory", "accel.gpu.clusters", options)
+
+    def parsed(sources: list[Cloud], *, fresh: bool = False, **written: Any) -> InventoryData:
+        monkeypatch.setattr(clusters, "sources_of", lambda entries, environ: sources)
+        document = {"plugin": "accel.gpu.clusters", "clouds": [{"magnum": {"cloud": "any"}}], **written}
+        path = tmp_path / "fleet.clusters.yml"
+        path.write_text(yaml.safe_dump(document))
+        plugin = clusters.InventoryModule()
+        plugin._load_name = "accel.gpu.clusters"
+        plugin.display = Display(warned)
+        assert plugin.verify_file(str(path))
+        found = InventoryData()
+        plugin.parse(found, DataLoader(), str(path), cache=not fresh)
+        # As Ansible does after every inventory.
+        plugin.update_cache_if_changed()
+        return found
+
+    warned: list[str] = []
+    parsed.warned = warned  # type: ignore[attr-defined]
+    return parsed
+
+
+class Display:
+    """Keeps the warnings."""
+
+    def __init__(self, warned: list[str]) -> None:
+        self._warned = warned
+
+    def warning(self, text: str, *dummy: Any, **more: Any) -> None:
+        self._warned.append(text)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *dummy, **more: None
+
+
+def test_clusters_become_hosts_in_groups(parse: Any, tmp_path: Path) -> None:
+    found = parse(
+        [Cloud("cern", "RegionOne", "gpu-a", "plain"), Cloud("vks", "HCM-3", "other", provider="vks")],
+        keyed_groups=[{"key": "gpu_discovered.version", "prefix": "version"}],
+        groups={"has_gpus": "gpu_discovered.gpus > 0", "named": "short == 'gpu'"},
+        compose={"short": "gpu_cluster.name[:3]"},
+    )
+    groups = {name: sorted(host.name for host in group.get_hosts()) for name, group in found.groups.items()}
+    assert {name: hosts for name, hosts in groups.items() if hosts and name != "all"} == {
+        "gpu_clusters": ["gpu-a", "other", "plain"],
+        "magnum": ["gpu-a", "plain"],
+        "vks": ["other"],
+        "cloud_cern": ["gpu-a", "plain"],
+        "cloud_vks": ["other"],
+        "region_RegionOne": ["gpu-a", "plain"],
+        "region_HCM_3": ["other"],
+        "model_Tesla_T4": ["gpu-a"],
+        "has_gpus": ["gpu-a"],
+        "named": ["gpu-a"],
+        "version_v1_30_1": ["gpu-a", "other", "plain"],
+    }
+    host = found.get_host("gpu-a").get_vars()
+    path = tmp_path / "kubeconfigs" / "gpu-a.kubeconfig"
+    assert host["gpu_cluster"] == {
+        "name": "gpu-a",
+        "kubeconfig": str(path),
+        "cloud": {"magnum": {"cloud": "cern", "cluster": "gpu-a"}},
+    }
+    assert host["gpu_discovered"]["node_groups"][0]["model"] == "Tesla-T4"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_kubeconfig_is_fetched_where_it_is_missing_elsewhere_or_ends_soon(parse: Any, tmp_path: Path) -> None:
+    cloud = Cloud("cern", "", "prod", days=2)
+    parse([cloud])
+    assert cloud.asked == ["discover", "kubeconfig prod"]
+    # It ends before the three days are over.
+    parse([cloud])
+    assert cloud.asked.count("kubeconfig prod") == 2
+    cloud.asked.clear()
+    parse([cloud], renew_before=1)
+    assert cloud.asked == ["discover"]
+
+    path = tmp_path / "kubeconfigs" / "prod.kubeconfig"
+    for text in (certificates.kubeconfig("prod", "https://192.0.2.9", 300), "not a kubeconfig", "{}"):
+        path.write_text(text)
+        cloud.asked.clear()
+        parse([cloud], renew_before=1)
+        assert cloud.asked == ["discover", "kubeconfig prod"]
+    path.chmod(0o644)
+    cloud.asked.clear()
+    parse([cloud], renew_before=1)
+    assert cloud.asked == ["discover"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    path.unlink()
+    parse([cloud], write_kubeconfigs=False)
+    assert not path.exists()
+
+
+def test_what_a_kubeconfig_calls_the_cluster_is_told_where_it_differs(parse: Any, tmp_path: Path) -> None:
+    (tmp_path / "kubeconfigs").mkdir()
+    text = certificates.kubeconfig("kubernetes-admin@prod", SERVER, 300)
+    (tmp_path / "kubeconfigs" / "prod.kubeconfig").write_text(text)
+    found = parse([Cloud("vks", "HCM-3", "prod", provider="vks")])
+    assert found.get_host("prod").get_vars()["gpu_cluster"]["kube_name"] == "kubernetes-admin@prod"
+
+
+def test_a_cluster_that_is_being_made_is_a_host_without_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
+    cloud = Cloud("cern", "RegionOne", "prod")
+    cloud.ready = False
+    found = parse([cloud])
+    assert found.get_host("prod") is not None
+    assert cloud.asked == ["discover"]
+    assert parse.warned == ["prod (cloud cern, region RegionOne) is CREATE_IN_PROGRESS: it has no kubeconfig yet"]
+
+
+def test_the_cache_saves_the_clouds_every_look_but_one_for_a_lost_kubeconfig(parse: Any, tmp_path: Path) -> None:
+    cloud = Cloud("cern", "", "gpu-a", "prod")
+    options = {"cache": True, "cache_plugin": "jsonfile", "cache_connection": str(tmp_path / "cache")}
+    first = parse([cloud], **options)
+    cloud.asked.clear()
+    again = parse([cloud], **options)
+    assert cloud.asked == []
+    assert again.get_host("gpu-a").get_vars() == first.get_host("gpu-a").get_vars()
+    kept = "".join(path.read_text() for path in (tmp_path / "cache").iterdir())
+    assert "Tesla-T4" in kept
+    assert "client-" not in kept
+    (tmp_path / "kubeconfigs" / "prod.kubeconfig").unlink()
+    parse([cloud], **options)
+    assert cloud.asked == ["kubeconfig prod"]
+    cloud.asked.clear()
+    # As `ansible-inventory --flush-cache` and meta: refresh_inventory ask.
+    parse([cloud], fresh=True, **options)
+    assert cloud.asked == ["discover"]
+
+
+@pytest.mark.parametrize("error", [ConnectionProblem("no such cloud"), ServiceError("overloaded", status=503)])
+def test_a_cloud_that_fails_is_named_or_left_out(parse: Any, error: Exception) -> None:
+    bad, good = Cloud("cern", "RegionOne", "a"), Cloud("other", "", "b")
+    bad.error = error
+    with pytest.raises(AnsibleParserError, match=rf"cloud cern, region RegionOne: {error}"):
+        parse([bad, good])
+    found = parse([bad, good], fail_on_errors=False)
+    assert sorted(found.hosts) == ["b"]
+    assert parse.warned == [f"cloud cern, region RegionOne: {error} (left out)"]
+
+
+def test_a_mistake_of_ours_is_not_taken_for_a_clouds(parse: Any) -> None:
+    bad = Cloud("cern", "", "a")
+    bad.error = KeyError("uuid")
+    with pytest.raises(KeyError):
+        parse([bad], fail_on_errors=False)
+
+
+def test_names_and_mistakes_of_the_file(parse: Any) -> None:
+    cloud = Cloud("cern", "", "prod-a", "prod-b", "test")
+    assert sorted(parse([cloud], names=["prod-*", "none"]).hosts) == ["prod-a", "prod-b"]
+    with pytest.raises(AnsibleParserError, match=r"clouds\[0\]\.vks\.regions: .*region"):
+        parse([cloud], clouds=[{"vks": {"regions": []}}])
+
+
+def test_only_files_of_its_name_are_its() -> None:
+    plugin = clusters.InventoryModule()
+    assert not plugin.verify_file(__file__)
+
+
+def test_what_was_written_is_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
+    parse([Cloud("cern", "", "prod")])
+    config = kubeconfig.read(str(tmp_path / "kubeconfigs" / "prod.kubeconfig"))
+    assert config is not None
+    held = kubeconfig.held(config)
+    assert held is not None
+    assert (held.context, held.server) == ("prod", SERVER)

@@ -1,0 +1,93 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Laws of the engine: on whatever a cloud does late, twice or not at all, a group ends as it is wished."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.groups.changes import changes
+from ansible_collections.accel.gpu.plugins.module_utils.groups.following import Following, GroupFailed
+from ansible_collections.accel.gpu.plugins.module_utils.groups.wish import Live, Wish
+from ansible_collections.accel.gpu.plugins.module_utils.running.errors import ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.running.wait import TimeoutStory
+
+from .slow_cloud import SlowCloud, Time
+
+CASES = 100
+
+
+def there(name: str = "train", **more: Any) -> Live:
+    usual: dict[str, Any] = {"status": "UPDATE_COMPLETE", "settled": True, "failed": False, "count": 2}
+    return Live(name, name, **{**usual, "fields": {"flavor": "g4"}, **more})
+
+
+def followed(cloud: SlowCloud, time: Time, wish: Wish, timeout: float = 3600) -> Live | None:
+    (change,), problems = changes(
+        [wish], cloud.survey(lambda dummy: True), cloud.words, cloud.unchangeable, cloud.longest_name
+    )
+    assert not problems
+    return Following(
+        cloud,
+        change,
+        None,
+        timeout=timeout,
+        interval=2.0,
+        say=lambda dummy: None,
+        clock=time.clock,
+        sleep=time.sleep,
+    ).go()
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_a_group_is_made_once_however_its_creation_is_answered(seed: int) -> None:
+    time = Time()
+    cloud = SlowCloud(random.Random(seed), time)
+    live = followed(cloud, time, Wish("train", count=3, fields={"flavor": "g4"}))
+    assert live is not None
+    assert (live.count, live.settled) == (3, True)
+    assert cloud.creations == ["train"]
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_no_resize_is_lost(seed: int) -> None:
+    time = Time()
+    cloud = SlowCloud(random.Random(seed), time, [there(settled=seed % 2 == 0, status="UPDATE_IN_PROGRESS")])
+    if seed % 2:
+        cloud._later(lambda: cloud._settle("train"))
+    live = followed(cloud, time, Wish("train", count=5))
+    assert live is not None
+    assert (live.count, live.settled) == (5, True)
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_a_replacement_leaves_one_group_also_after_a_break(seed: int) -> None:
+    chance, time = random.Random(seed), Time()
+    cloud = SlowCloud(chance, time, [there()])
+    wish = Wish("train", count=2, recreate=True, fields={"flavor": "g5"})
+    # Broken off after any time, and run again, until one run has the time that it needs.
+    for timeout in (chance.uniform(0, 60), chance.uniform(0, 60), 3600):
+        try:
+            followed(cloud, time, wish, timeout)
+        except (TimeoutStory, GroupFailed, ServiceError):
+            # Whoever runs it again needs longer for that than the cloud for showing what it was asked for.
+            time.sleep(cloud.patience)
+    cloud.survey(lambda dummy: True)
+    (left,) = cloud.groups.values()
+    assert left.fields["flavor"] == "g5"
+    assert cloud.creations == [left.name]
+
+
+def test_the_end_of_a_wait_tells_status_and_reason() -> None:
+    time = Time()
+    stuck = there(settled=False, status="UPDATE_IN_PROGRESS", reason="Waiting for a host")
+    cloud = SlowCloud(random.Random(1), time, [stuck])
+    with pytest.raises(TimeoutStory) as story:
+        followed(cloud, time, Wish("train", count=5), timeout=30)
+    assert "Not done within 30 s (wait_timeout). Node group train was to settle and is UPDATE_IN_PROGRESS" in str(
+        story.value
+    )
+    assert "Waiting for a host." in str(story.value)

@@ -1,0 +1,103 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clusters of an account at VKS, as the lab's double tells them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.running.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.vks import iam
+from ansible_collections.accel.gpu.plugins.module_utils.vks.errors import VksError
+from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.found import Life
+from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.kubeconfigs import Folder
+from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.of_vks import VksSource
+from lab.vks.double import Double
+from tests.helpers.vks import SECRETS, Account, running
+
+LIFE = Life(days=30, renew_before=3)
+
+
+@pytest.fixture
+def double(tmp_path: Path) -> Iterator[Double]:
+    iam.forget()
+    with running(tmp_path / "demo") as found:
+        yield found
+
+
+def source(double: Double, **settings: Any) -> VksSource:
+    environ = {
+        "VKS_IAM_URL": double.url,
+        "VKS_URL": f"{double.url}/vks",
+        "VKS_VSERVER_URL": f"{double.url}/vserver/vserver-gateway",
+        "GRN_CLIENT_ID": "lab",
+        "GRN_CLIENT_SECRET": SECRETS["lab"],
+        "OTHER_ID": "lab",
+        "OTHER_SECRET": "wrong",
+    }
+    return VksSource(settings, environ, "accel.gpu/test")
+
+
+def everything(name: str) -> bool:
+    return True
+
+
+def test_a_cluster_with_its_groups_and_their_gpus(double: Double) -> None:
+    Account(double).created()
+    (found,) = source(double).discover(everything)
+    assert (found.provider, found.cloud, found.region, found.name, found.status, found.ready) == (
+        "vks",
+        "vks",
+        "HCM-3",
+        "demo",
+        "ACTIVE",
+        True,
+    )
+    assert found.settings == {"cluster": "demo", "region": "HCM-3"}
+    by_name = {one.name: one for one in found.groups}
+    gpus = by_name.pop("gpus-1")
+    assert (gpus.count, gpus.flavor, gpus.gpus, gpus.models) == (1, "g4-standard-32x128-2L40s", 2, ("L40S",))
+    assert {(one.gpus, one.models) for one in by_name.values()} == {(0, ())}
+    assert (found.gpus, found.models) == (2, ["L40S"])
+
+
+def test_lists_are_read_beyond_their_first_page(double: Double) -> None:
+    account = Account(double)
+    names = [f"group-{number:02d}" for number in range(12)]
+    for name in names:
+        assert account.create(name=name, numNodes=0).status < 300
+    account.put("page-limit", 5)
+    (found,) = source(double).discover(everything)
+    assert {one.name for one in found.groups} >= set(names)
+
+
+def test_only_clusters_that_are_wanted_and_what_is_said_of_them(double: Double) -> None:
+    assert source(double).discover(lambda name: name == "other") == []
+    (found,) = source(double, vks_url=f"{double.url}/vks").discover(everything)
+    assert found.settings["vks_url"] == f"{double.url}/vks"
+
+
+def test_a_kubeconfig_is_made_where_there_is_none_and_taken_where_there_is_one(double: Double, tmp_path: Path) -> None:
+    one = source(double)
+    (found,) = one.discover(everything)
+    first = one.kubeconfig(found, LIFE)
+    assert one.kubeconfig(found, LIFE) == first
+    folder = Folder(str(tmp_path / "kubeconfigs"), LIFE.renew_before)
+    folder.write("demo", first)
+    assert folder.stale("demo", found, datetime.datetime.now(datetime.timezone.utc)) == ""
+    assert folder.kube_name("demo") == "demo"
+
+
+def test_what_fails_is_told_without_the_secret(double: Double) -> None:
+    with pytest.raises(InvalidOptions, match="client_secret: missing"):
+        source(double, client_secret_env="NOWHERE").discover(everything)
+    with pytest.raises(VksError) as caught:
+        source(double, client_id_env="OTHER_ID", client_secret_env="OTHER_SECRET").discover(everything)
+    assert "wrong" not in str(caught.value)
+    with pytest.raises(InvalidOptions, match="region"):
+        VksSource({"region": "NOWHERE"}, {"GRN_CLIENT_ID": "a", "GRN_CLIENT_SECRET": "b"}, "test").discover(everything)
