@@ -16,7 +16,9 @@ from ..running.results import diff_of
 from ..running.wait import TimeoutStory
 from .changes import DELETE, NOTHING, RECREATE, Change, changes, out_of_range
 from .cloud import Cloud, Emptier
-from .following import Following, GroupFailed
+from .following import Following
+from .going import GroupFailed
+from .looking import Looks
 from .naming import is_of
 from .wish import Live, Wish, Words
 
@@ -103,10 +105,11 @@ def bring(
         return found
     say = (progress or Progress(None)).say
     moves = any(change.shrinks for change in planned)
+    looks = Looks(cloud)
     with emptier if emptier is not None and moves else contextlib.nullcontext():
         tasks = []
         for change in planned:
-            following = Following(cloud, change, emptier, timeout=pace.timeout, interval=pace.interval, say=say)
+            following = Following(looks, change, emptier, timeout=pace.timeout, interval=pace.interval, say=say)
             if task := _task(change, following, pace.wait):
                 tasks.append((change.wish.name, task))
         done = 0

@@ -31,6 +31,16 @@ class Step:
     seen: t.Callable[[Live], bool]
 
 
+@dataclass(frozen=True)
+class Listed:
+    """What a cloud's list says of one group. settled: nothing is under way in it, as far as the list tells."""
+
+    id: str
+    name: str
+    status: str
+    settled: bool
+
+
 class Cloud(t.Protocol):
     """The node groups of one cluster. Every method may raise ServiceError."""
 
@@ -52,11 +62,11 @@ class Cloud(t.Protocol):
     def check(self, wishes: t.Sequence[tuple[Wish, Live | None]]) -> list[str]:
         """What of these wishes the cloud cannot do, a line each with the remedy; asks only about what would be sent. None: to be created."""
 
-    def get(self, of: Live) -> Live | None:
-        """The group as it is now; None when it is gone."""
+    def listed(self) -> list[Listed]:
+        """All groups of the cluster, by as few requests as that takes."""
 
-    def find(self, name: str) -> Live | None:
-        """The group of exactly that name; None when there is none (yet)."""
+    def get(self, group: str) -> Live | None:
+        """The group of this id with everything that is known of it; None when it is gone."""
 
     def create(self, wish: Wish, name: str, count: int | None) -> None:
         """Ask for a group of that name with so many nodes; None: as many as the cloud makes unless it is told."""

@@ -12,15 +12,12 @@ import typing as t
 from ..running.errors import ServiceError
 from ..running.wait import wait_until
 from .changes import RECREATE, Change
-from .cloud import Cloud, Emptier, Machine
+from .cloud import Emptier, Machine
+from .going import Going, GroupFailed
+from .looking import Looks, View
 from .wish import Live
 
 _FIRST_LOOK = 0.1
-_TOLD = 5
-
-
-class GroupFailed(Exception):
-    """The cloud says that what was asked of a group has failed."""
 
 
 class Following:
@@ -28,7 +25,7 @@ class Following:
 
     def __init__(
         self,
-        cloud: Cloud,
+        looks: Looks,
         change: Change,
         emptier: Emptier | None,
         *,
@@ -39,7 +36,9 @@ class Following:
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
         """Send nothing yet. timeout: seconds for all of it; interval: the longest time between two looks, in seconds."""
-        self._cloud, self._change, self._emptier = cloud, change, emptier
+        self._cloud, self._change, self._emptier = looks.cloud, change, emptier
+        self._going = Going(looks.cloud, emptier, say)
+        self._view = View(looks)
         self._wish, self._name = change.wish, change.name
         self._timeout, self._interval, self._say = timeout, interval, say
         self._clock, self._sleep = clock, sleep
@@ -55,7 +54,7 @@ class Following:
             for old in self._change.leftovers:
                 self._remove(old)
             return None
-        live = self._change.live or self._look(lambda: self._cloud.find(self._name)) or self._make()
+        live = self._change.live or self._look(lambda: self._view.find(self._name)) or self._make()
         live = self._bring(live)
         if self._change.action == RECREATE:
             self._await_nodes(live)
@@ -68,21 +67,25 @@ class Following:
         return live if live.settled else self._until(live, lambda now: now.settled, "settle")
 
     def request(self) -> None:
-        """Send what is to be sent first, and wait for nothing: what comes after another request is left for the next run."""
+        """Empty what is to go, send what is to be sent first, and do not wait for the cloud: what comes after it is for the next run."""
+        live = self._change.live
         if not self._wish.present:
             for old in self._change.leftovers:
-                self._cloud.delete(old)
-        elif self._change.live is None:
+                with self._going.stay_if_refused(self._going.all_of(old)):
+                    self._cloud.delete(old)
+        elif live is None:
             self._send_create()
         else:
-            for step in self._cloud.steps(self._change.live, self._wish, ())[:1]:
-                step.send()
+            leaving = self._going.chosen(live, self._wish.count_of(live.count))
+            for step in self._cloud.steps(live, self._wish, leaving)[:1]:
+                with self._going.stay_if_refused(leaving):
+                    step.send()
 
     def _make(self) -> Live:
         self._send_create()
         # The row may come late: there is no group for a moment after its creation was accepted.
         there = self._wait(
-            lambda: self._cloud.find(self._name),
+            lambda: self._view.find(self._name),
             lambda now: now is not None,
             lambda dummy: f"Node group {self._name} was asked for and does not appear.",
         )
@@ -97,7 +100,7 @@ class Following:
                 return
             except ServiceError as error:
                 # Asked for by the request whose answer was lost, or by somebody else meanwhile.
-                if error.conflict and self._look(lambda: self._cloud.find(self._name)) is not None:
+                if error.conflict and self._look(lambda: self._view.find(self._name)) is not None:
                     return
                 if not error.ambiguous or self._left() <= 0:
                     raise
@@ -108,7 +111,7 @@ class Following:
         """Whether a creation that was not answered has been carried out; a second one might make a second group."""
         until = self._clock() + self._cloud.patience
         while self._clock() < until:
-            if self._look(lambda: self._cloud.find(self._name)) is not None:
+            if self._look(lambda: self._view.find(self._name)) is not None:
                 return True
             self._sleep(min(self._interval, 1.0))
         return False
@@ -117,7 +120,7 @@ class Following:
         """Send what remains, one request after the other, until nothing does."""
         while True:
             live = self.settle(live)
-            leaving = self._leaving(live)
+            leaving = self._going.chosen(live, self._wish.count_of(live.count))
             steps = self._cloud.steps(live, self._wish, leaving)
             if not steps:
                 if live.failed:
@@ -145,11 +148,8 @@ class Following:
 
     def _remove(self, old: Live) -> None:
         """Empty a group's nodes, where somebody can, and delete it."""
-        live = self._look(lambda: self._cloud.get(old))
-        leaving: list[Machine] = []
-        if live is not None and self._emptier is not None and not live.status.startswith("DELET"):
-            leaving = self._members(live, self._emptier)
-            self._empty(live, self._emptier, leaving)
+        live = self._look(lambda: self._view.get(old))
+        leaving = self._going.all_of(live) if live is not None else []
         self._say(f"{old.name}: deleting")
         asked: float | None = None
         while live is not None:
@@ -166,7 +166,7 @@ class Following:
                     raise self._failure(now)
                 return late and now.settled
 
-            live = self._wait(lambda: self._cloud.get(old), over, lambda now: self._story(now or old, "be deleted"))
+            live = self._wait(lambda: self._view.get(old), over, lambda now: self._story(now or old, "be deleted"))
 
     def _await_nodes(self, live: Live) -> None:
         """Where pods are to move to: the new group's nodes are ready in the cluster before the old ones are emptied."""
@@ -183,48 +183,14 @@ class Following:
             lambda machines: f"Of {live.count} nodes of {live.name}, {ready(machines)} are ready in the cluster.",
         )
 
-    def _leaving(self, live: Live) -> list[Machine]:
-        """The nodes that a shrink costs least, emptied; none where the cloud does not ask which are to go."""
-        count = self._wish.count_of(live.count)
-        if self._emptier is None or not self._cloud.removes_chosen or count is None or count >= live.count:
-            return []
-        its = {machine.name: machine for machine in self._members(live, self._emptier)}
-        names = self._emptier.victims(sorted(its), min(live.count - count, len(its)))
-        leaving = [its[name] for name in names]
-        self._empty(live, self._emptier, leaving)
-        return leaving
-
-    def _members(self, live: Live, emptier: Emptier) -> list[Machine]:
-        """The group's nodes in the cluster, which has to be the one that the cloud's machines have joined."""
-        its = self._cloud.members(live, emptier.machines())
-        told = [*live.machines, *live.addresses]
-        if told and not its:
-            raise GroupFailed(
-                f"None of the machines {', '.join(told[:_TOLD])} of node group {live.name} is a node of the cluster that kubernetes "
-                "names, so that they cannot be emptied: give that cluster's own kubeconfig. If they never joined it, leave kubernetes out."
-            )
-        return its
-
-    def _empty(self, live: Live, emptier: Emptier, leaving: t.Sequence[Machine]) -> None:
-        if leaving:
-            self._say(f"{live.name}: emptying {len(leaving)} nodes")
-            emptier.empty([machine.name for machine in leaving])
-
     def _ask(self, send: t.Callable[[], object], leaving: t.Sequence[Machine] = ()) -> None:
-        """Send what may be sent twice; when the answer is lost, its effect is looked for all the same.
-
-        When the cloud refuses, the nodes that were emptied for it are to stay.
-        """
+        """Send what may be sent twice; when the answer is lost, its effect is looked for all the same."""
         try:
-            self._patiently(send)
+            with self._going.stay_if_refused(leaving):
+                self._patiently(send)
         except ServiceError as error:
-            if error.ambiguous:
-                return
-            if leaving and self._emptier is not None:
-                # It is the cloud's refusal that is told; nodes that stay closed are opened by the next run.
-                with contextlib.suppress(Exception):
-                    self._emptier.reopen([machine.name for machine in leaving])
-            raise
+            if not error.ambiguous:
+                raise
 
     def _patiently(self, send: t.Callable[[], object]) -> None:
         """Send; while the cloud is busy with something else, send again."""
@@ -237,12 +203,14 @@ class Following:
                 if not self._cloud.busy(error) or self._left() <= 0:
                     raise
                 self._say(f"{self._name}: the cloud is busy ({error.message})")
+            finally:
+                self._view.asked()
             self._sleep(min(pause, self._interval))
             pause *= 2
 
     def _until(self, live: Live, done: t.Callable[[Live], bool], what: str) -> Live:
         def read() -> Live:
-            now = self._cloud.get(live)
+            now = self._view.get(live)
             if now is None:
                 raise GroupFailed(
                     f"Node group {live.name} has vanished meanwhile: somebody else deletes it. Run again."
@@ -286,8 +254,9 @@ class Following:
         )
 
     def _reasons(self, live: Live) -> list[str]:
-        try:
+        reason, events = live.reason, []
+        with contextlib.suppress(ServiceError):
+            # A list tells the status alone.
+            reason = (self._cloud.get(live.id) or live).reason
             events = self._cloud.events(live)
-        except ServiceError:
-            events = []
-        return [text if text.endswith(".") else f"{text}." for text in (live.reason, *events) if text]
+        return [text if text.endswith(".") else f"{text}." for text in (reason, *events) if text]

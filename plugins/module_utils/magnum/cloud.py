@@ -9,7 +9,7 @@ import functools
 import typing as t
 
 from ..groups.changes import edits, merged
-from ..groups.cloud import Machine, Step
+from ..groups.cloud import Listed, Machine, Step
 from ..groups.naming import is_of
 from ..groups.wish import Live, Wish
 from ..running.errors import InvalidOptions, ServiceError
@@ -86,14 +86,14 @@ class MagnumCloud:
         """What of these wishes cannot be (checks.py)."""
         return self._checks.problems([(wish if live else self._whole(wish), live) for wish, live in wishes])
 
-    def get(self, of: Live) -> Live | None:
-        """The group as it is now."""
-        found = self._magnum.nodegroup(self.cluster_id, of.id)
-        return self._live(found) if found else None
+    def listed(self) -> list[Listed]:
+        """Magnum's list, whose statuses are true."""
+        rows = self._magnum.nodegroups(self.cluster_id)
+        return [Listed(row["uuid"], row["name"], _status(row), _is_settled(row)) for row in rows]
 
-    def find(self, name: str) -> Live | None:
-        """The group of that name."""
-        found = self._magnum.nodegroup(self.cluster_id, name)
+    def get(self, group: str) -> Live | None:
+        """The group as it is now."""
+        found = self._magnum.nodegroup(self.cluster_id, group)
         return self._live(found) if found else None
 
     def create(self, wish: Wish, name: str, count: int | None) -> None:
@@ -197,7 +197,7 @@ class MagnumCloud:
         )
 
     def _live(self, group: Object) -> Live:
-        status = str(group.get("status") or "CREATE_IN_PROGRESS")
+        status = _status(group)
         fields: Object = {
             "flavor": self._spelt("flavor", group),
             "image": self._spelt("image", group),
@@ -212,7 +212,7 @@ class MagnumCloud:
             id=str(group["uuid"]),
             name=str(group["name"]),
             status=status,
-            settled=not status.endswith("_IN_PROGRESS"),
+            settled=_is_settled(group),
             failed=status.endswith("_FAILED"),
             count=int(group.get("node_count") or 0),
             reason=str(group.get("status_reason") or ""),
@@ -244,6 +244,14 @@ class MagnumCloud:
             image["id"] for image in self._glance.named(wanted)
         }
         return bool(ids)
+
+
+def _status(group: Object) -> str:
+    return str(group.get("status") or "CREATE_IN_PROGRESS")
+
+
+def _is_settled(group: Object) -> bool:
+    return not _status(group).endswith("_IN_PROGRESS")
 
 
 def _replace(name: str, value: t.Any) -> Object:

@@ -9,7 +9,7 @@ import functools
 import typing as t
 
 from ..groups.changes import Edits, edits
-from ..groups.cloud import Machine, Step
+from ..groups.cloud import Listed, Machine, Step
 from ..groups.naming import is_of
 from ..groups.wish import Live, Wish
 from ..running.bulk import run_bounded
@@ -18,7 +18,7 @@ from . import checks, requests
 from .clusters import Cluster, detailed
 from .errors import VksError
 from .paging import ASKED, Row, rows_of
-from .reading import UNCHANGEABLE, WORDS, group_id, live_of
+from .reading import UNCHANGEABLE, WORDS, group_id, listed_of, live_of
 from .resolving import Resolver
 from .transport import VKS, Transport
 from .updating import Updates, ends_range
@@ -90,22 +90,19 @@ class VksCloud:
         quota = self._transport.json(VKS, "GET", "/v1/quota") or {}
         return checks.problems(wishes, self._resolver.cluster, len(self._listed or []), quota, self._resolver)
 
-    def get(self, of: Live) -> Live | None:
+    def listed(self) -> list[Listed]:
+        """By the service's list; two groups of one name are refused, with their ids."""
+        rows = self._transport.items(VKS, self._groups)
+        _refuse_twins(rows)
+        return [listed_of(row) for row in rows]
+
+    def get(self, group: str) -> Live | None:
         """The group with its nodes, of which as many as it wants have to be ready before it counts as settled."""
-        row = self._detail(of.id)
+        row = self._detail(group)
         if row is None:
             return None
         live = self._live(row)
         return self._live(row, self.nodes(live)) if live.settled and not live.failed else live
-
-    def find(self, name: str) -> Live | None:
-        """By the service's search, which may be by parts of names."""
-        rows = [
-            row for row in self._transport.items(VKS, self._groups, query={"search": name}) if row.get("name") == name
-        ]
-        _refuse_twins(rows)
-        row = self._detail(group_id(rows[0])) if rows else None
-        return self._live(row) if row else None
 
     def create(self, wish: Wish, name: str, count: int | None) -> None:
         """Ask for the group; one that is there already, by a request whose answer was lost, is no error."""
@@ -113,7 +110,7 @@ class VksCloud:
         try:
             self._transport.send(VKS, "POST", self._groups, body=body)
         except VksError as error:
-            if error.status not in (400, 409, 422) or self.find(name) is None:
+            if error.status not in (400, 409, 422) or all(group.name != name for group in self.listed()):
                 raise
 
     def steps(self, live: Live, wish: Wish, leaving: t.Sequence[Machine]) -> list[Step]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..groups.cloud import Listed
 from ..groups.wish import Live, Words
 from .paging import Row
 
@@ -54,6 +55,12 @@ def live_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None =
         addresses=tuple(str(node["fixedIp"]) for node in nodes or () if node.get("fixedIp")),
         machines=tuple(str(node["name"]) for node in nodes or () if node.get("name")),
     )
+
+
+def listed_of(row: Row) -> Listed:
+    """The same of a row of the list, in which a group has its id, its name and its status."""
+    status = str(row.get("status") or "")
+    return Listed(group_id(row), str(row.get("name") or ""), status, status in (*_SETTLED, *_FAILED))
 
 
 def group_id(row: Row) -> str:

@@ -190,27 +190,28 @@ def test_a_finalizer_is_named(ward: Ward) -> None:
             ward.kube.client.patch(ward.path("held"), {"metadata": {"finalizers": None}})
 
 
-def test_another_pod_of_the_same_name_stays(ward: Ward) -> None:
-    first = ward.pod("a")
-    ward.kube.client.delete(ward.path("a"), body={"gracePeriodSeconds": 0})
-    second = ward.pod("a")
-    ward.evict(first)
-    assert ward.lease.checks == 0
+def test_another_pod_of_the_same_name_stays(silent: Ward) -> None:
+    # Whoever plays a kubelet here deletes by name, late, and so the wrong one.
+    first = silent.pod("a")
+    silent.kube.client.delete(silent.path("a"), body={"gracePeriodSeconds": 0})
+    second = silent.pod("a")
+    silent.evict(first)
+    assert silent.lease.checks == 0
 
     # It is replaced between our look and our request.
     third: list[Target] = []
 
     def before(request: Request) -> Answer | None:
         if request.path.endswith("/eviction") and not third:
-            ward.kube.client.delete(ward.path("a"), body={"gracePeriodSeconds": 0})
-            third.append(ward.pod("a"))
+            silent.kube.client.delete(silent.path("a"), body={"gracePeriodSeconds": 0})
+            third.append(silent.pod("a"))
         return None
 
-    with ward.kube.watched() as watched:
+    with silent.kube.watched() as watched:
         watched.proxy.before = before
-        ward.evict(second, client=ward.kube.connect("accel.gpu/test", watched.kubeconfig))
-    assert ward.kube.require(ward.path("a"))["metadata"]["uid"] == third[0].uid
-    assert "deletionTimestamp" not in ward.kube.require(ward.path("a"))["metadata"]
+        silent.evict(second, client=silent.kube.connect("accel.gpu/test", watched.kubeconfig))
+    assert silent.kube.require(silent.path("a"))["metadata"]["uid"] == third[0].uid
+    assert "deletionTimestamp" not in silent.kube.require(silent.path("a"))["metadata"]
 
 
 def test_a_servers_own_429_is_no_budgets(ward: Ward) -> None:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.groups.cloud import Machine, Step
+from ansible_collections.accel.gpu.plugins.module_utils.groups.cloud import Listed, Machine, Step
 from ansible_collections.accel.gpu.plugins.module_utils.groups.wish import Live, Wish, Words
 from ansible_collections.accel.gpu.plugins.module_utils.running.errors import ServiceError
 
@@ -30,7 +30,7 @@ class Time:
 class SlowCloud:
     """Accepts everything, and then does it late, or loses it; refuses while busy; carries requests out and does not answer.
 
-    A group under way loses what else is asked of it, without a word, as Magnum does. `creations` counts those carried out.
+    A group under way loses what else is asked of it, without a word, as Magnum does. `creations` counts those carried out, `lists` the lists that were told.
     """
 
     words = Words("node_count", "min_node_count", "max_node_count")
@@ -43,6 +43,7 @@ class SlowCloud:
         self._chance, self._time = chance, time
         self.groups = {live.name: live for live in lives}
         self.creations: list[str] = []
+        self.lists = 0
         self._due: list[tuple[float, Callable[[], None]]] = []
 
     def survey(self, wanted: Callable[[str], bool]) -> list[Live]:
@@ -52,14 +53,14 @@ class SlowCloud:
     def check(self, wishes: object) -> list[str]:
         return []
 
-    def get(self, of: Live) -> Live | None:
-        return self.find(of.name)
+    def listed(self) -> list[Listed]:
+        self._overloaded()
+        self.lists += 1
+        return [Listed(live.id, live.name, live.status, live.settled) for live in self.groups.values()]
 
-    def find(self, name: str) -> Live | None:
-        self._advance()
-        if self._chance.random() < 0.05:
-            raise ServiceError("overloaded", status=503)
-        return self.groups.get(name)
+    def get(self, group: str) -> Live | None:
+        self._overloaded()
+        return self.groups.get(group)
 
     def create(self, wish: Wish, name: str, count: int | None) -> None:
         self._refuse()
@@ -131,6 +132,11 @@ class SlowCloud:
         ]:
             self._due.remove(due[0])
             due[0][1]()
+
+    def _overloaded(self) -> None:
+        self._advance()
+        if self._chance.random() < 0.05:
+            raise ServiceError("overloaded", status=503)
 
     def _refuse(self) -> None:
         self._advance()

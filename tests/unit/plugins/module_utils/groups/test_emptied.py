@@ -13,7 +13,9 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.groups.changes import changes
 from ansible_collections.accel.gpu.plugins.module_utils.groups.cloud import Machine
-from ansible_collections.accel.gpu.plugins.module_utils.groups.following import Following, GroupFailed
+from ansible_collections.accel.gpu.plugins.module_utils.groups.following import Following
+from ansible_collections.accel.gpu.plugins.module_utils.groups.going import GroupFailed
+from ansible_collections.accel.gpu.plugins.module_utils.groups.looking import Looks
 from ansible_collections.accel.gpu.plugins.module_utils.groups.wish import Live, Wish
 from ansible_collections.accel.gpu.plugins.module_utils.running.errors import ServiceError
 
@@ -72,12 +74,12 @@ class Refusing(SlowCloud):
         self.groups[name] = dataclasses.replace(self.groups[name], status=status, **more)
 
 
-def follow(cloud: Refusing, cluster: Cluster, wish: Wish) -> None:
+def following(cloud: Refusing, cluster: Cluster, wish: Wish) -> Following:
     (change,), problems = changes([wish], cloud.survey(lambda dummy: True), cloud.words, cloud.unchangeable, 20)
     assert not problems
     time = cloud._time
-    Following(
-        cloud,
+    return Following(
+        Looks(cloud),
         change,
         cluster,
         timeout=30,
@@ -85,7 +87,11 @@ def follow(cloud: Refusing, cluster: Cluster, wish: Wish) -> None:
         say=lambda dummy: None,
         clock=time.clock,
         sleep=time.sleep,
-    ).go()
+    )
+
+
+def follow(cloud: Refusing, cluster: Cluster, wish: Wish) -> None:
+    following(cloud, cluster, wish).go()
 
 
 def of_three(**more: Any) -> Live:
@@ -120,3 +126,22 @@ def test_another_clusters_kubeconfig_is_told_before_anything_is_asked(wish: Wish
     with pytest.raises(GroupFailed, match=r"None of the machines vm-1 of node group train .*kubeconfig"):
         follow(Refusing(None, cluster.told, [of_three(machines=("vm-1",))]), cluster, wish)
     assert cluster.told == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [(SHRINK, ["empty n1 n2", "resize 1"]), (DELETE, ["empty n0 n1 n2", "delete"])],
+)
+def test_nodes_are_emptied_also_by_whoever_does_not_wait_for_the_cloud(wish: Wish, told: list[str]) -> None:
+    cluster = Cluster(3)
+    following(Refusing(None, cluster.told, [of_three()]), cluster, wish).request()
+    assert cluster.told == told
+
+
+@pytest.mark.parametrize("wish", [SHRINK, DELETE])
+def test_whoever_does_not_wait_leaves_no_node_closed_for_what_the_cloud_refuses(wish: Wish) -> None:
+    cluster = Cluster(3)
+    refusing = Refusing(ServiceError("no rights", status=403), cluster.told, [of_three()])
+    with pytest.raises(ServiceError, match="no rights"):
+        following(refusing, cluster, wish).request()
+    assert cluster.closed == set()

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.groups.changes import changes
-from ansible_collections.accel.gpu.plugins.module_utils.groups.following import Following, GroupFailed
+from ansible_collections.accel.gpu.plugins.module_utils.groups.following import Following
+from ansible_collections.accel.gpu.plugins.module_utils.groups.going import GroupFailed
+from ansible_collections.accel.gpu.plugins.module_utils.groups.looking import Looks
 from ansible_collections.accel.gpu.plugins.module_utils.groups.wish import Live, Wish
 from ansible_collections.accel.gpu.plugins.module_utils.running.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.running.wait import TimeoutStory
@@ -31,7 +33,7 @@ def followed(cloud: SlowCloud, time: Time, wish: Wish, timeout: float = 3600) ->
     )
     assert not problems
     return Following(
-        cloud,
+        Looks(cloud),
         change,
         None,
         timeout=timeout,
