@@ -45,6 +45,9 @@ CONFIG_LABEL = "nvidia.com/device-plugin.config"
 GPU_RESOURCE = "nvidia.com/gpu"
 SHARED_GPU_RESOURCE = "nvidia.com/gpu.shared"
 
+# What NFD tells of a node
+NFD_PREFIX = "feature.node.kubernetes.io/"
+
 # NVIDIA's gpu-feature-discovery (k8s-device-plugin: internal/lm)
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 COUNT_LABEL = "nvidia.com/gpu.count"

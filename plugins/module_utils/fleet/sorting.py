@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import POOL_LABEL
+from ..catalog.names import NFD_PREFIX, POOL_LABEL
 from ..pools.membership import Membership, NodeFacts, members
 from .ownership import POOLS, noted
 
@@ -16,7 +16,6 @@ if t.TYPE_CHECKING:
 
 # Where the operator was told to keep away, gpu-feature-discovery never comes (gpu-operator state_manager.go).
 _OPTED_OUT = ("nvidia.com/gpu.deploy.operands", "nvidia.com/gpu.deploy.gpu-feature-discovery")
-_NFD_PREFIX = "feature.node.kubernetes.io/"
 
 
 def sort(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
@@ -51,4 +50,4 @@ def awaited(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Me
 
 def undiscovered_cluster(nodes: t.Iterable[Node]) -> bool:
     """Whether NFD has not been at work on any node, so that nothing is known of their hardware."""
-    return not any(key.startswith(_NFD_PREFIX) for node in nodes for key in node.labels)
+    return not any(key.startswith(NFD_PREFIX) for node in nodes for key in node.labels)

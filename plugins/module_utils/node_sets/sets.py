@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog import models
-from ..catalog.names import POOL_LABEL
+from ..catalog.names import NFD_PREFIX, POOL_LABEL
 from ..fleet import selector
 from ..fleet.node import Node
 from ..fleet.selector import Selector
@@ -16,8 +16,6 @@ from ..pools import rules
 from ..pools.fields import EFFECTS
 from ..pools.schema import Boolean, Choice, ListOf, MapOf, Section, Text
 from ..running.errors import InvalidOptions
-
-_NFD_PREFIX = "feature.node.kubernetes.io/"
 
 
 def _selector(value: str) -> str | None:
@@ -106,7 +104,7 @@ def node_sets(said: t.Sequence[t.Any]) -> list[NodeSet]:
 
 def is_discovered(labels: t.Mapping[str, str]) -> bool:
     """True once NFD has told anything about the node."""
-    return any(key.startswith(_NFD_PREFIX) for key in labels)
+    return any(key.startswith(NFD_PREFIX) for key in labels)
 
 
 def _set(entry: t.Mapping[str, t.Any], place: str) -> NodeSet:

@@ -12,6 +12,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.names import NFD_PREFIX
 from ..fleet.tolerance import singleton, untolerated
 from ..kube.releases import Release, marks_of
 from ..pools.plan import ReleasePlan
@@ -145,6 +146,17 @@ def needed_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Documen
     if not specs:
         return []
     return untolerated([item for spec in specs for item in spec.get("tolerations") or []], taints)
+
+
+def never_labelled(nodes: t.Iterable[Document], lacking: t.Iterable[Document]) -> list[str]:
+    """The nodes that have such a taint, and of which NFD had told nothing before they had it."""
+    kept = {(taint["key"], taint["effect"]) for taint in lacking}
+    return [
+        node["metadata"]["name"]
+        for node in nodes
+        if any((taint["key"], taint["effect"]) in kept for taint in node["spec"].get("taints") or ())
+        and not any(label.startswith(NFD_PREFIX) for label in node["metadata"].get("labels") or ())
+    ]
 
 
 def _judge(found: t.Sequence[Installation], wanted: ReleasePlan, ours: t.Container[Release]) -> Finding:

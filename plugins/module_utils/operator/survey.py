@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP
+from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, POOL_LABEL
 from ..fleet.tolerance import singleton
 from ..kube.client import Client
 from ..kube.errors import ApiError
-from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, object_path
+from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, NODES, object_path
 from ..kube.releases import Release, marks_of
 from ..pools.plan import Plan, ReleasePlan
+from ..running.words import some_nodes
 from .installation import (
     Finding,
     Installation,
@@ -20,6 +21,7 @@ from .installation import (
     judge_nfd,
     judge_operator,
     needed_tolerations,
+    never_labelled,
 )
 from .placing import as_installed, placed
 from .records import note_path, was_installed
@@ -65,7 +67,7 @@ def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> Fi
 
 
 def find_nfd(client: Client, plan: Plan) -> Finding:
-    """Two lists, and as above; of an adopted one its workers too, when pools have taints."""
+    """Two lists, and as above; of an adopted one its workers too, when pools have taints, and the pools' nodes if that keeps it away."""
     masters = _deployments(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
     finding = judge_nfd(masters, plan.nfd, _ours(client, masters, plan.nfd), replaced)
@@ -83,6 +85,14 @@ def find_nfd(client: Client, plan: Plan) -> Finding:
     if not lacking:
         return finding
     named = ", ".join(sorted({f"{item['key']}:{item['effect']}" for item in lacking}))
+    pools = ",".join(pool.name for pool in plan.pools)
+    unseen = never_labelled(client.list(NODES, label_selector=f"{POOL_LABEL} in ({pools})"), lacking)
+    if unseen:
+        problem = (
+            f"{t.cast('Installation', finding.installation).title} will never label {some_nodes(unseen)}, since its workers do not tolerate "
+            f"{named}, and without its labels no GPU is found there: give its workers that toleration where NFD is managed, and run again."
+        )
+        return Finding(finding.installation, ours=False, problem=problem)
     note = f"its workers do not tolerate {named}: give them a toleration where NFD is managed, or they will not come back there"
     return Finding(finding.installation, finding.ours, finding.problem, (*finding.notes, note))
 

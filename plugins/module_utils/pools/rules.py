@@ -25,7 +25,7 @@ _PATH_STARTS = ("/", "./", "../", "~")
 _LABEL_OWNERS = (
     ("accel.gpu/", "this collection writes it"),
     ("nvidia.com/", "NVIDIA's agents write it"),
-    ("feature.node.kubernetes.io/", "NFD writes it"),
+    (names.NFD_PREFIX, "NFD writes it"),
     ("kubernetes.io/hostname", "the kubelet writes it"),
     ("kubernetes.io/os", "the kubelet writes it"),
     ("kubernetes.io/arch", "the kubelet writes it"),

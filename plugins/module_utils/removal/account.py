@@ -8,11 +8,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..fleet.ownership import NodeEdit
+from ..running.words import some_nodes
 
 Object = dict[str, t.Any]
 
 SHOWN = 100
-_NAMED = 3
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Account:
             "removed": list(self.gone),
             "nodes_changed": len(self.nodes),
             "names_changed": sorted(self.nodes)[:SHOWN],
-            "left": [*self.left, *(f"{_some(nodes)}: {what}" for what, nodes in sorted(self._staying.items()))],
+            "left": [*self.left, *(f"{some_nodes(nodes)}: {what}" for what, nodes in sorted(self._staying.items()))],
             "held_back": list(self.held_back),
         }
         return {**told, "unchecked": self.unchecked} if self.unchecked else told
@@ -89,10 +89,3 @@ def _joined(under: Object, over: Object) -> Object:
         below = joined.get(key)
         joined[key] = {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
     return joined
-
-
-def _some(nodes: t.Sequence[str]) -> str:
-    found = sorted(nodes)
-    word = "node" if len(found) == 1 else f"{len(found)} nodes,"
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return f"{word} {', '.join(found[:_NAMED])}{more}"

@@ -14,6 +14,7 @@ from ..catalog.names import (
     GPU_PRESENT_LABEL,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
+    NFD_PREFIX,
     POOL_LABEL,
     STARTUP_TAINT_KEY,
 )
@@ -44,7 +45,6 @@ MIG_OFF = "all-disabled"
 
 # What NFD notes of what it has put on a node (node-feature-discovery v0.19.0 pkg/nfd-master/nfd-master.go, prune).
 _NFD_NOTES = "nfd.node.kubernetes.io/"
-_NFD_FEATURES = "feature.node.kubernetes.io/"
 
 _Marks = dict[str, "str | None"]
 
@@ -217,4 +217,4 @@ def _patch(live: t.Mapping[str, str], leaving: t.Iterable[str], wanted: t.Mappin
 def _named(text: str | None) -> frozenset[str]:
     """NFD leaves its own prefix out."""
     names = [name for name in (text or "").split(",") if name]
-    return frozenset(name if "/" in name else f"{_NFD_FEATURES}{name}" for name in names)
+    return frozenset(name if "/" in name else f"{NFD_PREFIX}{name}" for name in names)

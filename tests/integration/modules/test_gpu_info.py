@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.report import lines
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, installation_info, node_profile
 from tests.helpers.cluster import Cluster
+from tests.helpers.kube import Kube
 from tests.labs import Lab
 
 
@@ -74,6 +75,31 @@ def test_whose_the_installations_are_costs_a_few_reads(cluster: Cluster) -> None
     }
     assert told["operator"]["version"] == "v25.10.1"
     assert cluster.run(gpu_info.main, pools=cluster.pools())["gpu_info"]["installed"] == told
+
+
+def test_somebody_elses_nfd_that_a_taint_keeps_from_new_nodes_ends_the_run_at_once(
+    cluster: Cluster, kube: Kube
+) -> None:
+    lease = "/apis/coordination.k8s.io/v1/namespaces/node-feature-discovery/leases/accel-gpu-helm-nfd"
+    noted = kube.require(lease)
+    taint = {"key": "example.org/dear", "value": "yes", "effect": "NoSchedule"}
+    pools = cluster.pools({"name": "notebooks", "taints": [taint]})
+    kube.client.delete(lease)
+    try:
+        # Nodes that NFD had labelled before keep their labels.
+        known = cluster.run(installation_info.main, pools=pools, components=["nfd"])
+        assert known["installation_info"]["nfd"]["adopted"] is True
+        assert any("do not tolerate example.org/dear:NoSchedule" in text for text in known["warnings"])
+        (new,) = kube.nodes(1, {"accel.gpu/pool": "notebooks"}, [taint])
+        refused = cluster.run(installation_info.main, pools=pools, components=["nfd"])
+        assert refused["failed"] is True
+        assert (
+            f"will never label node {new}, since its workers do not tolerate example.org/dear:NoSchedule"
+            in refused["msg"]
+        )
+    finally:
+        del noted["metadata"]["resourceVersion"], noted["metadata"]["uid"]
+        kube.client.create(lease.rpartition("/")[0], noted)
 
 
 def test_what_changes_cost_is_counted_only_where_something_changes(cluster: Cluster) -> None:
