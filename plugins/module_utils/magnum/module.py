@@ -14,7 +14,8 @@ from ..running.module import ArgumentSpec, BaseModule, composed
 from .client import Magnum
 from .errors import OpenStackError, explain
 from .neighbours import Glance, Nova
-from .session import OPENSTACK_IMPORT_ERROR, CloudOptions, Session, enable_logging
+from .sdk import IMPORT_ERROR, enable_logging
+from .session import CloudOptions, Session
 
 # The options of the fragment openstack.cloud.openstack, under which every user of OpenStack's modules knows them.
 CONNECTION: ArgumentSpec = {
@@ -57,8 +58,8 @@ class MagnumModule(BaseModule):
     def session(self) -> Session:
         """The cloud; raises ConnectionProblem where it cannot be used as it is configured."""
         if self._session is None:
-            if OPENSTACK_IMPORT_ERROR is not None:
-                self.fail_json(msg=missing_required_lib("openstacksdk"), exception=OPENSTACK_IMPORT_ERROR)
+            if IMPORT_ERROR is not None:
+                self.fail_json(msg=missing_required_lib("openstacksdk"), exception=IMPORT_ERROR)
             options = CloudOptions.from_params(self.params)
             self.no_log_values.update(options.secrets)
             enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])

@@ -5,23 +5,18 @@
 from __future__ import annotations
 
 import ipaddress
-import traceback
 import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from ..catalog.names import VERSION
 from ..running.errors import ConnectionProblem
+from .sdk import IMPORT_ERROR
 
-OPENSTACK_IMPORT_ERROR: str | None = None
-try:
-    import openstack
-    from keystoneauth1 import exceptions as keystone
+if IMPORT_ERROR is None:
     from keystoneauth1.adapter import Adapter
-    from openstack.config import OpenStackConfig
-    from openstack.exceptions import SDKException
-except ImportError:
-    OPENSTACK_IMPORT_ERROR = traceback.format_exc()
+
+    from .sdk import UNUSABLE, OpenStackConfig
 
 # The plugins that first ask Keystone which versions it speaks, and those that know: one request less for each module call.
 _VERSIONED = {"password": "v3password", "token": "v3token"}
@@ -96,7 +91,7 @@ class Session:
         given = dict(whole if whole is not None else options.given)
         try:
             region = self._config.get_one(cloud=name, **given)
-        except (SDKException, keystone.ClientException, TypeError, ValueError, OSError) as error:
+        except (*UNUSABLE, OSError) as error:
             raise ConnectionProblem(
                 f"The cloud's configuration cannot be used ({name or 'no cloud named'}): {error}"
             ) from None
@@ -115,7 +110,7 @@ class Session:
             return region
         try:
             return self._config.get_one(cloud=name, **{**given, "auth_type": plugin})
-        except (SDKException, keystone.ClientException, TypeError, ValueError):
+        except UNUSABLE:
             # It asks for more than the other one, which finds out by itself what is missing.
             return region
 
@@ -194,10 +189,3 @@ def _loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def enable_logging(path: str | None, level: str) -> None:
-    """Let openstacksdk write what it does to a file (it leaves secrets out)."""
-    if path:
-        debug = level == "DEBUG"
-        openstack.enable_logging(debug=debug, http_debug=debug, path=path, stream=None)

@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 from ..running.backoff import pause
 from ..running.errors import ConnectionProblem
 from .errors import OpenStackError, text_of
-from .session import OPENSTACK_IMPORT_ERROR, Session
+from .sdk import IMPORT_ERROR
+from .session import Session
 
-if OPENSTACK_IMPORT_ERROR is None:
+if IMPORT_ERROR is None:
     from keystoneauth1 import exceptions as keystone
 
 Object = dict[str, t.Any]

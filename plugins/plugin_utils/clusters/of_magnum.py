@@ -12,7 +12,8 @@ from ...module_utils.magnum.client import Magnum
 from ...module_utils.magnum.errors import OpenStackError, explain
 from ...module_utils.magnum.flavors import gpus_of
 from ...module_utils.magnum.neighbours import Nova
-from ...module_utils.magnum.session import OPENSTACK_IMPORT_ERROR, CloudOptions, Session, regions_of
+from ...module_utils.magnum.sdk import IMPORT_ERROR
+from ...module_utils.magnum.session import CloudOptions, Session, regions_of
 from ...module_utils.running.bulk import run_bounded
 from ...module_utils.running.errors import ConnectionProblem
 from .found import MAGNUM, Found, Group, Life
@@ -109,7 +110,7 @@ class MagnumSource:
 
 def sources(settings: t.Mapping[str, t.Any], user_agent: str) -> list[MagnumSource]:
     """One for each region of a cloud, of those that are named, or of all that clouds.yaml has."""
-    if OPENSTACK_IMPORT_ERROR is not None:
+    if IMPORT_ERROR is not None:
         raise ConnectionProblem(
             "Clouds with Magnum are asked through openstacksdk, which this Python does not have: pip install openstacksdk."
         )
