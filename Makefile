@@ -3,6 +3,8 @@
 .DEFAULT_GOAL := help
 
 PYTEST = build/venv/bin/python -m pytest
+# File by file, in two processes: a lab waits about as long as it works.
+TWO = -n 2 --dist loadfile --no-loadscope-reorder
 
 help:
 	@echo "make demo      an empty cluster with simulated GPU nodes becomes shared GPUs; ends with the report"
@@ -22,11 +24,11 @@ demo:
 
 test: venv
 	@tools/packages bwrap cc
-	@$(PYTEST) -m "not soak"
+	@$(PYTEST) $(TWO) -m "not soak"
 
 soak: venv
 	@tools/packages bwrap cc
-	@$(PYTEST)
+	@$(PYTEST) $(TWO)
 
 bench: venv
 	@tools/packages bwrap

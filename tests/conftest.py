@@ -14,9 +14,10 @@ import pytest
 from tests import reporter
 from tests.labs import Lab, build_lab, own_lab
 from tests.programs import REPO, tree_copy
-from tests.sanity_runs import SanityRuns
+from tests.turns import turn
 
-SEED = int(os.environ.get("ACCEL_GPU_SEED", random.SystemRandom().randrange(2**32)))
+# In the environment, since the processes in which tests run side by side have to draw the same ones.
+SEED = int(os.environ.setdefault("ACCEL_GPU_SEED", str(random.SystemRandom().randrange(2**32))))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -46,7 +47,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = mark.kwargs.get("of") or item.nodeid.partition("[")[0]
             sampled.setdefault(group, []).append(item)
             counts[group] = mark.args[0]
-    _ask_later(items)
     for name, alike in sampled.items():
         kept = random.Random(f"{SEED} {name}").sample(alike, min(counts[name], len(alike)))
         for item in alike:
@@ -54,21 +54,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("soak")
 
 
-def _ask_later(items: list[pytest.Item]) -> None:
-    """What works in the background is asked for after the lab's own tests, by when it has ended."""
-    background = [item for item in items if item.name.startswith("test_sanity[")]
-    rest = [item for item in items if item not in background]
-    at = next((at for at, item in enumerate(rest) if "tests/integration/modules/" in item.nodeid), len(rest))
-    items[:] = [*rest[:at], *background, *rest[at:]]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def sanity_runs(request: pytest.FixtureRequest) -> Iterator[SanityRuns]:
-    """What `ansible-test sanity` says; it begins with the session when a test of it is to run."""
-    functions = [item for item in request.session.items if isinstance(item, pytest.Function)]
-    runs = SanityRuns([str(item.callspec.params["core"]) for item in functions if item.originalname == "test_sanity"])
-    yield runs
-    runs.stop()
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    with turn(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.fixture

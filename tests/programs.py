@@ -51,5 +51,5 @@ def run(*command: str | Path, cwd: Path = REPO, env: Mapping[str, str] | None = 
 
 
 def tree_copy() -> Path:
-    """A fresh real copy of the collection in `build/tree`."""
-    return Path(run(REPO / "tools" / "tree", BUILD / "tree").strip())
+    """A fresh real copy of the collection below `build/tree`; each of the processes that tests run in has its own."""
+    return Path(run(REPO / "tools" / "tree", BUILD / "tree" / os.environ.get("PYTEST_XDIST_WORKER", "alone")).strip())

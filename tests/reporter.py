@@ -8,8 +8,9 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Generator
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable
+from typing import Any
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -17,7 +18,10 @@ from _pytest.terminal import TerminalReporter
 from .clock import about, spent
 
 DURATIONS = "accel.gpu/durations"
+EXPECTED = "accel.gpu/expected"
 HEARTBEAT = 20.0
+# What pytest-xdist calls the first of its processes.
+FIRST = "gw0"
 
 
 def expected_seconds(item: pytest.Item, measured: dict[str, float]) -> float:
@@ -31,63 +35,61 @@ def expected_seconds(item: pytest.Item, measured: dict[str, float]) -> float:
 
 
 class Reporter:
-    """A pytest plugin that takes the place of the dots."""
+    """A pytest plugin that takes the place of the dots; one for all the processes that tests run in."""
 
     def __init__(self, config: pytest.Config, terminal: TerminalReporter) -> None:
         terminal.showfspath = False
         self._terminal = terminal
         self._cache = config.cache
-        self._measured: dict[str, float] = self._cache.get(DURATIONS, {}) if self._cache else {}
+        self._side_by_side = config.getoption("numprocesses", None) or 1
+        self._measured: dict[str, float] = _cached(config, DURATIONS)
         self._expected: dict[str, float] = {}
         self._files: dict[str, int] = {}
         self._remaining_in_file: Counter[str] = Counter()
-        self._outcomes: Counter[str] = Counter()
-        self._file_started = 0.0
-        self._running: tuple[str, float] | None = None
+        self._outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+        self._file_started: dict[str, float] = {}
+        self._running: dict[str, float] = {}
         # The thread speaks while a test runs and its output is captured, so past that; nothing is captured yet here.
         self._aside = os.fdopen(os.dup(sys.stdout.fileno()), "w")
         self._over = threading.Event()
         self._heart = threading.Thread(target=self._beat, daemon=True)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        if session.config.option.collectonly:
-            return
-        for item in session.items:
-            self._expected[item.nodeid] = expected_seconds(item, self._measured)
-            self._remaining_in_file[_file(item.nodeid)] += 1
-        self._files = {name: number for number, name in enumerate(self._remaining_in_file, 1)}
-        self._terminal.write_line(
-            f"tests: {len(session.items)}, files: {len(self._files)}, about {about(self._left())} in all"
-        )
-        self._heart.start()
+        if session.items and not session.config.option.collectonly:
+            self._begin({item.nodeid: expected_seconds(item, self._measured) for item in session.items})
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Iterable[str]) -> None:
+        if node.gateway.id == FIRST:
+            expected = _cached(node.config, EXPECTED)
+            self._begin({nodeid: expected.get(nodeid, 0.0) for nodeid in ids})
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         now = time.monotonic()
-        self._running = nodeid, now
-        self._file_started = self._file_started or now
+        self._running[nodeid] = now
+        self._file_started.setdefault(_file(nodeid), now)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         before = self._measured.get(report.nodeid, 0.0) if report.when != "setup" else 0.0
         self._measured[report.nodeid] = round(before + report.duration, 3)
+        outcomes = self._outcomes[_file(report.nodeid)]
         if report.failed:
-            self._outcomes["failed"] += 1
+            outcomes["failed"] += 1
             self._terminal.write_line(f"        {report.nodeid} failed ({report.when})", red=True)
         elif report.skipped or report.when == "call":
-            self._outcomes[report.outcome] += 1
+            outcomes[report.outcome] += 1
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        self._running = None
+        self._running.pop(nodeid, None)
         self._expected.pop(nodeid, None)
         name = _file(nodeid)
         self._remaining_in_file[name] -= 1
         if self._remaining_in_file[name] == 0:
-            took = time.monotonic() - self._file_started
-            result = ", ".join(f"{count} {outcome}" for outcome, count in self._outcomes.items())
+            took = time.monotonic() - self._file_started[name]
+            result = ", ".join(f"{count} {outcome}" for outcome, count in self._outcomes[name].items())
             left = f"about {about(self._left())} left" if self._expected else ""
             place = f"{self._files[name]:3}/{len(self._files)}"
             self._terminal.write_line(f"{place}  {spent(took):>8}  {left:<17}  {name}: {result}")
-            self._outcomes.clear()
-            self._file_started = 0.0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, tuple[str, str, str], tuple[str, str, str]]:
@@ -99,20 +101,46 @@ class Reporter:
         if self._cache:
             self._cache.set(DURATIONS, self._measured)
 
+    def _begin(self, expected: dict[str, float]) -> None:
+        self._expected = expected
+        self._remaining_in_file = Counter(_file(nodeid) for nodeid in expected)
+        self._files = {name: number for number, name in enumerate(self._remaining_in_file, 1)}
+        self._terminal.write_line(
+            f"tests: {len(expected)}, files: {len(self._files)}, about {about(self._left())} in all"
+        )
+        self._heart.start()
+
     def _left(self) -> float:
-        return sum(self._expected.values())
+        now = time.monotonic()
+        gone = sum(min(now - since, self._expected.get(nodeid, 0.0)) for nodeid, since in [*self._running.items()])
+        return (sum([*self._expected.values()]) - gone) / self._side_by_side
 
     def _beat(self) -> None:
         while not self._over.wait(HEARTBEAT):
-            running = self._running
-            if running is None:
-                continue
-            nodeid, since = running
-            here = time.monotonic() - since
-            if here < HEARTBEAT:
-                continue
-            left = self._left() - min(here, self._expected.get(nodeid, 0.0))
-            print(f"        {nodeid}: for {spent(here)}, about {about(left)} left", file=self._aside, flush=True)
+            now = time.monotonic()
+            for nodeid, since in [*self._running.items()]:
+                if now - since >= HEARTBEAT:
+                    told = f"        {nodeid}: for {spent(now - since)}, about {about(self._left())} left"
+                    print(told, file=self._aside, flush=True)
+
+
+class Herald:
+    """The plugin of the first process that runs tests: it knows them, and tells the reporter how long they usually take."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        measured = _cached(self._config, DURATIONS)
+        expected = {item.nodeid: expected_seconds(item, measured) for item in session.items}
+        if self._config.cache:
+            self._config.cache.set(EXPECTED, expected)
+
+
+def _cached(config: pytest.Config, key: str) -> dict[str, float]:
+    found: dict[str, float] = config.cache.get(key, {}) if config.cache else {}
+    return found
 
 
 def _file(nodeid: str) -> str:
@@ -121,6 +149,11 @@ def _file(nodeid: str) -> str:
 
 def install(config: pytest.Config) -> None:
     """Puts the reporter in, unless somebody asked for pytest's own verbose or quiet output."""
+    if config.option.verbose != 0:
+        return
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    if isinstance(terminal, TerminalReporter) and config.option.verbose == 0:
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    if worker == FIRST:
+        config.pluginmanager.register(Herald(config), "accel-gpu-herald")
+    elif worker is None and isinstance(terminal, TerminalReporter):
         config.pluginmanager.register(Reporter(config, terminal), "accel-gpu-reporter")

@@ -18,7 +18,7 @@ from tests.performance.bench.setting import setting
 
 NODES, GROUPS, CLUSTERS = 5, 3, 2
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.alone]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ VARIABLES = {
     "gpu_pools": [{"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}]
 }
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.alone, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

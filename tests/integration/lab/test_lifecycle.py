@@ -37,6 +37,7 @@ def built(own: OwnLab, request: pytest.FixtureRequest) -> None:
     own.do("build")
 
 
+@pytest.mark.alone
 @pytest.mark.usual(10)
 def test_up_is_quick_and_small(own: OwnLab) -> None:
     started, slower = time.monotonic(), _slower()
@@ -156,6 +157,7 @@ def test_a_saved_cluster_comes_back_as_often_as_it_is_asked_for(own: OwnLab) -> 
     assert "saved are before" in unknown.stderr
 
 
+@pytest.mark.alone
 @pytest.mark.usual(10)
 def test_reset_gives_a_clean_cluster(own: OwnLab) -> None:
     before = own.status()["server"]

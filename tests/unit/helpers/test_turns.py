@@ -1,0 +1,51 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who measures time has the machine to himself, and gets it also where others come and go."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from tests.turns import turn
+
+PATIENCE = 10.0
+
+
+def test_others_run_side_by_side(tmp_path: Path) -> None:
+    with turn(alone=False, folder=tmp_path), turn(alone=False, folder=tmp_path):
+        pass
+
+
+def test_nobody_comes_in_before_one_who_waits_to_be_alone(tmp_path: Path) -> None:
+    seen: list[str] = []
+    inside, leave = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with turn(alone=False, folder=tmp_path):
+            inside.set()
+            leave.wait(PATIENCE)
+            seen.append("first")
+
+    def alone() -> None:
+        with turn(alone=True, folder=tmp_path):
+            seen.append("alone")
+
+    def late() -> None:
+        with turn(alone=False, folder=tmp_path):
+            seen.append("late")
+
+    threads = [threading.Thread(target=first)]
+    threads[0].start()
+    assert inside.wait(PATIENCE)
+    for work in (alone, late):
+        thread = threading.Thread(target=work)
+        thread.start()
+        threads.append(thread)
+        # It waits until the first one leaves.
+        thread.join(0.2)
+        assert thread.is_alive()
+    leave.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert seen == ["first", "alone", "late"]
