@@ -58,9 +58,9 @@ def live_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None =
 
 
 def listed_of(row: Row) -> Listed:
-    """The same of a row of the list, in which a group has its id, its name and its status."""
+    """The same of a row of the list; where that tells no status, the group itself has to be asked."""
     status = str(row.get("status") or "")
-    return Listed(group_id(row), str(row.get("name") or ""), status, status in (*_SETTLED, *_FAILED))
+    return Listed(group_id(row), str(row.get("name") or ""), status, status in ("", *_SETTLED, *_FAILED))
 
 
 def group_id(row: Row) -> str:
