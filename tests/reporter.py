@@ -75,7 +75,7 @@ class Reporter:
         outcomes = self._outcomes[_file(report.nodeid)]
         if report.failed:
             outcomes["failed"] += 1
-            self._terminal.write_line(f"        {report.nodeid} failed ({report.when})", red=True)
+            self._terminal.write_line(f"        {report.nodeid} failed ({report.when}){_why(report)}", red=True)
         elif report.skipped or report.when == "call":
             outcomes[report.outcome] += 1
 
@@ -136,6 +136,13 @@ class Herald:
         expected = {item.nodeid: expected_seconds(item, measured) for item in session.items}
         if self._config.cache:
             self._config.cache.set(EXPECTED, expected)
+
+
+def _why(report: pytest.TestReport) -> str:
+    """The first line of what went wrong; the whole of it is told at the end."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    line = str(crash.message if crash else report.longrepr or "").strip().partition("\n")[0]
+    return f": {line}" if line else ""
 
 
 def _cached(config: pytest.Config, key: str) -> dict[str, float]:
