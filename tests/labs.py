@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
 
 from lab.layout import Lab as LabLayout
 
@@ -105,28 +105,29 @@ def own_lab(name: str, *parts: str, options: Sequence[str] = ()) -> Iterator[Lab
 
     `parts` are the lab's parts beside its Kubernetes (`lab/lab up --part`), `options` others of `lab/lab up`.
     """
-    free, lock = _first_free(name)
-    lab = Lab(free)
-    try:
-        lab.up(*parts, options=options)
-        yield lab
-    finally:
-        lab.down()
-        lock.close()
+    with free_name(name) as free:
+        lab = Lab(free)
+        try:
+            lab.up(*parts, options=options)
+            yield lab
+        finally:
+            lab.down()
 
 
-def _first_free(name: str) -> tuple[str, TextIO]:
-    """A name that no other run holds, with its lock; a run that was killed holds none, so its lab is taken over."""
-    number, candidate = 1, name
-    while True:
+@contextmanager
+def free_name(name: str) -> Iterator[str]:
+    """A lab's name for this test run alone: NAME, or NAME-2 and so on while other runs have those.
+
+    A run that was killed holds none, so that its lab is taken over.
+    """
+    for number in itertools.count(1):
+        candidate = name if number == 1 else f"{name}-{number}"
         path = BUILD / "lab" / f".{candidate}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            number += 1
-            candidate = f"{name}-{number}"
-        else:
-            return candidate, lock
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield candidate
+            return

@@ -17,6 +17,7 @@ import pytest
 
 from lab import processes
 from lab.layout import Lab, cache
+from tests.labs import free_name
 from tests.programs import REPO
 
 LAUNCHER = REPO / "lab" / "lab"
@@ -79,11 +80,12 @@ class OwnLab:
 
 
 def _own(name: str, home: Path) -> Iterator[OwnLab]:
-    lab = OwnLab(name, home)
-    lab.try_to("down", "--delete")
-    yield lab
-    lab.try_to("down", "--delete")
-    assert not lab.processes()
+    with free_name(name) as free:
+        lab = OwnLab(free, home)
+        lab.try_to("down", "--delete")
+        yield lab
+        lab.try_to("down", "--delete")
+        assert not lab.processes()
 
 
 @pytest.fixture(scope="module")
