@@ -3,8 +3,8 @@
 .DEFAULT_GOAL := help
 
 PYTEST = build/venv/bin/python -m pytest
-# File by file, in two processes: a lab waits about as long as it works.
-TWO = -n 2 --dist loadfile --no-loadscope-reorder
+# In two processes: a lab waits about as long as it works.
+TWO = -n 2 --dist loadscope --no-loadscope-reorder
 
 help:
 	@echo "make demo      an empty cluster with simulated GPU nodes becomes shared GPUs; ends with the report"

@@ -8,13 +8,14 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import reporter
 from tests.labs import Lab, build_lab, own_lab
 from tests.programs import REPO, tree_copy
-from tests.turns import turn
+from tests.turns import ByLab, turn
 
 # In the environment, since the processes in which tests run side by side have to draw the same ones.
 SEED = int(os.environ.setdefault("ACCEL_GPU_SEED", str(random.SystemRandom().randrange(2**32))))
@@ -52,6 +53,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in alike:
             if item not in kept:
                 item.add_marker("soak")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByLab:
+    return ByLab(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

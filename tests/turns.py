@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose turn it is: tests of several processes run side by side, except those that measure time, which run alone."""
+"""Which tests run side by side: one process takes a whole file, or a folder that shares a lab; what measures time runs alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from xdist.scheduler import LoadScopeScheduling
+
 from .programs import BUILD
+
+# Their lab is dear: it is up as long as tests of the folder run, and once.
+SHARED = ("tests/integration/magnum/",)
+
+
+class ByLab(LoadScopeScheduling):
+    """Gives out files, and folders that share a lab, in the order of the tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in SHARED if nodeid.startswith(folder)), nodeid.partition("::")[0])
 
 
 @contextmanager

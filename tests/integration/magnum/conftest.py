@@ -19,7 +19,7 @@ from tests.labs import LAB, Lab, own_lab
 _UP = os.environ.get("ACCEL_GPU_TEST_MAGNUM")
 
 
-@pytest.fixture(scope="session", params=["23"] if _UP else ["23", pytest.param("20", marks=pytest.mark.soak)])
+@pytest.fixture(scope="package", params=["23"] if _UP else ["23", pytest.param("20", marks=pytest.mark.soak)])
 def cloud(request: pytest.FixtureRequest) -> Iterator[tuple[Lab, str]]:
     """A lab with that release of Magnum, which has a cluster without Kubernetes for all that needs no nodes."""
     release = str(request.param)
