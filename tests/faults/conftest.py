@@ -48,14 +48,13 @@ def made_whole(rolling: Rolling) -> None:
 
 
 @pytest.fixture(scope="session")
-def both_clouds(request: pytest.FixtureRequest) -> Lab:
+def both_clouds(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A lab with both clouds, and no machines but theirs; up until the last of the tests in a row that use it."""
-    up = request.session.stash[_CLOUDS_UP] = ExitStack()
-    # For a session that is broken off.
-    request.addfinalizer(up.close)
-    lab = up.enter_context(own_lab("clouds", "openstack", "vks"))
-    lab.command("nodes", "apply", str(_FLEET))
-    return lab
+    with ExitStack() as up:
+        request.session.stash[_CLOUDS_UP] = up
+        lab = up.enter_context(own_lab("clouds", "openstack", "vks"))
+        lab.command("nodes", "apply", str(_FLEET))
+        yield lab
 
 
 @pytest.hookimpl(trylast=True)
