@@ -1,15 +1,24 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Three nodes with one GPU each whose sharing is changed while something goes wrong."""
+"""What tests of several files share: three nodes with one GPU each whose sharing is changed, and a lab with two clouds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from tests.helpers.cloud_pools import CloudPools
+from tests.helpers.clouds import MAGNUM, VKS
 from tests.helpers.rolling import NONE, Rolling
-from tests.labs import Lab
+from tests.labs import Lab, own_lab
+from tests.programs import REPO
+
+# No machines but those of the clouds.
+_FLEET = REPO / "lab" / "fleets" / "clouds.yaml"
+_PROVIDERS = {provider.name: provider for provider in (MAGNUM, VKS)}
+_CLOUDS_UP = pytest.StashKey[ExitStack]()
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +45,26 @@ def made_whole(rolling: Rolling) -> None:
         assert not done.get("failed"), done["msg"]
     rolling.require_clean()
     rolling.require_offered({"nvidia.com/gpu": 1})
+
+
+@pytest.fixture(scope="session")
+def both_clouds(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A lab with both clouds, and no machines but theirs; up until the last of the tests in a row that use it."""
+    with ExitStack() as up:
+        request.session.stash[_CLOUDS_UP] = up
+        lab = up.enter_context(own_lab("clouds", "openstack", "vks"))
+        lab.command("nodes", "apply", str(_FLEET))
+        yield lab
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """A lab that no test needs any more does not run beside those that measure."""
+    if "both_clouds" not in getattr(nextitem, "fixturenames", ()):
+        item.session.stash.get(_CLOUDS_UP, ExitStack()).close()
+
+
+@pytest.fixture(params=_PROVIDERS)
+def cloud(both_clouds: Lab, request: pytest.FixtureRequest) -> CloudPools:
+    """One of the two."""
+    return CloudPools(both_clouds, _PROVIDERS[request.param])

@@ -57,7 +57,7 @@ class Following:
         live = self._change.live or self._look(lambda: self._view.find(self._name)) or self._make()
         live = self._bring(live)
         if self._change.action == RECREATE:
-            self._await_nodes(live)
+            self._open_nodes(live)
             for old in self._change.leftovers:
                 self._remove(old)
         return live
@@ -168,8 +168,8 @@ class Following:
 
             live = self._wait(lambda: self._view.get(old), over, lambda now: self._story(now or old, "be deleted"))
 
-    def _await_nodes(self, live: Live) -> None:
-        """Where pods are to move to: the new group's nodes are ready in the cluster before the old ones are emptied."""
+    def _open_nodes(self, live: Live) -> None:
+        """Where pods are to move to: the group's nodes are ready in the cluster, and take pods, before those of others are emptied."""
         if self._emptier is None:
             return
         emptier = self._emptier
@@ -177,11 +177,12 @@ class Following:
         def ready(machines: t.Sequence[Machine]) -> int:
             return sum(machine.ready for machine in self._cloud.members(live, machines))
 
-        self._wait(
+        there = self._wait(
             emptier.machines,
             lambda machines: ready(machines) >= live.count,
             lambda machines: f"Of {live.count} nodes of {live.name}, {ready(machines)} are ready in the cluster.",
         )
+        self._going.stay(live, there)
 
     def _ask(self, send: t.Callable[[], object], leaving: t.Sequence[Machine] = ()) -> None:
         """Send what may be sent twice; when the answer is lost, its effect is looked for all the same."""

@@ -39,6 +39,12 @@ class Going:
             return []
         return self._empty(live, self._emptier, self._members(live, self._emptier))
 
+    def stay(self, live: Live, machines: t.Sequence[Machine]) -> None:
+        """Open the nodes of a group that stays, which a killed run may have begun to empty; not where more are there than are to stay."""
+        its = self._cloud.members(live, machines)
+        if self._emptier is not None and len(its) <= live.count:
+            self._emptier.reopen([machine.name for machine in its])
+
     @contextlib.contextmanager
     def stay_if_refused(self, leaving: t.Sequence[Machine]) -> t.Iterator[None]:
         """When the cloud refuses what is asked in here, the nodes that were emptied for it are to stay."""

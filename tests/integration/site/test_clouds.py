@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import audit, cloud_requests
+from lab import audit, cloud_requests, rights
 from lab.layout import Lab as LabLayout
 from tests.helpers.openstack import Cloud
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.vks import Client
 from tests.helpers.waiting import until
+from tests.helpers.workloads import WAYS, Users
 from tests.labs import Lab, own_lab
 from tests.programs import REPO, run
 
@@ -123,6 +124,41 @@ def test_both_come_right_and_a_second_run_changes_nothing(made: Clouds) -> None:
     for cloud in made.labs:
         assert plan.changed(cloud) == 0
     assert plan.shown("nodes of train: node group train of g4.p2.40g, 1 node; as declared")
+
+
+@pytest.mark.usual(50)
+def test_nodes_come_and_go_with_the_shipped_rights_alone(clouds: Clouds) -> None:
+    """Also those on which pods run, with GPUs that they have by claims."""
+    lab = clouds.labs["magnum"]
+    layout = LabLayout.named(lab.name)
+    since = audit.mark(layout)
+
+    def play(playbook: str, count: int, *arguments: str) -> PlaybookRun:
+        environ = lab.env_as(playbook)
+        # One that is there: none is fetched from the cloud, with which everything is allowed.
+        cluster = {"name": lab.name, "kubeconfig": environ["KUBECONFIG"], "cloud": {"magnum": {"cloud": "lab"}}}
+        made = {"name": "rights", "labels": {"team": "rights"}, "nodes": {"flavor": "g2.5xlarge", "count": count}}
+        variables = {"gpu_cluster": cluster, "gpu_defaults": {}, "gpu_pools": [made], "pool": "rights"}
+        name = f"accel.gpu.{playbook}"
+        return run_playbook(name, environ=environ, variables=variables, arguments=arguments).require_success()
+
+    play("nodes", 2)
+    users = Users(lab).arrive()
+    for number, node in enumerate(clouds.nodes("magnum", "rights")):
+        users.claimable(node["metadata"]["name"])
+        users.deployment(f"claiming-{number}", node["metadata"]["name"], way=WAYS["claim"])
+    users.wait_running(2)
+    with users.watched() as watch:
+        assert play("nodes", 1, "--check", "--diff").changed() == 1
+        assert play("nodes", 1).changed() == 1
+        assert play("retire", 1).changed() == 1
+    assert (len(watch.gone), watch.not_evicted()) == (2, [])
+    users.leave()
+    asked = list(audit.requests(layout, since, "accel.gpu/"))
+    both = {f"{rights.USER_PREFIX}{playbook}" for playbook in ("nodes", "retire")}
+    assert {request.user for request in asked} == both
+    assert {request.user for request in asked if request.uri.partition("?")[0].endswith("/eviction")} == both
+    assert [(request.verb, request.uri) for request in asked if request.status == 403] == []
 
 
 @pytest.mark.soak

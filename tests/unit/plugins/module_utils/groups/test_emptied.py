@@ -23,10 +23,10 @@ from .slow_cloud import SlowCloud, Time
 
 
 class Cluster:
-    """The nodes of one group, of which some are closed; tells what was asked of it."""
+    """Nodes of groups, of which some are closed; tells what was asked of it."""
 
     def __init__(self, count: int, group: str = "train") -> None:
-        self._group, self._names = group, [f"n{number}" for number in range(count)]
+        self._groups = {f"n{number}": group for number in range(count)}
         self.closed: set[str] = set()
         self.told: list[str] = []
 
@@ -37,7 +37,10 @@ class Cluster:
         """Nothing to give back."""
 
     def machines(self) -> list[Machine]:
-        return [Machine(name, True, (), "", {"group": self._group}) for name in self._names]
+        return [Machine(name, True, (), "", {"group": group}) for name, group in self._groups.items()]
+
+    def join(self, name: str, group: str) -> None:
+        self._groups[name] = group
 
     def victims(self, names: Sequence[str], count: int) -> list[str]:
         return sorted(names, reverse=True)[:count]
@@ -145,3 +148,21 @@ def test_whoever_does_not_wait_leaves_no_node_closed_for_what_the_cloud_refuses(
     with pytest.raises(ServiceError, match="no rights"):
         following(refusing, cluster, wish).request()
     assert cluster.closed == set()
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        (3, ["reopen n0 n1 n2", "empty other", "delete"]),
+        # One is on its way out, and nobody knows which.
+        (4, ["empty other", "delete"]),
+    ],
+)
+def test_a_group_that_stays_takes_pods_again_before_its_replacement_is_emptied(there: int, told: list[str]) -> None:
+    cluster = Cluster(there)
+    cluster.closed = {"n0", "n1"}
+    cluster.join("other", "train-0123")
+    spare = dataclasses.replace(of_three(), id="train-0123", name="train-0123", count=1, fields={"flavor": "g5"})
+    wish = Wish("train", count=3, recreate=True, fields={"flavor": "g4"})
+    follow(Refusing(None, cluster.told, [of_three(), spare]), cluster, wish)
+    assert cluster.told == told

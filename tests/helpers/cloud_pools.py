@@ -1,0 +1,103 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pools whose nodes a cloud of the lab makes: runs that are killed while they bring them there, and what has to be so afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab import audit, cloud_requests
+from lab.layout import Lab as LabLayout
+from lab.machines import FLAVOR_LABEL
+from plugins.module_utils.groups.naming import is_of
+from tests.helpers.clouds import Group, Provider, group_of
+from tests.helpers.killing import changing_requests, killed_after, to_kubernetes
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.rolling import CORDONED
+from tests.labs import Lab
+
+NODES, RETIRE = "accel.gpu.nodes", "accel.gpu.retire"
+OURS = "accel.gpu/"
+POOL_LABEL = "accel.gpu/pool"
+
+Pool = dict[str, Any]
+
+
+@dataclass
+class CloudPools:
+    """One cloud of the lab, whose cluster has the groups that it was made with, and those of pools."""
+
+    lab: Lab
+    provider: Provider
+    before: dict[str, Group] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.before = self.provider.settled(self.lab)
+
+    def pool(self, number: int, count: int = 1, flavor: int = 0, **nodes: Any) -> Pool:
+        """A pool that makes `count` nodes of one of the provider's flavors."""
+        made = {"flavor": self.provider.flavors[flavor], "count": count, **self.provider.settings, **nodes}
+        return {"name": f"killed-{number}", "labels": {"team": f"team-{number}"}, "nodes": made}
+
+    def options(self, pools: Sequence[Pool], **more: Any) -> dict[str, Any]:
+        """What a playbook is started with, about these pools."""
+        cluster = {"name": self.lab.name, "cloud": {self.provider.name: {}}}
+        variables = {"gpu_cluster": cluster, "gpu_defaults": {}, "gpu_pools": list(pools), **more}
+        return {"variables": variables, "arguments": ["--skip-tags", "report"]}
+
+    def play(self, pools: Sequence[Pool]) -> PlaybookRun:
+        """An unharmed run."""
+        return run_playbook(NODES, environ=self.lab.env, **self.options(pools)).require_success()
+
+    def retire(self, pools: Sequence[Pool]) -> None:
+        """The cluster as it was before any of this."""
+        run_playbook(RETIRE, environ=self.lab.env, **self.options(pools, pool="all")).require_success()
+        assert self.provider.settled(self.lab) == self.before
+        self.provider.require_no_orphan(self.lab)
+
+    def ways(self) -> dict[str, Any]:
+        """Through proxies before the cloud and before the API server: a run changes both."""
+        return {"ways": (self.provider.way, to_kubernetes)}
+
+    def count(self, pools: Sequence[Pool], folder: Path) -> int:
+        """How many changing requests an unharmed run sends."""
+        return len(changing_requests(self.lab, NODES, folder, **self.ways(), **self.options(pools)))
+
+    def killed(self, pools: Sequence[Pool], number: int, folder: Path, *, then: Sequence[Pool] | None = None) -> bool:
+        """Kill a run after so many changing requests, and go on, with the same pools or others; False: it has ended before."""
+        struck = killed_after(self.lab, NODES, number, folder, **self.ways(), **self.options(pools))
+        self.play(then or pools)
+        self.require(then or pools)
+        return struck is not None
+
+    def require(self, pools: Sequence[Pool]) -> None:
+        """As an unharmed run leaves it: a group for each pool and no other, its nodes, nothing of ours on them, nothing left to do."""
+        groups = self.provider.settled(self.lab)
+        assert {name: group for name, group in groups.items() if name in self.before} == self.before
+        made = {name: group for name, group in groups.items() if name not in self.before}
+        found = {pool["name"]: [group for name, group in made.items() if is_of(name, pool["name"])] for pool in pools}
+        assert {name: [group.count for group in of] for name, of in found.items()} == {
+            pool["name"]: [pool["nodes"]["count"]] for pool in pools
+        }
+        assert len(made) == len(pools)
+        self.provider.require_no_orphan(self.lab)
+        pool_of = {group.id: name for name, (group,) in found.items()}
+        flavors = {pool["name"]: pool["nodes"]["flavor"] for pool in pools}
+        for name, node in self.provider.nodes(self.lab).items():
+            assert not node["spec"].get("unschedulable"), name
+            assert CORDONED not in node["metadata"]["annotations"], name
+            labels, pool = node["metadata"]["labels"], pool_of.get(group_of(node))
+            assert labels.get(POOL_LABEL) == pool, name
+            assert pool is None or labels[FLAVOR_LABEL] == flavors[pool], name
+        self.require_nothing_left(pools)
+
+    def require_nothing_left(self, pools: Sequence[Pool]) -> None:
+        """One more run changes nothing, and asks neither the cloud nor the API server to."""
+        layout = LabLayout.named(self.lab.name)
+        asked, audited = cloud_requests.mark(layout), audit.mark(layout)
+        assert self.play(pools).changed() == 0
+        assert cloud_requests.writes(layout, asked, OURS) == []
+        assert [request for request in audit.requests(layout, audited, OURS) if request.mutating] == []
