@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
@@ -18,7 +17,6 @@ from tests.programs import REPO
 # No machines but those of the clouds.
 _FLEET = REPO / "lab" / "fleets" / "clouds.yaml"
 _PROVIDERS = {provider.name: provider for provider in (MAGNUM, VKS)}
-_CLOUDS_UP = pytest.StashKey[ExitStack]()
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +45,12 @@ def made_whole(rolling: Rolling) -> None:
     rolling.require_offered({"nvidia.com/gpu": 1})
 
 
-@pytest.fixture(scope="session")
-def both_clouds(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """A lab with both clouds, and no machines but theirs; up until the last of the tests in a row that use it."""
-    with ExitStack() as up:
-        request.session.stash[_CLOUDS_UP] = up
-        lab = up.enter_context(own_lab("clouds", "openstack", "vks"))
+@pytest.fixture(scope="module")
+def both_clouds() -> Iterator[Lab]:
+    """A lab with both clouds, and no machines but theirs."""
+    with own_lab("clouds", "openstack", "vks") as lab:
         lab.command("nodes", "apply", str(_FLEET))
         yield lab
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """A lab that no test needs any more does not run beside those that measure."""
-    if "both_clouds" not in getattr(nextitem, "fixturenames", ()):
-        item.session.stash.get(_CLOUDS_UP, ExitStack()).close()
 
 
 @pytest.fixture(params=_PROVIDERS)
