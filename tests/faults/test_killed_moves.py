@@ -90,7 +90,8 @@ def used(cloud: CloudPools, tmp_path: Path) -> Iterator[UsedPool]:
     cloud.retire([pool.pool(0)])
 
 
-@pytest.mark.usual(40)
+@pytest.mark.sampled(1, of="killed groups")
+@pytest.mark.usual(80)
 def test_a_pool_that_is_replaced_and_shrinks_may_be_killed_anywhere(used: UsedPool, rng: random.Random) -> None:
     assert used.killed(used.pool(1), rng.randint(1, REPLACED))
     assert used.killed(used.pool(1, count=1), rng.randint(1, SHRUNK[used.cloud.provider.name]))

@@ -126,6 +126,7 @@ def test_both_come_right_and_a_second_run_changes_nothing(made: Clouds) -> None:
     assert plan.shown("nodes of train: node group train of g4.p2.40g, 1 node; as declared")
 
 
+@pytest.mark.soak
 @pytest.mark.usual(50)
 def test_nodes_come_and_go_with_the_shipped_rights_alone(clouds: Clouds) -> None:
     """Also those on which pods run, with GPUs that they have by claims."""
