@@ -13,6 +13,7 @@ options:
   kubernetes:
     description:
       - The cluster whose nodes the machines are, so that a node is emptied before its machine is taken out.
+      - They are emptied before the cloud is asked, also with O(wait=false).
       - Without it machines are taken out with whatever runs on them, and the cloud chooses which ones.
       - All nodes that are to go are cordoned first, then their pods are evicted, so that PodDisruptionBudgets are respected.
         Pods of DaemonSets and static pods end with their node. If a node does not become empty, all are opened again, nothing is

@@ -29,7 +29,6 @@ options:
   wait:
     description:
       - Whether to wait until what was asked for is there. Without it only the first request is sent of what needs several.
-      - Nodes that are to go are emptied first in either case, where O(kubernetes) is given.
     type: bool
     default: true
   timeout:

@@ -123,7 +123,6 @@ options:
   wait:
     description:
       - Whether to wait until it is so. Without it a change that takes several requests is begun with the first one.
-      - Nodes that are to go are emptied first in either case, where O(kubernetes) is given.
     type: bool
     default: true
   wait_timeout:

@@ -108,7 +108,8 @@ def made(clouds: Clouds, before: dict[str, list[str]]) -> Clouds:
     return clouds
 
 
-@pytest.mark.usual(600)
+@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.usual(300)
 def test_both_come_right_and_a_second_run_changes_nothing(made: Clouds) -> None:
     assert {cloud: {pool: made.offered(cloud, pool) for pool in pools} for cloud, pools in OFFERED.items()} == OFFERED
     layouts = {cloud: LabLayout.named(lab.name) for cloud, lab in made.labs.items()}
