@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from lab.layout import Lab as LabLayout
 
@@ -120,14 +121,23 @@ def free_name(name: str) -> Iterator[str]:
 
     A run that was killed holds none, so that its lab is taken over.
     """
+    free, lock = _first_free(name)
+    try:
+        yield free
+    finally:
+        lock.close()
+
+
+def _first_free(name: str) -> tuple[str, TextIO]:
     for number in itertools.count(1):
         candidate = name if number == 1 else f"{name}-{number}"
         path = BUILD / "lab" / f".{candidate}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield candidate
-            return
+        lock = path.open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+        else:
+            return candidate, lock
+    raise AssertionError("there is always one more name")
