@@ -39,8 +39,11 @@ class Cluster:
 
     def share(self) -> Cluster:
         """The same with the inventory's pools as they declare themselves."""
-        self.lab.become("shared", lambda: self._site("--skip-tags", "validation"))
+        self.lab.become("shared", self._share)
         return self
+
+    def _share(self) -> None:
+        self.install()._site("--skip-tags", "nfd,gpu_operator,validation")
 
     def _site(self, *arguments: str) -> None:
         run_playbook("accel.gpu.site", environ=self.lab.env, arguments=arguments).require_success()

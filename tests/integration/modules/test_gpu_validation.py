@@ -96,6 +96,7 @@ def test_every_pool_is_proven_once(cluster: Cluster) -> None:
     assert validated(cluster, check=True)["changed"] is False
 
 
+@pytest.mark.sampled(3, of="what validation meets")
 def test_force_proves_again_and_left_overs_of_a_killed_run_go(cluster: Cluster) -> None:
     left = {
         "apiVersion": "v1",
@@ -116,6 +117,7 @@ def test_force_proves_again_and_left_overs_of_a_killed_run_go(cluster: Cluster) 
     assert pods(cluster) == []
 
 
+@pytest.mark.sampled(3, of="what validation meets")
 def test_pods_that_no_node_takes_are_told_with_the_schedulers_reason(cluster: Cluster) -> None:
     names = t4(cluster)
     for name in names:
@@ -132,6 +134,7 @@ def test_pods_that_no_node_takes_are_told_with_the_schedulers_reason(cluster: Cl
     assert pods(cluster) == []
 
 
+@pytest.mark.sampled(3, of="what validation meets")
 def test_a_pool_at_work_is_left_in_peace(cluster: Cluster) -> None:
     names = t4(cluster)
     for name in names:
@@ -149,6 +152,7 @@ def test_a_pool_at_work_is_left_in_peace(cluster: Cluster) -> None:
     assert {entry["pod"] for entry in workloads} == {f"holder-t4-1-{number}" for number in range(4)}
 
 
+@pytest.mark.sampled(3, of="what validation meets")
 def test_another_sharing_is_proven_again(cluster: Cluster) -> None:
     pools = [
         {**pool, "sharing": {"mode": "time-slicing", "replicas": 2}}
@@ -160,6 +164,7 @@ def test_another_sharing_is_proven_again(cluster: Cluster) -> None:
     assert "changed since" in result["gpu_validation"]["pools"]["notebooks"]["reason"]
 
 
+@pytest.mark.sampled(3, of="what validation meets")
 @pytest.mark.usual(40)
 def test_mps_and_mig_are_proven(cluster: Cluster) -> None:
     """Every share and every MIG device of a node is held at once, and nothing beside them is granted."""
@@ -176,6 +181,7 @@ def test_mps_and_mig_are_proven(cluster: Cluster) -> None:
     assert pods(cluster) == []
 
 
+@pytest.mark.sampled(3, of="what validation meets")
 def test_two_shares_that_are_granted_are_told(cluster: Cluster) -> None:
     """The nodes have a configuration that grants two shares in one request, the pool says that it must not."""
     lenient = {"mode": "time-slicing", "replicas": 4, "fail_requests_greater_than_one": False}

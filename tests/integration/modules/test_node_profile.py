@@ -100,6 +100,7 @@ def test_a_second_run_is_two_lists_and_two_looks(cluster: Cluster) -> None:
     ]
 
 
+@pytest.mark.sampled(4, of="what befalls a profile")
 @pytest.mark.parametrize("sharing", [X4, RENAMED])
 def test_check_mode_predicts_the_run(cluster: Cluster, sharing: dict[str, Any]) -> None:
     before = {name: settled(node) for name, node in cluster.nodes().items()}
@@ -112,12 +113,14 @@ def test_check_mode_predicts_the_run(cluster: Cluster, sharing: dict[str, Any]) 
     assert shared(cluster, sharing, check=True)["changed"] is False
 
 
+@pytest.mark.sampled(4, of="what befalls a profile")
 def test_the_lag_of_the_configmap_is_survived(cluster: Cluster) -> None:
     restarts = cluster.restarts()
     shared(cluster, {**X4, "replicas": 5})
     assert cluster.restarts() == restarts
 
 
+@pytest.mark.sampled(4, of="what befalls a profile")
 def test_without_the_refresh_the_lag_makes_plugins_crash(cluster: Cluster) -> None:
     restarts = cluster.restarts()
     with mock.patch.object(rollout, "refresh", return_value=0):
@@ -174,6 +177,7 @@ def test_a_taint_that_the_policy_does_not_tolerate_is_held_back(cluster: Cluster
     assert cluster.run(node_profile.main, pools=pools)["changed"] is False
 
 
+@pytest.mark.sampled(4, of="what befalls a profile")
 def test_an_entry_that_somebody_else_uses_stays(cluster: Cluster) -> None:
     shared(cluster, X4)
     (old,) = {node["metadata"]["labels"][CONFIG_LABEL] for name, node in cluster.nodes().items() if name == "t4-1"}
@@ -190,6 +194,7 @@ def test_an_entry_that_somebody_else_uses_stays(cluster: Cluster) -> None:
     assert "theirs" in cluster.entries()
 
 
+@pytest.mark.sampled(4, of="what befalls a profile")
 def test_a_plugin_that_crashes_is_told_with_its_node_and_reason(cluster: Cluster) -> None:
     cluster.lab.command("fault", "put", "plugin-crash", "--nodes", "t4-2")
     result = shared(cluster, X4, wait_timeout=8)
@@ -204,6 +209,7 @@ def test_a_plugin_that_crashes_is_told_with_its_node_and_reason(cluster: Cluster
     assert shared(cluster, X4)["node_profile"]["pools"]["notebooks"]["proven"] == len(t4(cluster))
 
 
+@pytest.mark.sampled(4, of="what befalls a profile")
 def test_a_node_that_is_not_ready_does_not_hold_up_the_others(cluster: Cluster) -> None:
     cluster.lab.command("fault", "put", "node-not-ready", "--nodes", "t4-3")
     cluster.until(
@@ -221,6 +227,7 @@ def test_a_node_that_is_not_ready_does_not_hold_up_the_others(cluster: Cluster) 
     assert "t4-3" in str(result["warnings"])
 
 
+@pytest.mark.sampled(4, of="what befalls a profile")
 def test_a_missing_card_is_told_at_once(cluster: Cluster) -> None:
     pools = cluster.pools({"name": "notebooks", "sharing": NONE, "gpus_per_node": 2})
     result = cluster.run(node_profile.main, pools=pools, wait_timeout=60)
@@ -228,6 +235,7 @@ def test_a_missing_card_is_told_at_once(cluster: Cluster) -> None:
     assert "has 1 GPU(s), gpus_per_node says 2" in result["msg"]
 
 
+@pytest.mark.sampled(4, of="what befalls a profile")
 def test_no_wait_leaves_the_nodes_labelled(cluster: Cluster) -> None:
     result = shared(cluster, X4, wait=False)
     assert result["changed"] is True

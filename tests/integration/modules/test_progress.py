@@ -66,6 +66,7 @@ def left_over(folder: Path) -> list[Path]:
     return list(folder.glob("**/accel-gpu-progress-*"))
 
 
+@pytest.mark.sampled(2, of="progress of a slow run")
 @pytest.mark.parametrize(("arguments", "word"), [((), "changed"), (("--check", "--diff"), "checked")])
 def test_lines_are_few_and_the_last_one_is_the_end(
     kube: Kube, slow: Watched, arguments: tuple[str, ...], word: str
@@ -80,12 +81,14 @@ def test_lines_are_few_and_the_last_one_is_the_end(
     assert left_over(kube.folder) == []
 
 
+@pytest.mark.sampled(2, of="progress of a slow run")
 def test_under_no_log_only_counts_are_shown(kube: Kube, slow: Watched) -> None:
     run = play(kube, slow, no_log=True).require_success()
     assert f"prod: {NODES}/{NODES}\n" in run.stderr
     assert "nodes changed" not in run.stderr
 
 
+@pytest.mark.sampled(2, of="progress of a slow run")
 def test_in_the_background_there_is_no_progress_but_a_result(kube: Kube, slow: Watched) -> None:
     run = play(kube, slow, **{"async": 60, "poll": 3}).require_success()
     assert run.module_results("accel.gpu.nodes", "prod")[0]["nodes"]["changed"] == NODES
@@ -93,6 +96,7 @@ def test_in_the_background_there_is_no_progress_but_a_result(kube: Kube, slow: W
     assert left_over(kube.folder) == []
 
 
+@pytest.mark.sampled(2, of="progress of a slow run")
 def test_a_failure_is_the_module_s_own(kube: Kube, slow: Watched) -> None:
     slow.proxy.before = lambda request: Answer(401)
     run = play(kube, slow)
@@ -101,6 +105,7 @@ def test_a_failure_is_the_module_s_own(kube: Kube, slow: Watched) -> None:
     assert left_over(kube.folder) == []
 
 
+@pytest.mark.sampled(2, of="progress of a slow run")
 def test_all_modules_of_a_run_are_one_run_at_the_api_server(kube: Kube, slow: Watched) -> None:
     slow.proxy.before = lambda request: None
     play(kube, slow, loop=[1, 2]).require_success()

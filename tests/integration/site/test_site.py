@@ -133,6 +133,7 @@ def test_a_second_run_sends_nothing(first: FirstRuns, lab: Lab) -> None:
     assert len(ours) > 5
 
 
+@pytest.mark.sampled(1, of="changes by site")
 def test_edited_pools_are_previewed_as_they_are_then_changed(first: FirstRuns, lab: Lab) -> None:
     pools = [dict(pool) for pool in POOLS]
     pools[0]["sharing"] = {"mode": "time-slicing", "replicas": 8}
@@ -148,6 +149,7 @@ def test_edited_pools_are_previewed_as_they_are_then_changed(first: FirstRuns, l
     run_playbook(SITE, environ=lab.env).require_success()
 
 
+@pytest.mark.sampled(1, of="changes by site")
 @pytest.mark.usual(60)
 def test_sharing_goes_from_four_to_eight_to_none_and_no_other_node_changes(first: FirstRuns, lab: Lab) -> None:
     for sharing, shares in (
