@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import fcntl
-import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -129,8 +128,8 @@ def free_name(name: str) -> Iterator[str]:
 
 
 def _first_free(name: str) -> tuple[str, TextIO]:
-    for number in itertools.count(1):
-        candidate = name if number == 1 else f"{name}-{number}"
+    number, candidate = 1, name
+    while True:
         path = BUILD / "lab" / f".{candidate}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("w")
@@ -138,6 +137,7 @@ def _first_free(name: str) -> tuple[str, TextIO]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
+            number += 1
+            candidate = f"{name}-{number}"
         else:
             return candidate, lock
-    raise AssertionError("there is always one more name")

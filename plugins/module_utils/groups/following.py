@@ -36,7 +36,7 @@ class Following:
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
         """Send nothing yet. timeout: seconds for all of it; interval: the longest time between two looks, in seconds."""
-        self._cloud, self._change, self._emptier = looks.cloud, change, emptier
+        self._cloud, self._change = looks.cloud, change
         self._going = Going(looks.cloud, emptier, say)
         self._view = View(looks)
         self._wish, self._name = change.wish, change.name
@@ -170,17 +170,16 @@ class Following:
 
     def _open_nodes(self, live: Live) -> None:
         """Where pods are to move to: the group's nodes are ready in the cluster, and take pods, before those of others are emptied."""
-        if self._emptier is None:
+        if not self._going.empties:
             return
-        emptier = self._emptier
 
-        def ready(machines: t.Sequence[Machine]) -> int:
-            return sum(machine.ready for machine in self._cloud.members(live, machines))
+        def ready(its: t.Sequence[Machine]) -> int:
+            return sum(machine.ready for machine in its)
 
         there = self._wait(
-            emptier.machines,
-            lambda machines: ready(machines) >= live.count,
-            lambda machines: f"Of {live.count} nodes of {live.name}, {ready(machines)} are ready in the cluster.",
+            lambda: self._going.nodes(live),
+            lambda its: ready(its) >= live.count,
+            lambda its: f"Of {live.count} nodes of {live.name}, {ready(its)} are ready in the cluster.",
         )
         self._going.stay(live, there)
 

@@ -25,11 +25,16 @@ class Going:
         """Ask for nothing yet."""
         self._cloud, self._emptier, self._say = cloud, emptier, say
 
+    @property
+    def empties(self) -> bool:
+        """Whether nodes are emptied at all."""
+        return self._emptier is not None
+
     def chosen(self, live: Live, count: int | None) -> list[Machine]:
         """The nodes that a shrink to `count` costs least, emptied; none where the cloud does not ask which are to go."""
         if self._emptier is None or not self._cloud.removes_chosen or count is None or count >= live.count:
             return []
-        its = {machine.name: machine for machine in self._members(live, self._emptier)}
+        its = {machine.name: machine for machine in self._members(live)}
         names = self._emptier.victims(sorted(its), min(live.count - count, len(its)))
         return self._empty(live, self._emptier, [its[name] for name in names])
 
@@ -37,11 +42,14 @@ class Going:
         """The nodes of a group that is to be deleted, emptied; none when its end was asked for before."""
         if self._emptier is None or live.status.startswith("DELET"):
             return []
-        return self._empty(live, self._emptier, self._members(live, self._emptier))
+        return self._empty(live, self._emptier, self._members(live))
 
-    def stay(self, live: Live, machines: t.Sequence[Machine]) -> None:
+    def nodes(self, live: Live) -> list[Machine]:
+        """The group's nodes in the cluster; none where nobody says how that is reached."""
+        return self._cloud.members(live, self._emptier.machines()) if self._emptier is not None else []
+
+    def stay(self, live: Live, its: t.Sequence[Machine]) -> None:
         """Open the nodes of a group that stays, which a killed run may have begun to empty; not where more are there than are to stay."""
-        its = self._cloud.members(live, machines)
         if self._emptier is not None and len(its) <= live.count:
             self._emptier.reopen([machine.name for machine in its])
 
@@ -57,9 +65,9 @@ class Going:
                     self._emptier.reopen([machine.name for machine in leaving])
             raise
 
-    def _members(self, live: Live, emptier: Emptier) -> list[Machine]:
+    def _members(self, live: Live) -> list[Machine]:
         """The group's nodes in the cluster, which has to be the one that the cloud's machines have joined."""
-        its = self._cloud.members(live, emptier.machines())
+        its = self.nodes(live)
         told = [*live.machines, *live.addresses]
         if told and not its:
             raise GroupFailed(

@@ -13,7 +13,7 @@ from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, NODES, object_path
 from ..kube.releases import Release, marks_of
 from ..pools.plan import Plan, ReleasePlan
-from ..running.words import some_nodes
+from ..pools.words import some_nodes
 from .installation import (
     Finding,
     Installation,

@@ -63,6 +63,13 @@ def some(names: t.Sequence[str], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
+def some_nodes(names: t.Iterable[str]) -> str:
+    """The same of nodes, in the order of their names: `node a`, `5 nodes, a, b, c and 2 more`."""
+    found = sorted(names)
+    word = "node" if len(found) == 1 else f"{len(found)} nodes,"
+    return f"{word} {some(found, 3)}"
+
+
 def nearest(word: str, known: t.Iterable[str]) -> str | None:
     """The known word that is most likely meant, whatever case and separators were used."""
     candidates = list(known)

@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..fleet.ownership import NodeEdit
-from ..running.words import some_nodes
+from ..pools.words import some_nodes
 
 Object = dict[str, t.Any]
 

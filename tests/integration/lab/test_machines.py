@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,6 +16,7 @@ from lab.fleet import HARDWARE_ANNOTATION
 from lab.layout import DEFAULT_FLEET
 from lab.layout import Lab as LabLayout
 from lab.machines import NETWORK, Machines
+from tests.helpers.waiting import until
 from tests.labs import Lab
 
 pytestmark = pytest.mark.lab
@@ -47,15 +47,8 @@ def node(lab: Lab, name: str) -> Object:
     return found
 
 
-def until(holds: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def test_machines_become_ready_nodes_with_the_flavors_hardware(lab: Lab, machines: Machines) -> None:
-    until(lambda: machines.ready("ng-1") == set(NAMES))
+    until(lambda: machines.ready("ng-1") == set(NAMES), limit=30)
     assert machines.names("ng-1") == NAMES
     assert machines.names("ng-2") == []
     first, second = (node(lab, name) for name in NAMES)
@@ -87,7 +80,7 @@ def test_the_api_server_finds_their_kubelet(lab: Lab, machines: Machines) -> Non
     api.request("POST", logs, _object("kwok.x-k8s.io/v1alpha1", "Logs", metadata, {"logs": [{"logsFile": str(file)}]}))
     api.request("POST", "/api/v1/namespaces/default/pods", _object("v1", "Pod", metadata, pinned))
     try:
-        until(lambda: ((api.get(pod) or {}).get("status") or {}).get("phase") == "Running")
+        until(lambda: ((api.get(pod) or {}).get("status") or {}).get("phase") == "Running", limit=30)
         assert api.request("GET", f"{pod}/log")["message"] == "said on a cloud's machine\n"
     finally:
         api.request("DELETE", f"{pod}?gracePeriodSeconds=0")
@@ -114,7 +107,7 @@ def test_the_fleets_commands_leave_them_alone(lab: Lab, machines: Machines) -> N
 
 
 def test_they_reboot_like_others(lab: Lab, machines: Machines) -> None:
-    until(lambda: machines.ready("ng-1") == set(NAMES))
+    until(lambda: machines.ready("ng-1") == set(NAMES), limit=30)
     lab.command("nodes", "reboot", NAMES[1])
     assert "lab.accel.gpu/rebooting" in node(lab, NAMES[1])["metadata"]["annotations"]
 

@@ -21,6 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES,
 from ansible_collections.accel.gpu.plugins.module_utils.running.wait import TimeoutStory
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube
+from tests.helpers.waiting import until
 
 PLAYED = {"kwok.x-k8s.io/node": "fake"}
 OVERLOADED = Answer(
@@ -72,7 +73,7 @@ class Ward:
         body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
         self.kube.client.create(collection, body)
         path = f"{collection}/{name}"
-        until(lambda: (self.kube.require(path).get("status") or {}).get("currentHealthy", 0) >= 1)
+        until(lambda: (self.kube.require(path).get("status") or {}).get("currentHealthy", 0) >= 1, limit=30)
         return path
 
     def evict(self, *pods: Target, client: Client | None = None, **options: Any) -> None:
@@ -83,20 +84,12 @@ class Ward:
         return self.kube.client.get(self.path(pod.name)) is not None
 
 
-def until(met: Callable[[], bool], limit: float = 30) -> None:
-    """Wait for a condition of the cluster."""
-    deadline = time.monotonic() + limit
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @contextlib.contextmanager
 def meanwhile(met: Callable[[], bool], then: Callable[[], Any]) -> Iterator[None]:
     """Somebody else, who does a thing as soon as a condition is met, while the block runs."""
 
     def work() -> None:
-        until(met)
+        until(met, limit=30)
         then()
 
     thread = threading.Thread(target=work)
@@ -113,7 +106,7 @@ def a_ward(kube: Kube, annotations: dict[str, str]) -> Ward:
     kube.delete_afterwards(f"{NODES}/{kube.prefix}")
     namespace = kube.namespace()
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    until(lambda: kube.client.get(f"{accounts}/default") is not None)
+    until(lambda: kube.client.get(f"{accounts}/default") is not None, limit=30)
     return Ward(kube, kube.prefix, namespace)
 
 
@@ -172,7 +165,7 @@ def test_two_budgets_are_refused_at_once_and_the_others_go(ward: Ward) -> None:
     with pytest.raises(EvictionRefused, match=r"more than one PodDisruptionBudget.*kubectl get pdb"):
         ward.evict(kept, free, timeout=600)
     assert time.monotonic() - started < 30
-    until(lambda: not ward.there(free))
+    until(lambda: not ward.there(free), limit=30)
 
 
 def test_a_finalizer_is_named(ward: Ward) -> None:
