@@ -14,6 +14,8 @@ REGION = "RegionOne"
 PASSWORD = "labpass"
 SERVICES = ("keystone", "glance", "nova", "magnum")
 _PATHS = {"keystone": "/v3", "nova": "/v2.1", "magnum": "/v1"}
+# entry/accel_gpu_lab.dist-info calls pool.py so.
+POOL = "accel_gpu_lab_pool"
 DATABASES = ("keystone", "glance", "nova_api", "nova", "magnum")
 
 
