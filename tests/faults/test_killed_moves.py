@@ -118,7 +118,6 @@ def test_a_shrink_may_be_killed_after_each_request(used: UsedPool) -> None:
 @pytest.mark.soak
 @pytest.mark.usual(250)
 def test_who_thinks_better_of_a_replacement_gets_the_old_group_back(used: UsedPool) -> None:
-    """Its nodes take pods again before those of the new one are emptied."""
-    # The last comes with the first eviction: one more, and its end may have been asked for.
-    for number in range(1, REPLACED - 1):
+    """Its nodes take pods again before those of the new one are emptied; once its end was asked for, there is another one like it."""
+    for number in range(1, REPLACED + 1):
         assert used.killed(used.pool(1), number, then=used.pool(0))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import typing as t
 from dataclasses import dataclass, field
 
@@ -148,9 +147,9 @@ def _planned(cloud: Cloud, wishes: t.Sequence[Wish], emptier: Emptier | None) ->
 
 def _task(change: Change, following: Following, wait: bool) -> t.Callable[[], Live | None] | None:
     if change.action == NOTHING:
-        live = change.live
+        under_way = change.going or (change.live is not None and not change.live.settled)
         # What a killed run has begun is waited for as if this one had.
-        return functools.partial(following.settle, live) if wait and live is not None and not live.settled else None
+        return following.settle if wait and under_way else None
     return following.go if wait or change.action == RECREATE else following.request
 
 

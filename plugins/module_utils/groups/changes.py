@@ -22,7 +22,8 @@ class Change:
 
     name: what the group is called that is, or becomes, what is wished. live: that group; None where it has yet to be made.
     leftovers: the other groups of this wish, which go. spare: such that stay, since nobody has asked for a replacement.
-    edits: what differs, by field, as (before, after).
+    going: such that the cloud is deleting already, for whose end there is only to wait. edits: what differs, by field, as
+    (before, after).
     """
 
     wish: Wish
@@ -31,6 +32,7 @@ class Change:
     live: Live | None = None
     leftovers: tuple[Live, ...] = ()
     spare: tuple[Live, ...] = ()
+    going: tuple[Live, ...] = ()
     edits: Edits = dataclasses.field(default_factory=dict)
 
     @property
@@ -92,7 +94,9 @@ def changes(
             for live in lives
             if live.name == wish.name or (live.name not in others and is_of(live.name, wish.name, longest))
         ]
-        planned.append(_change(wish, its, words, unchangeable, longest))
+        staying = [live for live in its if not live.going]
+        going = tuple(live for live in its if live.going)
+        planned.append(dataclasses.replace(_change(wish, staying, words, unchangeable, longest), going=going))
         if planned[-1].action == RECREATE and not wish.recreate:
             problems.append(_refusal(planned[-1], unchangeable))
     return planned, problems

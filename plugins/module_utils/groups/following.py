@@ -49,22 +49,23 @@ class Following:
 
         Raises GroupFailed, TimeoutStory and ServiceError.
         """
-        wish = self._wish
-        if not wish.present:
-            for old in self._change.leftovers:
-                self._remove(old)
-            return None
-        live = self._change.live or self._look(lambda: self._view.find(self._name)) or self._make()
-        live = self._bring(live)
-        if self._change.action == RECREATE:
+        live = None
+        if self._wish.present:
+            live = self._bring(self._change.live or self._found() or self._make())
+        if live is not None and self._change.action == RECREATE:
             self._open_nodes(live)
-            for old in self._change.leftovers:
-                self._remove(old)
+        for old in self._change.leftovers:
+            self._remove(old)
+        self._see_go()
         return live
 
-    def settle(self, live: Live) -> Live:
-        """Wait until nothing is under way in a group that is as declared."""
-        return live if live.settled else self._until(live, lambda now: now.settled, "settle")
+    def settle(self) -> Live | None:
+        """Wait until nothing is under way in a group that is as declared, and those that go are gone."""
+        live = self._change.live
+        if live is not None:
+            live = self._settled(live)
+        self._see_go()
+        return live
 
     def request(self) -> None:
         """Empty what is to go, send what is to be sent first, and do not wait for the cloud: what comes after it is for the next run."""
@@ -74,12 +75,36 @@ class Following:
                 with self._going.stay_if_refused(self._going.all_of(old)):
                     self._cloud.delete(old)
         elif live is None:
-            self._send_create()
+            if self._found() is None:
+                self._send_create()
         else:
             leaving = self._going.chosen(live, self._wish.count_of(live.count))
             for step in self._cloud.steps(live, self._wish, leaving)[:1]:
                 with self._going.stay_if_refused(leaving):
                     step.send()
+
+    def _found(self) -> Live | None:
+        """The group that somebody has made meanwhile; of one name there is no other before the one that goes is gone."""
+        found = self._look(lambda: self._view.find(self._name))
+        return self._gone(found) if found is not None and found.going else found
+
+    def _see_go(self) -> None:
+        for live in self._change.going:
+            left = self._gone(live)
+            if left is not None:
+                raise self._failure(left)
+
+    def _gone(self, live: Live) -> Live | None:
+        """Wait for the end of a group that the cloud deletes; the group, where the cloud has not done it."""
+        left = self._wait(
+            lambda: self._view.get(live),
+            lambda now: now is None or now.settled,
+            lambda now: self._story(now or live, "be deleted"),
+        )
+        return t.cast("Live | None", left)
+
+    def _settled(self, live: Live) -> Live:
+        return live if live.settled else self._until(live, lambda now: now.settled, "settle")
 
     def _make(self) -> Live:
         self._send_create()
@@ -100,7 +125,7 @@ class Following:
                 return
             except ServiceError as error:
                 # Asked for by the request whose answer was lost, or by somebody else meanwhile.
-                if error.conflict and self._look(lambda: self._view.find(self._name)) is not None:
+                if error.conflict and self._found() is not None:
                     return
                 if not error.ambiguous or self._left() <= 0:
                     raise
@@ -119,7 +144,7 @@ class Following:
     def _bring(self, live: Live) -> Live:
         """Send what remains, one request after the other, until nothing does."""
         while True:
-            live = self.settle(live)
+            live = self._settled(live)
             leaving = self._going.chosen(live, self._wish.count_of(live.count))
             steps = self._cloud.steps(live, self._wish, leaving)
             if not steps:

@@ -72,6 +72,11 @@ class Live:
     addresses: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
 
+    @property
+    def going(self) -> bool:
+        """Whether the cloud is deleting it."""
+        return not self.settled and self.status.startswith("DELET")
+
     def told(self, words: Words) -> dict[str, t.Any]:
         """For a result or a diff."""
         return {

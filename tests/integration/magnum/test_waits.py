@@ -39,6 +39,17 @@ def test_an_update_while_another_is_in_progress_is_not_lost(magnum: Magnum) -> N
     assert live["status"] == "UPDATE_COMPLETE"
 
 
+@pytest.mark.usual(10)
+def test_a_group_that_is_being_deleted_is_made_anew_by_one_run(magnum: Magnum) -> None:
+    assert magnum.group(flavor="m2.medium", labels={"lab_delay": "2"})["changed"]
+    assert magnum.group(state="absent", wait=False)["changed"]
+    since = cloud_requests.mark(magnum.layout)
+    assert magnum.group(state="absent", wait=False)["changed"] is False
+    assert requests_of(magnum, since)["magnum DELETE"] == 0
+    assert magnum.group(flavor="m2.medium", node_count=2)["changed"]
+    assert (magnum.live()["status"], magnum.live()["node_count"]) == ("CREATE_COMPLETE", 2)
+
+
 @pytest.mark.sampled(3, of="waits for Magnum")
 @pytest.mark.usual(15)
 def test_two_runs_at_once_both_arrive(magnum: Magnum) -> None:

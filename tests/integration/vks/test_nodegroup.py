@@ -171,6 +171,18 @@ def test_what_was_begun_without_waiting_is_waited_for_by_the_next_run(account: A
     assert (ended["changed"], ended["nodegroup"]["status"], account.writes(start)) == (False, "ACTIVE", [])
 
 
+def test_what_is_being_deleted_is_asked_to_go_once_and_made_anew_by_one_run(account: Account) -> None:
+    assert account.run(vks_nodegroup.main, **wanted(**NEW))["changed"]
+    account.set("delay", "2")
+    gone = wanted(state="absent")
+    assert account.run(vks_nodegroup.main, **gone, wait=False)["changed"]
+    start = account.mark()
+    assert account.run(vks_nodegroup.main, **gone, wait=False)["changed"] is False
+    assert account.writes(start) == []
+    anew = account.run(vks_nodegroup.main, **wanted(**NEW, num_nodes=2))
+    assert (anew["changed"], anew["nodegroup"]["num_nodes"], anew["nodegroup"]["status"]) == (True, 2, "ACTIVE")
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("more", "says"),

@@ -60,7 +60,7 @@ class SlowCloud:
 
     def get(self, group: str) -> Live | None:
         self._overloaded()
-        return self.groups.get(group)
+        return next((live for live in self.groups.values() if live.id == group), None)
 
     def create(self, wish: Wish, name: str, count: int | None) -> None:
         self._refuse()
@@ -71,7 +71,16 @@ class SlowCloud:
             self.creations.append(name)
             fields = {**wish.fields}
             made = Live(
-                name, name, "CREATE_IN_PROGRESS", False, False, count or 1, "", wish.low or 0, wish.high, fields
+                f"{name} {len(self.creations)}",
+                name,
+                "CREATE_IN_PROGRESS",
+                False,
+                False,
+                count or 1,
+                "",
+                wish.low or 0,
+                wish.high,
+                fields,
             )
             self.groups[name] = made
             self._later(lambda: self._settle(name))

@@ -34,6 +34,10 @@ def live(name: str = "train", **more: Any) -> Live:
     return Live(f"id-{name}", name, "UPDATE_COMPLETE", True, False, **{"count": 2, "fields": fields, **more})
 
 
+def deleting(name: str = "train") -> Live:
+    return dataclasses.replace(live(name), status="DELETE_IN_PROGRESS", settled=False)
+
+
 def wish(**more: Any) -> Wish:
     return Wish("train", **{"count": 2, "fields": {"flavor": "g4"}, **more})
 
@@ -66,6 +70,13 @@ def wish(**more: Any) -> Wish:
             {"node_count", "min_node_count", "max_node_count"},
         ),
         (wish(unranged=True), [live()], NOTHING, set()),
+        # What the cloud is deleting is there no more, and needs no second request to go.
+        (wish(), [deleting()], CREATE, {"node_count", "flavor"}),
+        (wish(present=False), [deleting()], NOTHING, set()),
+        (wish(present=False), [deleting("train-5f3a"), live()], DELETE, set()),
+        (wish(fields={"flavor": "g4"}), [deleting(), live("train-5f3a")], NOTHING, set()),
+        (wish(fields={"flavor": "g5"}), [deleting(), live("train-5f3a")], RECREATE, {"flavor"}),
+        (wish(), [dataclasses.replace(deleting(), settled=True, failed=True)], UPDATE, set()),
         # Whatever failed is tried again.
         (wish(), [dataclasses.replace(live(), failed=True)], UPDATE, set()),
     ],

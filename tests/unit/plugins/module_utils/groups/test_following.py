@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
@@ -28,6 +29,10 @@ def there(name: str = "train", **more: Any) -> Live:
 
 
 def followed(cloud: SlowCloud, time: Time, wish: Wish, timeout: float = 3600) -> Live | None:
+    return following(cloud, time, wish, timeout).go()
+
+
+def following(cloud: SlowCloud, time: Time, wish: Wish, timeout: float = 3600) -> Following:
     (change,), problems = changes(
         [wish], cloud.survey(lambda dummy: True), cloud.words, cloud.unchangeable, cloud.longest_name
     )
@@ -41,7 +46,7 @@ def followed(cloud: SlowCloud, time: Time, wish: Wish, timeout: float = 3600) ->
         say=lambda dummy: None,
         clock=time.clock,
         sleep=time.sleep,
-    ).go()
+    )
 
 
 @pytest.mark.parametrize("seed", range(CASES))
@@ -81,6 +86,45 @@ def test_a_replacement_leaves_one_group_also_after_a_break(seed: int) -> None:
     (left,) = cloud.groups.values()
     assert left.fields["flavor"] == "g5"
     assert cloud.creations == [left.name]
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_thinking_better_of_a_replacement_takes_one_run_whenever_it_was_broken_off(seed: int) -> None:
+    chance, time = random.Random(seed), Time()
+    cloud = SlowCloud(chance, time, [there()])
+    with contextlib.suppress(TimeoutStory, ServiceError):
+        followed(cloud, time, Wish("train", count=2, recreate=True, fields={"flavor": "g5"}), chance.uniform(0, 80))
+    time.sleep(cloud.patience)
+    for attempt in range(4):
+        try:
+            followed(cloud, time, Wish("train", count=2, recreate=True, fields={"flavor": "g4"}))
+            break
+        except ServiceError:
+            # One that the cloud's servers have met, which takes another run; no other error does.
+            assert attempt < 3
+    (left,) = cloud.groups.values()
+    assert left.fields["flavor"] == "g4"
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_a_group_that_is_being_deleted_is_made_anew_by_one_run(seed: int) -> None:
+    time = Time()
+    cloud = SlowCloud(random.Random(seed), time, [there(settled=False, status="DELETE_IN_PROGRESS")])
+    cloud._later(lambda: cloud._end("train"))
+    live = followed(cloud, time, Wish("train", count=3, fields={"flavor": "g4"}))
+    assert live is not None
+    assert (live.count, cloud.creations) == (3, ["train"])
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_it_is_asked_for_anew_also_where_nobody_waits_for_it(seed: int) -> None:
+    time = Time()
+    cloud = SlowCloud(random.Random(seed), time, [there(settled=False, status="DELETE_IN_PROGRESS")])
+    cloud._later(lambda: cloud._end("train"))
+    following(cloud, time, Wish("train", count=3, fields={"flavor": "g4"})).request()
+    time.sleep(cloud.patience)
+    cloud.survey(lambda dummy: True)
+    assert cloud.creations == ["train"]
 
 
 def test_the_end_of_a_wait_tells_status_and_reason() -> None:
