@@ -16,7 +16,7 @@ class Pooled(CreateEnginePlugin):
     def __init__(self, url: URL, kwargs: dict[str, Any]) -> None:
         super().__init__(url, kwargs)
         # As many as are asked for: some of Magnum's reads keep theirs for long, and none may wait for them.
-        kwargs.update(poolclass=QueuePool, pool_size=8, max_overflow=-1)
+        kwargs.update(poolclass=QueuePool, pool_size=8, max_overflow=-1, pool_pre_ping=False)
 
     def update_url(self, url: URL) -> URL:
         """Nothing of the URL is this plugin's own."""

@@ -37,7 +37,7 @@ def main() -> None:
     waitress.serve(
         application,
         listen=" ".join(f"127.0.0.1:{ports[of]}" for of in (service, f"{service}-internal")),
-        threads=8,
+        threads=4,
         ident=None,
         # Magnum makes a connection for each call and lets it linger: the default limit of 100 would starve Nova.
         connection_limit=4000,

@@ -17,6 +17,8 @@ if t.TYPE_CHECKING:
     from ..kube.eviction import Checked
     from ..pools.plan import RolloutPlan
 
+# Nodes that are emptied at the same time; budgets keep the pods apart.
+PARALLEL = 4
 _TOLD = 5
 
 

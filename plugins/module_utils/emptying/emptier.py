@@ -24,7 +24,7 @@ from ..kube.eviction import EvictionRefused
 from ..kube.paths import NODES
 from ..running.bulk import DEFAULT_LIMIT, run_bounded
 from ..running.wait import TimeoutStory
-from .drain import Rules, await_end, send_away
+from .drain import PARALLEL, Rules, await_end, send_away
 from .one_node import OneNode
 from .present import claims_of, pods_on
 
@@ -35,8 +35,6 @@ if t.TYPE_CHECKING:
     from .common_lease import CommonLease
 
 T = t.TypeVar("T")
-# Nodes that are emptied at the same time; budgets keep the pods apart.
-PARALLEL = 4
 _TOLD = 5
 
 

@@ -14,13 +14,13 @@ from ..kube.errors import ApiError, explain
 from ..kube.lease import Lease, LeaseHeld, LeaseLost
 from ..running.module import ArgumentSpec, BaseModule
 from .common_lease import CommonLease
-from .drain import Rules
-from .emptier import PARALLEL, Emptier
+from .drain import PARALLEL, Rules
 from .telling import teller
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..running.errors import ServiceError
+    from .emptier import Emptier
 
 KUBERNETES: ArgumentSpec = {
     "kubernetes": {
@@ -63,9 +63,10 @@ class EmptyingModule(BaseModule):
         given = self.params["kubernetes"]
         if given is None:
             return None
-        # Read here: most runs of such a module empty nothing, and the library takes a third of a second to read.
+        # Read here: a module that is told of no cluster empties nothing, and these take half a second to read.
         from ..kube.client import Client
         from ..kube.config import KUBERNETES_IMPORT_ERROR, ConnectionOptions, secrets_of
+        from .emptier import Emptier
 
         if KUBERNETES_IMPORT_ERROR is not None:
             self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)

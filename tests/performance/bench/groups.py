@@ -25,7 +25,7 @@ CLUSTERS, GROUPS, FORKS = 10, 4, (1, 5, 10)
 BESIDE_EACH = 3
 NOTHING_SECONDS, SIDE_BY_SIDE = 3.0, 1.15
 # What making a node group takes at least, where it is measured: machines take minutes.
-DELAY = 10
+DELAY = 30
 _OF = "node groups"
 _CLIENT = "openstack"
 _LARGE = "bench-large"
