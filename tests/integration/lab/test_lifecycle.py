@@ -82,6 +82,8 @@ def test_up_again_changes_nothing(own: OwnLab) -> None:
     assert own.processes() == before
 
 
+@pytest.mark.sampled(2, of="lives of a lab")
+@pytest.mark.usual(30)
 def test_a_second_lab_beside_it(own: OwnLab, other: OwnLab) -> None:
     own.shell("kubectl create namespace mine")
     other.do("up")
@@ -116,6 +118,7 @@ def test_missing_bubblewrap_is_one_clear_line(other: OwnLab, tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(10)
 def test_a_killed_lab_comes_up_with_its_cluster(own: OwnLab) -> None:
     for process in own.processes():
@@ -128,6 +131,7 @@ def test_a_killed_lab_comes_up_with_its_cluster(own: OwnLab) -> None:
     assert "mine" in own.shell("kubectl get namespaces")
 
 
+@pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(10)
 def test_a_lab_whose_supervisor_was_killed_comes_up(own: OwnLab) -> None:
     names = {process: Path(f"/proc/{process}/comm").read_text().strip() for process in own.processes()}
@@ -140,6 +144,7 @@ def test_a_lab_whose_supervisor_was_killed_comes_up(own: OwnLab) -> None:
     assert own.status()["up"]
 
 
+@pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(20)
 def test_a_saved_cluster_comes_back_as_often_as_it_is_asked_for(own: OwnLab) -> None:
     own.do("nodes", "scale", "cpu", "3", "--wait")

@@ -247,6 +247,7 @@ def test_a_driver_that_ignores_labels_and_one_that_cannot_scale_to_zero(own: Own
         cloud.delete(own.name, name)
 
 
+@pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(40)
 def test_saved_and_reset(own: OwnLab, cloud: Cloud) -> None:
     cloud.resize(own.name, "gpu-t4", 1)

@@ -163,6 +163,7 @@ def test_requests_are_noted_without_secrets(lab: OwnLab, tenant: Tenant) -> None
     assert Vks().clients(lab.lab).keys() == CLIENTS.keys()
 
 
+@pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(30)
 def test_a_saved_cluster_comes_back_with_its_groups(lab: OwnLab, tenant: Tenant) -> None:
     path = tenant.made(name="saved-1")

@@ -41,6 +41,7 @@ def changed(result: dict[str, Any]) -> list[str]:
     return [name for name, step in result["node_profile"]["steps"].items() if step["change"].startswith("mig")]
 
 
+@pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.usual(30)
 def test_only_as_many_gpus_are_cut_as_the_demand_needs(pool: Rolling) -> None:
     offered = pool.cluster.offered("a100-")
@@ -52,6 +53,7 @@ def test_only_as_many_gpus_are_cut_as_the_demand_needs(pool: Rolling) -> None:
     assert pool.cluster.offered("a100-") == offered
 
 
+@pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.usual(40)
 def test_more_is_cut_where_nobody_works_and_who_works_stays(pool: Rolling) -> None:
     before = pool.cluster.offered("a100-")
@@ -82,6 +84,7 @@ def test_more_is_cut_where_nobody_works_and_who_works_stays(pool: Rolling) -> No
     assert "7 x 1g.10gb + 4 x 3g.40gb in all" in text
 
 
+@pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.usual(10)
 def test_a_demand_without_room_is_refused_before_anything_is_sent(pool: Rolling) -> None:
     since = pool.cluster.mark()

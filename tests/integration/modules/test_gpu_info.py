@@ -77,6 +77,8 @@ def test_whose_the_installations_are_costs_a_few_reads(cluster: Cluster) -> None
     assert cluster.run(gpu_info.main, pools=cluster.pools())["gpu_info"]["installed"] == told
 
 
+@pytest.mark.sampled(1, of="slow failures")
+@pytest.mark.usual(60)
 def test_somebody_elses_nfd_that_a_taint_keeps_from_new_nodes_ends_the_run_at_once(
     cluster: Cluster, kube: Kube
 ) -> None:

@@ -70,7 +70,7 @@ def share(cluster: Cluster, pool: str, sharing: dict[str, Any], **options: Any) 
     return cluster.run(node_profile.main, **options)
 
 
-@pytest.mark.sampled(1, of="changes between modes")
+@pytest.mark.sampled(2, of="changes between modes")
 def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
     """On nodes of which none was ever cut: the MIG manager's configuration is there only after the real run of cluster_policy."""
     predicted = share(cluster, "train-a100", SEVENTHS, check=True, diff=True)
@@ -79,7 +79,7 @@ def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
     assert predicted["changed"] is done["changed"] is True
 
 
-@pytest.mark.sampled(1, of="changes between modes")
+@pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.usual(20)
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster, mode: str) -> None:
@@ -96,7 +96,7 @@ def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster, mode: s
     assert again["changed"] is False, again
 
 
-@pytest.mark.sampled(1, of="changes between modes")
+@pytest.mark.sampled(2, of="changes between modes")
 def test_a_layout_is_an_entry_beside_those_of_others(cluster: Cluster) -> None:
     share(cluster, "train-a100", MIXTURE)
     configmap = cluster.get("configmap", "accel-gpu-mig-parted", "-n", NAMESPACE)
@@ -107,7 +107,7 @@ def test_a_layout_is_an_entry_beside_those_of_others(cluster: Cluster) -> None:
     assert [name for name in entries if name.startswith("mig-")] == [name for name in named if name.startswith("mig-")]
 
 
-@pytest.mark.sampled(1, of="changes between modes")
+@pytest.mark.sampled(2, of="changes between modes")
 def test_a_change_that_fails_is_told_at_once_with_the_manager_s_own_words(cluster: Cluster) -> None:
     share(cluster, "train-a100", NONE)
     cluster.lab.command("fault", "put", "mig-failed", "--nodes", "a100-1")

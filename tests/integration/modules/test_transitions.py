@@ -181,7 +181,7 @@ def labels(node: dict[str, Any]) -> tuple[str, ...]:
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, of="changes between modes")
+@pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=[f"{a}-to-{b}" for a, b in PAIRS])
 def test_who_goes_is_who_was_named(rolling: Rolling, users: Users, before: str, after: str) -> None:
     begun = rolling.share(MODES[before].sharing)

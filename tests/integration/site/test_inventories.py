@@ -40,6 +40,8 @@ def test_an_inventory_without_the_group_fails_and_says_what_to_do(tmp_path: Path
     assert "-e gpu_hosts=PATTERN" in message
 
 
+@pytest.mark.sampled(2, of="looks at a site")
+@pytest.mark.usual(20)
 def test_an_empty_pool_list_is_a_clear_nothing(lab: Lab) -> None:
     lab.reset()
     mark = audit.mark(LabLayout.named(lab.name))

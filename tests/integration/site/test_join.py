@@ -131,6 +131,7 @@ def test_the_cron_job_is_made_works_and_goes(cluster: Cluster, tmp_path: Path) -
     assert run_playbook("accel.gpu.join", environ=environ, variables=absent).require_success().changed() == 0
 
 
+@pytest.mark.sampled(2, of="looks at a site")
 @pytest.mark.usual(20)
 def test_a_namespace_with_something_of_others_stays(cluster: Cluster) -> None:
     environ = cluster.lab.env
