@@ -80,6 +80,8 @@ def pod(
     for name, value in {**{key: ours[key] for key in ("PATH", "ANSIBLE_COLLECTIONS_PATH")}, **environ}.items():
         call += ["--setenv", name, value]
     call += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]
+    # The checkout itself may lie in /tmp.
+    call += ["--ro-bind", str(REPO), str(REPO)]
     call += ["--ro-bind", str(account), TOKENS, "--ro-bind", str(inventory), "/run/inventory", "--chdir", "/", "--"]
     words = [word.replace("/inventory/", "/run/inventory/") for word in command]
     return subprocess.run([*call, *words], capture_output=True, text=True, check=False)
