@@ -250,16 +250,17 @@ def test_a_driver_that_ignores_labels_and_one_that_cannot_scale_to_zero(own: Own
 @pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(40)
 def test_saved_and_reset(own: OwnLab, cloud: Cloud) -> None:
-    cloud.resize(own.name, "gpu-t4", 1)
-    cloud.settled(own.name, "gpu-t4")
+    own.do("cloud", "set", "magnum.node-labels=ignored")
+    cloud.create(own.name, "kept", "g2.5xlarge")
+    cloud.settled(own.name, "kept")
     own.do("save", "clouds")
     own.do("reset")
     assert "applied" in own.do("cloud", "show").partition("magnum.node-labels=")[2].splitlines()[0]
-    assert Cloud(own.lab).group(own.name, "gpu-t4") is None
-    assert (len(nodes(own, "gpu-t4")), len(nodes(own, "default-worker"))) == (0, 2)
+    assert Cloud(own.lab).group(own.name, "kept") is None
+    assert (len(nodes(own, "kept")), len(nodes(own, "default-worker"))) == (0, 2)
     own.do("reset", "--to", "clouds")
-    group = Cloud(own.lab).group(own.name, "gpu-t4") or {}
-    assert (group["status"], len(nodes(own, "gpu-t4"))) == ("UPDATE_COMPLETE", 1)
+    group = Cloud(own.lab).group(own.name, "kept") or {}
+    assert (group["status"], len(nodes(own, "kept"))) == ("CREATE_COMPLETE", 1)
 
 
 @pytest.mark.soak
