@@ -12,8 +12,8 @@ import typing as t
 from ..running.errors import ServiceError
 from ..running.wait import wait_until
 from .changes import RECREATE, Change
-from .cloud import Emptier, Machine
-from .going import Going, GroupFailed
+from .cloud import Emptier, Machine, Step
+from .going import Going, GroupFailed, GroupVanished
 from .looking import Looks, View
 from .wish import Live
 
@@ -51,7 +51,7 @@ class Following:
         """
         live = None
         if self._wish.present:
-            live = self._bring(self._change.live or self._found() or self._make())
+            live = self._brought()
         if live is not None and self._change.action == RECREATE:
             self._open_nodes(live)
         for old in self._change.leftovers:
@@ -141,6 +141,14 @@ class Following:
             self._sleep(min(self._interval, 1.0))
         return False
 
+    def _brought(self) -> Live:
+        """The group as it is wished; one that vanishes on the way, since its deletion was accepted and not shown yet, is made anew."""
+        live = self._change.live or self._found() or self._make()
+        try:
+            return self._bring(live)
+        except GroupVanished:
+            return self._bring(self._found() or self._make())
+
     def _bring(self, live: Live) -> Live:
         """Send what remains, one request after the other, until nothing does."""
         while True:
@@ -151,11 +159,17 @@ class Following:
                 if live.failed:
                     raise self._failure(live)
                 return live
-            step = steps[0]
-            self._say(f"{live.name}: {step.what}")
-            before = live
+            live = self._taken(steps[0], live, leaving)
+
+    def _taken(self, step: Step, live: Live, leaving: t.Sequence[Machine]) -> Live:
+        self._say(f"{live.name}: {step.what}")
+        try:
             self._ask(step.send, leaving)
-            live = self._seen(before, step.seen, step.what)
+        except ServiceError as error:
+            if error.not_found:
+                self._look(lambda: self._there(live))
+            raise
+        return self._seen(live, step.seen, step.what)
 
     def _seen(self, before: Live, seen: t.Callable[[Live], bool], what: str) -> Live:
         """Wait for the effect and a settled status; hand back what there is when the request seems to be lost."""
@@ -234,15 +248,13 @@ class Following:
             pause *= 2
 
     def _until(self, live: Live, done: t.Callable[[Live], bool], what: str) -> Live:
-        def read() -> Live:
-            now = self._view.get(live)
-            if now is None:
-                raise GroupFailed(
-                    f"Node group {live.name} has vanished meanwhile: somebody else deletes it. Run again."
-                )
-            return now
+        return t.cast("Live", self._wait(lambda: self._there(live), done, lambda now: self._story(now, what)))
 
-        return t.cast("Live", self._wait(read, done, lambda now: self._story(now, what)))
+    def _there(self, live: Live) -> Live:
+        now = self._view.get(live)
+        if now is None:
+            raise GroupVanished(f"Node group {live.name} has vanished meanwhile: somebody else deletes it. Run again.")
+        return now
 
     def _look(self, read: t.Callable[[], Live | None]) -> Live | None:
         """What there is, as soon as the cloud answers."""

@@ -18,6 +18,10 @@ class GroupFailed(Exception):
     """What was asked of a group has failed, or cannot be done."""
 
 
+class GroupVanished(GroupFailed):
+    """The group that something was asked of is there no more."""
+
+
 class Going:
     """Chooses and empties nodes; where nobody can empty them, none is chosen, and the cloud takes which it likes."""
 

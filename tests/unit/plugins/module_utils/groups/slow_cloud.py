@@ -97,8 +97,12 @@ class SlowCloud:
     def delete(self, live: Live) -> None:
         self._refuse()
         if live.name in self.groups:
-            self._begin(live.name, "DELETE_IN_PROGRESS")
-            self._later(lambda: self._end(live.name))
+
+            def begin() -> None:
+                self._begin(live.name, "DELETE_IN_PROGRESS")
+                self._later(lambda: self._end(live.name))
+
+            self._later(begin, most=self.patience / 2)
         self._answer()
 
     def members(self, live: Live, machines: Sequence[Machine]) -> list[Machine]:
@@ -112,6 +116,8 @@ class SlowCloud:
 
     def _resize(self, name: str, count: int) -> None:
         self._refuse()
+        if name not in self.groups:
+            raise ServiceError("there is no such group", status=404)
         if self.groups[name].settled and self._chance.random() < 0.7:
 
             def begin() -> None:
@@ -122,7 +128,7 @@ class SlowCloud:
         self._answer()
 
     def _begin(self, name: str, status: str, **more: Any) -> None:
-        if name in self.groups:
+        if name in self.groups and not self.groups[name].status.startswith("DELETE"):
             self.groups[name] = dataclasses.replace(self.groups[name], status=status, settled=False, **more)
 
     def _end(self, name: str) -> None:

@@ -117,6 +117,17 @@ def test_a_group_that_is_being_deleted_is_made_anew_by_one_run(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(CASES))
+def test_so_is_one_whose_deletion_is_not_shown_yet(seed: int) -> None:
+    time = Time()
+    cloud = SlowCloud(random.Random(seed), time, [there()])
+    with contextlib.suppress(ServiceError):
+        cloud.delete(there())
+    live = followed(cloud, time, Wish("train", count=3, fields={"flavor": "g4"}))
+    assert live is not None
+    assert live.count == 3
+
+
+@pytest.mark.parametrize("seed", range(CASES))
 def test_it_is_asked_for_anew_also_where_nobody_waits_for_it(seed: int) -> None:
     time = Time()
     cloud = SlowCloud(random.Random(seed), time, [there(settled=False, status="DELETE_IN_PROGRESS")])
