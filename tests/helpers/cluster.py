@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import yaml
 
 from tests.helpers.modules import run_module
 from tests.helpers.playbook import run_playbook
+from tests.helpers.waiting import until
 from tests.labs import Lab
 from tests.programs import REPO, run
 
@@ -109,10 +109,7 @@ class Cluster:
 
     def until(self, done: Callable[[], bool], seconds: float = 30) -> None:
         """Wait for something that the simulated agents do."""
-        end = time.monotonic() + seconds
-        while not done():
-            assert time.monotonic() < end, "the lab did not get there in time"
-            time.sleep(0.2)
+        until(done, limit=seconds)
 
 
 def settled(node: Mapping[str, Any]) -> Any:
