@@ -75,8 +75,7 @@ class Following:
                 with self._going.stay_if_refused(self._going.all_of(old)):
                     self._cloud.delete(old)
         elif live is None:
-            if self._found() is None:
-                self._send_create()
+            self._begun()
         else:
             leaving = self._going.chosen(live, self._wish.count_of(live.count))
             for step in self._cloud.steps(live, self._wish, leaving)[:1]:
@@ -106,31 +105,33 @@ class Following:
     def _settled(self, live: Live) -> Live:
         return live if live.settled else self._until(live, lambda now: now.settled, "settle")
 
-    def _make(self) -> Live:
-        self._send_create()
+    def _made(self) -> Live:
         # The row may come late: there is no group for a moment after its creation was accepted.
-        there = self._wait(
+        there = self._begun() or self._wait(
             lambda: self._view.find(self._name),
             lambda now: now is not None,
             lambda dummy: f"Node group {self._name} was asked for and does not appear.",
         )
         return t.cast("Live", there)
 
-    def _send_create(self) -> None:
+    def _begun(self) -> Live | None:
+        """The group that there is meanwhile; None where there was none, and one has been asked for."""
+        found = self._found()
         count = self._wish.count_of(self._change.leftovers[0].count if self._change.leftovers else None)
-        while True:
+        while found is None:
             self._say(f"{self._name}: creating")
             try:
                 self._patiently(lambda: self._cloud.create(self._wish, self._name, count))
-                return
+                break
             except ServiceError as error:
                 # Asked for by the request whose answer was lost, or by somebody else meanwhile.
-                if error.conflict and self._found() is not None:
-                    return
+                if error.conflict and (found := self._found()) is not None:
+                    break
                 if not error.ambiguous or self._left() <= 0:
                     raise
             if self._appears():
-                return
+                break
+        return found
 
     def _appears(self) -> bool:
         """Whether a creation that was not answered has been carried out; a second one might make a second group."""
@@ -143,11 +144,10 @@ class Following:
 
     def _brought(self) -> Live:
         """The group as it is wished; one that vanishes on the way, since its deletion was accepted and not shown yet, is made anew."""
-        live = self._change.live or self._found() or self._make()
         try:
-            return self._bring(live)
+            return self._bring(self._change.live or self._made())
         except GroupVanished:
-            return self._bring(self._found() or self._make())
+            return self._bring(self._made())
 
     def _bring(self, live: Live) -> Live:
         """Send what remains, one request after the other, until nothing does."""
@@ -166,6 +166,7 @@ class Following:
         try:
             self._ask(step.send, leaving)
         except ServiceError as error:
+            # A group that is not there any more is told as such, and any other 404 as it is.
             if error.not_found:
                 self._look(lambda: self._there(live))
             raise

@@ -128,15 +128,18 @@ class SlowCloud:
         self._answer()
 
     def _begin(self, name: str, status: str, **more: Any) -> None:
-        if name in self.groups and not self.groups[name].status.startswith("DELETE"):
-            self.groups[name] = dataclasses.replace(self.groups[name], status=status, settled=False, **more)
+        self._put(name, status=status, settled=False, **more)
 
     def _end(self, name: str) -> None:
         self.groups.pop(name, None)
 
     def _settle(self, name: str) -> None:
-        if name in self.groups and not self.groups[name].status.startswith("DELETE"):
-            self.groups[name] = dataclasses.replace(self.groups[name], status="UPDATE_COMPLETE", settled=True)
+        self._put(name, status="UPDATE_COMPLETE", settled=True)
+
+    def _put(self, name: str, **fields: Any) -> None:
+        """Change a group that is there and does not go."""
+        if name in self.groups and not self.groups[name].going:
+            self.groups[name] = dataclasses.replace(self.groups[name], **fields)
 
     def _later(self, act: Callable[[], None], most: float = 20.0) -> None:
         self._due.append((self._time.now + self._chance.uniform(0, most), act))

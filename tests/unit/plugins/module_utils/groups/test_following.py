@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.groups.changes import changes
+from ansible_collections.accel.gpu.plugins.module_utils.groups.cloud import Machine, Step
 from ansible_collections.accel.gpu.plugins.module_utils.groups.following import Following
 from ansible_collections.accel.gpu.plugins.module_utils.groups.going import GroupFailed
 from ansible_collections.accel.gpu.plugins.module_utils.groups.looking import Looks
@@ -125,6 +127,22 @@ def test_so_is_one_whose_deletion_is_not_shown_yet(seed: int) -> None:
     live = followed(cloud, time, Wish("train", count=3, fields={"flavor": "g4"}))
     assert live is not None
     assert live.count == 3
+    assert len(cloud.creations) <= 1
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_so_is_one_that_is_gone_between_a_look_and_a_request(seed: int) -> None:
+    class Hasty(SlowCloud):
+        def steps(self, live: Live, wish: Wish, leaving: Sequence[Machine]) -> list[Step]:
+            if not self.creations:
+                self._end(live.name)
+            return super().steps(live, wish, leaving)
+
+    time = Time()
+    cloud = Hasty(random.Random(seed), time, [there()])
+    live = followed(cloud, time, Wish("train", count=3, fields={"flavor": "g4"}))
+    assert live is not None
+    assert (live.count, cloud.creations) == (3, ["train"])
 
 
 @pytest.mark.parametrize("seed", range(CASES))
