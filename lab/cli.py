@@ -157,7 +157,6 @@ def _env(lab: Lab, options: argparse.Namespace) -> None:
     exports: dict[str, object] = {
         "ANSIBLE_COLLECTIONS_PATH": REPO / "build",
         "KUBECONFIG": kubeconfig,
-        "K8S_AUTH_KUBECONFIG": kubeconfig,
         "LAB_NAME": lab.name,
         "LAB_DIR": lab.dir,
         "LAB_CHARTS": lab.charts,

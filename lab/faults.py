@@ -26,6 +26,10 @@ NODE_FAULTS: dict[str, tuple[str | None, str]] = {
     "mig-pending": (None, "the MIG manager sees operands that do not vanish, and stays pending"),
     "mig-reboot": (None, "GPUs cannot be reset: a change of the MIG mode reboots the node"),
     "mig-deaf": (None, "the MIG manager hears of its label no more, until its pod is new"),
+    "driver-broken": (
+        "what the driver's log ends with",
+        "the driver's pod crash-loops, and NVIDIA's other pods on the node wait for it",
+    ),
     "mig-partial": (None, "the MIG manager makes only the first device of each GPU, and calls that a success"),
     "mig-paused": (
         None,

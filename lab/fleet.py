@@ -46,6 +46,7 @@ class Group:
     cpus: int = 32
     memory: str = "256Gi"
     pace: float | list[float] = 1
+    passthrough: bool = False
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, str]] = field(default_factory=list)
 
@@ -124,6 +125,7 @@ _KINDS: dict[str, type] = {
     "cpus": int,
     "memory": str,
     "pace": object,
+    "passthrough": bool,
     "labels": dict,
     "taints": list,
 }
@@ -188,6 +190,7 @@ class Template:
             group.driver,
             vgpu=group.vgpu,
             machine=group.machine,
+            passthrough=group.passthrough,
         )
         self._annotations = {
             "kwok.x-k8s.io/node": "fake",

@@ -20,6 +20,7 @@ def described(
     *,
     vgpu: Mapping[str, str] | None = None,
     machine: str = "unknown",
+    passthrough: bool = False,
 ) -> Object:
     """Return a machine's hardware as the simulator's annotation has it (lab/sim/rules/hardware.go); all GPUs are alike."""
     if model is None:
@@ -39,4 +40,5 @@ def described(
         "pci": model.pci_ids[0],
         "vgpu": dict(vgpu) if vgpu else None,
         "machine": machine,
+        "passthrough": passthrough,
     }

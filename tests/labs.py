@@ -96,7 +96,7 @@ class Lab:
 
 def reached_by(kubeconfig: Path) -> dict[str, str]:
     """What of the environment leads Ansible, kubectl and helm to the cluster of a kubeconfig."""
-    return {"KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+    return {"KUBECONFIG": str(kubeconfig)}
 
 
 @contextmanager

@@ -16,7 +16,7 @@ options:
     type: dict
   pools:
     description:
-      - The pools (C(gpu_pools)). Needs O(cluster).
+      - The pools (C(gpu_pools)). Needs O(cluster). An empty list says that there are no pools; that is not the same as leaving the option out.
       - All mistakes of the documents are reported together, each with its path.
     type: list
     elements: dict
@@ -39,8 +39,9 @@ options:
         type: dict
         default: {}
       pools:
-        description: The pools, as in C(gpu_pools).
+        description:
+          - The pools, as in C(gpu_pools). Required, and null is refused. An empty list says that there are no pools.
         type: list
         elements: dict
-        default: []
+        required: true
 """

@@ -21,14 +21,55 @@ options:
       - The cluster's Lease is held until the machines are gone, as by every other run that changes the cluster.
     type: dict
     suboptions:
+      cluster:
+        description:
+          - What C(gpu_cluster) says of the cluster, its C(name), C(uid), C(kubeconfig), C(context) and impersonation.
+          - A cluster of another name or UID is refused before the cloud is asked to change anything, as by the modules for Kubernetes.
+        type: dict
       kubeconfig:
         description:
           - Path of a kubeconfig, or its content as a dictionary.
-          - If not given, the environment variables E(K8S_AUTH_KUBECONFIG) and E(KUBECONFIG) and C(~/.kube/config) are tried.
+          - The cluster and the user come from one source as a whole; these options, C(cluster), the variables K8S_AUTH_*, or E(KUBECONFIG) and
+            C(~/.kube/config), whichever comes first. A variable K8S_AUTH_* that contradicts one of the first two is an error.
         type: raw
       context:
         description: Context of the kubeconfig; its current one if not given.
         type: str
+      host:
+        description: URL of the API server. Without C(kubeconfig) no kubeconfig is read.
+        type: str
+      api_key:
+        description: Bearer token. Needs C(host) or C(kubeconfig).
+        type: str
+      validate_certs:
+        description: Whether the API server's certificate is verified.
+        type: bool
+        aliases: [verify_ssl]
+      ca_cert:
+        description: Path of the certificates of the CA that the API server's certificate must come from.
+        type: path
+        aliases: [ssl_ca_cert]
+      client_cert:
+        description: Path of a client certificate. Needs C(host) or C(kubeconfig).
+        type: path
+        aliases: [cert_file]
+      client_key:
+        description: Path of the client certificate's key. Needs C(host) or C(kubeconfig).
+        type: path
+        aliases: [key_file]
+      proxy:
+        description: URL of an HTTP or SOCKS proxy on the way to the API server.
+        type: str
+      no_proxy:
+        description: Hosts, domains and networks, separated by commas, that are reached without C(proxy).
+        type: str
+      impersonate_user:
+        description: User as whom the requests are made.
+        type: str
+      impersonate_groups:
+        description: Groups as whose member the requests are made. Needs C(impersonate_user).
+        type: list
+        elements: str
       request_timeout:
         description: Seconds within which the API server must answer one request.
         type: int

@@ -15,8 +15,8 @@ positional: _input, model
 options:
   _input:
     description:
-      - The profiles, as C(nvidia-smi mig -lgip) writes them. Either a list with one entry for each device, or a dictionary of
-        counts, as in C(sharing.layout) of a pool.
+      - The profiles, as C(nvidia-smi mig -lgip) writes them. Either a list with one entry for each device, as a list or as text with
+        commas, or a dictionary of counts, as in C(sharing.layout) of a pool.
     type: raw
     required: true
   model:
@@ -103,6 +103,11 @@ from ..module_utils.mig.layout import PROFILE, listed
 from ..module_utils.mig.layouts import nearest, wasted
 from ..module_utils.mig.misfit import misfit
 from ..module_utils.mig.placing import place
+from ..module_utils.pools import coercion
+from ..module_utils.pools.words import said
+
+# More devices than any cluster has; larger numbers are mistakes.
+_MOST = 10**9
 
 
 def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
@@ -123,15 +128,18 @@ def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
 
 def _counts(profiles: t.Any) -> dict[str, int]:
     """How many of each profile; raises a ValueError for what is neither a list of profiles nor counts of them."""
+    if isinstance(profiles, str):
+        profiles = coercion.elements(profiles)
     if not isinstance(profiles, (list, tuple, t.Mapping)):
         raise ValueError(f"{profiles!r} is neither a list of MIG profiles nor a dictionary of their counts")
     counts: dict[str, int] = {}
     for name in profiles:
         if not isinstance(name, str) or not PROFILE.fullmatch(name):
             raise ValueError(f"{name!r} is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb")
-        count = profiles[name] if isinstance(profiles, t.Mapping) else 1
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise ValueError(f"{count!r} of {name} is not a count; give a whole number")
+        given = profiles[name] if isinstance(profiles, t.Mapping) else 1
+        count = coercion.integer(given) if isinstance(given, str) else given
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST:
+            raise ValueError(f"{said(given)} of {name} is not a count; give a whole number")
         counts[str(name)] = counts.get(name, 0) + int(count)
     return counts
 

@@ -16,7 +16,9 @@ description:
   - The variable C(gpu_discovered) tells what the cloud says of the cluster, and of its node groups with their flavors and GPUs.
   - Hosts are grouped by provider (C(magnum), C(vks)), cloud (C(cloud_NAME)), region (C(region_NAME)) and by the GPU models of their node groups, as
     far as the flavors tell them (C(model_T4), C(model_H100)).
-  - Clusters that share a name get the region, the cloud, or a part of their id behind it, whichever tells them apart.
+  - Clusters that share a name get the region, the cloud, or a part of their id behind it, whichever tells them apart. The name of the host is
+    C(gpu_cluster.name), which the cluster remembers from its first change on. A cluster that gets a longer name since another one of its name has
+    appeared is renamed with C(gpu_cluster.renamed_from).
   - The file's name has to end with C(clusters.yml) or C(clusters.yaml).
 options:
   plugin:
@@ -50,6 +52,7 @@ options:
       - Whether a kubeconfig is fetched, and written for its owner alone, where it is missing, leads elsewhere or ends soon.
       - On Magnum a new client certificate is signed, on VKS the service's kubeconfig is taken, and another one made where it ends soon. Both
         make their holder an administrator of the cluster.
+      - With V(false) a kubeconfig that leads to another server than the cloud says is an error; with O(fail_on_errors=false) its host is left out.
     type: bool
     default: true
   renew_before:
@@ -148,6 +151,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if self.get_option("write_kubeconfigs"):
                 life = Life(self.get_option("expiration_days"), self.get_option("renew_before"))
                 asking.give_kubeconfigs(hosts, folder, life)
+            else:
+                hosts = asking.without_foreign_kubeconfigs(hosts, folder)
             self._populate(hosts, folder)
         except (CloudFailed, ConnectionProblem) as error:
             raise AnsibleParserError(f"{path}: {error}") from None
@@ -177,7 +182,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.inventory.add_group(ALL)
         for host, found in hosts.items():
             self.inventory.add_host(host, group=ALL)
-            told = host_vars(found, folder.path(host), folder.kube_name(host))
+            told = host_vars(found, folder.path(host), folder.kube_name(host), host)
             for name, value in told.items():
                 self.inventory.set_variable(host, name, value)
             for group in groups_of(found):

@@ -30,6 +30,10 @@ notes:
     device plugin's mounts the ConfigMap, its status is about its present generation, and the pods wanted, updated and available are as many as
     the nodes that match its selector, affinity and tolerations by this module's own count. C(status.state) alone proves nothing: it is C(ready)
     before the operator has looked at an edit, and while DaemonSets have no desired count yet."
+  - A node on which a pod of NVIDIA's fails for longer than a start takes (three restarts, or a minute without its image) is not waited for where
+    it is of no pool, or not labelled by gpu-feature-discovery, as long as other GPU nodes work. It is returned as C(unusual_nodes).
+  - Pods of such nodes that never become ready would keep a DaemonSet from replacing its pods on all others. Those that are left with an older template
+    are then deleted, one of each DaemonSet at a time, so that they are made anew.
   - A converged cluster costs one list of ClusterPolicies, one of DaemonSets and one (paged) of nodes, and nothing else.
   - In check mode on a cluster that has no ClusterPolicy yet (its kind is among O(expected)), C(before) is empty and C(after) holds all derived
     fields. The run that follows finds the object that the chart has created, so that its C(before) shows what the chart put into these fields;
@@ -102,6 +106,13 @@ cluster_policy:
       description: GPU nodes (up to 100) with a taint that no operand tolerates; name it in the taints of a pool.
       type: list
       elements: str
+    unusual_nodes:
+      description: GPU nodes (up to 100) that were not waited for, since a pod of NVIDIA's fails there, each with its C(name) and the C(reason).
+        They are of no pool, or gpu-feature-discovery has not labelled them; a pool that has such a node fails in M(accel.gpu.node_profile).
+      type: list
+      elements: dict
+      returned: always
+      sample: [{name: gpu-7, reason: "pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff"}]
     driver_nodes:
       description: On how many nodes the driver rolls because of this change.
       type: int
@@ -175,7 +186,7 @@ class _Found(t.NamedTuple):
 
 def work(module: GpuModule) -> Object:
     """Derive from the pools, read the policy, change what differs, and see that the operator has done it."""
-    cluster = PolicyClient(module.client, module.plan.operator.namespace)
+    cluster = PolicyClient(module.client, module.plan.operator.namespace, module.plan.pools)
     live = _live(module, cluster)
     plan = module.plan = follow(module.client, module.plan, live)
     wanted = Wanted.by(plan, live)
@@ -202,7 +213,12 @@ def work(module: GpuModule) -> Object:
     if lacking:
         after = {**after, "configmaps": [configmap["metadata"]["name"] for configmap in lacking]}
     verdict = _see(module, cluster, found, Effect(_reaching(found, wanted), mounted_by(wanted.spec)), told)
-    result = {"changed": changed or bool(lacking), "cluster_policy": {**told, **seen(verdict)}}
+    for name, reason in sorted(verdict.set_aside.items()) if verdict else ():
+        module.warn(f"Node {name} was not waited for: {reason}.")
+    result = {
+        "changed": changed or bool(lacking) or bool(cluster.replaced),
+        "cluster_policy": {**told, **seen(verdict)},
+    }
     return {**result, "diff": diff_of(before, after, f"{KIND} {told['name']}")}
 
 
@@ -254,7 +270,9 @@ def _see(module: GpuModule, cluster: PolicyClient, found: _Found, effect: Effect
     if module.check_mode or not params["wait"]:
         return cluster.look(name, effect)
     waiting = Waiting(params["wait_timeout"], params["wait_sleep"], module.progress)
-    return cluster.await_ready(name, effect, waiting, lambda verdict: {"cluster_policy": {**told, **seen(verdict)}})
+    return cluster.await_ready(
+        name, effect, waiting, lambda verdict: {"cluster_policy": {**told, **seen(verdict)}}, module.lease
+    )
 
 
 def _tolerations(found: _Found) -> list[Object]:

@@ -35,18 +35,16 @@ options:
         change all pods that have not ended.
     type: bool
     default: false
+  allow_release:
+    description: As the option of M(accel.gpu.node_profile), so that RV(gpu_info.release) tells whether a run would be refused.
+    type: list
+    elements: str
+    default: []
   offline:
     description: Whether a cluster that cannot be reached is no failure. RV(gpu_info.reachable) is then V(false), and the pools
         are told as far as they follow from the documents.
     type: bool
     default: false
-  report_path:
-    description: File for the whole result, all nodes included, as JSON.
-    type: path
-  html_path:
-    description: File for the whole result, all nodes included, as one HTML page that stands alone. With O(workloads) it tells who
-        holds what.
-    type: path
 seealso:
   - module: accel.gpu.node_profile
   - plugin: accel.gpu.report_lines
@@ -61,7 +59,14 @@ EXAMPLES = r"""
     cluster: "{{ gpu_cluster }}"
     pools: "{{ gpu_pools }}"
     workloads: true
-    report_path: /var/tmp/gpus.json
+    limit: 5000
+  register: fleet
+
+- name: Keep all of it as JSON
+  ansible.builtin.copy:
+    content: "{{ fleet.gpu_info | to_nice_json }}"
+    dest: /var/tmp/gpus.json
+    mode: "0644"
 """
 
 RETURN = r"""
@@ -74,14 +79,9 @@ gpu_info:
       description: Name of the cluster, from O(cluster) or the kubeconfig.
       type: str
       returned: always
-    reachable:
-      description: Whether the cluster answered.
-      type: bool
-      returned: always
-    reason:
-      description: Why it did not.
-      type: str
-      returned: when it did not
+    reachable: {description: Whether the cluster answered., type: bool, returned: always}
+    reason: {description: Why it did not., type: str, returned: when it did not}
+    identity: {description: "Which cluster it is: C(uid), C(recorded_name), C(name_to_record), C(server), C(origin).", type: dict, returned: reachable}
     totals:
       description: C(nodes), C(gpu_nodes), C(gpus) and C(allocatable) by resource.
       type: dict
@@ -118,10 +118,7 @@ gpu_info:
       description: Nodes that a driver upgrade has not done yet, counted by C(states), and up to 100 that C(failed) or are C(skipped).
       type: dict
       returned: when the cluster is reachable
-    nodes_not_shown:
-      description: How many GPU nodes are beyond O(limit).
-      type: int
-      returned: when the cluster is reachable
+    nodes_not_shown: {description: How many GPU nodes are beyond O(limit)., type: int, returned: when the cluster is reachable}
     pools:
       description: What each pool declares, and of which node group its nodes are made (C(group), or null); with a cluster also what is seen
         (C(nodes), C(models), C(gpus), C(wanted) and C(allocatable), in all and for each of its C(resources)), into what its GPUs are cut and where
@@ -156,8 +153,13 @@ gpu_info:
       description: What would be done to each of up to 100 nodes, as in RV(accel.gpu.node_profile#module:node_profile).
       type: dict
       returned: when O(costs) are asked for and the cluster is reachable
+    unusual_nodes:
+      description: GPU nodes that are not waited for, as in RV(accel.gpu.node_profile#module:node_profile).
+      type: list
+      elements: dict
+      returned: when O(pools) are given and the cluster is reachable
     undiscovered:
-      description: GPU nodes that gpu-feature-discovery has not labelled yet, up to 100.
+      description: GPU nodes that gpu-feature-discovery has not labelled yet, up to 100; with O(pools), without those among C(unusual_nodes).
       type: list
       elements: str
       returned: when the cluster is reachable
@@ -170,23 +172,19 @@ gpu_info:
       type: list
       elements: str
       returned: when O(pools) are given and the cluster is reachable
+    release:
+      description: Of these, how many each of the C(pools) loses, the pool of up to 100 C(nodes), the C(pods) that are evicted for it (with O(costs)),
+        and the C(refusal), why a run would do nothing as long as O(allow_release) does not allow it, or an empty text.
+      type: dict
+      returned: when O(pools) are given and the cluster is reachable
     unclaimed:
       description: GPU nodes that no pool wants, up to 100.
       type: list
       elements: str
       returned: when O(pools) are given and the cluster is reachable
-    report_path:
-      description: The file with the whole result.
-      type: str
-      returned: when O(report_path) is given
-    html_path:
-      description: The file with the page.
-      type: str
-      returned: when O(html_path) is given
 """
 
 import functools
-import json
 import typing as t
 
 from ..module_utils.catalog.names import LIVE_PODS
@@ -194,22 +192,20 @@ from ..module_utils.fleet import oddities, summary
 from ..module_utils.fleet.costs import total
 from ..module_utils.fleet.holders import holders
 from ..module_utils.fleet.node import UNREAD, Node, parse
+from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
 from ..module_utils.operator.forecast import forecast
 from ..module_utils.operator.survey import Survey, survey
-from ..module_utils.page.document import page
 from ..module_utils.pools.doubts import doubts
 from ..module_utils.running.errors import ConnectionProblem
 from ..module_utils.sharing.expense import expense
-from ..module_utils.sharing.overview import Overview, overview
+from ..module_utils.sharing.overview import Overview, add_membership, add_unusual, overview
 from ..module_utils.validation import evidence
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.client import Client
-
-NAMES_LIMIT = 100
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
@@ -228,19 +224,21 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         if not (away and module.params["offline"]):
             raise
         told.update(reachable=False, reason=reason)
-        return _written(module, told, [])
+        return _limited(module, told, [])
     told["cluster"] = told["cluster"] or module.client.cluster_name or module.client.server
-    told.update(reachable=True, **summary.seen(nodes))
-    told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][:NAMES_LIMIT]
+    told.update(reachable=True, identity=identity_report(module.client, module.identity), **summary.seen(nodes))
+    told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][: oddities.NAMES_LIMIT]
     pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
     held = holders(pods()) if module.params["workloads"] else None
     if module.params["pools"] is None:
-        return _written(module, told, summary.rows(nodes, (), None, (), held))
+        return _limited(module, told, summary.rows(nodes, (), None, (), held))
     there = survey(module.client, module.plan)
     looks = module.params["workloads"] or module.params["costs"]
     found = overview(module.client, there.plan, nodes, pods if looks else None)
     plan, membership, changes = found.plan, found.membership, found.changes
     _tell(module.client, there, found, nodes, told)
+    allowed = frozenset(module.params["allow_release"])
+    told["release"] = changes.releases.as_dict(allowed, oddities.NAMES_LIMIT)
     if module.params["costs"]:
         rolls = forecast(module.client, plan, there.policy)
         asked = pods() if changes.edits or rolls.roll.any else []
@@ -248,34 +246,27 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         for name, of_pool in told["pools"].items():
             of_pool["costs"] = counts[name]
         told["costs"] = rolls.told(total(counts.values()))
-        told["steps"] = {of.node: of.told() for of in steps[:NAMES_LIMIT]}
-    return _written(module, told, summary.rows(nodes, plan.pools, membership, changes.edits, held))
+        told["steps"] = {of.node: of.told() for of in steps.steps[: oddities.NAMES_LIMIT]}
+        told["release"] = steps.releases.as_dict(allowed, oddities.NAMES_LIMIT)
+    return _limited(module, told, summary.rows(nodes, plan.pools, membership, changes.edits, held))
 
 
 def _tell(client: Client, there: Survey, found: Overview, nodes: list[Node], told: dict[str, t.Any]) -> None:
     """Add what the pools declare against what is seen."""
-    plan, membership, released = found.plan, found.membership, found.changes.released
+    plan, membership = found.plan, found.membership
     told["installed"] = {name: of.as_dict() for name, of in there.found.items()}
     told["pools"] = summary.pools(found.settled, nodes, membership, found.changes.edits, found.geometries)
     kept = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, proof in evidence.proofs(plan, nodes, membership, kept).items():
         told["pools"][name]["proof"] = proof
     told["drift"] = summary.drift(told["pools"])
-    told["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
-    told["released"] = released[:NAMES_LIMIT]
-    told["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
-    odd = oddities.all_of(nodes, membership, released)
-    told["warnings"] = [*doubts(plan, oddities.traits(nodes)), *found.doubts, *odd]
+    told["warnings"] = [*doubts(plan, oddities.traits(nodes)), *found.doubts]
+    add_membership(found, nodes, told)
+    add_unusual(client, found, nodes, told)
 
 
-def _written(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.Any]]) -> dict[str, t.Any]:
-    limit, whole = module.params["limit"], {**told, "nodes": rows}
-    for option, form in (("report_path", lambda of: json.dumps(of, indent=1)), ("html_path", page)):
-        path = module.params[option]
-        if path:
-            with open(path, "w", encoding="utf-8") as handle:
-                handle.write(form(whole))
-            told[option] = path
+def _limited(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    limit = module.params["limit"]
     if told["reachable"]:
         told.update(nodes=rows[:limit], nodes_not_shown=max(0, len(rows) - limit))
     return {"changed": False, "gpu_info": told}
@@ -287,9 +278,8 @@ def main() -> None:
         "limit": {"type": "int", "default": 100},
         "workloads": {"type": "bool", "default": False},
         "costs": {"type": "bool", "default": False},
+        "allow_release": {"type": "list", "elements": "str", "default": []},
         "offline": {"type": "bool", "default": False},
-        "report_path": {"type": "path"},
-        "html_path": {"type": "path"},
     }
     module = GpuModule(spec, documents=True)
     module.run(work)

@@ -95,8 +95,9 @@ gpu_validation:
   type: dict
   contains:
     pools:
-      description: By pool, its C(status) (V(proven), V(skipped), V(empty), V(busy), V(failed), in check mode
-        V(would_run)), and as far as they apply C(node), C(pods), C(devices) (holders by device UUID), C(one_more)
+      description: By pool, its C(status) (V(proven), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) where the
+        pool's labels keep its GPUs from containers, in check mode V(would_run)), and as far as they apply
+        C(node), C(pods), C(devices) (holders by device UUID), C(one_more)
         (V(waited) is what one pod more than there are shares has to do), C(two_shares) (V(refused) is how a request for
         two has to end), C(reason) and C(problems).
       type: dict
@@ -126,6 +127,7 @@ gpu_validation:
 import time
 import typing as t
 
+from ..module_utils.emptying.operand_pods import failing_operands
 from ..module_utils.fleet.sorting import awaited, undiscovered_cluster
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.operator.survey import follow_cluster
@@ -188,6 +190,8 @@ def _standing(module: GpuModule, state: State) -> dict[str, dict[str, t.Any]]:
         entry = state.noted.get(pool.name) or {}
         if not state.members(pool.name):
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
+        elif pool.without_containers:
+            pools[pool.name] = {"status": "not_applicable", "reason": pool.without_containers}
         elif state.current(pool.name) and not module.params["force"]:
             pools[pool.name] = {"status": "skipped", **evidence.seen(entry)}
         else:
@@ -243,9 +247,13 @@ def _prove(
 
 
 def _after_discovery(module: GpuModule, state: State) -> dict[str, t.Any]:
-    if undiscovered_cluster(state.nodes.values()) or awaited(module.plan.pools, state.nodes.values(), state.membership):
-        empty = list(state.membership.empty)
-        return {"pools": empty} if empty else {}
+    empty = list(state.membership.empty)
+    if not empty:
+        return {}
+    waiting = awaited(module.plan.pools, state.nodes.values(), state.membership)
+    failing = failing_operands(module.client, module.plan.config.namespace, waiting, time.time())
+    if undiscovered_cluster(state.nodes.values()) or set(waiting) - set(failing):
+        return {"pools": empty}
     return {}
 
 

@@ -33,6 +33,8 @@ notes:
   - The record of a dead revision is deleted, as if it had never begun. That of a dead first installation is marked C(superseded) instead, because
     it is all that tells Helm what there is to upgrade from. The record of a failed revision stays, and Helm upgrades from it.
   - Secrets of releases are read for chart, values and the names of workloads; no value of theirs comes into a result.
+  - Fails when C(HELM_KUBE*) in the environment names another cluster or user than this module has, and when Helm cannot be given the
+    connection (an option like O(host) or O(client_cert) of this module alone).
   - helm itself is only used for C(helm pull) and C(helm template), and never reaches the cluster from here.
 options:
   release_name:
@@ -117,6 +119,8 @@ EXAMPLES = r"""
     chart_version: 0.19.0
     release_values: {worker: {tolerations: []}}
     skip_crds: true
+  # The cluster and the user that helm_release has verified, and no other.
+  environment: "{{ preparation.helm_release.helm_environment }}"
   when: preparation.helm_release.action != 'none'
 """
 
@@ -126,6 +130,11 @@ helm_release:
   returned: success
   type: dict
   contains:
+    helm_environment:
+      description: Variables (none is secret) with which M(kubernetes.core.helm) reaches the verified cluster.
+      type: dict
+      returned: success
+      sample: {KUBECONFIG: /etc/kube/prod}
     action:
       description: What Helm has to do next - V(install), V(upgrade) or V(none).
       type: str
@@ -180,6 +189,7 @@ import os
 import tempfile
 import typing as t
 
+from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.operator.chart import ChartProblem
 from ..module_utils.operator.driver_parts import DriverRoll
@@ -209,9 +219,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """Derive from the chart, read the release, repair and apply, and see that it runs."""
     params = module.params
     release = Release.from_params(params)
-    # Ansible puts the options into every result, and values may hold passwords.
-    params["release_values"] = params["initial_values"] = "(not shown)"
     binary = _binary(module)
+    environment = helm_environment(module.client)
     waiting = Waiting(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder, contextlib.ExitStack() as held:
         preparation = Preparation(
@@ -245,7 +254,12 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         )
     return {
         "changed": preparation.changed or resumed,
-        "helm_release": {**preparation.told(chart, step), **_cost(judgement), "workloads": workloads},
+        "helm_release": {
+            **preparation.told(chart, step),
+            **_cost(judgement),
+            "workloads": workloads,
+            "helm_environment": environment,
+        },
         "diff": diff_of(*preparation.shown(chart, step), f"Helm release {release.namespace}/{release.name}"),
     }
 

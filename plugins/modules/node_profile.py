@@ -21,6 +21,8 @@ description:
     C(docs/rollout.md) tells it minute by minute, and which pods have to go.
   - Pods go by the Eviction API, so that budgets are respected and waited for. Those of DaemonSets and static ones are left alone;
     one that no controller makes again goes only with C(rollout.force).
+  - A node that no pool claims any more is released. It gives back what its pool had put on it, in a way that follows the C(rollout) of that
+    pool, which is recorded on the node. GPUs that the pool had cut are made whole first, and the node is opened when that is verified.
   - A node whose change fails goes back to the profile with which it was last seen to work, or is left cordoned and tainted with
     the reason (C(rollout.on_failure)). A cordon that was there before stays.
   - What a killed run has begun is noted on the node, and the next run goes on from there.
@@ -63,6 +65,16 @@ options:
     type: list
     elements: str
     default: []
+  allow_release:
+    description:
+      - Names of pools (or V(all)) whose nodes may be released although the run would release the nodes of more than one pool, or all nodes that
+        the collection manages. Without it such a run is refused before anything is changed, in check mode, too.
+      - A node is released when it carries the labels of a pool and no pool of O(pools) claims it any more. The release of the nodes of one
+        pool out of several needs no permission and is announced in a warning.
+      - Only O(state=present) without O(only) releases nodes.
+    type: list
+    elements: str
+    default: []
   wait:
     description:
       - Whether to wait until the nodes that were changed at once are seen to be as declared. Those that take their turn are always proven.
@@ -83,6 +95,7 @@ options:
   report_path:
     description:
       - File for the whole result as JSON. What the module returns names up to 100 nodes.
+      - The file is made with mode 0600, one that exists keeps its mode; a symbolic link is refused.
     type: path
 notes:
   - A node that several pools match is left as it is and told in a warning. Its label C(accel.gpu/pool) decides.
@@ -153,18 +166,22 @@ node_profile:
       type: int
       returned: always
     released_nodes:
-      description: Those of them that belong to no pool any more and gave back its labels and taints.
-      type: list
-      elements: str
+      description: Those of them that no pool claims any more and that gave back their pool's labels and taints, each with the name of that pool.
+      type: dict
       returned: always
+      sample: {a100-1: train}
     change_counts:
       description: How many nodes are changed in which way (V(labels), V(plugin), V(mig-geometry), V(mig-mode)).
       type: dict
       returned: always
       sample: {mig-mode: 4, plugin: 2}
     steps:
-      description: What is done to each of up to 100 nodes. Its C(pool), the kind of C(change), the pods that it C(evicts), and whether
-        the node C(reboot)s (V(no) or V(may)).
+      description:
+        - What is done to each of up to 100 nodes. Its C(pool), the kind of C(change), the pods that it C(evicts), and whether
+          the node C(reboot)s (V(no) or V(may)); of a released node also the pool that it C(leaves).
+        - Where there are such pods, C(blocked_by) are those for which the node cannot be changed, since no drain evicts them, C(stops) those of
+          DaemonSets that are stopped by the label C(nvidia.com/gpu.deploy.client), and C(possible_holders) privileged pods of the cluster itself,
+          which may hold a GPU and are left alone.
       type: dict
       returned: always
       sample: {a100-1: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: "no"}}
@@ -193,7 +210,9 @@ node_profile:
       elements: str
       returned: always
     repaired:
-      description: By node, what was stuck and is mended.
+      description:
+        - By node, what was stuck and is mended. Where only the labels of gpu-feature-discovery have not reached a node for 90 s, its pod is
+          started again; no preview tells that.
       type: dict
       returned: always
     not_as_declared:
@@ -206,6 +225,17 @@ node_profile:
       type: list
       elements: str
       returned: always
+    unusual_nodes:
+      description:
+        - GPU nodes that gpu-feature-discovery will not label, or has not labelled because a pod of NVIDIA's fails there, each with its
+          C(name) and the C(reason). Those of no pool are not waited for; one that is pinned to a pool, or of its node group, fails the run
+          once all other nodes are done.
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - name: virt-1
+          reason: label nvidia.com/gpu.workload.config=vm-passthrough gives its GPUs to virtual machines
     held_back:
       description: By pool, the taints that were held back (C(key=value:Effect)).
       type: dict
@@ -272,6 +302,7 @@ def main() -> None:
         "state": {"type": "str", "choices": list(scope.STATES), "default": scope.PRESENT},
         "only": {"type": "list", "elements": "str"},
         "label_selectors": {"type": "list", "elements": "str", "default": []},
+        "allow_release": {"type": "list", "elements": "str", "default": []},
         "wait": {"type": "bool", "default": True},
         "wait_timeout": {"type": "int", "default": 600},
         "report_path": {"type": "path"},

@@ -48,6 +48,7 @@ options:
   report_path:
     description:
       - File for the whole result as JSON, with all names. What the module returns names up to 100 nodes.
+      - The file is made with mode 0600, one that exists keeps its mode; a symbolic link is refused.
     type: path
 notes:
   - A node that vanishes meanwhile is counted in RV(nodes.gone), and is no failure.

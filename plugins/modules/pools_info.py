@@ -31,6 +31,7 @@ options:
   path:
     description:
       - File for the documents as YAML, with the remarks as comments. It is written in check mode too, and is no change.
+      - Its mode is 0600; a symbolic link is refused.
     type: path
 seealso:
   - module: accel.gpu.gpu_info
@@ -84,7 +85,6 @@ pools_info:
 """
 
 import dataclasses
-import os
 import typing as t
 
 from ..module_utils.export import documents
@@ -92,6 +92,7 @@ from ..module_utils.export.groups import groups
 from ..module_utils.export.live import Live, mig_configmap, plugin_configmap
 from ..module_utils.fleet.node import UNREAD, Node, parse
 from ..module_utils.fleet.tolerance import singleton
+from ..module_utils.kube.cluster_identity import read_recorded_name, read_uid
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, object_path
@@ -99,6 +100,7 @@ from ..module_utils.operator.records import Records
 from ..module_utils.operator.survey import follow, is_ours
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
+from ..module_utils.running import private_file
 from ..module_utils.running.module import ArgumentSpec
 from ..module_utils.sharing.overview import overview
 
@@ -120,7 +122,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         _configmap(module, mig_configmap(policy), namespace) if any(node.mig_config for node in nodes) else None,
     )
     found = groups(nodes, live.shared, live.tolerations)
-    given = {"name": client.cluster_name or client.context_name or "cluster", **(module.params["cluster"] or {})}
+    given = _given(module)
     theirs = {"operator": release, "nfd": _nfd(module)}
     releases = {part: _as_ours(module, part, of, given) for part, of in theirs.items()}
     remarks = [*found.remarks, *_of_releases(policy, theirs, releases)]
@@ -138,9 +140,24 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         "yaml": documents.text(shown, found.pools, remarks),
     }
     if module.params["path"]:
-        _write(module.params["path"], documents.text(cluster.document, found.pools, remarks))
+        private_file.write(module.params["path"], documents.text(cluster.document, found.pools, remarks))
         told["path"] = module.params["path"]
     return {"changed": False, "pools_info": told}
+
+
+def _given(module: GpuModule) -> Object:
+    """gpu_cluster as it was given, with the cluster's UID, but without a rename, or a kubeconfig that is a dictionary with credentials."""
+    client, declared = module.client, module.params["cluster"] or {}
+    name = declared.get("name") or read_recorded_name(client) or client.cluster_name or client.context_name or "cluster"
+    uid = declared.get("uid") or read_uid(client)
+    left_out = [
+        "name",
+        "uid",
+        "renamed_from",
+        *(["kubeconfig"] if isinstance(declared.get("kubeconfig"), dict) else []),
+    ]
+    rest = {key: value for key, value in declared.items() if key not in left_out}
+    return {"name": name, **({"uid": uid} if uid else {}), **rest}
 
 
 def _configmap(module: GpuModule, name: str, namespace: str) -> Object | None:
@@ -204,13 +221,6 @@ def _changing(module: GpuModule, plan: Plan, nodes: list[Node]) -> int:
 
 def _without_values(part: t.Any) -> t.Any:
     return {key: value for key, value in part.items() if key != "values"} if isinstance(part, dict) else part
-
-
-def _write(path: str, text: str) -> None:
-    """For its owner alone, whoever might read the file that was there before: values may hold secrets."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as handle:
-        os.fchmod(handle.fileno(), 0o600)
-        handle.write(text)
 
 
 def main() -> None:

@@ -79,6 +79,7 @@ EXAMPLES = r"""
     release_state: absent
     disable_hook: true
     wait: true
+  environment: "{{ first_half.removal.helm_environment }}"
   loop: "{{ first_half.removal.releases | selectattr('uninstall') }}"
 
 - name: Take out what they have left, the kinds and the namespaces
@@ -102,16 +103,18 @@ removal:
         status: {description: "Helm's status of it, V(absent) when there is none.", type: str}
         ours: {description: Whether this collection has installed it., type: bool}
         uninstall: {description: Whether it is to be uninstalled., type: bool}
+    helm_environment:
+      description: Variables (none is secret) with which M(kubernetes.core.helm) reaches the verified cluster.
+      type: dict
+      returned: success
+      sample: {KUBECONFIG: /etc/kube/prod}
     removed:
       description: Objects that were deleted, or out of which our part was taken; nodes are counted apart.
       type: list
       elements: str
       returned: always
       sample: ["ClusterPolicy cluster-policy: deleted", "ConfigMap gpu-operator/accel-gpu-device-plugin: deleted"]
-    nodes_changed:
-      description: How many nodes have given something back.
-      type: int
-      returned: always
+    nodes_changed: {description: How many nodes have given something back., type: int, returned: always}
     names_changed:
       description: Names of up to 100 of them.
       type: list
@@ -123,11 +126,7 @@ removal:
       elements: str
       returned: always
       sample: ["Namespace gpu-operator: it holds ConfigMap dashboards"]
-    held_back:
-      description: What was held back because the driver would have rolled.
-      type: list
-      elements: str
-      returned: always
+    held_back: {description: What was held back because the driver would have rolled., type: list, elements: str, returned: always}
     unchecked:
       description: Why the server did not check the changes in check mode.
       type: str
@@ -139,6 +138,7 @@ import typing as t
 
 from ..module_utils.catalog.names import LEASE_NAME
 from ..module_utils.catalog.releases import NFD_KINDS, OPERATOR_RELEASES
+from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.operator import preparation
 from ..module_utils.operator.leaving import Leaving
@@ -170,13 +170,14 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     plan = derive(module.params["cluster"], {}, [])
     releases = [_leaving(module, release) for release in (plan.operator, plan.nfd)]
     half = _before if module.params["stage"] == "before_helm" else _after
+    environment = helm_environment(module.client) if half is _before and any(of.ours for of in releases) else {}
     changed, account = half(module, plan, releases)
     for release in releases:
         if release.there and not release.ours:
             account.keeps(f"Helm release {release.namespace}/{release.name}", "this collection did not install it")
     return {
         "changed": changed,
-        "removal": {"releases": [release.told() for release in releases], **account.result()},
+        "removal": {"releases": [of.told() for of in releases], "helm_environment": environment, **account.result()},
         "diff": diff_of(*account.diff(), "removal"),
     }
 
@@ -239,16 +240,20 @@ def _after(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool
     stage = after.After(module.client, settings)
     found = stage.read()
     lease_path = last.lease_path(LEASE_NAME, module.params["lease_namespace"])
-    if not stage.changed(found) and module.client.get(lease_path) is None:
+    left = [path for path in dict.fromkeys((lease_path, last.RECORD_PATH)) if module.client.get(path) is not None]
+    if not stage.changed(found) and not left:
         stage.preview(found)
     elif module.check_mode:
         stage.preview(found)
-        last.note_lease(lease_path, stage.account)
+        for path in dict.fromkeys((lease_path, *left)):
+            last.note_lease(path, stage.account)
     else:
         with _partial(module, stage.account):
             with module.lease() as lease:
                 stage.clear(stage.read(), lease)
             last.drop_lease(module.client, lease_path, stage.account)
+            if lease_path != last.RECORD_PATH:
+                last.drop_lease(module.client, last.RECORD_PATH, stage.account)
     return stage.account.changed, stage.account
 
 
@@ -292,7 +297,7 @@ def _partial(module: GpuModule, account: Account) -> t.Iterator[None]:
 
 def main() -> None:
     """Run the module."""
-    module = GpuModule(OPTIONS, wait=True, lease=True)
+    module = GpuModule(OPTIONS, wait=True, lease=True, records_name=False)
     module.run(work)
 
 

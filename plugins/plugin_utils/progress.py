@@ -9,7 +9,6 @@ import json
 import multiprocessing
 import os
 import socket
-import tempfile
 import threading
 import time
 import typing as t
@@ -17,7 +16,9 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils.running.progress import PROGRESS_ENV, RUN_ID_ENV
+from ..module_utils.running.leftovers import make_file, started
+from ..module_utils.running.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
+from .same_cluster import same_cluster
 
 _LOOK = 0.2
 _INTERVAL = 2.0
@@ -36,11 +37,15 @@ class ProgressAction(ActionBase):
         """The module's own result; what goes wrong with progress never changes it."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
+        problem = same_cluster(self._task.args.get("cluster"), variables)
+        if problem:
+            return {**result, "failed": True, "msg": problem, "code": "invalid"}
         in_background = bool(self._task.async_val) and not self._connection.has_native_async
-        environment = {RUN_ID_ENV: run_id()}
+        host = str(variables.get("inventory_hostname", "localhost"))
+        environment = {RUN_ID_ENV: run_id(), INVENTORY_HOST_ENV: host}
         if in_background:
             return {**result, **self._executed(environment, variables, wrap_async=True)}
-        reader = _Reader(str(variables.get("inventory_hostname", "localhost")), hide_text=bool(self._task.no_log))
+        reader = _Reader(host, hide_text=bool(self._task.no_log))
         with reader as path:
             if path:
                 environment[PROGRESS_ENV] = path
@@ -66,15 +71,7 @@ def run_id() -> str:
         return f"awx-{job}"
     parent = multiprocessing.parent_process()
     pid = parent.pid if parent is not None and parent.pid else os.getpid()
-    return f"{socket.gethostname()}-{pid}-{_started(pid)}"
-
-
-def _started(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
-            return handle.read().rpartition(")")[2].split()[19]
-    except OSError:
-        return "0"
+    return f"{socket.gethostname()}-{pid}-{started(pid)}"
 
 
 class _Reader:
@@ -90,10 +87,9 @@ class _Reader:
     def __enter__(self) -> str | None:
         """The file's path; None where none can be made (a full disk): then there is no progress to be seen."""
         try:
-            handle, self._path = tempfile.mkstemp(prefix="accel-gpu-progress-")
+            self._path = make_file("progress")
         except OSError:
             return None
-        os.close(handle)
         self._thread = threading.Thread(target=self._follow, args=(self._path,), name="progress", daemon=True)
         self._thread.start()
         return self._path

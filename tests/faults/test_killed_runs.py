@@ -93,7 +93,8 @@ def sharing_by(replicas: int) -> dict[str, Any]:
         "match": {"model": "Tesla-T4"},
         "sharing": {"mode": "time-slicing", "replicas": replicas},
     }
-    return {"variables": {"gpu_pools": [pool]}, "arguments": ["--tags", "sharing"]}
+    variables = {"gpu_pools": [pool], "gpu_allow_release": "all"}
+    return {"variables": variables, "arguments": ["--tags", "sharing"]}
 
 
 def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]]) -> None:

@@ -130,7 +130,7 @@ def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
     victim = found["items"][0]["metadata"]["name"]
     lab.command("fault", "put", "plugin-crash", "--nodes", victim)
     pool = {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 8}}
-    variables = {"gpu_pools": [pool], "sharing_wait_timeout": 20}
+    variables = {"gpu_pools": [pool], "gpu_allow_release": "all", "sharing_wait_timeout": 20}
     message = failing(90, environ=lab.env, variables=variables, arguments=["--tags", "sharing"])
     assert victim in message
     assert "CrashLoopBackOff" in message

@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,6 +122,25 @@ def test_the_api_server_restarts(rolling: Rolling) -> None:
         striker.join()
     require_changed(rolling, result, {GPU: 2})
     assert len(watch.gone) == len(rolling.nodes())
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("delay", [number / 2 for number in range(10)])
+def test_the_api_server_restarts_at_any_moment(rolling: Rolling, delay: float) -> None:
+    """NFD's master may drop the labels of a node at such a moment; they are written again without another run."""
+    users_at_work(rolling)
+
+    def strike() -> None:
+        rolling.users.until(lambda: any(CORDONED in of for of in marks(rolling)), "the change has begun")
+        time.sleep(delay)
+        restart(rolling.lab, "kube-apiserver")
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    result = rolling.share(MPS, wait_timeout=240)
+    striker.join()
+    print(f"mended: {result['node_profile']['repaired']}")
+    require_changed(rolling, result, {GPU: 4})
 
 
 def marks(rolling: Rolling) -> list[dict[str, str]]:

@@ -54,7 +54,9 @@ class CloudPools:
 
     def retire(self, pools: Sequence[Pool]) -> None:
         """The cluster as it was before any of this."""
-        run_playbook(RETIRE, environ=self.lab.env, **self.options(pools, pool="all")).require_success()
+        run_playbook(
+            RETIRE, environ=self.lab.env, **self.options(pools, pool="all", gpu_confirm=self.lab.name)
+        ).require_success()
         assert self.provider.settled(self.lab) == self.before
         self.provider.require_no_orphan(self.lab)
 

@@ -25,8 +25,8 @@ _LOADED = "lab.accel.gpu/driver"
 
 def everything(lab: Lab) -> Objects:
     """Every object by kind, namespace and name, without its status and without what moves by itself."""
-    kinds = _kinds(lab)
-    listed = json.loads(run("kubectl", "get", ",".join(kinds), "-A", "-o", "json", env=lab.env))["items"]
+    listed_kinds = kinds(lab)
+    listed = json.loads(run("kubectl", "get", ",".join(listed_kinds), "-A", "-o", "json", env=lab.env))["items"]
     found = {_label(item): _still(item) for item in listed if item["kind"] not in _PASSING}
     return {label: item for label, item in found.items() if not _SYSTEM_LEASE.match(label)}
 
@@ -42,8 +42,8 @@ def differences(before: Objects, after: Objects) -> dict[str, Any]:
 
 def written_by(lab: Lab, manager: str) -> list[str]:
     """The objects of which the server notes that a field manager has written them."""
-    kinds = _kinds(lab)
-    text = run("kubectl", "get", ",".join(kinds), "-A", "-o", "json", "--show-managed-fields", env=lab.env)
+    listed_kinds = kinds(lab)
+    text = run("kubectl", "get", ",".join(listed_kinds), "-A", "-o", "json", "--show-managed-fields", env=lab.env)
     return sorted(
         _label(item)
         for item in json.loads(text)["items"]
@@ -51,7 +51,7 @@ def written_by(lab: Lab, manager: str) -> list[str]:
     )
 
 
-def _kinds(lab: Lab) -> list[str]:
+def kinds(lab: Lab) -> list[str]:
     """Every kind that can be listed, but those of which the API server warns that they are of yesterday."""
     listed = run("kubectl", "api-resources", "--verbs=list", "-o", "name", env=lab.env).split()
     return [kind for kind in listed if kind not in ("endpoints", "componentstatuses")]

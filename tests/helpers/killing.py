@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.api_proxy import ApiProxy, Proxy, Request
-from tests.helpers.playbook import Playbook, run_playbook
+from tests.helpers.playbook import Playbook, PlaybookRun, run_playbook
 from tests.labs import Lab, reached_by
 
 # What a user's run sends: our modules, and helm, which it starts.
@@ -84,6 +84,30 @@ def killed_at(lab: Lab, name: str, seconds: float, **options: Any) -> bool:
     timer.cancel()
     print(f"{'killed' if killed else 'ended before it was killed'} after {seconds:.1f} s")
     return killed
+
+
+def struck_at(lab: Lab, name: str, seconds: float, *, worker: bool, **options: Any) -> PlaybookRun:
+    """Run a playbook and, after so many seconds, kill its whole tree, or the worker of the task that is under way then."""
+    playbook = Playbook(name, environ=lab.env, **options)
+    over = threading.Event()
+
+    def strike() -> None:
+        if over.wait(seconds):
+            return
+        if not worker:
+            playbook.kill()
+        while worker and not over.is_set() and not playbook.kill_worker():
+            over.wait(0.01)
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    try:
+        run = playbook.wait()
+    finally:
+        over.set()
+        striker.join()
+    print(f"{'worker' if worker else 'run'} killed after {seconds:.1f} s: ended with {run.rc}")
+    return run
 
 
 def changing_requests(

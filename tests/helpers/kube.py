@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NAMESPACES, NODES, object_path
 from tests.faults.api_proxy import ApiProxy, Request

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -123,6 +124,29 @@ class Playbook:
                 except ProcessLookupError:
                     continue
 
+    def kill_worker(self) -> bool:
+        """Kill -9 the process that Ansible has forked for the task alone; False where no task is at work now.
+
+        The module that it has started goes on by itself, as nobody waits for it any more.
+        """
+        workers = [pid for pid in self._pids() if _parent_of(pid) == self.process.pid]
+        for pid in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(workers)
+
+    def stop(self) -> None:
+        """SIGSTOP the whole tree, as if its machine had fallen asleep; go_on() continues it."""
+        for pid in self._pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Continue what was stopped."""
+        for pid in self._pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
     def _pids(self) -> Iterator[int]:
         needle = f"{_TOKEN}={self.token}".encode()
         for entry in Path("/proc").iterdir():
@@ -136,6 +160,13 @@ class Playbook:
                 continue
             if alive:
                 yield int(entry.name)
+
+
+def _parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def run_playbook(name: str, *, environ: Mapping[str, str], timeout: float = 600, **options: Any) -> PlaybookRun:

@@ -111,6 +111,10 @@ class Users:
         made["metadata"]["name"] = name
         _create(self.api, f"/api/v1/namespaces/{NAMESPACE}/pods", made)
 
+    def runtime_class(self, name: str, handler: str) -> None:
+        """A RuntimeClass of the cluster's own."""
+        _create(self.api, "/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": name}, "handler": handler})
+
     def budget(self, name: str, app: str, **spec: Any) -> None:
         """A PodDisruptionBudget of an app: `minAvailable` or `maxUnavailable`."""
         body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": app}}, **spec}}
@@ -262,6 +266,7 @@ def template(
     way: tuple[Object, Object] = ({}, {}),
     priority: str = "",
     labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
     seconds: str = "inf",
     **spec: Any,
 ) -> Object:
@@ -271,7 +276,7 @@ def template(
     if resource:
         container["resources"] = {"limits": {resource: str(count)}}
     return {
-        "metadata": {"labels": {"app": app, **(labels or {})}},
+        "metadata": {"labels": {"app": app, **(labels or {})}, "annotations": annotations or {}},
         "spec": {
             "nodeSelector": {"kubernetes.io/hostname": node},
             "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],

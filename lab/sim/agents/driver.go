@@ -5,6 +5,7 @@ package agents
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"lab.invalid/sim/rules"
@@ -13,9 +14,20 @@ import (
 // drive is a driver pod: k8s-driver-manager stops what uses the driver that is loaded, and unloads it; then the pod's own
 // one is loaded, and the operands run again. In life they run a little earlier, and wait in their init containers.
 func (v *visit) drive(pod *Pod) error {
+	c := v.driverCrashes(pod)
+	if failure := v.driverFailure(); failure != "" {
+		return v.failDriver(pod, c, failure)
+	}
+	if c.waiting(v) {
+		return nil
+	}
 	if pod.State != "" {
 		if !pod.Running() {
 			return nil
+		}
+		if c.restarts > 0 && !pod.Ready {
+			c.failing = false
+			return v.statuses(pod, map[string]*crash{driver: c})
 		}
 		return v.restore()
 	}
@@ -40,6 +52,49 @@ func (v *visit) drive(pod *Pod) error {
 	}
 	v.memory.driver = version
 	return v.annotate(pod, stateAnnotation, version)
+}
+
+// driverFailure is why no driver can be loaded on this node; empty where one can.
+func (v *visit) driverFailure() string {
+	return rules.DriverFailure(v.node.Hardware, v.node.Faults)
+}
+
+// driverCrashes is how often the container of a driver pod has ended with an error.
+func (v *visit) driverCrashes(pod *Pod) *crash {
+	c := v.memory.crashes[string(pod.UID)]
+	if c == nil {
+		c = &crash{}
+		for _, main := range pod.Mains {
+			if main.Name == driver {
+				c.restarts, c.streak = int(main.Status.RestartCount), int(main.Status.RestartCount)
+				c.failing = main.Status.State.Waiting != nil && main.Status.State.Waiting.Reason == "CrashLoopBackOff"
+			}
+		}
+		v.memory.crashes[string(pod.UID)] = c
+	}
+	return c
+}
+
+// failDriver lets the container of a driver pod end with an error; the driver that was loaded goes with it.
+func (v *visit) failDriver(pod *Pod, c *crash, failure string) error {
+	if c.waiting(v) {
+		return nil
+	}
+	if pod.State != "" {
+		if err := v.annotate(pod, stateAnnotation, nil); err != nil {
+			return err
+		}
+	}
+	if v.driver() != "" {
+		if err := v.relabel(nil, object{rules.DriverAnnotation: nil}); err != nil {
+			return err
+		}
+		v.memory.driver = ""
+	}
+	delete(v.memory.loading, string(pod.UID))
+	c.fail(errors.New(failure), v)
+	v.logs.said(pod, driver, []string{"Loading NVIDIA driver kernel modules...", failure}, c.ended)
+	return v.mainFails(pod, driver, c)
 }
 
 // unload tells whether nothing is loaded any more; a node that has not had a driver pod before has nothing to unload.
@@ -77,6 +132,9 @@ func (v *visit) driver() string {
 
 // driven tells whether no driver pod of the node is still loading: until then the operands wait in their init containers.
 func (v *visit) driven() bool {
+	if v.driverFailure() != "" {
+		return false
+	}
 	for _, pod := range v.pods {
 		if pod.Operand == driver && pod.State == "" && pod.DeletionTimestamp == nil {
 			return false

@@ -5,6 +5,7 @@ package agents
 
 import (
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -39,6 +40,8 @@ func (v *visit) holding(pod *Pod) string {
 		return rules.OperandPending
 	case pod.Operand == validator && (v.node.Faults.Has(rules.ValidatorFails) || v.nothingToValidate(pod)):
 		return rules.ValidatorFails
+	case v.driverFailure() != "" && slices.Contains(rules.DriverDependents, pod.Owner.Name):
+		return rules.DriverBroken
 	}
 	return ""
 }
@@ -74,6 +77,9 @@ func (v *visit) keepDown(pod *Pod, fault string) error {
 		}
 		c.fail(errors.New("validation failed: no GPU resources are discovered by the node"), v)
 		return v.initFails(pod, pod.Inits[len(pod.Inits)-1].Name, c)
+	}
+	if fault == rules.DriverBroken && len(pod.Inits) > 0 {
+		return v.initWaits(pod)
 	}
 	if pod.Phase == corev1.PodRunning {
 		return v.pending(pod, nil, "ContainerCreating")

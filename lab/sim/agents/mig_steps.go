@@ -24,7 +24,10 @@ func (v *visit) check(pod *Pod, m *partitioner) error {
 	if err != nil {
 		return v.failed(pod, m, fmt.Errorf("failed to validate MIG configuration: %w", err))
 	}
-	p := v.parted()
+	p, err := v.parted()
+	if err != nil {
+		return err
+	}
 	mode := p.AssertMode(entries)
 	if mode && p.AssertConfig(entries) {
 		return v.finish(pod, m, rules.MIGStateSuccess, !m.Completed)
@@ -128,13 +131,16 @@ func (v *visit) repartition(pod *Pod, m *partitioner, apply func(*rules.Parted, 
 	if failure != nil {
 		return failure, nil
 	}
-	p := v.parted()
+	p, err := v.parted()
+	if err != nil {
+		return nil, err
+	}
 	failure = apply(&p, entries)
 	return failure, v.recut(p.Layout, nil)
 }
 
 // parted is mig-parted on this node. An unknown somebody holds all GPUs when the fault says so.
-func (v *visit) parted() rules.Parted {
+func (v *visit) parted() (rules.Parted, error) {
 	var ids []string
 	for _, pod := range v.pods {
 		if pod.Phase != corev1.PodRunning {
@@ -149,8 +155,11 @@ func (v *visit) parted() rules.Parted {
 	layout := v.layout()
 	use := rules.Using(v.node.Name, v.node.Hardware, layout, ids)
 	use.All = v.node.Faults.Has(rules.MIGFailed)
+	if err := v.opened(&use); err != nil {
+		return rules.Parted{}, err
+	}
 	return rules.Parted{Hardware: v.node.Hardware, Layout: layout, Use: use, NoReset: v.node.Faults.Has(rules.MIGReboot),
-		Partial: v.node.Faults.Has(rules.MIGPartial)}
+		Partial: v.node.Faults.Has(rules.MIGPartial)}, nil
 }
 
 // appPods are the pods of an app on this node; one that is being deleted is still there.

@@ -57,6 +57,8 @@ type Pod struct {
 	ConfigMap string
 	Env       map[string]string
 	Args      []string
+	Opens     string
+	Access    access
 }
 
 type container struct {
@@ -110,6 +112,7 @@ func trimPod(object any) (any, error) {
 			pod.Ready = condition.Status == corev1.ConditionTrue
 		}
 	}
+	pod.Opens, pod.Access = p.Annotations[opensAnnotation], accessOf(p)
 	pod.Inits = containers(p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	pod.Mains = containers(p.Spec.Containers, p.Status.ContainerStatuses)
 	pod.Requests = append(requests(p.Spec.InitContainers, true), requests(p.Spec.Containers, false)...)

@@ -113,6 +113,42 @@ func (v *visit) initFails(pod *Pod, name string, c *crash) error {
 	return v.pending(pod, inits, "PodInitializing")
 }
 
+// initWaits writes a pod whose first init container runs and waits for something that does not come.
+func (v *visit) initWaits(pod *Pod) error {
+	if pod.Phase != corev1.PodRunning && pod.Inits[0].Status.State.Running != nil {
+		return nil
+	}
+	var inits []corev1.ContainerStatus
+	for _, init := range pod.Inits {
+		status := corev1.ContainerStatus{Name: init.Name, Image: init.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}
+		if len(inits) == 0 {
+			status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+		}
+		inits = append(inits, status)
+	}
+	return v.pending(pod, inits, "PodInitializing")
+}
+
+// mainFails writes a pod whose init containers are done and whose main container ends again and again.
+func (v *visit) mainFails(pod *Pod, name string, c *crash) error {
+	now := metav1.Now()
+	var inits, mains []corev1.ContainerStatus
+	for _, init := range pod.Inits {
+		inits = append(inits, corev1.ContainerStatus{Name: init.Name, Image: init.Image, Ready: true,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}})
+	}
+	for _, main := range pod.Mains {
+		status := main.Status
+		status.Name, status.Image = main.Name, main.Image
+		if main.Name == name {
+			fill(&status, pod, name, c)
+		}
+		mains = append(mains, status)
+	}
+	return v.patch(pod, nil, object{"phase": corev1.PodRunning, "initContainerStatuses": inits, "containerStatuses": mains, "conditions": []object{
+		condition(corev1.PodInitialized, true, ""), condition(corev1.PodReady, false, "ContainersNotReady"), condition(corev1.ContainersReady, false, "ContainersNotReady")}}, "status")
+}
+
 // pending writes a pod that has not started.
 func (v *visit) pending(pod *Pod, inits []corev1.ContainerStatus, reason string) error {
 	var mains []corev1.ContainerStatus

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"time"
@@ -16,6 +17,17 @@ const pausedForDriver = "paused-for-driver-upgrade"
 
 // DriverLoad is how long a precompiled driver takes to load; one that is compiled first takes minutes.
 const DriverLoad = 20 * time.Second
+
+// What the log of a driver container ends with: a module that the kernel does not accept (secure boot), and GPUs that are bound to
+// another driver.
+const (
+	ModuleRejected = "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
+	NoDevice       = "modprobe: ERROR: could not insert 'nvidia': No such device"
+)
+
+// DriverDependents are the DaemonSets whose pods wait in an init container until a driver is loaded (gpu-operator assets, the
+// init containers driver-validation and toolkit-validation).
+var DriverDependents = append([]string{"nvidia-device-plugin-mps-control-daemon"}, DriverClients...)
 
 // DriverLabels decide which operands run on a node, as far as k8s-driver-manager v0.9 stops them before it unloads a
 // driver (its internal components).
@@ -62,6 +74,17 @@ func DriverVersion(image string) string {
 		return ""
 	}
 	return version
+}
+
+// DriverFailure is why no driver can be loaded on a node; empty where one can.
+func DriverFailure(h *Hardware, faults Faults) string {
+	if message, broken := faults[DriverBroken]; broken {
+		return cmp.Or(message, ModuleRejected)
+	}
+	if h != nil && h.Passthrough {
+		return NoDevice
+	}
+	return ""
 }
 
 // WithDriver is the hardware as it shows under another driver.

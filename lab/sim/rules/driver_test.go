@@ -54,3 +54,21 @@ func TestHardwareUnderAnotherDriver(t *testing.T) {
 		t.Error("no hardware")
 	}
 }
+
+func TestDriverFailure(t *testing.T) {
+	for _, test := range []struct {
+		hardware *Hardware
+		faults   string
+		want     string
+	}{
+		{hardware: &Hardware{}, want: ""},
+		{hardware: nil, want: ""},
+		{hardware: &Hardware{Passthrough: true}, want: NoDevice},
+		{hardware: &Hardware{}, faults: "driver-broken", want: ModuleRejected},
+		{hardware: &Hardware{Passthrough: true}, faults: "driver-broken=no headers", want: "no headers"},
+	} {
+		if got := DriverFailure(test.hardware, ParseFaults(test.faults)); got != test.want {
+			t.Errorf("%v %q: %q, not %q", test.hardware, test.faults, got, test.want)
+		}
+	}
+}

@@ -33,6 +33,8 @@ type Hardware struct {
 	Machine    string    `json:"machine"`
 	// Pace is how many times the usual time things take on this machine; 0 is 1.
 	Pace float64 `json:"pace"`
+	// Passthrough: the GPUs are bound to vfio-pci for virtual machines, so that NVIDIA's driver finds none.
+	Passthrough bool `json:"passthrough"`
 }
 
 // VGPU is what a guest learns about the host of its vGPU.
@@ -109,6 +111,7 @@ const (
 	MIGDeaf        = "mig-deaf"
 	MIGPartial     = "mig-partial"
 	MIGPaused      = "mig-paused"
+	DriverBroken   = "driver-broken"
 )
 
 // ParseFaults reads a comma list of name[=argument].

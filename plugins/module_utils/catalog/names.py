@@ -19,10 +19,14 @@ REFRESH_ANNOTATION = "accel.gpu/config"
 CREATED_ANNOTATION = "accel.gpu/created"
 LEASE_NAMESPACE = "kube-system"
 LEASE_NAME = "accel-gpu"
+# Of that Lease: gpu_cluster.name, as the first run that changed the cluster has recorded it.
+CLUSTER_NAME_ANNOTATION = "accel.gpu/cluster-name"
 DEVICE_PLUGIN_CONFIGMAP = "accel-gpu-device-plugin"
 VALIDATION_CONFIGMAP = "accel-gpu-validation"
 MIG_CONFIGMAP = "accel-gpu-mig-parted"
 GPUS_ANNOTATION = "accel.gpu/gpus"
+# How a node is released from its pool: what of the pool's rollout differs from the defaults.
+ROLLOUT_ANNOTATION = "accel.gpu/rollout"
 # Of a node that is being changed: why it is cordoned (then by us), and the profile to go back to.
 CORDONED_ANNOTATION = "accel.gpu/cordoned"
 LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
@@ -76,7 +80,17 @@ PCI_PRESENT_LABELS = (
     "feature.node.kubernetes.io/pci-0300_10de.present",
 )
 GPU_TAINT_KEY = "nvidia.com/gpu"
+# Labels by which users and the operator say which operands run on a node, and whether its GPUs are for containers or for virtual machines.
+DEPLOY_PREFIX = "nvidia.com/gpu.deploy."
 DRIVER_DEPLOY_LABEL = "nvidia.com/gpu.deploy.driver"
+OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
+DISCOVERY_DEPLOY_LABEL = "nvidia.com/gpu.deploy.gpu-feature-discovery"
+PLUGIN_DEPLOY_LABEL = "nvidia.com/gpu.deploy.device-plugin"
+WORKLOAD_LABEL = "nvidia.com/gpu.workload.config"
+VGPU_CONFIG_LABEL = "nvidia.com/vgpu.config"
+# DaemonSets that use GPUs select nodes by it, so that they are stopped for a MIG change (mig-parted v0.15 pkg/mig/reconfigure).
+CLIENT_LABEL = "nvidia.com/gpu.deploy.client"
+PAUSED_FOR_MIG = "paused-for-mig-change"
 
 # The operator's upgrade controller (k8s-operator-libs: pkg/upgrade/consts.go)
 DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"

@@ -54,7 +54,7 @@ NFD_KINDS: tuple[Kind, ...] = (
 # into every container that was given a GPU.
 VALIDATION_IMAGE = "nvcr.io/nvidia/cuda:13.0.1-base-ubi9"
 
-_VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)")
+_VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,12 @@ class CommonLease:
         self._held: contextlib.ExitStack | None = None
         self._lease: Lease | None = None
 
+    def check(self) -> None:
+        """Raise LeaseLost where it is held and was lost."""
+        lease = self._lease
+        if lease is not None:
+            lease.check()
+
     @contextlib.contextmanager
     def held(self) -> t.Iterator[Lease]:
         """Hold it; raises LeaseHeld where another run does, and at the end of the last user LeaseLost if it was lost."""

@@ -69,6 +69,10 @@ class Emptier:
         """Give it back."""
         self._held.close()
 
+    def check(self) -> None:
+        """Raise LeaseLost where the right to change the cluster was lost meanwhile."""
+        self._lease.check()
+
     def machines(self) -> list[Machine]:
         """All nodes of the cluster, as a cloud can tell its machines among them."""
         return [

@@ -5,13 +5,18 @@
 from __future__ import annotations
 
 import functools
+import os
 import typing as t
 
 from ansible.module_utils.basic import missing_required_lib
 
 from ..catalog.names import LEASE_NAMESPACE
-from ..kube.errors import ApiError, explain
+from ..kube.connection_options import secret_variables
+from ..kube.errors import ApiError, WrongCluster, explain
 from ..kube.lease import Lease, LeaseHeld, LeaseLost
+from ..kube.lease_holder import holder_of
+from ..kube.shown_options import secrets_in, shown_options
+from ..kube.spec import CONNECTION
 from ..running.module import ArgumentSpec, BaseModule
 from .common_lease import CommonLease
 from .drain import PARALLEL, Rules
@@ -19,6 +24,7 @@ from .telling import teller
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
+    from ..kube.cluster_identity import ClusterIdentity
     from ..running.errors import ServiceError
     from .emptier import Emptier
 
@@ -26,9 +32,7 @@ KUBERNETES: ArgumentSpec = {
     "kubernetes": {
         "type": "dict",
         "options": {
-            "kubeconfig": {"type": "raw", "no_log": False},
-            "context": {"type": "str"},
-            "request_timeout": {"type": "int", "default": 30},
+            **CONNECTION,
             "lease_namespace": {"type": "str", "default": LEASE_NAMESPACE},
             "lease_wait_timeout": {"type": "int", "default": 300},
             "drain": {
@@ -52,10 +56,24 @@ class EmptyingModule(BaseModule):
 
     failures: t.ClassVar[dict[type[Exception], str]] = {
         **BaseModule.failures,
+        WrongCluster: "wrong_cluster",
         LeaseHeld: "lease_held",
         LeaseLost: "lease_lost",
     }
     _kube: Client | None = None
+    _identity: ClusterIdentity | None = None
+    _verified = False
+
+    def secrets(self) -> set[str]:
+        """With those of the connection that nodes are drained by."""
+        return super().secrets() | secrets_in(self.params.get("kubernetes") or {}) | secret_variables(os.environ)
+
+    def shown_params(self) -> dict[str, t.Any]:
+        """Without a kubeconfig that nodes are drained by."""
+        shown = super().shown_params()
+        if isinstance(shown.get("kubernetes"), dict):
+            shown["kubernetes"] = shown_options(shown["kubernetes"])
+        return shown
 
     @functools.cached_property
     def emptier(self) -> Emptier | None:
@@ -63,20 +81,25 @@ class EmptyingModule(BaseModule):
         given = self.params["kubernetes"]
         if given is None:
             return None
-        # Read here: a module that is told of no cluster empties nothing, and these take half a second to read.
-        from ..kube.client import Client
-        from ..kube.config import KUBERNETES_IMPORT_ERROR, ConnectionOptions, secrets_of
+        # Imported here: a module that is given no cluster drains nothing, and these take half a second to import.
+        from ..kube.config import KUBERNETES_IMPORT_ERROR
+        from ..kube.module import connected, identity_of
         from .emptier import Emptier
 
         if KUBERNETES_IMPORT_ERROR is not None:
             self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
-        self.no_log_values.update(secrets_of(given["kubeconfig"]))
-        client = self._kube = Client(ConnectionOptions.from_params(given), self.user_agent)
+        cluster = given["cluster"] or {}
+        client = self._kube = connected(given, cluster, self.user_agent)
+        self._identity = identity_of(client, cluster, records=False)
+        try:
+            self._verify()
+        except ApiError as error:
+            # A cluster that does not answer yet may get nodes all the same; none is drained before it is verified.
+            if not error.unreachable:
+                raise
         drain = given["drain"]
         rules = Rules(drain["evict"], drain["force"], drain["grace_period"], drain["drain_timeout"])
-        return Emptier(
-            client, rules, CommonLease(self._lease_of(client)), teller(self.progress), parallel=drain["parallel"]
-        )
+        return Emptier(client, rules, CommonLease(self._lease), teller(self.progress), parallel=drain["parallel"])
 
     def explained(self, error: ServiceError) -> str:
         """With the connection's story, where Kubernetes has failed."""
@@ -85,17 +108,27 @@ class EmptyingModule(BaseModule):
         return super().explained(error)
 
     def warnings_seen(self) -> t.Iterable[str]:
-        """What the API server has warned of."""
-        return [f"Kubernetes: {text}" for text in self._kube.warnings] if self._kube is not None else ()
+        """What the API server has warned of, and which variables have no effect."""
+        if self._kube is None:
+            return ()
+        from ..kube.module import warnings_of
 
-    def _lease_of(self, client: Client) -> t.Callable[[], Lease]:
+        return warnings_of(self._kube)
+
+    def _verify(self) -> None:
+        if self._identity is not None and not self._verified:
+            self._identity.verify()
+            self._verified = True
+
+    def _lease(self) -> Lease:
+        self._verify()
         given = self.params["kubernetes"]
-        return functools.partial(
-            Lease,
-            client,
-            self.run_id,
+        return Lease(
+            t.cast("Client", self._kube),
+            holder_of(self.run_id, self.inventory_hostname),
             namespace=given["lease_namespace"],
             wait_timeout=given["lease_wait_timeout"],
             progress=self.progress,
             active=not self.check_mode,
+            identity=self._identity,
         )

@@ -7,7 +7,9 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import LIVE_PODS
-from ..kube.paths import PODS, RESOURCE_CLAIMS
+from ..fleet.gpu_access import RUNTIME_CLASSES as KNOWN_CLASSES
+from ..fleet.gpu_access import nvidia_runtime_classes
+from ..kube.paths import PODS, RESOURCE_CLAIMS, RUNTIME_CLASSES
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -24,3 +26,11 @@ def claims_of(client: Client, pods: t.Iterable[Object]) -> t.Sequence[Object]:
     """The ResourceClaims of the cluster; not read unless one of these pods has one."""
     claiming = any((pod.get("spec") or {}).get("resourceClaims") for pod in pods)
     return client.list_known(RESOURCE_CLAIMS) if claiming else ()
+
+
+def runtime_classes_of(client: Client, pods: t.Iterable[Object]) -> t.Collection[str]:
+    """The RuntimeClasses with a handler of NVIDIA's; not read unless one of these pods has a class that the operator does not make."""
+    named = {(pod.get("spec") or {}).get("runtimeClassName") for pod in pods}
+    if named <= {None, *KNOWN_CLASSES}:
+        return KNOWN_CLASSES
+    return nvidia_runtime_classes(client.list_known(RUNTIME_CLASSES))

@@ -13,6 +13,7 @@ from ..catalog import releases
 from ..kube.releases import marks_of
 from ..modes.yaml_text import render
 from ..pools.derive import derive
+from ..pools.secret_values import without_secrets
 from ..pools.words import some
 
 if t.TYPE_CHECKING:
@@ -64,7 +65,7 @@ def release_of(live: t.Mapping[str, t.Any] | None) -> Release | None:
 def cluster(given: t.Mapping[str, t.Any], live: t.Mapping[str, Release | None], pools: t.Sequence[Document]) -> Cluster:
     """gpu_cluster: what only the inventory can know as `given`, release, version and values as they are.
 
-    `live` holds the releases by PARTS. Values are what Helm was given and the documents do not derive. Raises
+    `live` holds the releases by PARTS. Values are what Helm was given and the documents do not derive, without secrets. Raises
     InvalidDocuments where what is found makes no sound document.
     """
     document: Document = {key: value for key, value in given.items() if key not in PARTS}
@@ -96,6 +97,13 @@ def cluster(given: t.Mapping[str, t.Any], live: t.Mapping[str, Release | None], 
             continue
         planned: ReleasePlan = getattr(derive(document, {}, list(pools)), part)
         values, lacking = residual(_without_initial(release.values), planned.values)
+        values, left_out = without_secrets(values)
+        if left_out:
+            told = some([f"values.{path}" for path in left_out], _TOLD)
+            remarks.append(
+                f"gpu_cluster.{part}: left out, since they look like secrets, which have no place in Helm values: {told}. Before site "
+                "upgrades the release, put each into a Secret and name that."
+            )
         if values:
             document[part]["values"] = values
         if lacking:

@@ -15,6 +15,7 @@ from ..fleet.ownership import POOLS, noted, spelled
 from ..modes.device_plugin import MIG
 from ..pools import rules
 from ..pools.derive import STARTUP_TAINT, toleration
+from ..pools.operand_labels import is_for_users
 from ..pools.words import some
 from .sharing import Inexpressible
 
@@ -198,7 +199,7 @@ def _taints(node: Node, ours: t.Sequence[t.Mapping[str, t.Any]], *, pinned: bool
 def _apart(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
     """One label that all of the nodes have and none of the others, of those that nobody's agent writes; none if there is none."""
     for key, value in sorted(nodes[0].labels.items()):
-        if rules.free_label(key) or rules.not_the_pin(key):
+        if rules.free_label(key) or rules.not_the_pin(key) or is_for_users(key):
             continue
         if all(node.labels.get(key) == value for node in nodes) and all(
             node.labels.get(key) != value for node in others

@@ -57,7 +57,7 @@ def ailments(pods: t.Iterable[Pod]) -> dict[str, list[Ailment]]:
 
 def missing(pods: t.Iterable[Pod], nodes: t.Iterable[str]) -> list[str]:
     """The nodes on which no device plugin runs at all."""
-    served = {node_of(pod) for pod in pods if _app(pod) == PLUGIN}
+    served = {node_of(pod) for pod in pods if app_of(pod) == PLUGIN}
     return [name for name in nodes if name not in served]
 
 
@@ -69,7 +69,7 @@ def is_ready(pod: Pod) -> bool:
 
 def pod_of(pods: t.Iterable[Pod], app: str, node: str) -> str | None:
     """The name of this agent's pod on a node."""
-    return next((pod["metadata"]["name"] for pod in pods if _app(pod) == app and node_of(pod) == node), None)
+    return next((pod["metadata"]["name"] for pod in pods if app_of(pod) == app and node_of(pod) == node), None)
 
 
 def _of_pod(pod: Pod) -> t.Iterator[Ailment]:
@@ -109,12 +109,13 @@ def operands(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
     """The apps of NVIDIA's pods, one for each pod, by node."""
     found: dict[str, list[str]] = {}
     for pod in pods:
-        app = _app(pod)
+        app = app_of(pod)
         known = DRIVER if app.startswith(f"{DRIVER}-") else app
         if known in OPERANDS and node_of(pod):
             found.setdefault(node_of(pod), []).append(known)
     return found
 
 
-def _app(pod: Pod) -> str:
+def app_of(pod: Pod) -> str:
+    """The label by which NVIDIA's pods are told apart."""
     return str((pod["metadata"].get("labels") or {}).get("app") or "")

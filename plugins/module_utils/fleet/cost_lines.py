@@ -42,6 +42,13 @@ def _turns(steps: Document) -> t.Iterator[tuple[str, str]]:
     pods = [pod for of in evicted.values() for pod in of]
     if pods:
         yield "pods", f"{len(pods)} pod(s) are evicted from {some(sorted(evicted))}: {some(pods)}"
+    for key, head, text in (
+        ("blocked_by", "blocked", "cannot be changed, since no drain evicts the pods that use their GPUs"),
+        ("stops", "stopped", "have DaemonSets' pods stopped for the change"),
+    ):
+        found = {node: of[key] for node, of in steps.items() if of.get(key)}
+        if found:
+            yield head, f"{some(sorted(found))} {text}: {some([pod for names in found.values() for pod in names])}"
     reboots = sorted(node for node, of in steps.items() if of["reboot"] != "no")
     if reboots:
         yield "reboots", f"{some(reboots)} may need a reboot, for which rollout.reboot names the way"

@@ -46,7 +46,9 @@ def gpus(node: Node, pool: PoolPlan) -> int:
 
 
 def resources(node: Node, pool: PoolPlan) -> dict[str, int]:
-    """How much of each resource the node offers."""
+    """How much of each resource the node offers; nothing where its GPUs are not for containers."""
+    if pool.without_containers:
+        return {}
     return pool.on(node.name).sharing.offers(gpus(node, pool))
 
 

@@ -8,6 +8,7 @@ import typing as t
 
 from ..catalog import models
 from ..pools.words import some
+from .pool_release import ABANDONED, is_abandoned
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -28,6 +29,14 @@ def all_of(nodes: t.Sequence[Node], membership: Membership, released: t.Collecti
         return []
     member = {name for names in membership.by_pool.values() for name in names}
     return [*of_membership(membership, released), *_of_nodes(nodes, member)]
+
+
+def abandoned(nodes: t.Iterable[Node], membership: Membership) -> t.Iterator[str]:
+    """Nodes of no pool that a release without verification may have left with GPUs that are cut."""
+    member = {name for names in membership.by_pool.values() for name in names}
+    names = sorted(node.name for node in nodes if node.name not in member and is_abandoned(node))
+    if names:
+        yield f"{some(names)}: {ABANDONED}; share, site or repair makes them whole."
 
 
 def of_membership(membership: Membership, released: t.Collection[str]) -> t.Iterator[str]:

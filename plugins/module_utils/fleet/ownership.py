@@ -55,17 +55,23 @@ def edit(
     drop_others: bool = False,
     annotations: t.Mapping[str, str | None] | None = None,
     stale: t.Mapping[str, str] | None = None,
+    handed_over: t.Mapping[str, str] | None = None,
 ) -> NodeEdit | None:
     """The patch that makes a node carry the labels and taints, or None when it does.
 
     A label of None is taken out if it is ours. With drop_others everything of ours that is not wanted is taken out.
     `annotations` are set, or taken out (None). `stale` tells of labels of others which of them no longer says anything
     once that label is changed, by the label that is: `{changed: stale}`; it is taken out in the same patch, also where the
-    node did not have it when it was read.
+    node did not have it when it was read. `handed_over` are labels that the node has afterwards and that are not noted as the owner's.
     """
     wanted = {key: value for key, value in (labels or {}).items() if value is not None}
     dropped = [key for key, value in (labels or {}).items() if value is None]
     label_patch, owned_labels = _labels(node, noted(node.annotations, owner.labels), wanted, dropped, drop_others)
+    for key, value in (handed_over or {}).items():
+        label_patch.pop(key, None)
+        if node.labels.get(key) != value:
+            label_patch[key] = value
+        owned_labels = [owned for owned in owned_labels if owned != key]
     merged, owned_taints = _taints(node, noted(node.annotations, owner.taints), taints, drop_others)
     noting = {
         key: json.dumps(owned) if owned else None

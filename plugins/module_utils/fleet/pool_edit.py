@@ -10,22 +10,24 @@ from dataclasses import dataclass
 
 from ..catalog.names import (
     CONFIG_LABEL,
+    DEPLOY_PREFIX,
     GPUS_ANNOTATION,
     LAST_GOOD_ANNOTATION,
     MIG_CONFIG_LABEL,
-    MIG_STATE_LABEL,
+    ROLLOUT_ANNOTATION,
 )
 from ..mig import layout as mig
+from ..modes import mig_parted
 from . import expect
 from .node import Node
 from .ownership import POOLS, NodeEdit, edit, noted, spelled
+from .pool_release import STALE, is_managed, release_edit
 from .proof import paused
+from .rollout_record import record
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
-# The state is about the configuration before; left there it would be taken for that of the new one.
-_STALE = {MIG_CONFIG_LABEL: MIG_STATE_LABEL}
 _PROFILE = (CONFIG_LABEL, MIG_CONFIG_LABEL)
 
 
@@ -48,6 +50,22 @@ def node_edit(node: Node, pool: PoolPlan | None, held: t.Collection[str] = ()) -
     """
     good = working(node) if pool and _is_another(node, pool) else None
     return _edit(node, pool, held, {LAST_GOOD_ANNOTATION: str(good)} if good else {})
+
+
+def whole_patch(node: Node) -> dict[str, t.Any] | None:
+    """The first half of the release of a node whose GPUs are cut: whole GPUs by an explicit configuration, all notes kept.
+
+    None when the node is told so already. The profile that worked until then is noted, so that a failure can be rolled back.
+    """
+    labels: dict[str, str | None] = {}
+    if CONFIG_LABEL in node.labels and CONFIG_LABEL in noted(node.annotations, POOLS.labels):
+        labels[CONFIG_LABEL] = None
+    if node.mig_config != mig_parted.DISABLED:
+        labels.update({MIG_CONFIG_LABEL: mig_parted.DISABLED, STALE[MIG_CONFIG_LABEL]: None})
+    good = working(node) if labels and is_managed(node) else None
+    annotations = {LAST_GOOD_ANNOTATION: str(good)} if good else {}
+    metadata = {key: part for key, part in (("labels", labels), ("annotations", annotations)) if part}
+    return {"metadata": metadata} if metadata else None
 
 
 def working(node: Node) -> LastGood | None:
@@ -77,12 +95,22 @@ def _cut(node: Node, pool: PoolPlan) -> str | None:
     return expect.mig_config(node, pool, ours=MIG_CONFIG_LABEL in noted(node.annotations, POOLS.labels))
 
 
+def _unpaused(node: Node, labels: t.Mapping[str, str]) -> dict[str, str]:
+    """The pool's labels without those of operands that are stopped for the time of a change; whoever stopped them starts them again."""
+    return {
+        key: value
+        for key, value in labels.items()
+        if not (
+            value == "true" and key.startswith(DEPLOY_PREFIX) and node.labels.get(key, "").startswith("paused-for-")
+        )
+    }
+
+
 def _edit(
     node: Node, pool: PoolPlan | None, held: t.Collection[str], more: t.Mapping[str, str | None]
 ) -> NodeEdit | None:
     if pool is None:
-        dropped = dict.fromkeys((GPUS_ANNOTATION, LAST_GOOD_ANNOTATION))
-        return edit(node, POOLS, drop_others=True, annotations=dropped, stale=_STALE)
+        return release_edit(node)
     there = {spelled(taint) for taint in node.taints}
     taints = [taint for taint in pool.taints if spelled(taint) in there or spelled(taint) not in held]
     cut = _cut(node, pool)
@@ -90,9 +118,9 @@ def _edit(
     return edit(
         node,
         POOLS,
-        labels={**pool.on(node.name).node_labels, **({MIG_CONFIG_LABEL: cut} if cut else {})},
+        labels={**_unpaused(node, pool.on(node.name).node_labels), **({MIG_CONFIG_LABEL: cut} if cut else {})},
         taints=taints,
         drop_others=True,
-        annotations={GPUS_ANNOTATION: counted, **more},
-        stale=_STALE,
+        annotations={GPUS_ANNOTATION: counted, ROLLOUT_ANNOTATION: record(pool.rollout), **more},
+        stale=STALE,
     )

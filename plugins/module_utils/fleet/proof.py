@@ -7,10 +7,19 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import INVALID_SUFFIX, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL
+from ..catalog.names import (
+    CLIENT_LABEL,
+    DEPLOY_PREFIX,
+    INVALID_SUFFIX,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    PAUSED_FOR_MIG,
+    PRODUCT_LABEL,
+)
 from ..mig import layout as mig
+from ..pools.operand_labels import without_discovery
 from . import expect
-from .agents import MIG_MANAGER
+from .agents import DISCOVERY, MIG_MANAGER
 from .node import Node
 from .ownership import POOLS, noted
 
@@ -20,14 +29,15 @@ if t.TYPE_CHECKING:
 
 FAILED, CHANGING = "failed", ("pending", "rebooting")
 # Where the MIG manager stops an agent for the time of a change (mig-parted pkg/mig/reconfigure).
-_DEPLOY, _PAUSED = "nvidia.com/gpu.deploy.", "paused-for-mig-change"
+_DEPLOY, _PAUSED = DEPLOY_PREFIX, PAUSED_FOR_MIG
 
 
 @dataclass(frozen=True)
 class Finding:
     """What of a node is not as its pool declares; final when waiting cannot change it.
 
-    `blamed` is the agent (its pods' label app) whose log tells why; empty where none is known.
+    `blamed` is the agent (its pods' label app) whose log tells why; empty where none is known. labels_only: the node offers what it
+    should, and the labels of gpu-feature-discovery do not say so.
     """
 
     node: str
@@ -35,6 +45,7 @@ class Finding:
     seen: tuple[str, ...]
     final: bool = False
     blamed: str = ""
+    labels_only: bool = False
 
     def __str__(self) -> str:
         return f"{self.node} (pool {self.pool}): {'; '.join(self.seen)}"
@@ -42,7 +53,14 @@ class Finding:
 
 def prove(node: Node, pool: PoolPlan) -> Finding | None:
     """None when GFD's labels and the allocatable resources are what the pool declares."""
+    if pool.without_containers:
+        return None
     if not node.discovered:
+        never = without_discovery(node.labels)
+        if never:
+            return Finding(
+                node.name, pool.name, (f"{never}, so that it cannot become what the pool declares",), final=True
+            )
         return Finding(node.name, pool.name, (_unlabelled(node),))
     if expect.incapable(node, pool):
         what = f"its {node.model} cannot be cut into MIG devices; choose another sharing.mode for it"
@@ -52,12 +70,15 @@ def prove(node: Node, pool: PoolPlan) -> Finding | None:
         return Finding(node.name, pool.name, (what,), final=True, blamed=MIG_MANAGER)
     if node.product.endswith(INVALID_SUFFIX):
         return Finding(node.name, pool.name, (f"{PRODUCT_LABEL} is {node.product}: its MIG layout cannot be used",))
-    seen = [*_agents(node, pool), *_labels(node, pool), *_resources(node, pool)]
+    of_agents, labels, resources = (list(read(node, pool)) for read in (_agents, _labels, _resources))
+    seen = [*of_agents, *labels, *resources]
     hardware = _hardware(node, pool)
     if hardware:
         # Labels and resources that agree are settled: a missing card does not come back by waiting.
         return Finding(node.name, pool.name, (hardware, *seen), final=not seen)
     blamed = MIG_MANAGER if node.mig_state in CHANGING or (_config(node, pool) and not node.mig_state) else ""
+    if labels == seen != []:
+        return Finding(node.name, pool.name, tuple(seen), blamed=DISCOVERY, labels_only=True)
     return Finding(node.name, pool.name, tuple(seen), blamed=blamed) if seen else None
 
 
@@ -72,10 +93,20 @@ def _unlabelled(node: Node) -> str:
 
 
 def paused(node: Node) -> list[str]:
-    """The operands that the MIG manager has stopped for a change and not let run again, as their labels name them."""
+    """The operands that the MIG manager has stopped for a change and not let run again, as their labels name them.
+
+    Clients of GPUs are no operands: they run again when the node is opened.
+    """
     return sorted(
-        key.removeprefix(_DEPLOY) for key, value in node.labels.items() if value == _PAUSED and key.startswith(_DEPLOY)
+        key.removeprefix(_DEPLOY)
+        for key, value in node.labels.items()
+        if value == _PAUSED and key.startswith(_DEPLOY) and key != CLIENT_LABEL
     )
+
+
+def clients_paused(node: Node) -> bool:
+    """Whether DaemonSets that select nvidia.com/gpu.deploy.client are kept off the node, by a run or by the MIG manager, with no change under way."""
+    return node.labels.get(CLIENT_LABEL) == _PAUSED and node.mig_state not in CHANGING
 
 
 def settled(findings: t.Mapping[str, Finding]) -> bool:

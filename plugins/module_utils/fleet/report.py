@@ -11,6 +11,7 @@ from ..pools.words import some
 from . import cuts
 from .cost_lines import cost_lines
 from .group_lines import group_lines
+from .identity_lines import identity_lines
 from .sharing_lines import mode_of, profiles_of, sharing_lines
 from .table import WIDTH, Column, paragraph, table
 
@@ -27,7 +28,9 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
     pools: Document = info.get("pools") or {}
     head = [_title(info, kind, width)]
     if not pools:
-        return [*head, "No pools are declared: nothing is shared, labelled or proven.", *_fleet(info, width)]
+        none = "No pools are declared: nothing is shared, labelled or proven."
+        costs = cost_lines(info, width) if kind == "plan" else []
+        return [*head, none, *costs, *_notes(info, width), *_fleet(info, width), *identity_lines(info, kind, width)]
     rows = [_row(name, pool, kind, info) for name, pool in pools.items()]
     body = table(_columns(kind), rows, width)
     costs = cost_lines(info, width) if kind == "plan" else []
@@ -43,6 +46,7 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
         *(["", *costs] if costs else []),
         *_notes(info, width),
         *_fleet(info, width),
+        *identity_lines(info, kind, width),
     ]
 
 
@@ -194,8 +198,9 @@ def _notes(info: Document, width: int) -> list[str]:
     """What somebody else has installed, what is odd, and the nodes which nobody knows yet or which leave their pool."""
     told: list[str] = []
     for component, found in (info.get("installed") or {}).items():
-        if found["adopted"] or found["problem"]:
-            text = found["problem"] or "; ".join([f"{found['what']} is used as it is", *found["notes"]])
+        if found["adopted"] or found["problem"] or found["notes"]:
+            adopted = [f"{found['what']} is used as it is"] if found["adopted"] else []
+            text = found["problem"] or "; ".join([*adopted, *found["notes"]])
             told += paragraph(component, text, width)
     for warning in info.get("warnings") or ():
         told += paragraph("warning", warning, width)
@@ -204,9 +209,21 @@ def _notes(info: Document, width: int) -> list[str]:
     if undiscovered:
         text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {some(undiscovered)}"
         told += paragraph("after discovery", text, width)
+    return [*told, *_released(info, width)]
+
+
+def _released(info: Document, width: int) -> list[str]:
+    """The nodes that no pool claims any more, and whether a run may release them."""
     released = info.get("released") or []
-    if released:
-        told += paragraph("left", f"{len(released)} node(s) give their pool's labels back: {some(released)}", width)
+    if not released:
+        return []
+    release: Document = info.get("release") or {}
+    of_pools = "; ".join(f"{nodes} of pool {name}" for name, nodes in (release.get("pools") or {}).items())
+    count = sum((release.get("pools") or {}).values()) or len(released)
+    text = f"{count} node(s) are released and give their pool's labels back{f' ({of_pools})' if of_pools else ''}: {some(released)}"
+    told = paragraph("released", text, width)
+    if release.get("refusal"):
+        told += paragraph("REFUSED", str(release["refusal"]), width)
     return told
 
 

@@ -9,13 +9,12 @@ import typing as t
 from ..catalog.names import NFD_PREFIX, POOL_LABEL
 from ..pools.membership import Membership, NodeFacts, members
 from .ownership import POOLS, noted
+from .unusual import claimable
+from .unusual import members as members_of
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
     from .node import Node
-
-# Where the operator was told to keep away, gpu-feature-discovery never comes (gpu-operator state_manager.go).
-_OPTED_OUT = ("nvidia.com/gpu.deploy.operands", "nvidia.com/gpu.deploy.gpu-feature-discovery")
 
 
 def sort(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
@@ -36,18 +35,32 @@ def sort(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
 
 
 def awaited(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
-    """The nodes whose pool shows only when gpu-feature-discovery has named their model, and will."""
-    if not any(pool.match.products for pool in pools):
-        return []
-    member = {name for names in membership.by_pool.values() for name in names}
-    undiscovered = set(membership.undiscovered) - member
-    return [
-        node.name
-        for node in nodes
-        if node.name in undiscovered and node.ready and not any(node.labels.get(key) == "false" for key in _OPTED_OUT)
-    ]
+    """The nodes whose pool shows only when gpu-feature-discovery has labelled them, and will."""
+    ready = [node for node in nodes if node.ready]
+    return claimable(pools, ready, membership)
 
 
 def undiscovered_cluster(nodes: t.Iterable[Node]) -> bool:
     """Whether NFD has not been at work on any node, so that nothing is known of their hardware."""
     return not any(key.startswith(NFD_PREFIX) for node in nodes for key in node.labels)
+
+
+def may_be_set_aside(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set[str]:
+    """The GPU nodes whose failing operands do not keep the others from going on.
+
+    Those of no pool, and those that gpu-feature-discovery has not labelled: where a pool has one of these, its sharing fails in the end.
+    """
+    of_pools = members_of(sort(pools, nodes))
+    return {node.name for node in nodes if node.has_gpu and (node.name not in of_pools or not node.discovered)}
+
+
+def some_work(nodes: t.Iterable[Node], failing: t.Collection[str]) -> bool:
+    """Whether NVIDIA's pods have labelled any GPU node beside those on which they fail."""
+    return any(node.discovered and node.name not in failing for node in nodes)
+
+
+def any_claimed(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node], names: t.Collection[str]) -> bool:
+    """Whether one of the named nodes is of a pool, or may become so."""
+    membership = sort(pools, nodes)
+    claimed = {*members_of(membership), *claimable(pools, nodes, membership)}
+    return any(name in claimed for name in names)

@@ -6,6 +6,7 @@
 |---|---|
 | other MIG devices, or the MIG mode | everybody who uses a GPU: a device in use cannot be taken apart |
 | into MPS, out of it, or another configuration of it | everybody: its daemon takes the card for itself, and its clients end with it |
+| from containers to virtual machines, or without a driver | everybody: the driver is unloaded |
 | the resource gets another name | who holds the name that is no longer offered: the GPU is offered anew as if it were free |
 | fewer shares than are held | as many as are too many: the most important stay, of those the oldest |
 | anything else | nobody: the plugin changes what it offers, and a pod keeps the device that it has |
@@ -17,9 +18,19 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.mig import RESET_FAMILIES
-from ..catalog.names import CONFIG_LABEL, FAMILY_LABEL, GPU_RESOURCE, MIG_CONFIG_LABEL
+from ..catalog.names import (
+    CONFIG_LABEL,
+    DRIVER_DEPLOY_LABEL,
+    FAMILY_LABEL,
+    GPU_RESOURCE,
+    MIG_CONFIG_LABEL,
+    OPERANDS_LABEL,
+    WORKLOAD_LABEL,
+)
 from ..modes.device_plugin import MPS
+from ..pools.operand_labels import without_discovery
 from . import expect
+from .pool_release import is_abandoned, is_cut
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -59,16 +70,40 @@ def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, ag
     """
     labels = change.labels if change else {}
     before, after = named(node.mig_devices), named(expect.devices(node, pool)) if pool else {}
-    offers = expect.resources(node, pool) if pool else {GPU_RESOURCE: node.gpus}
-    if (again or MIG_CONFIG_LABEL in labels) and before != after:
-        switched = bool(before) != bool(after)
-        resets = switched and node.labels.get(FAMILY_LABEL) in RESET_FAMILIES
-        virtual = node.labels.get(_VIRTUAL[0]) == _VIRTUAL[1]
-        return Transition(MODE if switched else GEOMETRY, True, offers, resets, resets and virtual)
+    offers = expect.resources(node, pool) if pool else {GPU_RESOURCE: node.noted_gpus or node.gpus}
+    if pool is None and (is_cut(node) or is_abandoned(node)):
+        return _switched(node, offers)
+    if ((again and pool is not None) or MIG_CONFIG_LABEL in labels) and before != after:
+        if bool(before) != bool(after):
+            return _switched(node, offers)
+        return Transition(GEOMETRY, True, offers)
+    if _takes_gpus_away(node, labels):
+        return Transition(PLUGIN, True, offers)
     if CONFIG_LABEL in labels:
         wanted = pool.mode if pool else ""
         return Transition(PLUGIN, MPS in (node.mode, wanted), offers)
     return Transition(PLUGIN if MIG_CONFIG_LABEL in labels else LABELS, offers=offers)
+
+
+def _takes_gpus_away(node: Node, labels: t.Mapping[str, str | None]) -> bool:
+    """Whether the operator unloads the driver, or gives the GPUs to virtual machines, because of these labels."""
+    driver = labels.get(DRIVER_DEPLOY_LABEL) == "false" or labels.get(OPERANDS_LABEL) == "false"
+    workload = WORKLOAD_LABEL in labels and without_discovery(_labels_after(node, labels)) != without_discovery(
+        node.labels
+    )
+    return driver or workload
+
+
+def _labels_after(node: Node, labels: t.Mapping[str, str | None]) -> dict[str, str]:
+    """The node's labels once these are set, or taken out (None)."""
+    return {key: value for key, value in {**node.labels, **labels}.items() if value is not None}
+
+
+def _switched(node: Node, offers: t.Mapping[str, int]) -> Transition:
+    """The MIG mode is switched on or off."""
+    resets = node.labels.get(FAMILY_LABEL) in RESET_FAMILIES
+    virtual = node.labels.get(_VIRTUAL[0]) == _VIRTUAL[1]
+    return Transition(MODE, True, offers, resets, resets and virtual)
 
 
 def displaced(change: Transition, users: t.Sequence[User]) -> tuple[User, ...]:

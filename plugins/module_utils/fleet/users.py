@@ -8,22 +8,19 @@ another client"), whatever the pod's requests say (NVIDIA/gpu-operator#1704, #25
 
 from __future__ import annotations
 
-import posixpath
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.names import CLIENT_LABEL
 from .agents import DISCOVERY
+from .gpu_access import RUNTIME_CLASSES, gpu_access, privileged
 from .holders import Pod, bound, requests
 
-# RuntimeClasses of the GPU operator (assets/pre-requisites); with the first, an image's own environment asks for all GPUs.
-RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
 # The DRA driver for GPUs, and its device classes that stand for one (dra-driver-nvidia-gpu, deployments/helm).
 DRA_DRIVER = "gpu.nvidia.com"
 DEVICE_CLASSES = (DRA_DRIVER, "mig.nvidia.com", "vfio.gpu.nvidia.com")
-_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-# Values that inject no device (nvidia-container-toolkit, internal/config/image).
-_NO_DEVICES = ("", "none", "void")
-_DEVICE_FILES = "/dev/nvidia"
+# From this priority on a pod is a part of the cluster itself (kubernetes scheduling.SystemCriticalPriority).
+_SYSTEM_CRITICAL = 2_000_000_000
 # Written by the kubelet on the API's image of a pod that it reads from a file of its own.
 _MIRROR = "kubernetes.io/config.mirror"
 
@@ -37,6 +34,8 @@ class User:
     resources: as fleet.holders.requests() counts them. ways: how it comes to a GPU, in words; none for a pod that uses no GPU.
     kept: why a drain leaves it alone ("DaemonSet exporter", "static pod"), else empty. bare: no controller makes it again.
     priority: the scheduler's number. created: RFC 3339, so that later ones sort last.
+    possible: why a pod of the cluster itself may hold a GPU although nothing says that it does: it is privileged, as CNI plugins,
+    CSI drivers and node exporters are. pausable: a DaemonSet's pod that leaves the node while nvidia.com/gpu.deploy.client is not true.
     """
 
     node: str
@@ -49,6 +48,8 @@ class User:
     bare: bool = False
     priority: int = 0
     created: str = ""
+    possible: tuple[str, ...] = ()
+    pausable: bool = False
 
     @property
     def shown(self) -> str:
@@ -56,24 +57,44 @@ class User:
         return f"{self.namespace}/{self.name}"
 
 
-def users(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = (), *, operator_namespace: str) -> dict[str, list[User]]:
+def users(
+    pods: t.Iterable[Pod],
+    claims: t.Iterable[Claim] = (),
+    *,
+    operator_namespace: str,
+    runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
+) -> dict[str, list[User]]:
     """Every pod that uses a GPU, by node, each node's by namespace and name.
 
     `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta); without them no pod counts as a user by DRA.
+    `runtime_classes` are those with a handler of NVIDIA's, by name.
     NVIDIA's own operands in the operator's namespace are none: the operator stops those itself.
     """
-    return _by_node(user for user in _pods(pods, claims, operator_namespace) if user.ways)
+    return _by_node(user for user in _pods(pods, claims, operator_namespace, runtime_classes) if user.ways)
 
 
-def others(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = (), *, operator_namespace: str) -> dict[str, list[User]]:
+def possible_holders(
+    pods: t.Iterable[Pod], *, operator_namespace: str, runtime_classes: t.Collection[str] = RUNTIME_CLASSES
+) -> dict[str, list[User]]:
+    """The pods of the cluster itself that may hold a GPU although nothing says that they do, by node; no drain evicts them."""
+    return _by_node(user for user in _pods(pods, (), operator_namespace, runtime_classes) if user.possible)
+
+
+def others(
+    pods: t.Iterable[Pod],
+    claims: t.Iterable[Claim] = (),
+    *,
+    operator_namespace: str,
+    runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
+) -> dict[str, list[User]]:
     """What a drain of everything evicts beside the users, by node: no DaemonSet's pods, no static ones, no operands."""
-    found = _pods(pods, claims, operator_namespace)
+    found = _pods(pods, claims, operator_namespace, runtime_classes)
     return _by_node(user for user in found if not user.ways and not user.kept)
 
 
 def everybody(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = ()) -> dict[str, list[User]]:
     """Every pod that is on a node, by node, whatever it uses and whoever has made it."""
-    return _by_node(_pods(pods, claims, ""))
+    return _by_node(_pods(pods, claims, "", RUNTIME_CLASSES))
 
 
 def _by_node(found: t.Iterable[User]) -> dict[str, list[User]]:
@@ -83,56 +104,44 @@ def _by_node(found: t.Iterable[User]) -> dict[str, list[User]]:
     return by_node
 
 
-def _pods(pods: t.Iterable[Pod], claims: t.Iterable[Claim], operator_namespace: str) -> t.Iterator[User]:
+def _pods(
+    pods: t.Iterable[Pod], claims: t.Iterable[Claim], operator_namespace: str, runtime_classes: t.Collection[str]
+) -> t.Iterator[User]:
     claimed = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
     for node, pod in bound(pods):
         if _is_operand(pod, operator_namespace):
             continue
         metadata = pod["metadata"]
         resources = requests(pod)
+        ways = [*_requested(pod, resources, claimed), *gpu_access(pod, runtime_classes)]
+        kept, sees_all = _kept(pod), tuple(privileged(pod))
+        of_the_cluster = bool(kept) or int(pod["spec"].get("priority") or 0) >= _SYSTEM_CRITICAL
+        if not of_the_cluster:
+            ways += sees_all
         yield User(
             node=node,
             namespace=metadata.get("namespace", ""),
             name=metadata["name"],
             uid=metadata.get("uid", ""),
             resources=resources,
-            ways=tuple(dict.fromkeys(_ways(pod, resources, claimed))),
-            kept=_kept(pod),
+            ways=tuple(dict.fromkeys(ways)),
+            kept=kept,
             bare=_controller(pod) is None,
             priority=int(pod["spec"].get("priority") or 0),
             created=metadata.get("creationTimestamp") or "",
+            possible=sees_all if of_the_cluster and not ways else (),
+            pausable=bool(kept) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
         )
 
 
-def _ways(
+def _requested(
     pod: Pod, resources: t.Mapping[str, int], claimed: t.Mapping[tuple[str, str], t.Sequence[str]]
 ) -> t.Iterator[str]:
-    spec = pod["spec"]
     for resource in sorted(resources):
         yield f"requests {resource}"
     for name in _claim_names(pod):
         for source in claimed.get((pod["metadata"].get("namespace", ""), name), ()):
             yield f"claims a device of {source}"
-    if spec.get("runtimeClassName") in RUNTIME_CLASSES:
-        yield f"runtimeClassName {spec['runtimeClassName']}"
-    for volume in spec.get("volumes") or ():
-        path = posixpath.normpath((volume.get("hostPath") or {}).get("path") or "/")
-        if path.startswith(_DEVICE_FILES):
-            yield f"mounts {path}"
-    for kind in ("containers", "initContainers", "ephemeralContainers"):
-        for container in spec.get(kind) or ():
-            yield from _visible(container)
-
-
-def _visible(container: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    for entry in container.get("env") or ():
-        if entry.get("name") != _VISIBLE:
-            continue
-        if entry.get("valueFrom"):
-            # What it says is known on the node alone; that somebody went to the trouble says enough.
-            yield f"{_VISIBLE} from a reference"
-        elif entry.get("value", "") not in _NO_DEVICES:
-            yield f"{_VISIBLE}={entry['value']}"
 
 
 def _claim_names(pod: Pod) -> list[str]:

@@ -96,6 +96,9 @@ class Emptier(t.Protocol):
     def __exit__(self, *why: object) -> None:
         """Give it back."""
 
+    def check(self) -> None:
+        """Raise what ends all work under that right once it was lost."""
+
     def machines(self) -> list[Machine]:
         """All nodes of the cluster."""
 

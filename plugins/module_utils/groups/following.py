@@ -236,6 +236,7 @@ class Following:
         """Send; while the cloud is busy with something else, send again."""
         pause = _FIRST_LOOK
         while True:
+            self._going.check()
             try:
                 send()
                 return
@@ -259,14 +260,13 @@ class Following:
 
     def _look(self, read: t.Callable[[], Live | None]) -> Live | None:
         """What there is, as soon as the cloud answers."""
-        found = self._wait(read, lambda dummy: True, lambda dummy: "")
-        return t.cast("Live | None", found)
+        return t.cast("Live | None", self._wait(read, lambda dummy: True, lambda dummy: ""))
 
     def _wait(
         self, read: t.Callable[[], t.Any], done: t.Callable[[t.Any], bool], story: t.Callable[[t.Any], str]
     ) -> t.Any:
         return wait_until(
-            read,
+            self._going.checked(read),
             done,
             timeout=self._timeout,
             since=self._end - self._timeout,

@@ -11,6 +11,7 @@ from ..running.errors import ServiceError
 from .cloud import Cloud, Emptier, Machine
 from .wish import Live
 
+T = t.TypeVar("T")
 _TOLD = 5
 
 
@@ -33,6 +34,20 @@ class Going:
     def empties(self) -> bool:
         """Whether nodes are emptied at all."""
         return self._emptier is not None
+
+    def check(self) -> None:
+        """Raise what ends all work on the group: the lease of the cluster whose nodes are emptied was lost."""
+        if self._emptier is not None:
+            self._emptier.check()
+
+    def checked(self, read: t.Callable[[], T]) -> t.Callable[[], T]:
+        """The same call, for a wait that is to end with what check() raises."""
+
+        def look() -> T:
+            self.check()
+            return read()
+
+        return look
 
     def chosen(self, live: Live, count: int | None) -> list[Machine]:
         """The nodes that a shrink to `count` costs least, emptied; none where the cloud does not ask which are to go."""
@@ -60,6 +75,7 @@ class Going:
     @contextlib.contextmanager
     def stay_if_refused(self, leaving: t.Sequence[Machine]) -> t.Iterator[None]:
         """When the cloud refuses what is asked in here, the nodes that were emptied for it are to stay."""
+        self.check()
         try:
             yield
         except ServiceError as error:

@@ -7,16 +7,17 @@ No dynamic client: it is six times slower and takes three times the memory on a 
 
 from __future__ import annotations
 
-import json
 import time
 import typing as t
 
 from ..catalog.names import FIELD_MANAGER
 from .compare import difference
-from .config import Connection, ConnectionOptions, connect
+from .config import Connection, connect
+from .connection_options import ConnectionOptions
 from .errors import ApiError
 from .listing import Listing
-from .transport import Answer, Transport, stream_lines
+from .transport import Answer, Transport
+from .watch import watch
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -50,6 +51,15 @@ class Client:
         self._transport = Transport(
             self.connection, user_agent, request_timeout=options.request_timeout, sleep=sleep, clock=clock
         )
+
+    @property
+    def guard(self) -> t.Callable[[str], None] | None:
+        """Is called with the path of each request before it is sent, tries again included, and may refuse it (a lost lease)."""
+        return self._transport.guard
+
+    @guard.setter
+    def guard(self, guard: t.Callable[[str], None] | None) -> None:
+        self._transport.guard = guard
 
     @property
     def server(self) -> str:
@@ -246,31 +256,10 @@ class Client:
     ) -> t.Iterator[Object]:
         """Events after a version until the time (seconds) is over; raises `gone` when the version is too old.
 
-        A connection that breaks is taken up again at the last version seen. Bookmarks are not handed on.
+        A connection that breaks is taken up again at the last version seen. Bookmarks are not handed on. Under a guard the wait for
+        the next event ends when the guard refuses.
         """
-        deadline = self._clock() + timeout
-        version = resource_version
-        while (left := deadline - self._clock()) > 0:
-            query = {
-                "watch": "1",
-                "resourceVersion": version,
-                "allowWatchBookmarks": "true",
-                "timeoutSeconds": max(1, int(left)),
-                "labelSelector": label_selector,
-            }
-            try:
-                response = self._transport.open("GET", path, query=query, timeout=left + 5)
-                for line in stream_lines(response, "GET", path):
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise _watch_error(event["object"], path)
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    if event["type"] != "BOOKMARK":
-                        yield event
-            except ApiError as error:
-                if not (error.unreachable or error.status in (429, 500, 502, 503, 504)):
-                    raise
-                self._transport.rest(error)
+        return watch(self._transport, path, resource_version, timeout, label_selector, self._clock)
 
 
 def _writing(dry_run: bool, manager: str = FIELD_MANAGER, validation: str | None = None) -> dict[str, t.Any]:
@@ -283,13 +272,3 @@ def _writing(dry_run: bool, manager: str = FIELD_MANAGER, validation: str | None
 def _created_by_us(live: Object, body: Object) -> bool:
     managers = {entry.get("manager") for entry in live["metadata"].get("managedFields") or []}
     return FIELD_MANAGER in managers and not difference(live, body, FIELD_MANAGER).changed
-
-
-def _watch_error(status: Object, path: str) -> ApiError:
-    return ApiError(
-        status.get("message", "watch failed"),
-        status=status.get("code", 500),
-        reason=status.get("reason", ""),
-        method="GET",
-        path=path,
-    )

@@ -8,9 +8,13 @@ import logging
 import os
 import traceback
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ..running.errors import ConnectionProblem
+from .conflicts import require_no_conflict, same_server
+from .connection_options import ENVIRONMENT, GPU_CLUSTER, ConnectionOptions
+from .errors import WrongCluster
+from .key_files import keep_keys_in_memory
 
 KUBERNETES_IMPORT_ERROR: str | None = None
 try:
@@ -23,46 +27,6 @@ except ImportError:
 _IN_CLUSTER_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _IN_CLUSTER = "service account of this pod"
 _DEFAULT_KUBECONFIG = "~/.kube/config"
-_SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
-
-
-@dataclass(frozen=True)
-class ConnectionOptions:
-    """How to reach a cluster, as the user said it; None is "not said"."""
-
-    kubeconfig: str | dict[str, t.Any] | None = None
-    context: str | None = None
-    host: str | None = None
-    api_key: str | None = field(default=None, repr=False)
-    validate_certs: bool | None = None
-    ca_cert: str | None = None
-    client_cert: str | None = None
-    client_key: str | None = None
-    proxy: str | None = None
-    request_timeout: float = 30.0
-
-    @classmethod
-    def from_params(
-        cls, params: t.Mapping[str, t.Any], cluster: t.Mapping[str, t.Any] | None = None
-    ) -> ConnectionOptions:
-        """Options first, then what gpu_cluster says, then the environment: two clusters of one run never mix."""
-        document = cluster or {}
-        named = cls(
-            host=params.get("host"),
-            api_key=params.get("api_key"),
-            validate_certs=params.get("validate_certs"),
-            ca_cert=_path(params.get("ca_cert")),
-            client_cert=_path(params.get("client_cert")),
-            client_key=_path(params.get("client_key")),
-            proxy=params.get("proxy"),
-            request_timeout=float(params.get("request_timeout") or 30.0),
-        )
-        kubeconfig = params.get("kubeconfig") or document.get("kubeconfig")
-        context = params.get("context") or document.get("context")
-        if not kubeconfig and not named.host:
-            kubeconfig = os.environ.get("K8S_AUTH_KUBECONFIG")
-            context = context or os.environ.get("K8S_AUTH_CONTEXT")
-        return replace(named, kubeconfig=kubeconfig or None, context=context or None)
 
 
 @dataclass(frozen=True)
@@ -73,6 +37,7 @@ class Connection:
     origin: str
     context_name: str | None = None
     cluster_name: str | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()
 
     @property
     def server(self) -> str:
@@ -93,16 +58,36 @@ class Connection:
 
 
 def connect(options: ConnectionOptions) -> Connection:
-    """Load the configuration; raises ConnectionProblem with one clear message."""
+    """Load the configuration; raises ConnectionProblem with one clear message, WrongCluster where two sources contradict each other."""
+    keep_keys_in_memory(kubernetes.config.kube_config)
     configuration = kubernetes.client.Configuration()
     if options.host and not options.kubeconfig:
         configuration.host = options.host
-        found = Connection(configuration, "option host")
+        found = Connection(configuration, "K8S_AUTH_HOST" if options.source == ENVIRONMENT else "option host")
     else:
         found = _load(options, configuration)
+        _require_one_server(options, found)
     _overlay(options, configuration)
     _check_files(configuration, found.origin)
+    found = replace(found, impersonation=_impersonation(options))
+    require_no_conflict(options, found, os.environ)
     return found
+
+
+def _require_one_server(options: ConnectionOptions, found: Connection) -> None:
+    """The names in a kubeconfig say nothing of a server that another variable names."""
+    if options.source == ENVIRONMENT and options.host and not same_server(options.host, found.server):
+        raise WrongCluster(
+            f"K8S_AUTH_HOST ({options.host}) and the {found.origin} lead to two servers (the latter to {found.server}). Unset the "
+            "variable that is not meant; in AWX, detach one of the two credentials."
+        )
+
+
+def _impersonation(options: ConnectionOptions) -> tuple[tuple[str, str], ...]:
+    if not options.impersonate_user:
+        return ()
+    groups = (("Impersonate-Group", group) for group in options.impersonate_groups)
+    return (("Impersonate-User", options.impersonate_user), *groups)
 
 
 def check_cluster(connection: Connection, name: str, kube_name: str | None = None) -> None:
@@ -112,7 +97,7 @@ def check_cluster(connection: Connection, name: str, kube_name: str | None = Non
     if not known or wanted in known:
         return
     said = f"gpu_cluster.kube_name is {kube_name!r}" if kube_name else f"gpu_cluster.name is {name!r}"
-    raise ConnectionProblem(
+    raise WrongCluster(
         f"This is another cluster: {said}, but {connection.origin} leads to cluster {connection.cluster_name!r} "
         f"(context {connection.context_name!r}, {connection.server}). Use the kubeconfig or context of {name!r}, "
         f"or say gpu_cluster.kube_name: {connection.cluster_name} if that is what it calls this cluster."
@@ -126,6 +111,12 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
         return _load_document(kubeconfig, origin, options, configuration)
     path = kubeconfig or os.environ.get("KUBECONFIG")
     if not path and not os.path.exists(os.path.expanduser(_DEFAULT_KUBECONFIG)):
+        if options.context:
+            said = f"{'gpu_cluster.' if options.source == GPU_CLUSTER else ''}context"
+            raise ConnectionProblem(
+                f"{said} is {options.context!r}, but there is no kubeconfig that has it: KUBECONFIG is not set and there is no "
+                f"{_DEFAULT_KUBECONFIG}. Set gpu_cluster.kubeconfig, too."
+            )
         if os.path.exists(_IN_CLUSTER_TOKEN):
             with _problems(_IN_CLUSTER, configuration):
                 kubernetes.config.load_incluster_config(client_configuration=configuration)
@@ -244,6 +235,7 @@ def _overlay(options: ConnectionOptions, configuration: t.Any) -> None:
         ("client_cert", "cert_file"),
         ("client_key", "key_file"),
         ("proxy", "proxy"),
+        ("no_proxy", "no_proxy"),
         ("validate_certs", "verify_ssl"),
     ):
         value = getattr(options, name)
@@ -276,21 +268,3 @@ def _expired_since(path: str | None) -> str:
         return ""
     expired = end < datetime.datetime.now(datetime.timezone.utc)
     return end.strftime("%Y-%m-%d %H:%M UTC") if expired else ""
-
-
-def _path(value: str | None) -> str | None:
-    return os.path.expanduser(value) if value else None
-
-
-def secrets_of(kubeconfig: t.Any) -> set[str]:
-    """What must not be shown of a kubeconfig that was given as a dictionary: everything but names in its users."""
-    if not isinstance(kubeconfig, dict):
-        return set()
-    users = [entry.get("user") for entry in kubeconfig.get("users") or [] if isinstance(entry, dict)]
-    return {
-        str(value)
-        for user in users
-        if isinstance(user, dict)
-        for key, value in user.items()
-        if key in _SECRET_KEYS and value
-    }

@@ -20,6 +20,10 @@ _FORBIDDEN = re.compile(
 )
 
 
+class WrongCluster(Exception):
+    """The cluster that would be reached is, or may be, another one than the run names. Nothing was changed."""
+
+
 class ApiError(ServiceError):
     """What an API server answers with 400 and more, or no answer at all (status is None).
 

@@ -6,35 +6,26 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
-import os
 import threading
 import time
 import types
 import typing as t
 
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
+from ..running.clock import elapsed
 from ..running.progress import Progress
+from .cluster_identity import AnyCluster
 from .errors import ApiError
+from .lease_client import LeaseClient
+from .lease_holder import HOLDER_ANNOTATION, all_ended, annotation, others, remaining, this_process
+from .lease_state import held_message, reason_lost
 from .paths import object_path
 
-HOLDER_ANNOTATION = "accel.gpu/holder"
 _POLL = 1.0
+# A process that was stopped, or whose machine slept, finds out within this time.
+_TICK = 1.0
 
 Object = dict[str, t.Any]
-
-
-class Writer(t.Protocol):
-    """The part of a client that a lease needs."""
-
-    def get(self, path: str, query: t.Mapping[str, t.Any] | None = None) -> Object | None:
-        """The object at a path, or None."""
-
-    def create(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
-        """Create in a collection."""
-
-    def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
-        """Write the whole object."""
 
 
 class LeaseHeld(Exception):
@@ -53,13 +44,14 @@ class LeaseLost(Exception):
 class Lease:
     """A context manager; inside it, `lost` is set (and check() raises) once the lease is no longer ours.
 
-    Whether a holder is dead is told by how long *we* have seen it not renew, so that clocks need not agree.
+    From then on the client sends no request at all, so that every wait that asks the API server ends as well. Whether another holder
+    is dead is told by how long *we* have seen it not renew, so that clocks need not agree.
     """
 
     def __init__(
         self,
-        client: Writer,
-        run_id: str,
+        client: LeaseClient,
+        holder: str,
         *,
         namespace: str = LEASE_NAMESPACE,
         name: str = LEASE_NAME,
@@ -67,27 +59,35 @@ class Lease:
         wait_timeout: float = 300,
         progress: Progress | None = None,
         active: bool = True,
-        clock: t.Callable[[], float] = time.monotonic,
+        identity: AnyCluster | None = None,
+        clock: t.Callable[[], float] = elapsed,
+        wall_clock: t.Callable[[], float] = time.time,
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
-        """Send nothing yet; a lease that is not active (check mode) never sends anything."""
+        """Send nothing yet; a lease that is not active (check mode) never sends anything.
+
+        holder: see lease_holder.holder_of(). The lease is shared with whoever has the same.
+        """
         self._client = client
-        self._run_id = run_id
-        self._namespace, self._name = namespace, name
+        self._holder = holder
+        self._process = this_process()
+        self._namespace, self._name, self._place = namespace, name, f"{namespace}/{name}"
         self._collection = object_path("coordination.k8s.io/v1", "Lease", "", namespace).rstrip("/")
         self._path = f"{self._collection}/{name}"
         self._duration = duration
         self._wait_timeout = wait_timeout
         self._progress = progress or Progress(None)
         self._active = active
-        self._clock = clock
+        self._clock, self._wall_clock, self._identity = clock, wall_clock, identity or AnyCluster()
         self._sleep = sleep
         self._looked: tuple[Object | None] | None = None
         self.untouched = False
         self._held: Object | None = None
-        self._renewed_at = 0.0
+        self._renewed_at = self._renewed_wall = 0.0
+        self._outer_guard: t.Callable[[str], None] | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._reason = ""
         self.lost = threading.Event()
 
     def look(self) -> None:
@@ -97,15 +97,20 @@ class Lease:
         """
         if self._active:
             with contextlib.suppress(ApiError):
-                self._looked = (self._client.get(self._path),)
+                self._looked = self._identity.last_read(self._path) or (self._client.get(self._path),)
 
     def __enter__(self) -> Lease:
         """Take the lease, waiting for a living holder up to the limit; raises LeaseHeld."""
         if self._active:
             looked, self._looked = self._looked, None
-            self.untouched = looked is not None and self._is_free(looked[0]) and self._taken(looked[0])
+            self.untouched = looked is not None and self._is_unused(looked[0]) and self._taken(looked[0])
             if not self.untouched:
                 self._take(self._wait())
+            self._identity.taken(self._path, self._release)
+            if self._clock() - self._renewed_at > self._duration / 3:
+                # The server was slow to answer: what is left of the lease may not be enough.
+                self._renew()
+            self._outer_guard, self._client.guard = self._client.guard, self._admit
             self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
             self._thread.start()
         return self
@@ -118,6 +123,7 @@ class Lease:
             return
         self._stop.set()
         self._thread.join(timeout=self._duration)
+        self._client.guard = self._outer_guard
         if not self.lost.is_set():
             self._release()
         elif error is None:
@@ -127,12 +133,28 @@ class Lease:
         """Raise LeaseLost unless the lease is ours now; to be called before each change."""
         if not self._active:
             return
-        if self._clock() - self._renewed_at > self._duration:
-            self.lost.set()
+        self._expire()
         if self.lost.is_set():
-            raise LeaseLost(
-                f"The lease {self._namespace}/{self._name} was lost: it could not be renewed in time or another run "
-                "took it. Nothing more was sent; run again."
+            raise LeaseLost(f"The lease {self._place} was lost: {self._reason}. Nothing more was sent; run again.")
+
+    def _admit(self, path: str) -> None:
+        """The client's guard: without the lease nothing may be asked but about the lease itself."""
+        if self._outer_guard is not None:
+            self._outer_guard(path)
+        if path not in (self._path, self._collection):
+            self.check()
+
+    def _lose(self, reason: str) -> None:
+        self._reason = self._reason or reason
+        self.lost.set()
+
+    def _expire(self) -> None:
+        """Lose a lease that was not renewed in time: this process was stopped, its machine slept, or nobody answered."""
+        silent = self._clock() - self._renewed_at
+        if silent > self._duration:
+            self._lose(
+                f"it was not renewed for {silent:.0f} s and is good for {self._duration:.0f} s (was this process stopped, or "
+                "the API server away?)"
             )
 
     def _wait(self) -> Object | None:
@@ -154,13 +176,18 @@ class Lease:
             if now - seen_at > float(spec.get("leaseDurationSeconds") or self._duration):
                 return live
             if now - start >= self._wait_timeout:
-                raise LeaseHeld(self._story(spec, now - start))
+                raise LeaseHeld(held_message(self._place, spec, self._holder, now - start))
             self._progress.say(f"waiting for {holder}, which is changing this cluster ({now - start:.0f} s)")
             self._sleep(min(_POLL, max(0.05, start + self._wait_timeout - now)))
 
     def _is_free(self, live: Object | None) -> bool:
+        self._identity.require(self._path, live)
         holder = ((live or {}).get("spec") or {}).get("holderIdentity")
-        return live is None or not holder or holder == self._run_id or _died_here(live)
+        return live is None or not holder or holder == self._holder or all_ended(live)
+
+    def _is_unused(self, live: Object | None) -> bool:
+        """Free, and not held by another process of our own either."""
+        return self._is_free(live) and not remaining(live)
 
     def _take(self, live: Object | None) -> None:
         while not self._taken(live):
@@ -168,11 +195,12 @@ class Lease:
 
     def _taken(self, live: Object | None) -> bool:
         """Whether it is ours now; not when somebody was faster."""
+        began = self._now()
         try:
             if live is None:
-                self._note(self._client.create(self._collection, self._body(None)))
+                self._note(self._client.create(self._collection, self._body(None)), began)
             else:
-                self._note(self._client.replace(self._path, self._body(live)))
+                self._note(self._client.replace(self._path, self._body(live)), began)
         except ApiError as error:
             if not error.conflict:
                 raise
@@ -180,39 +208,50 @@ class Lease:
         return True
 
     def _keep(self) -> None:
-        while not self._stop.wait(self._duration / 3):
-            try:
-                self._renew()
-            except ApiError:
-                # As client-go does, give up well before anybody else may believe us dead.
-                if self._clock() - self._renewed_at >= self._duration * 2 / 3:
-                    self.lost.set()
+        while not self._stop.wait(min(_TICK, self._duration / 10)):
+            self._expire()
             if self.lost.is_set():
                 return
+            # A machine that slept without its clock noticing has its time of day set right first.
+            passed = max(self._clock() - self._renewed_at, self._wall_clock() - self._renewed_wall)
+            if passed < self._duration / 3:
+                continue
+            try:
+                self._renew()
+            except ApiError as error:
+                # As client-go does, give up well before anybody else may believe us dead.
+                if self._clock() - self._renewed_at >= self._duration * 2 / 3:
+                    self._lose(f"it could not be renewed in time ({error.message})")
 
     def _renew(self) -> None:
         budget = self._duration / 6
+        began = self._now()
         try:
-            self._note(self._client.replace(self._path, self._body(self._held), budget=budget))
+            self._note(self._client.replace(self._path, self._body(self._held), budget=budget), began)
             return
         except ApiError as error:
             if not (error.conflict or error.not_found):
                 raise
+        began = self._now()
         live = self._client.get(self._path)
-        holder = ((live or {}).get("spec") or {}).get("holderIdentity")
-        if live is None or holder not in (self._run_id, "", None):
-            self.lost.set()
+        reason = self._reason_lost(live)
+        if live is None or reason:
+            self._lose(reason)
             return
-        # Another module of this same run has renewed or released it.
-        self._note(self._client.replace(self._path, self._body(live), budget=budget))
+        # Another module of this same run and host has written it.
+        self._note(self._client.replace(self._path, self._body(live), budget=budget), began)
 
     def _release(self) -> None:
         for dummy in range(2):
             if self._held is None:
                 return
             body = self._body(self._held)
-            body["spec"].update(holderIdentity="", leaseDurationSeconds=1)
-            body["metadata"]["annotations"] = {}
+            left = others(self._held, self._holder, self._process)
+            if left:
+                body["metadata"]["annotations"][HOLDER_ANNOTATION] = annotation(left)
+            else:
+                body["spec"].update(holderIdentity="", leaseDurationSeconds=1)
+                del body["metadata"]["annotations"][HOLDER_ANNOTATION]
             try:
                 self._client.replace(self._path, body, budget=5)
                 return
@@ -221,78 +260,41 @@ class Lease:
                 if not error.conflict:
                     return
             live = self._client.get(self._path)
-            same = live is not None and live["spec"].get("holderIdentity") == self._run_id
-            self._held = live if same else None
+            self._held = None if self._reason_lost(live) else live
 
-    def _note(self, live: Object) -> None:
+    def _reason_lost(self, live: Object | None) -> str:
+        return reason_lost(self._held, live, self._holder) if self._held is not None else ""
+
+    def _now(self) -> tuple[float, float]:
+        """To be asked before a request: how long it, or a stop of this process, takes is not known."""
+        return self._clock(), self._wall_clock()
+
+    def _note(self, live: Object, began: tuple[float, float]) -> None:
         self._held = live
-        self._renewed_at = self._clock()
+        self._renewed_at, self._renewed_wall = began
 
     def _body(self, live: Object | None) -> Object:
-        """The lease with us as its holder; carries the resourceVersion of what was read."""
+        """The lease with us as its holder; carries the identity and the resourceVersion of what was read."""
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = (live or {}).get("spec") or {}
-        same = before.get("holderIdentity") == self._run_id
+        same = before.get("holderIdentity") == self._holder
+        processes = [*others(live, self._holder, self._process), self._process]
         metadata: Object = {
             "name": self._name,
             "namespace": self._namespace,
-            "annotations": {HOLDER_ANNOTATION: json.dumps(_process())},
+            "annotations": {**self._identity.annotations(self._path, live), HOLDER_ANNOTATION: annotation(processes)},
         }
         if live is not None:
-            metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
+            metadata.update({key: live["metadata"].get(key) for key in ("uid", "resourceVersion")})
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": metadata,
             "spec": {
-                "holderIdentity": self._run_id,
+                "holderIdentity": self._holder,
                 "leaseDurationSeconds": int(self._duration),
                 "acquireTime": before.get("acquireTime") if same else now,
                 "renewTime": now,
                 "leaseTransitions": int(before.get("leaseTransitions") or 0) + (0 if same or live is None else 1),
             },
         }
-
-    def _story(self, spec: t.Mapping[str, t.Any], waited: float) -> str:
-        holder, since, last = (spec.get(key) for key in ("holderIdentity", "acquireTime", "renewTime"))
-        return (
-            f"Another run, {holder}, has been changing this cluster since {since}; its lease "
-            f"{self._namespace}/{self._name} was renewed last at {last} (waited {waited:.0f} s). Wait for its end, or "
-            f"raise lease_wait_timeout. If that run is dead, the lease runs out {spec.get('leaseDurationSeconds')} s "
-            "after its last renewal."
-        )
-
-
-def _process() -> dict[str, t.Any]:
-    """Who we are to processes of the same machine: enough to tell later whether we are dead."""
-    return {"machine": _machine(), "pid": os.getpid(), "start": _start_of(os.getpid())}
-
-
-def _died_here(live: Object) -> bool:
-    """True when the holder was a process of this very machine and it is gone, so that nobody waits for it."""
-    try:
-        noted = json.loads(((live["metadata"].get("annotations") or {}).get(HOLDER_ANNOTATION)) or "{}")
-    except ValueError:
-        return False
-    if not isinstance(noted, dict) or not _machine() or noted.get("machine") != _machine() or not noted.get("start"):
-        return False
-    return _start_of(int(noted["pid"])) != str(noted["start"])
-
-
-def _machine() -> str:
-    """The machine since its boot and the process namespace (a container has its own); empty where that is unknown."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as handle:
-            return f"{handle.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _start_of(pid: int) -> str:
-    """When a process began, in ticks since boot; empty when there is none (a zombie counts as none)."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
-            after_name = handle.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if after_name[0] == "Z" else after_name[19]

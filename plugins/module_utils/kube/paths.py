@@ -16,6 +16,7 @@ PODS = "/api/v1/pods"
 DAEMONSETS = "/apis/apps/v1/daemonsets"
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 CUSTOM_RESOURCE_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 RESOURCE_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 CLUSTER_POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 

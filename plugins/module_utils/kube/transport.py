@@ -21,6 +21,7 @@ if KUBERNETES_IMPORT_ERROR is None:
     import urllib3
     from kubernetes.client.rest import RESTClientObject
     from urllib3 import exceptions as http
+    from urllib3._collections import HTTPHeaderDict
 
 CONNECT_TIMEOUT = 5.0
 POOL_SIZE = 32
@@ -76,6 +77,7 @@ class Transport:
         self._met = False
         self.request_count = 0
         self.warnings: list[str] = []
+        self.guard: t.Callable[[str], None] | None = None
 
     def send(
         self,
@@ -131,10 +133,15 @@ class Transport:
         accept: str = "application/json",
         timeout: float | None = None,
     ) -> t.Any:
-        """One attempt; the unread response of urllib3, which the caller reads or streams."""
+        """One attempt; the unread response of urllib3, which the caller reads or streams. Raises what the guard raises."""
+        if self.guard is not None:
+            self.guard(path)
         with self._lock:
             self.request_count += 1
-        headers = {"User-Agent": self._user_agent, "Accept": accept, **self._connection.authorization()}
+        headers = HTTPHeaderDict({"User-Agent": self._user_agent, "Accept": accept, **self._connection.authorization()})
+        for name, value in self._connection.impersonation:
+            # A header for each group: a group's name may hold a comma.
+            headers.add(name, value)
         data = None
         if body is not None:
             headers["Content-Type"] = content_type

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import re
 import typing as t
+from collections import Counter
 from dataclasses import dataclass
 
 from ..catalog.mig import RESOURCE_PREFIX
@@ -16,7 +17,9 @@ SINGLE, MIXED = "single", "mixed"
 STRATEGIES = (SINGLE, MIXED)
 
 # As nvidia-smi and mig-parted write a profile (go-nvlib pkg/nvlib/device/mig_profile.go): compute instances are not ours.
-PROFILE = re.compile(r"[1-9]\d*g\.[1-9]\d*gb([+-][a-z][a-z0-9.]*)?")
+PROFILE = re.compile(r"[1-9][0-9]{0,2}g\.[1-9][0-9]{0,4}gb([+-][a-z][a-z0-9.]{0,30})?", re.ASCII)
+# A GPU's index as the key of a layout.
+INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
 
 # What one GPU is cut into, or is wanted to be: how many devices of each profile, by the name that nvidia-smi gives it.
 Counts = t.Mapping[str, int]
@@ -114,9 +117,9 @@ def spelled(counts: Counts) -> str:
 
 
 def _counts(of_gpu: t.Any) -> dict[str, int]:
-    names = [name for name, count in of_gpu.items() for dummy in range(count)] if isinstance(of_gpu, dict) else of_gpu
-    return {name: names.count(name) for name in sorted(set(names))}
+    counts = of_gpu if isinstance(of_gpu, dict) else Counter(of_gpu)
+    return {name: counts[name] for name in sorted(counts) if counts[name] > 0}
 
 
 def _is_index(key: t.Any) -> bool:
-    return isinstance(key, int) or (isinstance(key, str) and key.isdigit())
+    return isinstance(key, int) or (isinstance(key, str) and INDEX.fullmatch(key) is not None)

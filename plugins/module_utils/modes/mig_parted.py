@@ -28,6 +28,8 @@ _OURS = re.compile(r"mig-.*-[0-9a-f]{8}")
 
 Entry = list[dict[str, t.Any]]
 
+WHOLE: Entry = [{"devices": "all", "mig-enabled": False}]
+
 
 def entry(layout: mig.Layout, gpus: int | None = None) -> Entry:
     """A layout as api/spec/v1 of mig-parted knows it; a layout by index needs the number of a node's GPUs.
@@ -57,7 +59,7 @@ def usual(gpus: t.Iterable[tuple[t.Sequence[str], Geometry]]) -> dict[str, Entry
     means another count on another GPU, its PCI id tells which.
     """
     found: dict[str, Entry] = {
-        DISABLED: [{"devices": "all", "mig-enabled": False}],
+        DISABLED: WHOLE,
         ENABLED: [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
     }
     ids_of: dict[str, dict[int, list[str]]] = {}

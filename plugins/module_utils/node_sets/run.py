@@ -17,6 +17,7 @@ from ..kube.errors import ApiError, explain
 from ..kube.lease import Lease, LeaseLost
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
+from ..running import private_file
 from ..running.bulk import DEFAULT_LIMIT, Outcome, is_fatal, run_bounded
 from ..running.errors import InvalidOptions, SomeFailed
 from ..running.progress import Progress
@@ -75,8 +76,7 @@ class NodesOutcome:
         if "unchecked" in self.fates.values():
             said["note"] = NOT_CHECKED
         if report_path:
-            with open(report_path, "w", encoding="utf-8") as handle:
-                json.dump(said, handle, indent=2)
+            private_file.write(report_path, json.dumps(said, indent=2), keep_mode=True)
             said["report_path"] = report_path
         return {
             "changed": bool(self.changed) or (self.check and "after_discovery" in said),

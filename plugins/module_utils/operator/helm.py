@@ -33,8 +33,10 @@ _ADVICE: tuple[tuple[str, str], ...] = (
 class Run(t.Protocol):
     """AnsibleModule.run_command, as far as it is used here."""
 
-    def __call__(self, args: list[str], *, environ_update: dict[str, str]) -> tuple[int, str, str]:
-        """Exit status, standard output, standard error."""
+    def __call__(
+        self, args: list[str], *, environ_update: dict[str, str], data: str | None = None
+    ) -> tuple[int, str, str]:
+        """Exit status, standard output, standard error; `data` is the standard input."""
 
 
 class Helm:
@@ -76,21 +78,20 @@ class Helm:
 
         Only a chart that refuses the Kubernetes version which helm assumes makes us ask the cluster for its own.
         """
-        values_file = os.path.join(self._folder, "values.yaml")
-        with open(os.open(values_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as handle:
-            handle.write(dump(dict(release_values)))
+        # By standard input: a file with values would outlive a run that is killed.
         command = ["template", release, path, "--namespace", namespace, "--include-crds", "--skip-tests"]
-        command += ["--values", values_file]
-        status, out, errors = self._call(command)
+        command, given = [*command, "--values", "-"], dump(dict(release_values))
+        status, out, errors = self._call(command, given)
         if status and _INCOMPATIBLE in errors:
-            status, out, errors = self._call([*command, "--kube-version", server_version()])
+            status, out, errors = self._call([*command, "--kube-version", server_version()], given)
         if status:
             raise ChartProblem(f"The chart {path} does not accept these values. {condense(errors)}")
         return out
 
-    def _call(self, command: list[str]) -> tuple[int, str, str]:
+    def _call(self, command: list[str], data: str | None = None) -> tuple[int, str, str]:
         # Neither command needs a cluster, and without a kubeconfig helm cannot reach a wrong one.
-        return self._run([self._binary, *command], environ_update={"KUBECONFIG": os.devnull, "HELM_DEBUG": "false"})
+        environment = {"KUBECONFIG": os.devnull, "HELM_DEBUG": "false"}
+        return self._run([self._binary, *command], environ_update=environment, data=data)
 
 
 def condense(errors: str) -> str:

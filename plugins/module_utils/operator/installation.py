@@ -2,20 +2,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which NFD and which GPU operator a cluster has, whose they are, and what follows from that: pure.
 
-The evidence is the Deployment. Its own marks tell who manages it: Helm's annotations, OLM's labels, an owner, or nothing.
-What is neither installed by this collection nor named by gpu_cluster is adopted: used as it is, and never upgraded.
+The evidence is the Deployment. Its own marks tell who manages it: those of Argo CD and Flux, Helm's annotations, OLM's labels, an
+owner, or nothing. What is neither installed by this collection nor named by gpu_cluster is adopted: used as it is, and never upgraded;
+so is what Argo CD or Flux installs, whoever has named it.
 """
 
 from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..catalog.names import NFD_PREFIX
 from ..fleet.tolerance import singleton, untolerated
 from ..kube.releases import Release, marks_of
-from ..pools.plan import ReleasePlan
+from ..pools.plan import PolicyPlan, ReleasePlan
+from .gitops import TOOLS, gitops_owner, reverted_fields_note
 
 Document = t.Mapping[str, t.Any]
 
@@ -35,7 +37,7 @@ _CREATE_POLICY = (
 class Installation:
     """One Deployment of NFD's master or of the GPU operator. `release` is (name, namespace) where Helm manages it.
 
-    `manager` is helm, olm, owner or nobody, and `managed_by` says the same in words; `version` is empty where nothing tells it.
+    `manager` is argocd, flux, helm, olm, owner or nobody, and `managed_by` says the same in words; `version` is empty where nothing tells it.
     """
 
     component: str
@@ -94,7 +96,7 @@ def installation(component: str, deployment: Document) -> Installation | None:
     if running is None:
         return None
     metadata = deployment["metadata"]
-    manager, managed_by, release = _manager(metadata)
+    manager, managed_by, release = _manager(deployment)
     return Installation(
         component=component,
         deployment=metadata["name"],
@@ -140,6 +142,30 @@ def judge_operator(
     return Finding(finding.installation, ours=False, notes=(*finding.notes, *_several(policies)))
 
 
+def with_reverted_fields(finding: Finding, policy: Document | None, planned: PolicyPlan) -> Finding:
+    """With a note where Argo CD or Flux keeps the ClusterPolicy, since it would take out again what the pools set in it."""
+    owner = gitops_owner(policy, "ClusterPolicy") if policy is not None else None
+    if policy is None or owner is None or finding.problem:
+        return finding
+    fields = {f"/spec/{part}/{name}" for part, value in planned.spec.items() for name in value}
+    fields |= {"/spec/daemonsets/tolerations"} if planned.tolerations else set()
+    fields |= {"/spec/mig/strategy"} if planned.mig_by_node else set()
+    note = reverted_fields_note(owner, policy["metadata"]["name"], fields)
+    return replace(finding, notes=(*finding.notes, note)) if note else finding
+
+
+def refused_on_openshift(finding: Finding, component: str, version: str) -> Finding:
+    """On OpenShift nothing is installed by Helm; what is there already stays what it was found to be."""
+    if finding.installation is not None or not finding.ours or finding.problem:
+        return finding
+    problem = (
+        f"This cluster is OpenShift{version and f' {version}'}, where {_TITLES[component]} is not installed by Helm: install the operators Node "
+        "Feature Discovery and NVIDIA GPU Operator from the OperatorHub (OLM), create their NodeFeatureDiscovery and ClusterPolicy, and "
+        "run again; both are then used as they are."
+    )
+    return Finding(None, ours=False, problem=problem)
+
+
 def needed_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Document]) -> list[Document]:
     """The taints of the pools that keep the workers of an adopted NFD away."""
     specs = [found["spec"]["template"]["spec"] for found in workers]
@@ -172,6 +198,9 @@ def _judge(found: t.Sequence[Installation], wanted: ReleasePlan, ours: t.Contain
         )
         return Finding(counted[0], ours=False, problem=problem)
     (only,) = counted
+    if only.manager in TOOLS:
+        # An upgrade by Helm would be undone, or fight with the next one from the repository.
+        return Finding(only, ours=False, notes=_unheeded(only, wanted))
     if only.release == (wanted.name, wanted.namespace) and (wanted.named or only.release in ours):
         return Finding(only, ours=True)
     if only.release in ours:
@@ -215,9 +244,13 @@ def _runs(container: Document, program: str) -> bool:
     return not container.get("command") and image == program
 
 
-def _manager(metadata: Document) -> tuple[str, str, Release | None]:
+def _manager(deployment: Document) -> tuple[str, str, Release | None]:
+    metadata = deployment["metadata"]
     labels = metadata.get("labels") or {}
-    release = marks_of({"metadata": metadata})
+    release = marks_of(deployment)
+    owner = gitops_owner(deployment, "Deployment")
+    if owner is not None:
+        return owner.tool, str(owner), release
     if release is not None:
         return HELM, f"Helm release {release[1]}/{release[0]}", release
     if labels.get(_OLM_KIND) == "ClusterServiceVersion" and labels.get(_OLM_OWNER):

@@ -4,27 +4,36 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ..catalog.names import GENERATED_SELECTOR
+from ..emptying.operand_pods import described, operand_pods
 from ..fleet.driver_upgrade import UNFINISHED, Upgrade, upgrade_of
 from ..fleet.generated import by_node, generated
 from ..fleet.node import parse
+from ..fleet.operand_failures import operand_failures, unready
+from ..fleet.ownership import POOLS
+from ..fleet.sorting import any_claimed, may_be_set_aside, some_work
 from ..fleet.tolerance import singleton
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED, same_object
 from ..kube.paths import CLUSTER_POLICIES, NODES, collection_path, object_path
 from ..modes import mig_parted
-from ..pools.plan import Plan
+from ..pools.plan import Plan, PoolPlan
 from ..pools.words import some
 from ..running.wait import TimeoutStory, wait_until
-from .policy import PolicyChange, is_driver
+from .policy import PolicyChange, is_driver, owned
 from .preparation import Waiting
-from .readiness import Effect, Verdict, assess, is_outdated
+from .readiness import Effect, SetAside, Verdict, assess, is_outdated
 from .records import note_path, was_installed
 from .rollout import told
 from .seen import ailing
+from .stalled_rollout import is_stalled, next_pod
+
+if t.TYPE_CHECKING:
+    from ..kube.lease import Lease
 
 Object = dict[str, t.Any]
 _OPERATOR_PODS = "app=gpu-operator"
@@ -35,12 +44,16 @@ _DEFAULT_MIG = "default-mig-parted-config"
 class PolicyClient:
     """One cluster's ClusterPolicy and what its operator makes of it."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        """`namespace` is where the operator is, unless the policy's own status says otherwise."""
+    def __init__(self, client: Client, namespace: str, pools: t.Sequence[PoolPlan] = ()) -> None:
+        """`namespace` is where the operator is, unless the policy's own status says otherwise; `pools` say which nodes are waited for."""
         self._client = client
         self._namespace = namespace
+        self._pools = pools
         self._nodes: list[Object] | None = None
         self._unread: Object | None = None
+        self._daemonsets: list[Object] = []
+        self._aside = SetAside()
+        self.replaced: list[str] = []
 
     def policy(self) -> Object | None:
         """The policy that counts; None when there is none."""
@@ -52,7 +65,8 @@ class PolicyClient:
 
     def daemonsets(self) -> list[Object]:
         """Every DaemonSet of the operator's namespace, in one list."""
-        return list(self._client.list(f"/apis/apps/v1/namespaces/{self._namespace}/daemonsets"))
+        self._daemonsets = list(self._client.list(f"/apis/apps/v1/namespaces/{self._namespace}/daemonsets"))
+        return self._daemonsets
 
     def nodes(self) -> list[Object]:
         """Every node, of each only what says whether a pod belongs there: a node's full object has 20 KB and more."""
@@ -119,16 +133,70 @@ class PolicyClient:
         if known is not None:
             verdict = assess(policy, daemonsets, known, effect, self._upgrade(daemonsets))
             if any(not (item.current and item.ready == item.desired) for item in verdict.operands):
-                return verdict
+                aside = self._set_aside(verdict)
+                return assess(policy, daemonsets, self._nodes or known, effect, None, aside) if aside else verdict
         self._nodes = self.nodes()
-        return assess(policy, daemonsets, self._nodes, effect)
+        verdict = assess(policy, daemonsets, self._nodes, effect)
+        aside = self._set_aside(verdict)
+        return assess(policy, daemonsets, self._nodes, effect, None, aside) if aside else verdict
+
+    def _set_aside(self, verdict: Verdict) -> SetAside | None:
+        """The nodes that are not waited for, read where all pods that are not ready may be theirs; None where there are none.
+
+        While no other GPU node works, a node that a pool may claim is waited for: what fails everywhere is not the node's fault.
+        """
+        missing = max((item.desired - item.available for item in verdict.operands), default=0)
+        if verdict.ready or not missing:
+            return None
+        candidates = may_be_set_aside(self._pools, [parse(node) for node in self._nodes or ()])
+        if missing > len(candidates):
+            return None
+        pods = operand_pods(self._client, self._namespace, candidates)
+        failures = operand_failures(pods, time.time())
+        if not failures:
+            return None
+        self._nodes = self.nodes()
+        fresh = [parse(node) for node in self._nodes]
+        failures = {name: found for name, found in failures.items() if name in may_be_set_aside(self._pools, fresh)}
+        if not failures or not (some_work(fresh, failures) or not any_claimed(self._pools, fresh, failures)):
+            return None
+        self._aside = SetAside(described(self._client, self._namespace, failures), unready(pods, failures))
+        return self._aside
+
+    def _replace(self, lease: t.Callable[[], Lease]) -> None:
+        """Have DaemonSets go on whose rolling update the nodes that are set aside keep from it: one pod of each at a time."""
+        for daemonset in filter(owned, self._daemonsets):
+            app = str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or "")
+            if not is_stalled(daemonset, self._aside.unready.get(app, ())):
+                continue
+            path = f"/api/v1/namespaces/{self._namespace}/pods"
+            pod = next_pod(daemonset, self._client.list(path, label_selector=f"app={app}"), self._aside.reasons)
+            if pod is None:
+                continue
+            with lease() as held:
+                held.check()
+                only = {"preconditions": {"uid": pod["metadata"]["uid"]}}
+                self._client.delete(object_path("v1", "Pod", pod["metadata"]["name"], self._namespace), body=only)
+            self.replaced.append(pod["metadata"]["name"])
 
     def await_ready(
-        self, name: str, effect: Effect, waiting: Waiting, partial: t.Callable[[Verdict], Object]
+        self,
+        name: str,
+        effect: Effect,
+        waiting: Waiting,
+        partial: t.Callable[[Verdict], Object],
+        lease: t.Callable[[], Lease],
     ) -> Verdict:
         """Until everything is seen; raises TimeoutStory with what is not, and what ails the pods, also where waiting is of no use."""
+
+        def look() -> Verdict:
+            verdict = self.look(name, effect)
+            if verdict.set_aside and not verdict.ready:
+                self._replace(lease)
+            return verdict
+
         verdict = wait_until(
-            lambda: self.look(name, effect),
+            look,
             lambda verdict: verdict.ready or bool(verdict.halted),
             timeout=waiting.timeout,
             interval=waiting.interval,
@@ -187,8 +255,9 @@ def _configmap(name: str, namespace: str, data: t.Mapping[str, str]) -> Object:
 def _slim(node: Object) -> Object:
     metadata, status = node["metadata"], node.get("status") or {}
     ready = [item for item in status.get("conditions") or [] if item.get("type") == "Ready"]
+    noted = {key: value for key, value in (metadata.get("annotations") or {}).items() if key == POOLS.labels}
     return {
-        "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}},
+        "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}, "annotations": noted},
         "spec": {"taints": (node.get("spec") or {}).get("taints") or []},
         "status": {"conditions": ready},
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..fleet.unusual import as_list
 from .driver_parts import DriverRoll
 from .readiness import Verdict
 
@@ -35,4 +36,5 @@ def seen(verdict: Verdict | None) -> Object:
         "operands": {item.name: {"desired": item.expected, "ready": item.ready} for item in verdict.operands},
         "unreached": list(verdict.unreached)[:100],
         "driver_upgrade": verdict.upgrade.as_dict(),
+        "unusual_nodes": as_list(dict(sorted(verdict.set_aside.items())), 100),
     }

@@ -39,6 +39,7 @@ class Operand:
     ready: int
     current: bool
     done: bool
+    available: int = 0
 
     def __str__(self) -> str:
         return f"{self.name} {self.ready}/{self.expected}"
@@ -48,7 +49,7 @@ class Operand:
 class Verdict:
     """`waiting` is empty when everything is seen; each line of it is one thing that is not, in words for a user.
 
-    `halted` says what to do where waiting is of no use.
+    `halted` says what to do where waiting is of no use. `set_aside` are the nodes that are not waited for, with the reason.
     """
 
     state: str
@@ -59,6 +60,7 @@ class Verdict:
     unreached: tuple[str, ...] = field(default=())
     upgrade: Upgrade = field(default_factory=Upgrade)
     halted: tuple[str, ...] = ()
+    set_aside: t.Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ready(self) -> bool:
@@ -98,22 +100,43 @@ def mounted_by(spec: Document) -> dict[str, str]:
     return {daemonset: str(name) for daemonset, name in named.items() if name}
 
 
+@dataclass(frozen=True)
+class SetAside:
+    """Nodes that are not waited for, since NVIDIA's pods fail there: the reason of each, and by app where its pod is not ready."""
+
+    reasons: t.Mapping[str, str] = field(default_factory=dict)
+    unready: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
+
+
 def assess(
     policy: Document,
     daemonsets: t.Iterable[Document],
     nodes: t.Sequence[Document],
     effect: Effect,
     upgrade: Upgrade | None = None,
+    set_aside: SetAside | None = None,
 ) -> Verdict:
-    """Judge one reading of the cluster; without a newer reading, the nodes tell how far a driver upgrade is."""
+    """Judge one reading of the cluster; without a newer reading, the nodes tell how far a driver upgrade is.
+
+    What the operator says of operands that are not ready is passed over where all that lack are on nodes that are set aside.
+    """
+    aside = set_aside or SetAside()
     ours = [found for found in daemonsets if owned(found)]
     if not any(is_driver(found) for found in ours):
         upgrade = Upgrade()  # what labels say of a driver that is gone says nothing
     elif upgrade is None:
-        upgrade = upgrade_of((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
+        upgrade = upgrade_of(
+            (node["metadata"]["name"], node["metadata"].get("labels") or {})
+            for node in nodes
+            if node["metadata"]["name"] not in aside.reasons
+        )
     state, reason, problems = _reported(policy)
     gpu_nodes = [node for node in nodes if is_gpu_node(node)]
-    operands = tuple(operand(found, expected_nodes(found, nodes), lingering_nodes(found, nodes)) for found in ours)
+    operands = tuple(
+        operand(found, expected_nodes(found, nodes), lingering_nodes(found, nodes), aside.unready) for found in ours
+    )
+    if aside.reasons and all(item.done for item in operands) and _reports_operands(policy):
+        problems = []
     waiting = [*problems, *_nodes_waiting(gpu_nodes, reason)]
     if gpu_nodes and not ours:
         waiting.append("the operator has created none of its DaemonSets yet")
@@ -130,6 +153,7 @@ def assess(
         unreached=_unreached(ours, gpu_nodes),
         upgrade=upgrade,
         halted=tuple(_halted(policy, ours, upgrade)),
+        set_aside=aside.reasons,
     )
 
 
@@ -147,22 +171,33 @@ def is_gpu_node(node: Document) -> bool:
     return any(labels.get(label) == "true" for label in PCI_PRESENT_LABELS)
 
 
-def operand(daemonset: Document, belongs: t.Sequence[str], lingering: t.Sequence[str] = ()) -> Operand:
-    """The DaemonSet's numbers beside our own count; nodes on which pods may linger may be counted or not."""
+def operand(
+    daemonset: Document,
+    belongs: t.Sequence[str],
+    lingering: t.Sequence[str] = (),
+    unready: t.Mapping[str, t.Collection[str]] | None = None,
+) -> Operand:
+    """The DaemonSet's numbers beside our own count; nodes on which pods may linger may be counted or not.
+
+    `unready` are, by app, the nodes that are not waited for and whose pod is not ready.
+    """
     metadata, status = daemonset["metadata"], daemonset.get("status") or {}
     desired = int(status.get("desiredNumberScheduled") or 0)
     ready = int(status.get("numberAvailable") or 0)
     updated = int(status.get("updatedNumberScheduled") or 0)
     current = int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
     expected = max(len(belongs), min(desired, len(belongs) + len(lingering)))
+    app = str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or "")
+    excused = len(set((unready or {}).get(app, ())) & set(belongs))
     return Operand(
         name=metadata["name"],
-        app=str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or ""),
+        app=app,
         expected=expected,
         desired=desired,
         ready=ready if updated >= desired else min(ready, updated),
         current=current,
-        done=current and desired == expected and updated == desired and ready == desired,
+        done=current and desired == expected and updated == desired and desired - excused <= ready <= desired,
+        available=ready,
     )
 
 
@@ -182,6 +217,14 @@ def _reported(policy: Document) -> tuple[str, str, list[str]]:
     if state != "ready" or (ready and ready.get("status") != "True"):
         return state, reason, [f"the operator reports state {state or 'none'}" + (f" ({reason})" if reason else "")]
     return state, reason, []
+
+
+def _reports_operands(policy: Document) -> bool:
+    """Whether all that the operator reports is that operands are not ready (gpu-operator internal/conditions)."""
+    for item in (policy.get("status") or {}).get("conditions") or []:
+        if item.get("type") == "Error" and item.get("status") == "True":
+            return item.get("reason") in ("OperandNotReady", "DriverNotReady")
+    return False
 
 
 def _halted(policy: Document, ours: t.Iterable[Document], upgrade: Upgrade) -> t.Iterator[str]:

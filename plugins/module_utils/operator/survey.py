@@ -22,7 +22,10 @@ from .installation import (
     judge_operator,
     needed_tolerations,
     never_labelled,
+    refused_on_openshift,
+    with_reverted_fields,
 )
+from .openshift import openshift_version
 from .placing import as_installed, placed
 from .records import note_path, was_installed
 
@@ -63,7 +66,8 @@ def survey(client: Client, plan: Plan) -> Survey:
 
 def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> Finding:
     found = _operators(client)
-    return judge_operator(found, listed, plan.operator, _ours(client, found, plan.operator))
+    finding = judge_operator(found, listed, plan.operator, _ours(client, found, plan.operator))
+    return _where_helm_installs(client, "operator", with_reverted_fields(finding, singleton(listed), plan.policy))
 
 
 def find_nfd(client: Client, plan: Plan) -> Finding:
@@ -71,6 +75,7 @@ def find_nfd(client: Client, plan: Plan) -> Finding:
     masters = _deployments(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
     finding = judge_nfd(masters, plan.nfd, _ours(client, masters, plan.nfd), replaced)
+    finding = _where_helm_installs(client, "nfd", finding)
     taints = {tuple(taint.items()): taint for pool in plan.pools for taint in pool.taints}
     if not finding.adopted or not taints:
         return finding
@@ -117,6 +122,14 @@ def follow(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> 
 def follow_cluster(client: Client, plan: Plan) -> Plan:
     """follow(), with the ClusterPolicy that counts, for one more list."""
     return follow(client, plan, singleton(client.list_known(CLUSTER_POLICIES)))
+
+
+def _where_helm_installs(client: Client, component: str, finding: Finding) -> Finding:
+    """Asks for the platform only where something would be installed."""
+    if finding.installation is not None or not finding.ours or finding.problem:
+        return finding
+    version = openshift_version(client)
+    return finding if version is None else refused_on_openshift(finding, component, version)
 
 
 def _place(client: Client, policy: t.Mapping[str, t.Any], planned: str) -> str:

@@ -117,6 +117,8 @@ def _lists(of: Fleet) -> t.Iterator[tuple[str, Html]]:
             "Matches several pools",
             join([_links([node], of, 1), ": ", listed(list(claiming)), ". It is left as it is."]),
         )
+    for entry in (info.get("unusual_nodes") or [])[:100]:
+        yield "Not waited for", join([_links([entry["name"]], of, 1), ": ", entry["reason"]])
     for key, title in (
         ("undiscovered", "Not labelled by gpu-feature-discovery yet"),
         ("released", "Belongs to no pool any more and gives its labels back"),

@@ -8,11 +8,14 @@ import collections
 import typing as t
 
 from ..catalog import releases
+from .identity_checks import IDENTITY_CHECKS
 from .matching import Asked, resolve
 from .node_group_checks import CLOUD_CHECKS, NODE_GROUP_CHECKS, cloud_is_one, groups_differ
+from .operand_labels import wrong_value
 from .operator_checks import OPERATOR_CHECKS
 from .rules import is_bare_chart
 from .schema import Problems
+from .secret_checks import reboot_command_holds_no_secrets, values_hold_no_secrets
 from .sharing_checks import SHARING_CHECKS
 from .views import Document, PoolView, part
 from .words import listed, place, said
@@ -45,6 +48,15 @@ def labels_keep_matching(pool: PoolView) -> Problems:
                 f"{place(f'{pool.path}.labels', key)}: {said(written[key])} contradicts match.labels, which wants "
                 f"{said(wanted[key])}; a node would leave the pool once labelled"
             )
+
+
+def operand_labels_are_known(pool: PoolView) -> Problems:
+    """The operator takes a value that it does not know for its default, without a word."""
+    written = part(pool.merged, "labels")
+    for key, value in written.items() if isinstance(written, dict) else ():
+        wrong = wrong_value(key, value) if isinstance(key, str) and isinstance(value, str) else None
+        if wrong:
+            yield f"{place(f'{pool.path}.labels', key)}: {said(value)} {wrong}"
 
 
 def names_differ(pools: t.Sequence[PoolView]) -> Problems:
@@ -139,7 +151,22 @@ def values_leave_ours(cluster: Document) -> Problems:
             yield f"gpu_cluster.{which}.values.{'.'.join(keys)}: is not yours to set, {owner}; take it out"
 
 
-POOL_CHECKS = (*SHARING_CHECKS, taints_differ, labels_keep_matching, *NODE_GROUP_CHECKS)
+POOL_CHECKS = (
+    *SHARING_CHECKS,
+    taints_differ,
+    labels_keep_matching,
+    operand_labels_are_known,
+    *NODE_GROUP_CHECKS,
+    reboot_command_holds_no_secrets,
+)
 FLEET_CHECKS = (names_differ, matches_differ, groups_differ)
-CLUSTER_CHECKS = (chart_has_a_place, releases_differ, values_leave_ours, *OPERATOR_CHECKS, cloud_is_one)
+CLUSTER_CHECKS = (
+    *IDENTITY_CHECKS,
+    chart_has_a_place,
+    releases_differ,
+    values_leave_ours,
+    values_hold_no_secrets,
+    *OPERATOR_CHECKS,
+    cloud_is_one,
+)
 __all__ = ["CLOUD_CHECKS", "CLUSTER_CHECKS", "FLEET_CHECKS", "POOL_CHECKS"]

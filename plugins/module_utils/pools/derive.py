@@ -27,13 +27,12 @@ from .plan import (
     Plan,
     PolicyPlan,
     PoolPlan,
-    RebootPlan,
     ReleasePlan,
-    RolloutPlan,
     Taint,
     Toleration,
     ValidationPlan,
 )
+from .rollout_fields import rollout_plan
 from .views import part
 
 Document = dict[str, t.Any]
@@ -74,9 +73,17 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             kubeconfig=settings.get("kubeconfig"),
             context=settings.get("context"),
             cloud=cloud,
+            uid=settings.get("uid"),
+            renamed_from=settings.get("renamed_from"),
+            impersonate_user=settings.get("impersonate_user"),
+            impersonate_groups=tuple(settings["impersonate_groups"]),
         ),
-        operator=_release(operator, part(cluster, "operator"), merge(_OPERATOR_VALUES, operator_values(operator))),
-        nfd=_release(nfd, part(cluster, "nfd"), _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"]))),
+        operator=_release(
+            operator, part(documents.written, "operator"), merge(_OPERATOR_VALUES, operator_values(operator))
+        ),
+        nfd=_release(
+            nfd, part(documents.written, "nfd"), _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"]))
+        ),
         policy=PolicyPlan(spec=_policy_spec(config, cut), tolerations=tolerations, mig_by_node=cut.wanted),
         config=config,
         mig=cut,
@@ -132,7 +139,7 @@ def _pool(pool: Document, group: GroupPlan | None, extras_named: bool) -> PoolPl
             node_labels=dict(node_labels),
             taints=(*taints, dict(STARTUP_TAINT)) if pool["startup_taint"] and sharing.mode == MIG else taints,
         ),
-        rollout=_rollout(pool["rollout"]),
+        rollout=rollout_plan(pool["rollout"]),
     )
 
 
@@ -150,22 +157,6 @@ def node_labels_of(pool: str, labels: t.Mapping[str, str], config_key: str, mig_
         names.CONFIG_LABEL: config_key,
         **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
     }
-
-
-def _rollout(written: Document) -> RolloutPlan:
-    reboot = written["reboot"]
-    return RolloutPlan(
-        max_unavailable=written["max_unavailable"],
-        drain=written["drain"],
-        force=written["force"],
-        grace_period=written.get("grace_period"),
-        drain_timeout=written["drain_timeout"],
-        order=written["order"],
-        limit=written.get("limit"),
-        pause_on_failure=written["pause_on_failure"],
-        on_failure=written["on_failure"],
-        reboot=RebootPlan(tuple(reboot["command"]), reboot["timeout"]) if reboot["command"] else None,
-    )
 
 
 def sharing_of(written: Document, product: str = "", extras_named: bool = True) -> Sharing:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import typing as t
 from collections.abc import Mapping
 
@@ -16,6 +17,13 @@ from .views import Document, PoolView, part
 from .words import kind, listed, place, said
 
 _PARTS = ("cluster", "defaults", "pools")
+# Not an empty list: a variable that is missing or misspelled must never release a node.
+NOT_SET = (
+    "gpu_pools: is not set (or null); declare the pools of the cluster, and check how the variable is spelled. An explicit [] means that there "
+    "are no pools: every node that this collection manages is to be released, that is, gives back its pool's labels, taints and sharing"
+)
+# Far more than Helm values or thousands of pools need.
+_MOST_LEVELS, _MOST_VALUES = 50, 1_000_000
 _OF_MADE_NODES = ("nodes", "autoscale", "model")
 
 
@@ -30,10 +38,11 @@ class InvalidDocuments(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """Cluster and pools with every default in place; `pools` in the user's order."""
+    """Cluster and pools with every default in place; `pools` in the user's order. `written` is the cluster without the defaults."""
 
     cluster: Document
     pools: tuple[Document, ...]
+    written: Document
 
 
 def parts(documents: t.Any) -> tuple[t.Any, t.Any, t.Any]:
@@ -62,7 +71,7 @@ def load(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Documents:
     for release in ("operator", "nfd"):
         if not is_bare_chart(completed[release]["chart"]):
             completed[release]["chart_repo"] = ""
-    return Documents(completed, tuple(POOL.complete(_under(defaults, pool)) for pool in pools))
+    return Documents(completed, tuple(POOL.complete(_under(defaults, pool)) for pool in pools), cluster)
 
 
 def _under(defaults: t.Any, pool: t.Any) -> t.Any:
@@ -73,14 +82,17 @@ def _under(defaults: t.Any, pool: t.Any) -> t.Any:
 
 
 def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t.Any, t.Any], list[str]]:
-    try:
-        documents = plain(cluster), plain(defaults), plain(pools)
-    except RecursionError:
-        return (None, None, None), ["gpu_cluster, gpu_defaults, gpu_pools: one of them contains itself; write it out"]
+    unbounded = [
+        f"{name}: {reason}"
+        for name, document in zip(("gpu_cluster", "gpu_defaults", "gpu_pools"), (cluster, defaults, pools), strict=True)
+        if (reason := _unbounded(document))
+    ]
+    if unbounded:
+        return (None, None, None), unbounded
     cluster, defaults, pools = (
-        {} if documents[0] is None else documents[0],
-        {} if documents[1] is None else documents[1],
-        [] if documents[2] is None else documents[2],
+        CLUSTER.coerce({} if cluster is None else plain(cluster)),
+        DEFAULTS.coerce({} if defaults is None else plain(defaults)),
+        None if pools is None else _coerced(plain(pools)),
     )
     problems = [
         *CLUSTER.problems(cluster, "gpu_cluster"),
@@ -91,7 +103,33 @@ def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t
     return (cluster, defaults, pools), problems
 
 
+def _coerced(pools: t.Any) -> t.Any:
+    """The pools by the schema; a text is not taken for the list of all pools, which a run without any would release."""
+    return POOLS.coerce(pools) if isinstance(pools, list) else pools
+
+
+def _unbounded(document: t.Any) -> str | None:
+    """Why a document cannot be read to its end, as the end of a sentence; YAML's aliases make endless ones of a few lines."""
+    waiting = [(document, 0)]
+    for count in itertools.count():
+        if not waiting:
+            return None
+        value, depth = waiting.pop()
+        if depth > _MOST_LEVELS:
+            return f"is nested more than {_MOST_LEVELS} levels deep, or contains itself; write it out"
+        if count > _MOST_VALUES:
+            return f"has more than {_MOST_VALUES} values; declare fewer pools, or remove YAML aliases that multiply"
+        if isinstance(value, Mapping):
+            waiting.extend((item, depth + 1) for item in value.values())
+        elif isinstance(value, (list, tuple)):
+            waiting.extend((item, depth + 1) for item in value)
+    return None
+
+
 def _pool_problems(cluster: t.Any, defaults: t.Any, pools: t.Any) -> t.Iterator[str]:
+    if pools is None:
+        yield NOT_SET
+        return
     if not isinstance(pools, list):
         yield from POOLS.problems(pools, "gpu_pools")
         return

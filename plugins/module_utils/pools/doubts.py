@@ -7,12 +7,17 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import mig as geometries
-from ..catalog import releases
+from ..catalog import names, releases
 from ..catalog.known_bad import ONLY_WITH
+from ..catalog.names import DEPLOY_PREFIX
 from ..modes.device_plugin import MIG
+from .words import listed
 
 if t.TYPE_CHECKING:
     from .plan import Plan, PoolPlan
+
+
+_MIG_MANAGER_LABEL = f"{DEPLOY_PREFIX}mig-manager"
 
 
 def doubts(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
@@ -47,6 +52,20 @@ def _of_pool(pool: PoolPlan) -> t.Iterator[str]:
         yield (
             f"pool {pool.name}: the catalog has no model {pool.match.product}; its memory and what it can be cut into are "
             "known once its nodes are there, and a layout is judged by the MIG manager alone"
+        )
+    if pool.without_containers:
+        yield (
+            f"pool {pool.name}: {pool.without_containers}; its nodes offer no GPU to containers, so its sharing has no effect, and they are "
+            "neither waited for nor validated"
+        )
+    elif pool.mode == MIG and pool.labels.get(_MIG_MANAGER_LABEL) == "false":
+        yield f"pool {pool.name}: label {_MIG_MANAGER_LABEL}=false keeps the MIG manager away, so that its GPUs are not cut"
+    uncounted = [resource for resource in pool.resources if resource != names.GPU_RESOURCE]
+    if pool.group and pool.group.autoscaled and uncounted:
+        yield (
+            f"pool {pool.name}: the cluster autoscaler counts {names.GPU_RESOURCE} alone: it may add no node for pods that request "
+            f"{listed(uncounted)}, and takes nodes that offer it for unused. Share without rename or cut with strategy single, or set "
+            "autoscale.min to what is always needed"
         )
     geometry = geometries.geometry(pool.model) if pool.model and pool.mode == MIG else None
     if geometry and geometry.note:

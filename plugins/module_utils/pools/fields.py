@@ -12,7 +12,7 @@ from ..modes.device_plugin import EXCLUSIVE, MODES
 from . import rules
 from .layout import LayoutField
 from .node_group_fields import AUTOSCALE, AUTOSCALE_DEFAULTS, CLOUD, NODES, NODES_DEFAULTS
-from .operator_fields import OPERATOR
+from .operator_fields import OPERATOR, HelmValues
 from .rollout_fields import ROLLOUT
 from .schema import Anything, Boolean, Choice, Field, Integer, ListOf, MapOf, Section, Text
 
@@ -35,7 +35,7 @@ def _release(
             "release": Text((rules.release_name,), default=release),
             "chart": Text((rules.chart,), default=chart),
             "chart_repo": Text((rules.chart_repo,), default=chart_repo, empty=True),
-            "values": Anything(default={}),
+            "values": HelmValues(default={}),
             **(more or {}),
         }
     )
@@ -48,8 +48,13 @@ CLUSTER = Section(
             missing="say what the kubeconfig calls this cluster, so that a run cannot reach the wrong one",
         ),
         "kube_name": Text(),
-        "kubeconfig": Text((rules.kubeconfig_path,)),
-        "context": Text(),
+        "uid": Text((rules.uid,)),
+        "renamed_from": Text(),
+        # Empty, these would lead to whatever cluster the environment names.
+        "kubeconfig": Text((rules.kubeconfig_path,), blank_is_unset=False),
+        "context": Text(blank_is_unset=False),
+        "impersonate_user": Text(),
+        "impersonate_groups": ListOf(),
         "cloud": CLOUD,
         "operator": _release(
             namespace=releases.OPERATOR_NAMESPACE,
@@ -88,7 +93,7 @@ _TOO_MANY = "no cluster has so many GPUs; ask for less"
 
 _SHARING = Section(
     fields={
-        "mode": Choice(known=MODES, default=EXCLUSIVE),
+        "mode": Choice(known=MODES, default=EXCLUSIVE, blank_is_unset=False),
         "replicas": Integer(
             (
                 rules.between(
@@ -97,15 +102,16 @@ _SHARING = Section(
                     "sharing needs at least 2 (NVIDIA device plugin); leave it out, with mode: none for whole GPUs",
                     f"more than {MOST_SHARES} pods do not run on one node (kubelet); share each GPU among fewer",
                 ),
-            )
+            ),
+            blank_is_unset=False,
         ),
         "layout": LayoutField(),
         "demand": MapOf(
             keys=(rules.mig_profile,), item=Integer((rules.between(1, MOST_DEVICES, _NONE_ASKED, _TOO_MANY),))
         ),
-        "strategy": Choice(known=STRATEGIES),
-        "rename": Boolean(default=False),
-        "fail_requests_greater_than_one": Boolean(default=True),
+        "strategy": Choice(known=STRATEGIES, blank_is_unset=False),
+        "rename": Boolean(default=False, blank_is_unset=False),
+        "fail_requests_greater_than_one": Boolean(default=True, blank_is_unset=False),
     }
 )
 
@@ -114,7 +120,7 @@ POOL = Section(
         "name": Text((rules.dns_label,), required=True, missing="every pool has a name of its own, a DNS label"),
         "match": Section(
             fields={
-                "model": Text((rules.known_model,)),
+                "model": Text((rules.known_model,), blank_is_unset=False),
                 "labels": MapOf(keys=(rules.label_key, rules.not_the_pin), item=Text((rules.label_value,), empty=True)),
             }
         ),
@@ -134,7 +140,7 @@ POOL = Section(
         "labels": MapOf(
             keys=(rules.label_key, rules.free_label), item=Text((rules.label_value,), empty=True), default={}
         ),
-        "taints": ListOf(item=_TAINT),
+        "taints": ListOf(item=_TAINT, blank_is_unset=False),
         "sharing": _SHARING,
         "rollout": ROLLOUT,
         "startup_taint": Boolean(default=False),

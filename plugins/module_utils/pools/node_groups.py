@@ -8,10 +8,13 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import names
-from .documents import InvalidDocuments
+from . import coercion
+from .documents import NOT_SET, InvalidDocuments
 from .node_group_fields import MAGNUM, ONLY_OF, PROVIDERS, VKS
 from .plan import CloudPlan, GroupPlan
 from .rollout_fields import NONE, ROLLOUT
+from .views import part
+from .words import is_whole, kind, said
 
 if t.TYPE_CHECKING:
     from .plan import PoolPlan
@@ -111,26 +114,44 @@ def draining(pools: t.Iterable[PoolPlan]) -> Document:
 
 
 def resized(
-    pools: t.Sequence[Document], counts: t.Mapping[str, int], defaults: Document | None = None
+    pools: t.Sequence[Document] | None, counts: t.Mapping[str, t.Any], defaults: Document | None = None
 ) -> list[Document]:
     """The pools' documents with another number of nodes; raises InvalidDocuments for a pool of which nobody can say how many there are."""
-    problems = [problem for name in counts for problem in _not_countable(name, pools, defaults or {})]
+    if pools is None:
+        raise InvalidDocuments([NOT_SET])
+    problems = list(_misshapen(pools, counts))
+    if not problems:
+        counts = {name: coercion.integer(count) if isinstance(count, str) else count for name, count in counts.items()}
+        problems = [
+            f"the number of nodes of pool {name}: {said(given)} is not a whole number; give one such as 3"
+            for name, given in counts.items()
+            if not is_whole(given)
+        ]
+        problems += [problem for name in counts for problem in _not_countable(name, pools, defaults or {})]
     if problems:
         raise InvalidDocuments(problems)
     return [
-        {**pool, "nodes": {**pool["nodes"], "count": counts[pool["name"]]}} if pool["name"] in counts else pool
+        {**pool, "nodes": {**pool["nodes"], "count": counts[pool["name"]]}} if part(pool, "name") in counts else pool
         for pool in pools
     ]
 
 
-def _not_countable(name: str, pools: t.Sequence[Document], defaults: Document) -> t.Iterator[str]:
-    pool = next((pool for pool in pools if pool.get("name") == name), None)
+def _misshapen(pools: t.Any, counts: t.Any) -> t.Iterator[str]:
+    """Why the numbers cannot be looked up; what else is wrong with the pools, their own check says."""
+    if not isinstance(pools, list):
+        yield f"gpu_pools: is {kind(pools)}, not a list; begin each entry with a dash"
+    if not isinstance(counts, dict) or not all(isinstance(name, str) for name in counts):
+        yield f"the numbers of nodes: are {kind(counts)}, not a map; write them as {{train: 3}}"
+
+
+def _not_countable(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.Iterator[str]:
+    pool = next((pool for pool in pools if part(pool, "name") == name), None)
     if pool is None:
-        known = [str(pool.get("name")) for pool in pools]
+        known = [str(part(pool, "name")) for pool in pools]
         yield f"gpu_pools: no pool is called {name}; declared are {', '.join(known) or 'none'}"
     elif not isinstance(pool.get("nodes"), dict):
         yield f"pool {name}: its nodes are not made here (nodes), so nobody can say how many there are; declare nodes first"
-    elif pool.get("autoscale") or defaults.get("autoscale"):
+    elif pool.get("autoscale") or part(defaults, "autoscale"):
         yield f"pool {name}: its autoscaler chooses how many nodes there are; change autoscale.min and max"
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 import re
 
 from ..catalog import releases
+from ..catalog.chart_values import NFD_MAPS, OPERATOR_MAPS
 from .operator_rules import os_tag
 from .operator_values import Release, release_of
 from .rules import is_bare_chart
-from .schema import Problems
+from .schema import UNSOUND, Problems
 from .views import Document, part
-from .words import said
+from .words import kind, said
 
 _PATH = "gpu_cluster.operator"
 # What only the driver's own container reads (gpu-operator controllers/object_controls.go, transformDriverContainer).
@@ -52,7 +53,7 @@ def driver_version_is_of_its_kind(cluster: Document) -> Problems:
     precompiled = part(cluster, "operator", "driver", "precompiled")
     if not isinstance(version, str) or precompiled not in (None, True, False):
         return
-    path, branch = f"{_PATH}.driver.version", re.fullmatch(r"\d+", version)
+    path, branch = f"{_PATH}.driver.version", re.fullmatch(r"[0-9]+", version)
     if branch and not precompiled:
         remedy = "write all of it, such as 580.105.08, or say precompiled: true for a driver that is built already"
         yield f"{path}: {said(version)} is only a branch; {remedy}"
@@ -99,6 +100,16 @@ def values_have_no_os_tag(cluster: Document) -> Problems:
         yield f"{_PATH}.values.driver.version: {said(version)} {reason}"
 
 
+def values_keep_maps(cluster: Document) -> Problems:
+    """Where the chart has a map, so have the values: this collection adds its own fields to some of them."""
+    for which, maps in (("operator", OPERATOR_MAPS), ("nfd", NFD_MAPS)):
+        for path in maps:
+            value = part(cluster, which, "values", *path.split("."))
+            if value is not None and value is not UNSOUND and not isinstance(value, dict):
+                remedy = "write it as `key: value` lines, or remove it"
+                yield f"gpu_cluster.{which}.values.{path}: is {kind(value)}, and the chart has a map there; {remedy}"
+
+
 OPERATOR_CHECKS = (
     driver_fields_have_an_effect,
     driver_version_is_of_its_kind,
@@ -106,4 +117,5 @@ OPERATOR_CHECKS = (
     release_knows_the_fields,
     release_is_known,
     values_have_no_os_tag,
+    values_keep_maps,
 )

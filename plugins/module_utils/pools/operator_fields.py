@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import typing as t
 
 from . import operator_rules as rules
-from .schema import Boolean, Choice, Field, ListOf, Problems, Section, Text
-from .words import said
+from .schema import Anything, Boolean, Choice, Field, ListOf, Problems, Section, Text
+from .words import place, said
 
+_LARGEST = 2**63
 KERNEL_MODULES = ("auto", "open", "proprietary")
 
 
@@ -22,6 +25,31 @@ class Address(Text):
         shown = rules.without_user(value) if isinstance(value, str) else value
         for problem in super().problems(value, path):
             yield problem if shown == value else f"{path}: {said(shown)} {rules.proxy_url(str(value))}"
+
+
+@dataclasses.dataclass(frozen=True)
+class HelmValues(Anything):
+    """Values for a chart: any map that Helm can read, at every depth."""
+
+    def inner(self, value: t.Any, path: str) -> Problems:
+        """What has no form in Helm's JSON."""
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            at = place(path, key)
+            reason = _unreadable(item) or (_unreadable(key) if isinstance(key, str) else None)
+            if reason:
+                yield f"{at}: {said(item)} {reason}" if not isinstance(item, (dict, list)) else f"{at}: {reason}"
+            elif isinstance(item, (dict, list)):
+                yield from self.inner(item, at)
+
+
+def _unreadable(value: t.Any) -> str | None:
+    if isinstance(value, int) and abs(value) >= _LARGEST:
+        return "is not a number that Helm can read (64 bits); write it as text in quotes"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "is not a number that Helm can read; write it as text in quotes"
+    if isinstance(value, str) and ("\x00" in value or any("\ud800" <= character <= "\udfff" for character in value)):
+        return "contains a character that no YAML file can hold (NUL, or half of a pair); remove it"
+    return None
 
 
 _DRIVER = Section(

@@ -8,10 +8,10 @@ import re
 import urllib.parse
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:\d+)?")
+_HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?")
 _FOLDER = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_BARE = re.compile(r"\d+(\.\d+){0,3}")
+_BARE = re.compile(r"[0-9]+(\.[0-9]+){0,3}")
 # What the operator appends to a driver's tag by itself: ID and VERSION_ID of the node's system (gpu-operator
 # controllers/object_controls.go, resolveDriverTag), as in rhcos4.18, rhel9.6 or ubuntu22.04.
 _SYSTEM = re.compile(

@@ -8,6 +8,7 @@ import dataclasses
 import typing as t
 
 from ..modes.device_plugin import Sharing
+from .operand_labels import without_containers
 
 Toleration = dict[str, str]
 Taint = dict[str, str]
@@ -37,6 +38,10 @@ class ClusterPlan:
     kubeconfig: str | None
     context: str | None
     cloud: CloudPlan | None
+    uid: str | None = None
+    renamed_from: str | None = None
+    impersonate_user: str | None = None
+    impersonate_groups: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +235,11 @@ class PoolPlan:
     birth: Birth
     rollout: RolloutPlan
     by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"told": False})
+
+    @property
+    def without_containers(self) -> str:
+        """Why the pool's nodes offer no GPU to containers, by its own labels; empty where they do."""
+        return without_containers(self.labels)
 
     def on(self, node: str) -> PoolPlan:
         """The pool as it is for one node: where a demand is spread over the pool, each node is cut in its own way."""

@@ -7,19 +7,25 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..catalog import models, names
+from ..catalog import models, names, secrets
 from ..mig.layout import PROFILE
+from .operand_labels import is_for_users
 from .schema import Rule
 from .words import listed
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_VERSION = re.compile(r"v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 _CHART_NAME = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})")
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LETTERS = "a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
 _PATH_STARTS = ("/", "./", "../", "~")
+_NO_PASSWORD = (
+    "would stand on the command line of helm for all to read; write the address without it, and log in before the run "
+    "(helm registry login, helm repo add)"
+)
 
 # Who writes these labels; a pool that wrote them too would fight with it.
 _LABEL_OWNERS = (
@@ -82,6 +88,8 @@ def _owned_by(owners: tuple[tuple[str, str], ...], value: str) -> str | None:
 
 def free_label(value: str) -> str | None:
     """A label that a pool may put on its nodes."""
+    if is_for_users(value):
+        return None
     owner = _owned_by(_LABEL_OWNERS, value)
     return f"is reserved: {owner}; choose a key of your own, such as example.com/team" if owner else None
 
@@ -147,6 +155,8 @@ def is_bare_chart(value: str) -> bool:
 
 def chart(value: str) -> str | None:
     """The four forms of a chart: a name, an OCI reference, an address, or a path."""
+    if secrets.shape_of(value):
+        return _NO_PASSWORD
     local = value.startswith(_PATH_STARTS) or (".tgz" in value and "://" not in value)
     remote = re.fullmatch(r"(oci|https?)://[^\s/]+/\S+", value)
     if local or remote or is_bare_chart(value):
@@ -159,6 +169,8 @@ def chart(value: str) -> str | None:
 
 def chart_repo(value: str) -> str | None:
     """The address of a Helm repository; empty means none."""
+    if secrets.shape_of(value):
+        return _NO_PASSWORD
     if not value or re.fullmatch(r"https?://[^\s/]+\S*", value):
         return None
     if value.startswith("oci://"):
@@ -178,6 +190,13 @@ def http_address(value: str) -> str | None:
     if not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", value):
         return "is not an address; write it as https://host, without user and password"
     return None
+
+
+def uid(value: str) -> str | None:
+    """The UID of an object, as the API server gives it (RFC 4122)."""
+    if _UID.fullmatch(value):
+        return None
+    return "is not a UID; kubectl get namespace kube-system -o jsonpath='{.metadata.uid}' shows it"
 
 
 def kubeconfig_path(value: str) -> str | None:

@@ -9,8 +9,12 @@ import json
 import re
 import typing as t
 
+from ..catalog import secrets
+
 _SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST = 60
+# Python refuses to write out integers of thousands of digits.
+_HUGE = 10**_LONGEST
 
 _KINDS: tuple[tuple[type, str], ...] = (
     (bool, "a boolean"),
@@ -34,20 +38,25 @@ def is_whole(value: t.Any) -> bool:
 
 
 def said(value: t.Any) -> str:
-    """A value as its author wrote it, cut short; maps and lists by their type only."""
+    """A value as its author wrote it, cut short; maps and lists by their type only, and of a secret what it is."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int) and abs(value) >= _HUGE:
+        return "a number of more than 60 digits"
     if isinstance(value, (int, float)):
         return _short(repr(value))
     if isinstance(value, str):
-        return _short(json.dumps(value, ensure_ascii=False))
+        shape = secrets.shape_of(value)
+        if shape:
+            return f"({shape}; not shown)"
+        return _short(_visible(json.dumps(value[: 2 * _LONGEST], ensure_ascii=False)))
     return kind(value)
 
 
 def place(path: str, key: t.Any) -> str:
     """The path of one entry: `a.b` for plain keys, `a['x/y']` for others, `a[2]` for elements."""
     if isinstance(key, str):
-        inside = _short(json.dumps(key, ensure_ascii=False)[1:-1])
+        inside = _short(_visible(json.dumps(key[: 2 * _LONGEST], ensure_ascii=False)[1:-1]))
         return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
     return f"{path}[{said(key)}]"
 
@@ -77,6 +86,11 @@ def nearest(word: str, known: t.Iterable[str]) -> str | None:
     folded = re.sub(r"[-_\s]", "", word).casefold()
     close = difflib.get_close_matches(folded, alike, n=1, cutoff=0.6)
     return alike[close[0]] if close else None
+
+
+def _visible(text: str) -> str:
+    """The text with an escape for each character that cannot be seen, or not be encoded."""
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
 
 
 def _short(text: str) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import object_path
@@ -13,6 +14,10 @@ from .account import Account
 def lease_path(name: str, namespace: str) -> str:
     """Where it is."""
     return object_path("coordination.k8s.io/v1", "Lease", name, namespace)
+
+
+# The Lease that keeps the cluster's name, wherever the one is by which the runs exclude each other.
+RECORD_PATH = lease_path(LEASE_NAME, LEASE_NAMESPACE)
 
 
 def note_lease(path: str, account: Account) -> None:

@@ -22,6 +22,15 @@ class InvalidOptions(Exception):
         self.problems = list(problems)
 
 
+class ReleaseRefused(Exception):
+    """The run would release many nodes from their pools, and nothing allows that; `partial` is the result so far."""
+
+    def __init__(self, message: str) -> None:
+        """There is no result yet."""
+        super().__init__(message)
+        self.partial: dict[str, t.Any] = {}
+
+
 class SomeFailed(Exception):
     """Part of the work could not be done; the rest was, and stands in `partial`."""
 

@@ -8,12 +8,13 @@ import functools
 import os
 import typing as t
 import uuid
+from urllib.parse import quote
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..catalog.names import VERSION
-from .errors import ConnectionProblem, InvalidOptions, ServiceError, SomeFailed
-from .progress import RUN_ID_ENV, Progress
+from .errors import ConnectionProblem, InvalidOptions, ReleaseRefused, ServiceError, SomeFailed
+from .progress import INVENTORY_HOST_ENV, RUN_ID_ENV, Progress
 from .wait import TimeoutStory
 
 ArgumentSpec = dict[str, dict[str, t.Any]]
@@ -31,12 +32,14 @@ def composed(*parts: ArgumentSpec) -> ArgumentSpec:
 class BaseModule(AnsibleModule):
     """A module of this collection."""
 
+    params: dict[str, t.Any]
     # The failures that are foreseen, and the code that each has in the result.
     failures: t.ClassVar[dict[type[Exception], str]] = {
         InvalidOptions: "invalid",
         ConnectionProblem: "connection",
         TimeoutStory: "timeout",
         SomeFailed: "partial",
+        ReleaseRefused: "release_refused",
     }
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
@@ -55,9 +58,48 @@ class BaseModule(AnsibleModule):
         return os.environ.get(RUN_ID_ENV) or f"module-{uuid.uuid4().hex[:12]}"
 
     @property
+    def inventory_hostname(self) -> str:
+        """The inventory host that the task runs for; empty where no action plugin of this collection has started the module."""
+        return os.environ.get(INVENTORY_HOST_ENV, "")
+
+    @property
     def user_agent(self) -> str:
         """As what the module shows itself to services."""
-        return f"accel.gpu/{VERSION} {self._name.rpartition('.')[2]} run/{self.run_id}"
+        host = f"/{quote(self.inventory_hostname, safe='')}" if self.inventory_hostname else ""
+        return f"accel.gpu/{VERSION} {self._name.rpartition('.')[2]} run/{self.run_id}{host}"
+
+    def secrets(self) -> set[str]:
+        """Texts among the options that must not be printed, beside the options that are no_log as a whole."""
+        return set()
+
+    def shown_params(self) -> dict[str, t.Any]:
+        """The options as logs and results (at -vvv) may have them."""
+        return dict(self.params)
+
+    def _log_invocation(self) -> None:
+        """Ansible writes every option to the system's log before the module can say which are secret."""
+        given = self.params
+        self.params = self._for_printing()
+        try:
+            super()._log_invocation()
+        finally:
+            self.params = given
+
+    def exit_json(self, **kwargs: t.Any) -> t.NoReturn:
+        """Ansible's, with the options as they may be shown."""
+        kwargs.setdefault("invocation", {"module_args": self._for_printing()})
+        super().exit_json(**kwargs)
+        raise SystemExit(0)
+
+    def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
+        """Ansible's, with the options as they may be shown."""
+        kwargs.setdefault("invocation", {"module_args": self._for_printing()})
+        super().fail_json(msg, **kwargs)
+        raise SystemExit(1)
+
+    def _for_printing(self) -> dict[str, t.Any]:
+        self.no_log_values.update(self.secrets())
+        return self.shown_params()
 
     def explained(self, error: ServiceError) -> str:
         """What a service's error means to the user, and what to do; the client's own words unless a module knows better."""

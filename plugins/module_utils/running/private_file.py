@@ -1,28 +1,72 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that hold secrets: for their owner alone from the first byte on, and never half written."""
+"""How modules write files: whole, for their owner alone from the first byte on, and never through a symbolic link."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import secrets
+import stat
 
 from .errors import ConnectionProblem
+from .leftovers import owner, remove_leftovers
+
+_ATTEMPTS = 10
+# Seconds after which a file that was never renamed is a killed run's; to write one takes less than one.
+_ABANDONED = 60.0
 
 
-def write(path: str, text: str) -> None:
-    """Put a file in its place whole, for its owner alone; ConnectionProblem where that cannot be."""
-    folder = os.path.dirname(os.path.abspath(path))
+def write(path: str, text: str, *, keep_mode: bool = False) -> None:
+    """Put a file in its place whole, with mode 0600; ConnectionProblem where that cannot be.
+
+    A symbolic link at `path` is refused: whoever has put it there would choose which file is overwritten. Its folder may be
+    reached by links. `keep_mode`: a file that is there keeps its permissions, for reports that others are meant to read.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
     new = ""
     try:
-        # mkstemp makes files for their owner alone.
-        handle, new = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=folder)
+        mode = _mode(path)
+        handle, new = _create(folder, name)
+        if keep_mode and mode is not None:
+            os.fchmod(handle, stat.S_IMODE(mode) & 0o777)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        # rename() replaces a link that has appeared meanwhile, and does not follow it.
         os.replace(new, path)
     except OSError as error:
-        if new and os.path.exists(new):
-            os.unlink(new)
+        if new:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
         raise ConnectionProblem(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _mode(path: str) -> int | None:
+    """Of the file that is there; None where there is none."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(mode):
+        raise ConnectionProblem(
+            f"{path} cannot be written: it is a symbolic link, which is not followed. Name the file that it leads to, or delete the link."
+        )
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise ConnectionProblem(f"{path} cannot be written: it is not a regular file. Name another one.")
+    return mode
+
+
+def _create(folder: str, name: str) -> tuple[int, str]:
+    """A new file beside the one that it is to replace: O_EXCL fails on whatever is there, a link included."""
+    prefix = f".{name[:120]}.accel-gpu-"
+    remove_leftovers(folder, prefix, age=_ABANDONED)
+    for attempt in range(_ATTEMPTS):
+        new = os.path.join(folder, f"{prefix}{owner()}-{secrets.token_hex(8)}")
+        try:
+            return os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), new
+        except FileExistsError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError

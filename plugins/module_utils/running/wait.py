@@ -39,6 +39,10 @@ class Since:
             return 0.0
         return now - since
 
+    def forget(self, name: str) -> None:
+        """The thing has left every state that is of interest; the same state later on begins anew."""
+        self._seen.pop(name, None)
+
 
 def wait_until(
     read: t.Callable[[], T],

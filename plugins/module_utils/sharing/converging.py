@@ -8,7 +8,7 @@ import contextlib
 import time
 import typing as t
 
-from ..running.errors import SomeFailed
+from ..running.errors import ReleaseRefused, SomeFailed
 from ..running.wait import TimeoutStory
 from .seeing import Seen
 
@@ -36,6 +36,7 @@ class Converger:
         *,
         wait: bool,
         wait_timeout: float,
+        allowed: t.Collection[str] = (),
     ) -> None:
         """Send nothing yet; the lease, at which was looked before the first reading, is taken when there is something to send."""
         self._reader = reader
@@ -45,6 +46,7 @@ class Converger:
         self._story = story
         self._wait = wait
         self._timeout = wait_timeout
+        self._allowed = allowed
 
     def converge(self, fleet: Fleet) -> Seen:
         """Nodes that come, or are discovered, on the way are taken along."""
@@ -52,6 +54,13 @@ class Converger:
         rounds = 0
         with contextlib.ExitStack() as stack:
             lease: Lease | None = None
+
+            def rediscover(nodes: t.Collection[str]) -> None:
+                nonlocal lease
+                lease = lease or stack.enter_context(self._lease)
+                self._rollout.rediscover(nodes, lease)
+
+            self._watcher.rediscover = rediscover
             while True:
                 if fleet.profile.changed and rounds < _ROUNDS:
                     if lease is None:
@@ -59,6 +68,9 @@ class Converger:
                         if not lease.untouched:
                             # Another run may have changed the cluster since, or while this one waited for its lease.
                             fleet = self._reader.afresh()
+                    refusal = fleet.profile.releases.refusal(self._allowed, begun=self._rollout.done.any)
+                    if refusal:
+                        raise ReleaseRefused(refusal)
                     self._rollout.apply(fleet, lease)
                     self._excuse(fleet)
                     rounds += 1

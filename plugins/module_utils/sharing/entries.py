@@ -8,8 +8,14 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER
+from ..modes.device_plugin import Sharing, config, entry_name
+from ..modes.yaml_text import render
 
 ConfigMap = t.Mapping[str, t.Any]
+
+# Whole GPUs. It stays when no other entry is left: NVIDIA's agents do not start with a ConfigMap that has none ("no configuration files
+# available", k8s-device-plugin cmd/config-manager).
+WHOLE: t.Final = {entry_name(Sharing()): render(config(Sharing()))}
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,12 @@ class Entries:
 def entries(wanted: t.Mapping[str, str], named: t.Collection[str], configmap: ConfigMap | None) -> Entries:
     """Compare the ConfigMap with the entries wanted and those that node labels will name at the end.
 
-    An entry of another field manager, or one that a node still names, stays.
+    An entry of another field manager, or one that a node still names, stays. A ConfigMap that is there never gets empty.
     """
     live: dict[str, str] = dict((configmap or {}).get("data") or {})
     owned = _owned(configmap) & set(live)
+    if configmap is not None and not wanted and not any(key in named or key not in owned for key in live):
+        wanted = WHOLE
     return Entries(
         live=live,
         added={key: text for key, text in sorted(wanted.items()) if live.get(key) != text},

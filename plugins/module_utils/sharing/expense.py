@@ -17,15 +17,14 @@ if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import Plan
     from .profile import Profile
-    from .steps import Step
 
 Pods = t.Sequence[t.Mapping[str, t.Any]]
 
 
 def expense(
     client: Client, plan: Plan, nodes: t.Sequence[Node], membership: Membership, before: Profile, roll: Roll, pods: Pods
-) -> tuple[dict[str, dict[str, int]], tuple[Step, ...]]:
-    """The counts of fleet.costs by pool, and the steps.
+) -> tuple[dict[str, dict[str, int]], Profile]:
+    """The counts of fleet.costs by pool, and the changes with the pods that are evicted for them.
 
     `before` is what came of the same nodes when nobody had looked who is on them; `pods` are all that have not ended, or none
     where no step asks.
@@ -34,4 +33,4 @@ def expense(
     changes = profile(plan, nodes, membership, ConfigMaps(), asked=asked, before=before)
     felt = {of.node: Change(of.transition, of.goes) for of in changes.steps}
     running = Running(operands(pods), asked.users)
-    return of_pools(plan.pools, nodes, membership, felt, roll, running), changes.steps
+    return of_pools(plan.pools, nodes, membership, felt, roll, running), changes

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
+from ..catalog.names import (
+    CLIENT_LABEL,
+    FAILED_KEY,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    PAUSED_FOR_MIG,
+    STARTUP_TAINT_KEY,
+)
 from ..fleet.cordon import LONGEST, Patch, closing, opening, patch
 from ..fleet.node import Node
+from ..fleet.proof import clients_paused
 from ..modes import mig_parted
 
 if t.TYPE_CHECKING:
@@ -38,7 +46,12 @@ def reopen(node: Node, failed: str | None = None) -> Patch | None:
     ours = {FAILED_KEY} if failed else {FAILED_KEY, STARTUP_TAINT_KEY}
     if any(node.tainted(key) for key in ours):
         spec["taints"] = _without(node, *ours)
-    return patch(node, spec, annotations)
+    return _with_labels(node, patch(node, spec, annotations), clients_paused(node), {CLIENT_LABEL: "true"})
+
+
+def pause_clients(node: Node) -> Patch | None:
+    """Stop the DaemonSets that select nvidia.com/gpu.deploy.client, as MIG managers from v0.15 on do it; None where they do not run."""
+    return _with_labels(node, None, node.labels.get(CLIENT_LABEL) == "true", {CLIENT_LABEL: PAUSED_FOR_MIG})
 
 
 def leave(node: Node, reason: str, why: str) -> Patch | None:
@@ -62,6 +75,14 @@ def back(node: Node, good: LastGood) -> Patch | None:
     if MIG_CONFIG_LABEL in labels:
         labels[MIG_STATE_LABEL] = None
     return {"metadata": {"labels": labels}} if labels else None
+
+
+def _with_labels(node: Node, found: Patch | None, needed: bool, labels: dict[str, str]) -> Patch | None:
+    """A patch with labels added where they are `needed`."""
+    if not needed:
+        return found
+    found = found or {"metadata": {"resourceVersion": node.resource_version}}
+    return {**found, "metadata": {**found["metadata"], "labels": labels}}
 
 
 def _without(node: Node, *keys: str) -> list[dict[str, t.Any]]:

@@ -55,7 +55,9 @@ def mig_entries(
     missing, never changed; so is what its MIG manager has generated on the nodes (`found`).
     """
     live = mig_parted.read(configmap)
-    wanted = {**plan.usual, **found.entries, **plan.entries}
+    # A released node is told to make its GPUs whole, also where no pool cuts any more.
+    disabled = {mig_parted.DISABLED: mig_parted.WHOLE} if configmap and mig_parted.DISABLED in named else {}
+    wanted = {**disabled, **plan.usual, **found.entries, **plan.entries}
     added = [
         name
         for name, content in wanted.items()

@@ -9,8 +9,10 @@ import json
 import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL
+from ..fleet.unusual import unusual_nodes
 from ..pools.derive import derive
-from ..running.errors import InvalidOptions
+from ..running import private_file
+from ..running.errors import ConnectionProblem, InvalidOptions, ReleaseRefused
 from ..running.results import diff_of
 from . import scope as scopes
 from .converging import Converger
@@ -23,7 +25,6 @@ from .seeing import Seen, Watcher
 from .story import of_node, story
 
 if t.TYPE_CHECKING:
-    from ..fleet.proof import Finding
     from ..kube.lease import Lease
     from ..kube.module import GpuModule
 
@@ -38,7 +39,8 @@ def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
         run_id=module.run_id,
         progress=module.progress,
         rebooter=Rebooter(module.run_command),
-        tell=functools.partial(of_node, module.client, module.plan),
+        tell=functools.partial(of_node, module.client, module.plan, watcher.since),
+        since=watcher.since,
         wait_timeout=module.params["wait_timeout"],
     )
     rollout = Rollout(module.client, module.plan, reader, scope, ways)
@@ -52,8 +54,14 @@ def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
         reason = unread(module.client, module.plan)
         if reason:
             raise InvalidOptions([reason])
-    if module.check_mode:
-        return _preview(module, rollout, watcher, fleet)
+    refusal = fleet.profile.releases.refusal(frozenset(module.params["allow_release"]))
+    if module.check_mode or refusal:
+        previewed = _preview(module, rollout, watcher, fleet, refusal)
+        if refusal:
+            refused = ReleaseRefused(refusal)
+            refused.partial = {**previewed, "changed": False}
+            raise refused
+        return previewed
     return _run(module, scope, rollout, watcher, reader, lease, fleet)
 
 
@@ -62,6 +70,8 @@ def scope_of(module: GpuModule) -> scopes.Scope:
     state, only = module.params["state"], module.params["only"]
     declared = {pool.name for pool in module.plan.pools}
     scope, problems = scopes.read(state, only, module.params["label_selectors"], declared)
+    if state == scopes.RESET and only is not None and not only:
+        problems.append("only: names no pool; name the pools to reset, or leave it out to reset all")
     if problems:
         raise InvalidOptions(problems)
     if state == scopes.RESET:
@@ -70,15 +80,20 @@ def scope_of(module: GpuModule) -> scopes.Scope:
     return scope
 
 
-def _preview(module: GpuModule, rollout: Rollout, watcher: Watcher, fleet: Fleet) -> dict[str, t.Any]:
-    told = result(fleet, watcher.findings(fleet), None)
-    later = after_discovery(fleet)
+def _preview(
+    module: GpuModule, rollout: Rollout, watcher: Watcher, fleet: Fleet, refusal: str = ""
+) -> dict[str, t.Any]:
+    """What a run would do; of one that is refused nothing is asked of the server."""
+    watcher.look_for_failures(fleet)
+    unusual = _unusual(fleet, watcher)
+    told = result(fleet, watcher.findings(fleet), None, unusual=unusual)
+    later = after_discovery(fleet, watcher.failing)
     if later:
         told["after_discovery"] = later
-    unchecked = rollout.preview(fleet)
+    unchecked = None if refusal else rollout.preview(fleet)
     if unchecked:
         told["unchecked"] = unchecked
-    for text in warnings(fleet):
+    for text in warnings(fleet, unusual=unusual):
         module.warn(text)
     before, after = fleet.profile.diff()
     if later:
@@ -109,31 +124,42 @@ def _run(
         # A repair proves each node in its turn; of the others it is not asked whether they are as declared.
         wait=module.params["wait"] and not scope.repairs,
         wait_timeout=module.params["wait_timeout"],
+        allowed=frozenset(module.params["allow_release"]),
     )
     try:
         seen = converger.converge(fleet)
     except Exception as error:
         seen = watcher.latest or Seen(fleet, watcher.findings(fleet), [])
         error.partial = {  # type: ignore[attr-defined]
-            "node_profile": _result(module, rollout, seen.fleet, seen.findings),
+            "node_profile": _result(module, rollout, watcher, seen),
             "changed": rollout.done.any,
             **getattr(error, "partial", {}),
         }
         raise
-    for text in warnings(seen.fleet, rollout.done):
+    for text in warnings(seen.fleet, rollout.done, unusual=_unusual(seen.fleet, watcher)):
         module.warn(text)
     return {
         "changed": rollout.done.any,
-        "node_profile": _result(module, rollout, seen.fleet, seen.findings),
+        "node_profile": _result(module, rollout, watcher, seen),
         "diff": diff_of(before, after, "node_profile"),
     }
 
 
-def _result(module: GpuModule, rollout: Rollout, fleet: Fleet, findings: dict[str, Finding]) -> dict[str, t.Any]:
-    told = result(fleet, findings, rollout.done)
+def _result(module: GpuModule, rollout: Rollout, watcher: Watcher, seen: Seen) -> dict[str, t.Any]:
+    unusual = _unusual(seen.fleet, watcher)
+    told = result(seen.fleet, seen.findings, rollout.done, unusual=unusual)
     path = module.params["report_path"]
     if path:
-        with open(path, "w", encoding="utf-8") as handle:
-            json.dump(result(fleet, findings, rollout.done, limit=None), handle, indent=1)
-        told["report_path"] = path
+        whole = result(seen.fleet, seen.findings, rollout.done, limit=None, unusual=unusual)
+        try:
+            private_file.write(path, json.dumps(whole, indent=1), keep_mode=True)
+            told["report_path"] = path
+        except ConnectionProblem as error:
+            # What was done to the cluster must be reported, whatever becomes of the file.
+            module.warn(f"The report {error}")
     return told
+
+
+def _unusual(fleet: Fleet, watcher: Watcher) -> dict[str, str]:
+    """The GPU nodes that are not waited for, with the reason."""
+    return unusual_nodes(fleet.plan.pools, fleet.nodes.values(), fleet.membership, watcher.failing)

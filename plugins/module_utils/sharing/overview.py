@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from dataclasses import dataclass
 
+from ..emptying.operand_pods import failing_operands
+from ..fleet import oddities
+from ..fleet.oddities import NAMES_LIMIT
 from ..fleet.sorting import sort
+from ..fleet.unusual import as_list, unusual_nodes, warnings
 from .configmaps import Configs
 from .profile import Profile, profile
 from .reading import asked_of
@@ -53,3 +58,22 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
         configmaps.offered.geometries,
         (*configmaps.offered.doubts, *unfit(settled.plan, nodes, membership, configmaps)),
     )
+
+
+def add_membership(found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
+    """Add which nodes are of several pools, leave theirs or are of none, and what is odd about the fleet."""
+    membership, released = found.membership, found.changes.released
+    result["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
+    result["released"] = released[:NAMES_LIMIT]
+    result["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
+    result["warnings"] += [*oddities.all_of(nodes, membership, released), *oddities.abandoned(nodes, membership)]
+
+
+def add_unusual(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
+    """Add the GPU nodes that a run would not wait for; pods are listed only of nodes that are not discovered."""
+    waiting = [node.name for node in nodes if node.has_gpu and not node.discovered]
+    failing = failing_operands(client, found.plan.config.namespace, waiting, time.time())
+    unusual = unusual_nodes(found.plan.pools, nodes, found.membership, failing)
+    result["unusual_nodes"] = as_list(unusual, NAMES_LIMIT)
+    result["undiscovered"] = [name for name in waiting if name not in unusual][:NAMES_LIMIT]
+    result["warnings"] += warnings(unusual, found.changes.pool_of)

@@ -14,9 +14,11 @@ from ..fleet.offered import NOTHING as UNKNOWN
 from ..fleet.offered import Offered
 from ..fleet.ownership import NodeEdit, spelled
 from ..fleet.pool_edit import node_edit
+from ..fleet.pool_release import is_abandoned, is_managed, left_pool, release_edit
 from .entries import ConfigMap, Entries, entries
 from .mig_entries import MigEntries, mig_entries
-from .scope import EVERYTHING, Scope
+from .releases import Releases
+from .scope import EVERYTHING, PRESENT, Scope
 from .steps import Asked, Step, matters_who_is_there, step, taken
 
 if t.TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Profile:
     away: tuple[str, ...] = ()
     asks: bool = False
     compared: t.Mapping[str, NodeEdit | None] = field(default_factory=dict)
+    releases: Releases = field(default_factory=Releases)
 
     @property
     def edits(self) -> tuple[NodeEdit, ...]:
@@ -69,7 +72,7 @@ class Profile:
     @property
     def released(self) -> list[str]:
         """The nodes that belong to no pool any more and give back what is ours."""
-        return [of.node for of in self.steps if of.node not in self.pool_of]
+        return [of.node for of in self.steps if of.leaves is not None]
 
     @property
     def refreshed(self) -> list[str]:
@@ -178,20 +181,22 @@ def profile(
         if node.name in left_out or (pool is None and node.name in unclear) or not scope.holds(node, pool):
             continue
         edit = None
-        if not scope.repairs:
+        if scope.repairs:
+            edit = node_edit(node, None) if pool is None and is_abandoned(node) else None
+        else:
             edit = known[node.name] if node.name in known else node_edit(node, pool, held)
             compared[node.name] = edit
         of = step(node, pool, edit, asked or Asked(), repair=scope.repairs)
         if of is not None:
             asks = asks or (asked is None and matters_who_is_there(of, node))
-            found.setdefault(pool.name if pool else "", []).append(of)
+            found.setdefault(of.queue, []).append(of)
     unready = {node.name for node in nodes if not node.ready}
     away = {of.node for listed in found.values() for of in listed if of.turn and of.node in unready}
     chosen: list[Step] = []
     limited: list[str] = []
     for name, listed in found.items():
         there = [of for of in listed if of.node not in away]
-        of_this_run, left = taken(there, len(membership.by_pool.get(name, ())))
+        of_this_run, left = taken(there, len(membership.by_pool.get(name, listed)))
         chosen += of_this_run
         limited += left
     named, cut = _named(nodes, chosen)
@@ -205,7 +210,21 @@ def profile(
         away=tuple(sorted(away)),
         asks=asks,
         compared=compared,
+        releases=Releases(
+            steps=tuple(of for listed in found.values() for of in listed if of.leaves is not None),
+            unclaimed=_unclaimed(nodes, pool_of, unclear) if scope.state == PRESENT else {},
+            managed=sum(1 for node in nodes if node.name in pool_of and is_managed(node)),
+        ),
     )
+
+
+def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], unclear: t.Collection[str]) -> dict[str, str]:
+    """Every managed node that the declared pools leave without a pool, whatever a run is restricted to: by name, the pool it is in."""
+    return {
+        node.name: left_pool(node)
+        for node in nodes
+        if node.name not in pool_of and node.name not in unclear and is_managed(node) and release_edit(node) is not None
+    }
 
 
 def _named(nodes: t.Iterable[Node], chosen: t.Iterable[Step]) -> tuple[set[str], set[str]]:

@@ -10,9 +10,13 @@ import typing as t
 from ..fleet import expect
 from ..fleet.oddities import NAMES_LIMIT, of_membership, said_not_ready
 from ..fleet.sorting import awaited, undiscovered_cluster
+from ..fleet.unusual import as_list
+from ..fleet.unusual import warnings as unusual_warnings
 from ..mig.layout import spelled
 from ..pools.words import some
+from . import discovery
 from .profile import held_taints
+from .releases import UNKNOWN
 from .turn_end import BROKEN_OFF, GONE, LEFT, ROLLED_BACK
 
 if t.TYPE_CHECKING:
@@ -23,9 +27,17 @@ if t.TYPE_CHECKING:
 
 
 def result(
-    fleet: Fleet, findings: t.Mapping[str, Finding], done: Done | None, limit: int | None = NAMES_LIMIT
+    fleet: Fleet,
+    findings: t.Mapping[str, Finding],
+    done: Done | None,
+    limit: int | None = NAMES_LIMIT,
+    *,
+    unusual: t.Mapping[str, str] | None = None,
 ) -> dict[str, t.Any]:
-    """Counts of each pool and the names of what changed; done is None in check mode: what would be changed."""
+    """Counts of each pool and the names of what changed; done is None in check mode: what would be changed.
+
+    `unusual` are the GPU nodes that are not waited for, with the reason.
+    """
     changes = fleet.profile
     steps = done.steps if done else {of.node: of.told() for of in changes.steps}
     changed = sorted(done.changed) if done else [of.node for of in changes.steps]
@@ -47,7 +59,7 @@ def result(
         "pools": pools,
         "changed_nodes": changed[:limit],
         "changed_count": len(changed),
-        "released_nodes": [name for name in changed if name not in changes.pool_of][:limit],
+        "released_nodes": dict(_released(fleet, done)[:limit]),
         "change_counts": dict(sorted(collections.Counter(of["change"] for of in steps.values()).items())),
         "steps": dict(sorted(steps.items())[:limit]),
         "failed": dict(sorted(done.failed.items())[:limit]) if done else {},
@@ -58,6 +70,7 @@ def result(
         "repaired": dict(sorted(_repaired(changes, done).items())[:limit]),
         "not_as_declared": [str(findings[name]) for name in sorted(findings)][:limit],
         "not_ready": not_ready[:limit],
+        "unusual_nodes": as_list(unusual or {}, limit),
         "held_back": held_taints(changes, fleet.nodes, fleet.plan.pools),
         "config_entries": {
             "added": list(done.added if done else (*changes.entries.added, *changes.mig_entries.added)),
@@ -71,25 +84,52 @@ def result(
     }
 
 
+def _released(fleet: Fleet, done: Done | None) -> list[tuple[str, str]]:
+    """The nodes that are released from their pools, or are to be, each with its pool."""
+    if done is None:
+        return [(of.node, of.leaves or UNKNOWN) for of in fleet.profile.steps if of.leaves is not None]
+    return [
+        (name, of["leaves"] or UNKNOWN)
+        for name, of in sorted(done.steps.items())
+        if "leaves" in of and name in done.changed and name not in done.failed
+    ]
+
+
 def _repaired(changes: Profile, done: Done | None) -> dict[str, str]:
     """By node, what was wrong and is mended, or is to be."""
     if done is None:
         return {of.node: of.remedy for of in changes.steps if of.remedy}
-    return {name: fate.repaired for name, fate in done.fates.items() if fate.repaired and not fate.failed}
+    in_turn = {name: fate.repaired for name, fate in done.fates.items() if fate.repaired and not fate.failed}
+    return {**dict.fromkeys(done.rediscovered, discovery.RESTARTED), **in_turn}
 
 
-def after_discovery(fleet: Fleet) -> dict[str, t.Any]:
-    """What cannot be said before NVIDIA's agents have been at work: nodes of unknown model, pools of unknown nodes."""
-    nodes = awaited(fleet.plan.pools, fleet.nodes.values(), fleet.membership)
+def after_discovery(fleet: Fleet, failing: t.Collection[str] = ()) -> dict[str, t.Any]:
+    """What cannot be said before NVIDIA's agents have been at work: nodes of unknown model, pools of unknown nodes.
+
+    Nothing is expected of nodes on which NVIDIA's pods are `failing`.
+    """
+    awaited_nodes = awaited(fleet.plan.pools, fleet.nodes.values(), fleet.membership)
+    nodes = [name for name in awaited_nodes if name not in failing]
     unknown = fleet.membership.empty if undiscovered_cluster(fleet.nodes.values()) else []
     if not nodes and not unknown:
         return {}
     return {"nodes": nodes[:NAMES_LIMIT], "nodes_count": len(nodes), "pools": list(unknown)}
 
 
-def warnings(fleet: Fleet, done: Done | None = None) -> list[str]:
+def _announced(fleet: Fleet, done: Done | None) -> t.Iterator[str]:
+    by_pool: dict[str, list[str]] = {}
+    for name, pool in _released(fleet, done):
+        by_pool.setdefault(pool, []).append(name)
+    for pool, names in sorted(by_pool.items()):
+        verb = "is to be" if done is None else "was"
+        yield f"pool {pool}: no pool of gpu_pools claims its node(s) {some(names)} any more; each {verb} released"
+
+
+def warnings(fleet: Fleet, done: Done | None = None, *, unusual: t.Mapping[str, str] | None = None) -> list[str]:
     """What a user should know although it is no failure."""
     told = [*of_membership(fleet.membership, fleet.profile.released)]
+    told += _announced(fleet, done)
+    told += unusual_warnings(unusual or {}, fleet.profile.pool_of)
     gone = done.named(GONE) if done else []
     if gone:
         told.append(

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from ..emptying.telling import teller
 from ..fleet.node import parse
 from ..fleet.pool_edit import last_good, node_edit
+from ..fleet.pool_release import is_cut
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
 from ..pools import rollout_fields
 from ..running.bulk import Outcome, is_fatal, run_bounded
+from . import discovery
 from .live import LiveNodes
 from .mig_manager import renew
 from .refresh import refresh
@@ -29,6 +31,7 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..pools.plan import Plan, PoolPlan
     from ..running.progress import Progress
+    from ..running.wait import Since
     from .reading import Fleet, Reader
     from .reboot import Rebooter
     from .scope import Scope
@@ -49,13 +52,15 @@ class Done:
     steps: dict[str, dict[str, t.Any]] = field(default_factory=dict)
     not_begun: list[str] = field(default_factory=list)
     refreshed_pods: int = 0
+    # Nodes whose gpu-feature-discovery was started again, besides those that took a turn.
+    rediscovered: set[str] = field(default_factory=set)
     added: list[str] = field(default_factory=list)
     collected: list[str] = field(default_factory=list)
 
     @property
     def any(self) -> bool:
         """Whether anything was changed."""
-        return bool(self.changed or self.added or self.collected)
+        return bool(self.changed or self.added or self.collected or self.rediscovered)
 
     def named(self, *outcomes: str) -> list[str]:
         """The nodes with which it ended so."""
@@ -86,6 +91,7 @@ class Ways:
     progress: Progress
     rebooter: Rebooter
     tell: t.Callable[[Finding], str]
+    since: Since
     wait_timeout: float
 
 
@@ -114,6 +120,11 @@ class Rollout:
         self._patch(fleet, lease)
         if changes.turns:
             self._take_turns(fleet, lease)
+
+    def rediscover(self, nodes: t.Collection[str], lease: Lease) -> None:
+        """Have the labels of these nodes written again, which do not say what the nodes offer."""
+        discovery.restart(self._client, self._plan.config.namespace, nodes, lease)
+        self.done.rediscovered.update(nodes)
 
     def collect(self, fleet: Fleet, lease: Lease) -> None:
         """Take out the entries that no node names any more."""
@@ -189,6 +200,7 @@ class Rollout:
             live=live,
             look=self._reader.look,
             tell=self._ways.tell,
+            since=self._ways.since,
             say=teller(self._ways.progress),
             reboot=self._ways.rebooter,
             held=fleet.profile.held,
@@ -235,9 +247,13 @@ class Rollout:
                     if not error.conflict or attempt == _CONFLICTS - 1:
                         raise
                 raw = self._client.get(path)
-                wanted = node_edit(parse(raw), pool, held) if raw else None
+                fresh = parse(raw) if raw else None
+                wanted = node_edit(fresh, pool, held) if fresh else None
                 if wanted is None:
                     return raw is not None
+                if pool is None and fresh and is_cut(fresh):
+                    # It has to be emptied first; the next look at the nodes finds it.
+                    return False
             return False
 
         return patch

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import POOL_LABEL
 from ..fleet import selector
+from ..fleet.pool_release import is_abandoned, is_being_repaired
 from ..pools.merge import merge
 from .steps import is_marked
 
@@ -35,8 +36,10 @@ class Scope:
         return self.state == REPAIRED
 
     def holds(self, node: Node, pool: PoolPlan | None) -> bool:
-        """Whether the run is for this node."""
-        if pool is None and (self.pools is not None or self.state in (REPAIRED, JOINED)):
+        """Whether the run is for this node; only PRESENT releases nodes of no pool, and REPAIRED mends what a release has left."""
+        if pool is None and (self.pools is not None or self.state in (RESET, JOINED)):
+            return False
+        if pool is None and self.repairs and not (is_abandoned(node) or is_being_repaired(node)):
             return False
         if pool is not None and self.pools is not None and pool.name not in self.pools:
             return False

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL, STARTUP_TAINT_KEY
 from ..fleet import expect
 from ..fleet.leaving import evictable, unwilling
+from ..fleet.pool_release import ABANDONED, is_abandoned, left_pool
+from ..fleet.proof import clients_paused
+from ..fleet.rollout_record import DEFAULT, recorded
 from ..fleet.stuck import remedy
 from ..fleet.transition import LABELS, Transition, displaced, transition
 from ..pools import rollout_fields
@@ -18,14 +21,15 @@ if t.TYPE_CHECKING:
     from ..fleet.node import Node
     from ..fleet.ownership import NodeEdit
     from ..fleet.users import User
-    from ..pools.plan import PoolPlan
+    from ..pools.plan import PoolPlan, RolloutPlan
 
 
 class Asked(t.NamedTuple):
-    """Who is on the nodes: the users of GPUs by node, and the other pods that a drain of everything evicts."""
+    """Who is on the nodes: the users of GPUs by node, the other pods that a drain of everything evicts, and those that may hold a GPU."""
 
     users: t.Mapping[str, t.Sequence[User]] = {}
     others: t.Mapping[str, t.Sequence[User]] = {}
+    possible: t.Mapping[str, t.Sequence[User]] = {}
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class Step:
 
     `goes`: the users of its GPUs that cannot stay; `evicted`: the pods that a drain evicts for it; `joins`: no pod of the pool
     can be there yet, so that the pool loses nothing while it is worked on. `remedy`: what is wrong that is mended without a change.
-    `marks`: the annotations by which a run has told that it had begun; they are taken back.
+    `marks`: the annotations by which a run has told that it had begun; they are taken back. `leaves`: the pool from which the node
+    is released (empty: its label is gone), None where it is not released; `recorded`: the rollout settings of that pool.
     """
 
     node: str
@@ -47,23 +52,59 @@ class Step:
     joins: bool = False
     remedy: str = ""
     marks: t.Mapping[str, str] = field(default_factory=dict)
+    # Pods of the cluster itself that may hold a GPU, where that would make the change fail.
+    possible: tuple[User, ...] = ()
+    leaves: str | None = None
+    recorded: RolloutPlan = DEFAULT
+
+    @property
+    def stopped(self) -> tuple[User, ...]:
+        """The DaemonSets' pods that leave the node for the time of the change, since its label nvidia.com/gpu.deploy.client is changed."""
+        return tuple(user for user in self.goes if user.pausable) if self.transition.cuts else ()
+
+    @property
+    def rollout(self) -> RolloutPlan:
+        """The rollout settings that the step follows."""
+        return self.pool.rollout if self.pool else self.recorded
+
+    @property
+    def queue(self) -> str:
+        """The steps with which it shares a rolling update: those of its pool, or of the nodes released from the same pool."""
+        return self.pool.name if self.pool else f"released from {self.leaves or 'no pool'}"
 
     @property
     def blocked(self) -> list[str]:
         """The pods that must go and are left alone, each with the reason; while there are any, the change cannot be made."""
-        if self.pool is None or not self.transition.everybody:
+        if not self.transition.everybody:
             return []
-        force = self.pool.rollout.force or self.pool.rollout.drain == rollout_fields.NONE
-        found = [f"{user.shown} ({user.kept})" for user in self.goes if user.kept and user.resources]
+        force = self.rollout.force or self.rollout.drain == rollout_fields.NONE
+        found = [f"{user.shown} ({self._reason(user)})" for user in self.goes if self._stays(user)]
         return found + unwilling(self.goes, force=force)
+
+    def _stays(self, user: User) -> bool:
+        """Whether no drain takes the pod off the node although the change cannot be made with it.
+
+        GPUs cannot be cut under an open device file; for all other changes it counts who holds a resource.
+        """
+        return bool(user.kept) and not user.pausable and (self.transition.cuts or bool(user.resources))
+
+    def _reason(self, user: User) -> str:
+        return user.kept if user.resources else f"{user.kept}, {', '.join(user.ways)}"
 
     def told(self) -> dict[str, t.Any]:
         """The step as results show it, before it is made and after."""
+        more = {
+            "blocked_by": self.blocked,
+            "stops": [user.shown for user in self.stopped],
+            "possible_holders": [f"{user.shown} ({', '.join(user.possible)})" for user in self.possible],
+        }
         return {
             "pool": self.pool.name if self.pool else None,
             "change": self.transition.kind,
             "evicts": [user.shown for user in self.evicted],
             "reboot": "may" if self.transition.may_reboot else "no",
+            **({} if self.leaves is None else {"leaves": self.leaves}),
+            **{key: found for key, found in more.items() if found},
         }
 
 
@@ -76,6 +117,8 @@ def step(
     """
     marked = is_marked(node)
     mend = remedy(node, pool) if repair or marked else ""
+    abandoned = pool is None and is_abandoned(node)
+    mend = ABANDONED if abandoned else mend
     if edit is None and not marked and not mend:
         return None
     change = transition(node, pool, edit, again=bool(mend) or marked)
@@ -83,11 +126,14 @@ def step(
     present = bool(goes) or any(count for name, count in node.allocatable.items() if expect.of_gpus(name))
     possible = pool is None or not expect.incapable(node, pool)
     turn = possible and bool(marked or mend or goes or change.cuts or (change.everybody and present))
-    evicted = _evicted(pool, goes, asked.others.get(node.name, ())) if turn else ()
+    rollout = pool.rollout if pool else recorded(node)
+    evicted = _evicted(rollout, goes, asked.others.get(node.name, ())) if turn else ()
     new = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or node.tainted(STARTUP_TAINT_KEY))
     joins = new and not goes
     marks = {key: node.annotations[key] for key in (CORDONED_ANNOTATION, FAILED_KEY) if key in node.annotations}
-    return Step(node.name, pool, edit, change, goes, evicted, turn, joins, mend, marks)
+    may_hold = tuple(asked.possible.get(node.name, ())) if turn and change.cuts else ()
+    leaves = left_pool(node) if pool is None and edit is not None and not abandoned else None
+    return Step(node.name, pool, edit, change, goes, evicted, turn, joins, mend, marks, may_hold, leaves, rollout)
 
 
 def matters_who_is_there(of: Step, node: Node) -> bool:
@@ -102,7 +148,7 @@ def matters_who_is_there(of: Step, node: Node) -> bool:
 
 def is_marked(node: Node) -> bool:
     """Whether a run of ours has begun something on the node and not ended it, or waits to be asked in (the startup taint)."""
-    noted = CORDONED_ANNOTATION in node.annotations or FAILED_KEY in node.annotations
+    noted = CORDONED_ANNOTATION in node.annotations or FAILED_KEY in node.annotations or clients_paused(node)
     return noted or node.tainted(FAILED_KEY) or node.tainted(STARTUP_TAINT_KEY)
 
 
@@ -110,7 +156,7 @@ def in_order(steps: t.Iterable[Step]) -> list[Step]:
     """The turns of one pool: what was begun comes first, then idle nodes or all by name, as the pool says."""
 
     def place(of: Step) -> tuple[bool, int, str]:
-        idle_first = of.pool is None or of.pool.rollout.order == rollout_fields.IDLE_FIRST
+        idle_first = of.rollout.order == rollout_fields.IDLE_FIRST
         return of.edit is not None, len(of.goes) if idle_first else 0, of.node
 
     return sorted(steps, key=place)
@@ -119,15 +165,14 @@ def in_order(steps: t.Iterable[Step]) -> list[Step]:
 def taken(steps: t.Sequence[Step], nodes: int) -> tuple[list[Step], list[str]]:
     """Of one pool's steps (of so many nodes): those of this run, and the nodes that `rollout.limit` leaves for another."""
     turns = in_order(of for of in steps if of.turn)
-    most = turns[0].pool.rollout.most(nodes) if turns and turns[0].pool else len(turns)
+    most = turns[0].rollout.most(nodes) if turns else 0
     return [of for of in steps if not of.turn] + turns[:most], [of.node for of in turns[most:]]
 
 
-def _evicted(pool: PoolPlan | None, goes: tuple[User, ...], others: t.Sequence[User]) -> tuple[User, ...]:
-    drain = pool.rollout.drain if pool else rollout_fields.GPU_PODS
+def _evicted(rollout: RolloutPlan, goes: tuple[User, ...], others: t.Sequence[User]) -> tuple[User, ...]:
     chosen = {
         rollout_fields.NONE: (),
         rollout_fields.GPU_PODS: goes,
         rollout_fields.ALL: (*goes, *others),
-    }[drain]
-    return evictable(chosen, force=bool(pool and pool.rollout.force))
+    }[rollout.drain]
+    return evictable(chosen, force=rollout.force)

@@ -21,9 +21,9 @@ _TOLD = 5
 _LOG_LINES = 3
 
 
-def of_node(client: Client, plan: Plan, finding: Finding) -> str:
-    """The story of one node."""
-    return story(client, plan, {finding.node: finding}, [], Since())
+def of_node(client: Client, plan: Plan, since: Since, finding: Finding) -> str:
+    """The story of one node; `since` has noted its findings as they were seen."""
+    return story(client, plan, {finding.node: finding}, [], since)
 
 
 def story(

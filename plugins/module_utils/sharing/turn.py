@@ -11,26 +11,34 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..catalog.names import CORDONED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG
 from ..emptying.drain import Rules, await_end, send_away
 from ..fleet.node import Node
-from ..fleet.pool_edit import node_edit, working
+from ..fleet.pool_edit import node_edit, whole_patch, working
+from ..fleet.pool_release import is_abandoned, needs_verification, not_whole
 from ..fleet.proof import CHANGING, FAILED, paused, prove
 from ..fleet.stuck import remedy
 from ..kube.errors import ApiError
 from ..modes import mig_parted
+from ..pools.words import some
 from ..running.bulk import is_fatal
 from ..running.wait import TimeoutStory
-from . import marks
+from . import discovery, marks
 from .one_node import LiveNode
 from .reboot import NoReboot
-from .steps import Asked, Step, step
-from .turn_end import BROKEN_OFF, GONE, Failed, Fate, Tools, end_badly, renewed
+from .steps import Asked, Step, is_marked, step
+from .turn_end import BROKEN_OFF, GONE, REOPENED, Failed, Fate, Tools, end_badly, renewed
 
 if t.TYPE_CHECKING:
     from ..fleet.cordon import Patch
     from ..fleet.ownership import NodeEdit
     from ..pools.plan import PoolPlan, RebootPlan
+
+_LABELS_LATE = "its labels are late"
+
+
+# As long as the MIG manager waits for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
+CLIENTS_TIMEOUT = 300.0
 
 
 class Turn:
@@ -39,10 +47,13 @@ class Turn:
     def __init__(self, tools: Tools, of: Step) -> None:
         """Send nothing yet."""
         self._tools = tools
+        self._of = of
         self._pool = of.pool
+        self._rollout = of.rollout
+        self._leaves = of.leaves
         self._name = of.node
         self._node = LiveNode(tools.client, tools.lease, tools.live, of.node)
-        self._labelled = False
+        self._labelled = self._rediscovered = False
         self.fate = Fate(of.node)
 
     def take(self) -> Fate:
@@ -79,7 +90,7 @@ class Turn:
 
     def _end(self, failure: Failed) -> None:
         self.fate.failed = str(failure)
-        self.fate.outcome = end_badly(self._tools, self._node, self._pool, failure, changed=self._labelled)
+        self.fate.outcome = end_badly(self._tools, self._node, self._rollout, failure, changed=self._labelled)
 
     def _ended(self) -> Fate:
         self.fate.changed = self.fate.changed or self._node.changed
@@ -91,16 +102,33 @@ class Turn:
             raise Failed(
                 "not-ready", f"{self._name} is not ready, so that its pods cannot end and its agents do not work"
             )
+        if self._of.blocked and not is_marked(node):
+            # Pods that no drain takes away were there when the run began: if they still are, the node is not even cordoned.
+            blocked = step(node, pool, self._edit(node), self._asked(), repair=self._tools.repair)
+            self.fate.failed = _blocked(blocked)
+            if self.fate.failed:
+                self.fate.outcome = REOPENED
+                return
         why = f"the sharing of its GPUs is being changed{f' for pool {pool.name}' if pool else ''}"
+        if self._leaves is not None:
+            why = f"it is being released from pool {self._leaves or '(unknown)'}"
         closed = self._node.write(lambda fresh: marks.close(fresh, why))
         if closed is None:
             self.fate.outcome = GONE
             return
         now = step(closed, pool, self._edit(closed), self._asked(), repair=self._tools.repair)
+        verifies = pool is None and needs_verification(closed)
         if now is not None:
             self._empty(now)
-            self._change(closed, now)
-        self._prove(now)
+            if verifies:
+                self._make_whole(closed, now)
+            else:
+                self._change(closed, now)
+        if verifies:
+            self._prove_whole()
+            self._node.write(self._patch)
+        elif pool:
+            self._prove(now)
         if self._node.write(marks.reopen) is None:
             self.fate.outcome = GONE
 
@@ -110,22 +138,33 @@ class Turn:
     def _empty(self, now: Step) -> None:
         """Everybody who cannot stay goes, by eviction or by himself."""
         if now.blocked:
-            raise Failed(
-                "drain",
-                f"{', '.join(now.blocked)} cannot be evicted, and the GPUs cannot be changed under it: take it off the node, "
-                "or set rollout.force for pods without a controller",
-            )
+            raise Failed("drain", _blocked(now))
         if not now.goes and not now.evicted:
             return
-        rules = Rules.of(now.pool.rollout if now.pool else None)
+        rules = Rules.of(now.rollout)
         self._tools.say(self._name, "draining")
         try:
             if now.evicted:
                 self._evict(now, rules)
             if not rules.evict:
-                self._await_end([user.uid for user in now.goes], rules)
+                self._await_end([user.uid for user in now.goes if not user.kept], rules)
+            if now.stopped:
+                self._stop_clients(now)
         except TimeoutStory as story:
             raise Failed("drain", str(story)) from story
+
+    def _stop_clients(self, now: Step) -> None:
+        """DaemonSets that select nodes by nvidia.com/gpu.deploy.client leave this one until it is opened again."""
+        if self._node.write(marks.pause_clients) is None:
+            return
+        uids = {user.uid for user in now.stopped}
+        await_end(
+            lambda: self._asked().users.get(self._name, ()),
+            uids,
+            CLIENTS_TIMEOUT,
+            self._tools.lease,
+            f"label {CLIENT_LABEL} of the node is {PAUSED_FOR_MIG}: look at their DaemonSet, which has to take them away.",
+        )
 
     def _evict(self, now: Step, rules: Rules) -> None:
         self.fate.evicted = [user.shown for user in now.evicted]
@@ -158,7 +197,17 @@ class Turn:
 
     def _edit(self, node: Node) -> NodeEdit | None:
         """What a node lacks of its pool's profile; a repair leaves that to another run."""
-        return None if self._tools.repair else node_edit(node, self._pool, self._tools.held)
+        if self._tools.repair and not (self._pool is None and is_abandoned(node)):
+            return None
+        return node_edit(node, self._pool, self._tools.held)
+
+    def _make_whole(self, node: Node, now: Step) -> None:
+        """Have the GPUs cut back by an explicit configuration; what else is to be given back stays until that is verified."""
+        changes = "labels" in ((whole_patch(node) or {}).get("metadata") or {})
+        if changes or (now.remedy and node.mig_state not in CHANGING):
+            self._renew(now.remedy)
+        self._node.write(whole_patch)
+        self._labelled = True
 
     def _patch(self, node: Node) -> Patch | None:
         edit = self._edit(node)
@@ -172,9 +221,6 @@ class Turn:
         """Until it is seen; what is stuck is given one more try, and a reboot where the user has said how."""
         self._tools.say(self._name, "waiting for NVIDIA's agents")
         if self._pool is None:
-            if now is not None and now.transition.cuts:
-                # Once the label is gone the operator has the GPUs made whole, unless it is set to leave them.
-                self._node.wait(_is_whole, self._tools.wait_timeout)
             return
         cuts = now is not None and now.transition.cuts
         reboot = self._pool.rollout.reboot if cuts else None
@@ -186,6 +232,9 @@ class Turn:
             node = self._node.now
             if node is None:
                 return
+            if verdict == _LABELS_LATE:
+                self._rediscover()
+                continue
             stuck = remedy(node, self._pool)
             if node.mig_state == FAILED and reboot is not None:
                 self._reboot(reboot)
@@ -202,17 +251,58 @@ class Turn:
                 story = self._tools.tell(finding) if finding else f"{self._name} is not ready"
                 raise Failed("mig-failed" if stuck else "not-proven", f"{story}{_hint(now, node, self._pool)}")
 
+    def _prove_whole(self) -> None:
+        """Until the GPUs of a node without a pool are verified to be whole; a MIG manager that is stuck is restarted once."""
+        self._tools.say(self._name, "waiting until its GPUs are whole")
+        renewals = 1
+        while True:
+            verdict = self._node.wait(self._judge_whole, self._tools.wait_timeout)
+            node = self._node.now
+            if verdict == "" or node is None:
+                return
+            stuck = remedy(node, None)
+            if stuck and renewals:
+                renewals -= 1
+                self._renew(stuck)
+                continue
+            finding = not_whole(node)
+            story = self._tools.tell(finding) if finding else f"{self._name} is not ready"
+            raise Failed("mig-failed" if stuck else "not-proven", story)
+
     def _judge(self, node: Node | None) -> str | None:
-        """No words: as declared, or gone; words: why it will not become so by waiting; None: not yet."""
+        """No words: as declared, or gone; words: why it will not become so by waiting; None: not yet.
+
+        _LABELS_LATE, once: something is to be done before it is waited for again.
+        """
         if node is None:
             return ""
         finding = prove(node, self._pool) if self._pool else None
         if finding is None:
+            self._tools.since.forget(node.name)
             return "" if node.ready else None
+        seconds = self._tools.since.note(node.name, finding.seen)
         if self._tools.repair and node_edit(node, self._pool, self._tools.held) is not None:
             # It is to become something else, but not now.
             return "" if working(node) and not remedy(node, self._pool) else None
+        if not self._rediscovered and discovery.are_late(finding, seconds):
+            return _LABELS_LATE
         return str(finding) if finding.final else None
+
+    def _judge_whole(self, node: Node | None) -> str | None:
+        """No words: its GPUs are whole, or it is gone; words: why they will not be by waiting; None: not yet."""
+        if node is None:
+            return ""
+        finding = not_whole(node)
+        if finding is None:
+            return "" if node.ready else None
+        self._tools.since.note(node.name, finding.seen)
+        return str(finding) if finding.final else None
+
+    def _rediscover(self) -> None:
+        self._tools.say(self._name, "starting its gpu-feature-discovery again")
+        self._rediscovered = True
+        discovery.restart(self._tools.client, self._tools.namespace, [self._name], self._tools.lease)
+        self.fate.repaired = self.fate.repaired or discovery.RESTARTED
 
     def _reboot(self, how: RebootPlan) -> None:
         self._tools.say(self._name, "rebooting")
@@ -242,9 +332,23 @@ def _is_whole(node: Node | None) -> bool | None:
     return True if node.mig_state == "success" and not paused(node) and not node.mig_devices else None
 
 
+def _blocked(now: Step | None) -> str:
+    """Which pods use the GPUs that no drain takes off the node, and what to do; empty where there are none."""
+    if now is None or not now.blocked:
+        return ""
+    return (
+        f"{', '.join(now.blocked)}: in use of the node's GPUs, and cannot be evicted. Delete what is listed, set rollout.force for pods "
+        f"without a controller, or add the nodeSelector {CLIENT_LABEL} to a DaemonSet (docs/rollout.md)"
+    )
+
+
 def _hint(now: Step | None, node: Node, pool: PoolPlan) -> str:
     """What else may help: GPUs whose MIG mode is switched may wait for a reboot that nobody has said how to make."""
     waits = now is not None and now.transition.resets and node.mig_state == FAILED
+    holders = ""
+    if now is not None and now.possible and node.mig_state == FAILED:
+        names = some([f"{user.shown} ({', '.join(user.possible)})" for user in now.possible])
+        holders = f"\nIf its GPUs are in use, these pods may hold them, which no drain evicts: {names}."
     if not waits or pool.rollout.reboot is not None:
-        return ""
-    return "\nIf its GPUs cannot be reset for another MIG mode, a reboot helps: rollout.reboot of the pool names the way to one."
+        return holders
+    return f"{holders}\nIf its GPUs cannot be reset for another MIG mode, a reboot helps: rollout.reboot of the pool names the way to one."

@@ -20,7 +20,8 @@ if t.TYPE_CHECKING:
     from ..fleet.pool_edit import LastGood
     from ..kube.client import Client
     from ..kube.lease import Lease
-    from ..pools.plan import PoolPlan
+    from ..pools.plan import RolloutPlan
+    from ..running.wait import Since
     from .live import LiveNodes
     from .one_node import LiveNode
     from .reboot import Rebooter
@@ -44,13 +45,15 @@ class Fate:
 
 
 class Tools(t.NamedTuple):
-    """What every turn of a run works with. `look` reads who is on a node, `tell` asks for the story of a finding."""
+    """What every turn of a run works with. `look` reads who is on a node, `tell` asks for the story of a finding; `since` remembers
+    how long each node has had its finding."""
 
     client: Client
     lease: Lease
     live: LiveNodes
     look: t.Callable[[str], Asked]
     tell: t.Callable[[Finding], str]
+    since: Since
     say: t.Callable[[str, str], None]
     reboot: Rebooter
     held: t.Collection[str]
@@ -68,15 +71,15 @@ class Failed(Exception):
         self.reason = reason
 
 
-def end_badly(tools: Tools, node: LiveNode, pool: PoolPlan | None, failure: Failed, *, changed: bool) -> str:
-    """Back to what was, or left as it is, as the pool says; in both cases the node says why. Returns the outcome.
+def end_badly(tools: Tools, node: LiveNode, rollout: RolloutPlan, failure: Failed, *, changed: bool) -> str:
+    """Back to what was, or left as it is, as the rollout settings say; in both cases the node says why. Returns the outcome.
 
     A node that was not `changed` yet is only opened again.
     """
     live = node.read()
     if live is None:
         return GONE
-    leave = pool is not None and pool.rollout.on_failure == rollout_fields.LEAVE
+    leave = rollout.on_failure == rollout_fields.LEAVE
     good = last_good(live)
     if not leave and not changed:
         node.write(marks.reopen)

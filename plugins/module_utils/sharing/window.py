@@ -59,13 +59,13 @@ def queues(steps: t.Iterable[Step], sizes: t.Mapping[str, int]) -> list[Queue]:
     """One queue a pool; `sizes` are the numbers of the pools' nodes. Joining nodes come first, since they wait for nobody."""
     by_pool: dict[str, list[Step]] = {}
     for of in steps:
-        by_pool.setdefault(of.pool.name if of.pool else "", []).append(of)
+        by_pool.setdefault(of.queue, []).append(of)
     found = []
     for name, listed in sorted(by_pool.items()):
-        rollout = listed[0].pool.rollout if listed[0].pool else None
         ordered = sorted(in_order(listed), key=lambda of: not of.joins)
-        width = rollout.window(sizes.get(name, 0)) if rollout else 1
-        found.append(Queue(deque(ordered), width, rollout.pause_on_failure if rollout else True))
+        # Nodes that are released may have different settings recorded; the most careful ones count.
+        width = min(of.rollout.window(sizes.get(name, len(listed))) for of in listed)
+        found.append(Queue(deque(ordered), width, any(of.rollout.pause_on_failure for of in listed)))
     return found
 
 

@@ -87,6 +87,18 @@ class Asking:
             elif outcome.error is not None:
                 raise outcome.error
 
+    def without_foreign_kubeconfigs(self, hosts: t.Mapping[str, Found], folder: Folder) -> dict[str, Found]:
+        """The hosts whose kubeconfigs do not lead to another cluster; raises CloudFailed for the first other one, or warns."""
+        kept = {}
+        for host, found in hosts.items():
+            server = folder.leads_elsewhere(host, found)
+            if server:
+                told = f"the cluster is at {found.server}, and the kubeconfig {folder.path(host)} leads to {server}; delete the file"
+                self._failed(self._of(found), ConnectionProblem(told), f"cluster {found.name}: ")
+            else:
+                kept[host] = found
+        return kept
+
     def _give(self, host: str, found: Found, folder: Folder, life: Life) -> None:
         folder.write(host, self._of(found).kubeconfig(found, life))
 

@@ -136,18 +136,21 @@ def host_names(clusters: t.Sequence[Found]) -> list[str]:
     return names
 
 
-def host_vars(found: Found, kubeconfig: str, kube_name: str | None) -> dict[str, t.Any]:
-    """What a host is told: gpu_cluster, and gpu_discovered with what the cloud says of it.
+def host_vars(found: Found, kubeconfig: str, kube_name: str | None, host: str = "") -> dict[str, t.Any]:
+    """The variables of a host: gpu_cluster, and gpu_discovered with what the cloud says of it.
 
-    kube_name: what the kubeconfig calls the cluster; None where that is not known.
+    kube_name: what the kubeconfig calls the cluster; None where that is not known. host: the host's name, which tells clusters of one
+    name apart, so that each of them remembers another one.
     """
+    name = host or found.name
     cluster: dict[str, t.Any] = {
-        "name": found.name,
+        "name": name,
         "kubeconfig": kubeconfig,
         "cloud": {found.provider: dict(found.settings)},
     }
-    if kube_name and kube_name != found.name:
-        cluster["kube_name"] = kube_name
+    in_kubeconfig = kube_name or found.name
+    if in_kubeconfig != name:
+        cluster["kube_name"] = in_kubeconfig
     return {
         "gpu_cluster": cluster,
         "gpu_discovered": {

@@ -47,6 +47,12 @@ class Folder:
             return f"its client certificate ends at {kubeconfig.stamp(held.expires)}"
         return ""
 
+    def leads_elsewhere(self, host: str, found: Found) -> str:
+        """The server to which a host's kubeconfig leads where that is not the cluster's; empty otherwise."""
+        config = kubeconfig.read(self.path(host))
+        held = kubeconfig.held(config) if config else None
+        return held.server if held and found.server and held.server != found.server else ""
+
     def write(self, host: str, text: str) -> None:
         """Put it there; raises ConnectionProblem where that cannot be."""
         os.makedirs(self._path, mode=0o700, exist_ok=True)

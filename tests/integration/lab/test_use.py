@@ -88,6 +88,7 @@ def test_machines_follow_the_fleet_file(own: OwnLab, tmp_path: Path) -> None:
         "vgpu": None,
         "machine": "unknown",
         "pace": 1,
+        "passthrough": False,
     }
     assert node["metadata"]["labels"]["zone"] == "blue"
     assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from tests.helpers.toxiproxy import Toxiproxy, toxiproxy
 
 NAMESPACE = "/api/v1/namespaces/default"

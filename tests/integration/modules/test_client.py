@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import JSON, Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube, Watched

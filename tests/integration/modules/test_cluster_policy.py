@@ -55,6 +55,7 @@ def test_a_converged_cluster_is_proven_by_three_lists(cluster: Cluster) -> None:
     assert again["cluster_policy"]["operands"]["nvidia-driver-daemonset"] == {"desired": 20, "ready": 20}
     asked = [request.split("?")[0] for request in cluster.requests(mark, "cluster_policy")]
     assert sorted(asked) == [
+        "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
         "list /api/v1/nodes",
         "list /apis/apps/v1/namespaces/gpu-operator/daemonsets",
         "list /apis/nvidia.com/v1/clusterpolicies",
@@ -114,4 +115,5 @@ def test_on_an_empty_cluster(lab: Lab, installed: Cluster) -> None:
     found = converge(installed, check=True, diff=True, expected=expected)
     assert found["changed"]
     assert found["diff"]["before"] == {}
+    assert found["diff"]["after"]["cluster_name"]
     assert set(found["diff"]["after"]["spec"]) == {"devicePlugin", "daemonsets"}

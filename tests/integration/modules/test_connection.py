@@ -18,7 +18,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.modules import nodes
 from tests.helpers.kube import Kube
 from tests.helpers.modules import run_module
@@ -194,27 +193,6 @@ def test_a_kubeconfig_as_a_dictionary_keeps_its_secrets(kube: Kube) -> None:
     result = run_module(nodes.main, {"sets": SETS, "kubeconfig": document}, check=True)
     assert result["code"] == 401
     assert "a-very-secret-token" not in str(result)
-
-
-CASES: list[tuple[dict[str, Any], dict[str, Any], dict[str, str], str | None]] = [
-    ({"kubeconfig": "/a"}, {"kubeconfig": "/b"}, {"K8S_AUTH_KUBECONFIG": "/c"}, "/a"),
-    ({}, {"kubeconfig": "/b"}, {"K8S_AUTH_KUBECONFIG": "/c"}, "/b"),
-    ({}, {}, {"K8S_AUTH_KUBECONFIG": "/c"}, "/c"),
-    ({"host": "https://x"}, {}, {"K8S_AUTH_KUBECONFIG": "/c"}, None),
-]
-
-
-@pytest.mark.parametrize(("params", "cluster", "environment", "kubeconfig"), CASES)
-def test_what_is_said_nearest_counts(
-    monkeypatch: pytest.MonkeyPatch,
-    params: dict[str, Any],
-    cluster: dict[str, Any],
-    environment: dict[str, str],
-    kubeconfig: str | None,
-) -> None:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert ConnectionOptions.from_params(params, cluster).kubeconfig == kubeconfig
 
 
 def test_no_cluster_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

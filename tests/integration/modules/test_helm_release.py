@@ -245,7 +245,9 @@ def test_one_line_says_what_is_wrong(cluster: Cluster, options: dict[str, Any], 
     assert found["failed"]
     assert said in found["msg"]
     assert "\n" not in found["msg"]
-    assert cluster.requests(mark, "helm_release") == []
+    # At most which cluster it is.
+    record = "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
+    assert cluster.requests(mark, "helm_release") in ([], [record])
 
 
 def test_helm_missing(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

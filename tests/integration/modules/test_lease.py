@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,12 +16,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import (
-    HOLDER_ANNOTATION,
-    Lease,
-    LeaseHeld,
-    LeaseLost,
-)
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld, LeaseLost
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import object_path
 from ansible_collections.accel.gpu.plugins.modules import kube_object
 from tests.faults.api_proxy import Answer, Request
@@ -145,7 +142,7 @@ def test_a_dead_holder_elsewhere_is_waited_for_only_as_long_as_its_lease(kube: K
 _HOLDER = """
 import sys, time
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
 client = Client(ConnectionOptions(kubeconfig=sys.argv[1]), "holder")
 with Lease(client, "killed-run", namespace="default", name=sys.argv[2]):
@@ -173,6 +170,69 @@ def test_a_holder_killed_on_this_machine_is_not_waited_for(kube: Kube, place: di
         holder.wait()
     with Lease(kube.client, "me", wait_timeout=0, **place):
         assert spec(kube)["holderIdentity"] == "me"
+
+
+_STOPPED = """
+import sys
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
+from ansible_collections.accel.gpu.plugins.module_utils.running.wait import wait_until
+client = Client(ConnectionOptions(kubeconfig=sys.argv[1]), sys.argv[2])
+path = "/api/v1/namespaces/default/configmaps"
+with Lease(client, "stopped-run", namespace="default", name=sys.argv[2], duration=3):
+    listing = client.list(path)
+    list(listing)
+    print("held", flush=True)
+    if sys.argv[3] == "watch":
+        list(client.watch(path, resource_version=listing.resource_version, timeout=600))
+    else:
+        wait_until(lambda: client.get(path), lambda found: False, timeout=600, story=str)
+"""
+
+
+def test_a_run_that_was_stopped_past_its_lease_ends_at_once_and_asks_nothing(kube: Kube) -> None:
+    """Whatever it waits for; on a laptop that was closed, or in a virtual machine that was paused, it is the same."""
+    places: dict[str, dict[str, Any]] = {
+        name: {"namespace": "default", "name": f"{kube.prefix}-{name}"} for name in ("watch", "look")
+    }
+    for place in places.values():
+        kube.delete_afterwards(path(place["name"]))
+    with kube.watched() as watched:
+        runs = {
+            name: subprocess.Popen(
+                [sys.executable, "-c", _STOPPED, str(watched.kubeconfig), place["name"], name],
+                cwd=REPO,
+                env={**os.environ, "PYTHONPATH": "build"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for name, place in places.items()
+        }
+        try:
+            for run in runs.values():
+                assert run.stdout is not None
+                assert run.stdout.readline() == "held\n"
+                run.send_signal(signal.SIGSTOP)
+            for place in places.values():
+                with Lease(kube.client, "another-run", wait_timeout=60, **place):
+                    pass
+            asked = len(watched.proxy.requests)
+            for run in runs.values():
+                run.send_signal(signal.SIGCONT)
+            for run in runs.values():
+                dummy, errors = run.communicate(timeout=15)
+                assert "LeaseLost" in errors.splitlines()[-1]
+        finally:
+            for run in runs.values():
+                run.kill()
+                run.wait()
+        later = watched.proxy.requests[asked:]
+    assert [request for request in later if "/leases" not in request.path] == []
+    for place in places.values():
+        lease = kube.require(path(place["name"]))["spec"]
+        assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("", 1)
 
 
 def test_a_stolen_lease_is_noticed(kube: Kube, place: dict[str, Any]) -> None:

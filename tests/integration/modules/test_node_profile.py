@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import rollout
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import discovery, rollout
 from ansible_collections.accel.gpu.plugins.modules import node_profile
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster, settled
 from tests.labs import Lab
@@ -93,8 +93,9 @@ def test_a_second_run_is_two_lists_and_two_looks(cluster: Cluster) -> None:
     mark = cluster.mark()
     assert shared(cluster, X4)["changed"] is False
     assert cluster.requests(mark, "node_profile") == [
-        "list /apis/nvidia.com/v1/clusterpolicies?limit=500",
+        # One look serves the cluster's name and the lease.
         "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
+        "list /apis/nvidia.com/v1/clusterpolicies?limit=500",
         "list /api/v1/nodes?limit=500",
         f"get /api/v1/namespaces/{NAMESPACE}/configmaps/accel-gpu-device-plugin",
     ]
@@ -143,7 +144,7 @@ def test_labels_and_taints_come_and_go_and_others_stay(cluster: Cluster) -> None
     # The pool is gone: what it put goes, what was there before it stays.
     others = [pool for pool in cluster.pools() if pool["name"] != "notebooks"]
     result = cluster.run(node_profile.main, pools=others)
-    assert result["node_profile"]["released_nodes"] == t4(cluster)
+    assert result["node_profile"]["released_nodes"] == dict.fromkeys(t4(cluster), "notebooks")
     node = cluster.nodes()["t4-1"]
     assert node["metadata"]["labels"].items() >= {"rack": "7", "shift": "night"}.items()
     assert not {"course", "accel.gpu/pool", CONFIG_LABEL} & set(node["metadata"]["labels"])
@@ -207,6 +208,18 @@ def test_a_plugin_that_crashes_is_told_with_its_node_and_reason(cluster: Cluster
     assert result["node_profile"]["pools"]["notebooks"]["proven"] == len(t4(cluster)) - 1
     cluster.lab.command("fault", "clear")
     assert shared(cluster, X4)["node_profile"]["pools"]["notebooks"]["proven"] == len(t4(cluster))
+
+
+@pytest.mark.sampled(4, of="what befalls a profile")
+def test_labels_that_nfd_has_dropped_are_written_again(cluster: Cluster) -> None:
+    """NFD's master does not look at a node again before one of its NodeFeatures changes."""
+    shared(cluster, X4)
+    cluster.kubectl("label", "--overwrite", "node", "t4-1", "nvidia.com/gpu.replicas=1")
+    with mock.patch.object(discovery, "LABELS_LATE", 1.0):
+        result = shared(cluster, X4)
+    assert result["node_profile"]["repaired"] == {"t4-1": discovery.RESTARTED}
+    assert cluster.nodes()["t4-1"]["metadata"]["labels"]["nvidia.com/gpu.replicas"] == "4"
+    assert shared(cluster, X4)["changed"] is False
 
 
 @pytest.mark.sampled(4, of="what befalls a profile")

@@ -204,7 +204,7 @@ def test_a_pool_s_label_is_the_pool_s(kube: Kube) -> None:
 
 def test_the_wrong_cluster_is_refused(kube: Kube) -> None:
     refused = kube.run(nodes.main, sets=[wanted(kube)], cluster={"name": "production"})
-    assert refused["code"] == "connection"
+    assert refused["code"] == "wrong_cluster"
     assert "This is another cluster" in refused["msg"]
 
 

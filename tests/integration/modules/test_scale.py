@@ -25,7 +25,7 @@ _LISTER = """
 import json, sys
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import UNREAD, parse
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 client = Client(ConnectionOptions(kubeconfig=sys.argv[1]), "lister")
 how = {"metadata": {"metadata_only": True}, "parsed": {"without": UNREAD}}.get(sys.argv[3], {})
 found = client.list("/api/v1/nodes", label_selector=sys.argv[2], **how)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.config import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.operator.preparation import Waiting
 from ansible_collections.accel.gpu.plugins.module_utils.operator.upgrading import Upgrading
 from ansible_collections.accel.gpu.plugins.module_utils.running.progress import Progress

@@ -45,8 +45,7 @@ class Clouds:
     def play(self, name: str, *arguments: str, host: str = "", **options: Any) -> PlaybookRun:
         """A playbook over both hosts, or one of them, that knows of each cluster what its cloud tells, and no kubeconfig."""
         environ = {**self.labs["magnum"].env, **self.labs["vks"].env}
-        for unknown in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG"):
-            environ.pop(unknown)
+        environ.pop("KUBECONFIG")
         environ |= {f"{cloud.upper()}_CLUSTER": lab.name for cloud, lab in self.labs.items()}
         first, *others = [INVENTORIES[host]] if host else INVENTORIES.values()
         more = [word for path in others for word in ("-i", str(path))]
@@ -140,7 +139,13 @@ def test_nodes_come_and_go_with_the_shipped_rights_alone(clouds: Clouds) -> None
         # One that is there: none is fetched from the cloud, with which everything is allowed.
         cluster = {"name": lab.name, "kubeconfig": environ["KUBECONFIG"], "cloud": {"magnum": {"cloud": "lab"}}}
         made = {"name": "rights", "labels": {"team": "rights"}, "nodes": {"flavor": "g2.5xlarge", "count": count}}
-        variables = {"gpu_cluster": cluster, "gpu_defaults": {}, "gpu_pools": [made], "pool": "rights"}
+        variables = {
+            "gpu_cluster": cluster,
+            "gpu_defaults": {},
+            "gpu_pools": [made],
+            "pool": "rights",
+            "gpu_confirm": lab.name,
+        }
         name = f"accel.gpu.{playbook}"
         return run_playbook(name, environ=environ, variables=variables, arguments=arguments).require_success()
 
@@ -225,6 +230,8 @@ def test_scaled_and_scaled_back(made: Clouds) -> None:
         ("scale", ["pool=tarin", "count=2"], "no pool is called tarin; declared are notebooks, train"),
         ("scale", ["pool=notebooks", "count=2"], "its autoscaler chooses how many nodes there are"),
         ("retire", [], "Say which pool this is about with -e pool=NAME."),
+        ("retire", ["pool=train"], "To confirm it, add -e gpu_confirm="),
+        ("retire", ["pool=all", "gpu_confirm=other"], "To confirm it, add -e gpu_confirm="),
         ("retire", ["pool=tarin"], "no declared pool with nodes; such pools are: notebooks, train"),
     ],
 )
@@ -261,6 +268,7 @@ def test_a_plan_without_the_cloud(made: Clouds, tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.usual(120)
 def test_retired_the_project_is_as_it_was(made: Clouds, before: dict[str, list[str]]) -> None:
-    made.play("accel.gpu.retire", "-e", "pool=all")
+    confirmed = ("-e", "pool=all", "-e", f"gpu_confirm={','.join(lab.name for lab in made.labs.values())}")
+    made.play("accel.gpu.retire", *confirmed)
     assert made.groups() == before
-    assert made.play("accel.gpu.retire", "-e", "pool=all").changed("magnum") == 0
+    assert made.play("accel.gpu.retire", *confirmed).changed("magnum") == 0

@@ -40,7 +40,8 @@ def flipping(lab: Lab) -> Any:
                         "match": {"model": "T4"},
                         "sharing": {"mode": "time-slicing", "replicas": replicas},
                     }
-                ]
+                ],
+                "gpu_allow_release": "all",
             }
 
     return variables()

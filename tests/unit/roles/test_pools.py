@@ -42,7 +42,7 @@ def test_each_cluster_has_its_own_plan(tmp_path: Path) -> None:
         tmp_path,
         one={"gpu_cluster": CLUSTER, "gpu_pools": LAB_POOLS[:2]},
         two={"gpu_cluster": {"name": "two"}, "gpu_pools": LAB_POOLS[3:]},
-        none={"gpu_cluster": CLUSTER},
+        none={"gpu_cluster": CLUSTER, "gpu_pools": []},
     ).require_success()
     said = {
         host: [result["msg"] for name, result in run.results(host) if name in {"First", "Then"}]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,13 @@ def play(folder: Path, *arguments: str, **variables: str) -> PlaybookRun:
 def test_the_page_is_written_and_is_no_change(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     path = tmp_path / "fleet.html"
     for _again in range(2):
-        run = play(tmp_path, *arguments, report_html_path=str(path)).require_success()
+        run = play(
+            tmp_path, *arguments, report_html_path=str(path), report_path=str(tmp_path / "fleet.json")
+        ).require_success()
         assert run.changed() == 0
         assert not [result for _name, result in run.results() if result.get("diff")]
+    fleet = json.loads((tmp_path / "fleet.json").read_text(encoding="utf-8"))
+    assert (sorted(fleet["pools"]), fleet["nodes"]) == (sorted(pool["name"] for pool in LAB_POOLS), [])
     (body,) = parse(path.read_text(encoding="utf-8")).find("body")
     assert [name for name in (pool["name"] for pool in LAB_POOLS) if name not in body.text] == []
     assert "The cluster was not reached" in body.text

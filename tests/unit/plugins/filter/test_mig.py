@@ -102,12 +102,14 @@ def test_models_without_a_geometry(model: t.Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("profiles", "said"),
     [
-        ("3g.40gb", "'3g.40gb' is neither a list of MIG profiles nor a dictionary of their counts"),
+        (3, "3 is neither a list of MIG profiles nor a dictionary of their counts"),
+        ("half", "'half' is not a MIG profile"),
         (None, "None is neither"),
         (["3g"], "'3g' is not a MIG profile"),
         ([{"3g.40gb": 1}], "is not a MIG profile"),
-        ({"3g.40gb": "2"}, "'2' of 3g.40gb is not a count"),
-        ({"3g.40gb": True}, "True of 3g.40gb is not a count"),
+        ({"3g.40gb": "two"}, '"two" of 3g.40gb is not a count'),
+        ({"3g.40gb": 10**6000}, "a number of more than 60 digits of 3g.40gb is not a count"),
+        ({"3g.40gb": True}, "true of 3g.40gb is not a count"),
         ({"3g.40gb": -1}, "-1 of 3g.40gb is not a count"),
     ],
 )

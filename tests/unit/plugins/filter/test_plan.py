@@ -52,7 +52,22 @@ def test_documents_that_ansible_has_read_leave_no_tagged_value() -> None:
 
 
 def test_plan_of_no_pools() -> None:
-    assert plan({"cluster": CLUSTER})["pools"] == []
+    assert plan({"cluster": CLUSTER, "pools": []})["pools"] == []
+
+
+@pytest.mark.parametrize("documents", [{}, {"pools": None}])
+def test_pools_that_are_not_set_are_no_empty_list(documents: dict[str, t.Any]) -> None:
+    (problem,) = plan_problems({"cluster": CLUSTER, **documents})
+    assert problem.startswith("gpu_pools: is not set (or null); ")
+    assert "An explicit [] means that there are no pools" in problem
+    assert "released" in problem
+    with pytest.raises(AnsibleFilterError, match="gpu_pools: is not set"):
+        plan({"cluster": CLUSTER, **documents})
+
+
+def test_a_map_of_pools_is_no_list() -> None:
+    (problem,) = plan_problems({"cluster": CLUSTER, "pools": {}})
+    assert problem.startswith("gpu_pools: is a map, not a list")
 
 
 def test_mistakes() -> None:

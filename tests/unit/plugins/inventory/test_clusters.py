@@ -178,6 +178,18 @@ def test_what_a_kubeconfig_calls_the_cluster_is_told_where_it_differs(parse: Any
     assert found.get_host("prod").get_vars()["gpu_cluster"]["kube_name"] == "kubernetes-admin@prod"
 
 
+def test_a_kubeconfig_of_another_cluster_is_not_handed_out(parse: Any, tmp_path: Path) -> None:
+    (tmp_path / "kubeconfigs").mkdir()
+    text = certificates.kubeconfig("prod", "https://elsewhere.example:6443", 300)
+    (tmp_path / "kubeconfigs" / "prod.kubeconfig").write_text(text)
+    cloud = Cloud("cern", "RegionOne", "prod", "other")
+    with pytest.raises(AnsibleParserError, match=r"cluster prod: .* leads to https://elsewhere\.example:6443"):
+        parse([cloud], write_kubeconfigs=False)
+    assert sorted(parse([cloud], write_kubeconfigs=False, fail_on_errors=False).hosts) == ["other"]
+    assert "leads to https://elsewhere.example:6443" in parse.warned[0]
+    assert sorted(parse([cloud]).hosts) == ["other", "prod"]
+
+
 def test_a_cluster_that_is_being_made_is_a_host_without_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
     cloud = Cloud("cern", "RegionOne", "prod")
     cloud.ready = False

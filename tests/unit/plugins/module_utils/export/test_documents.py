@@ -94,6 +94,18 @@ def test_tolerations_of_a_first_installation_are_nobody_s_values() -> None:
     assert found.document["operator"] == {"version": "v25.10.1"}
 
 
+def test_secrets_of_a_release_are_left_out_and_remarked() -> None:
+    values = merge(
+        derive({"name": "lab"}, {}, LAB_POOLS).operator.values,
+        {"leftover": {"password": "hunter2", "kept": 1}, "dcgm": {"enabled": False}},
+    )
+    found = cluster(GIVEN, {"operator": Release("gpu-operator", "gpu-operator", "v25.10.1", values)}, LAB_POOLS)
+    assert found.document["operator"]["values"] == {"leftover": {"kept": 1}, "dcgm": {"enabled": False}}
+    (remark,) = [remark for remark in found.remarks if "secrets" in remark]
+    assert "values.leftover.password" in remark
+    assert "hunter2" not in str(found)
+
+
 def test_own_tolerations_of_nfd_s_workers_are_added_to_those_of_the_pools() -> None:
     own = {"key": "own", "operator": "Exists"}
     live = derive({"name": "lab", "nfd": {"values": {"worker": {"tolerations": [own]}}}}, {}, LAB_POOLS).nfd.values

@@ -207,7 +207,24 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         ],
     ),
     ("undiscovered", "plan", _info(undiscovered=list("abcdefg")), ["7 GPU node(s)", "a, b, c, d, e and 2 more"]),
-    ("released", "plan", _info(released=["n9"]), ["left: 1 node(s) give"]),
+    (
+        "released",
+        "plan",
+        _info(released=["n9"], release={"pools": {"train": 1}, "refusal": ""}),
+        ["released: 1 node(s) are released and give their pool's labels back (1 of pool train): n9"],
+    ),
+    (
+        "refused",
+        "plan",
+        _info(released=["n9"], release={"pools": {"train": 1}, "refusal": "set gpu_allow_release: [train]"}),
+        ["REFUSED: set gpu_allow_release: [train]"],
+    ),
+    (
+        "no pools, and nodes to release",
+        "plan",
+        _info(pools={}, released=["n9"], release={"pools": {"train": 1}, "refusal": "set gpu_allow_release: [train]"}),
+        ["No pools are declared", "released: 1 node(s)", "REFUSED: set gpu_allow_release: [train]"],
+    ),
     (
         "adopted",
         "plan",

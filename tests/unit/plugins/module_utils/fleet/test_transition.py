@@ -138,7 +138,7 @@ def test_a_mode_switch_may_need_a_reboot(family: str, virtual: str, resets: bool
 
 def test_a_node_that_leaves_its_pool_is_made_whole() -> None:
     noted = {"accel.gpu/pool-labels": '["nvidia.com/mig.config", "accel.gpu/pool"]'}
-    cut = node_in("single", annotations=noted)
+    cut = node_in("single", annotations=noted, labels={"nvidia.com/mig.config": "mig-2x3g.40gb-0a1b2c3d"})
     found = transition(cut, None, node_edit(cut, None))
     assert (found.kind, found.everybody) == (MODE, True)
 
@@ -171,3 +171,34 @@ def test_who_stays_fits_into_what_is_offered(before: str, after: str, held: list
 @pytest.mark.parametrize("name", sorted(POOLS))
 def test_a_node_of_the_table_is_what_its_pool_declares(name: str) -> None:
     assert node_edit(node_in(name), POOLS[name]) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "everybody"),
+    [
+        ("nvidia.com/gpu.workload.config", "vm-passthrough", True),
+        ("nvidia.com/gpu.workload.config", "container", False),
+        ("nvidia.com/gpu.deploy.driver", "false", True),
+        ("nvidia.com/gpu.deploy.operands", "false", True),
+        ("nvidia.com/gpu.deploy.dcgm", "false", False),
+        ("team", "a", False),
+    ],
+)
+def test_labels_by_which_the_operator_takes_the_driver_away(key: str, value: str, everybody: bool) -> None:
+    to = pool(labels={key: value})
+    known = node(labels={**{k: v for k, v in to.node_labels.items() if k != key}})
+    found = transition(known, to, node_edit(known, to))
+    assert found.everybody is everybody
+    user = User("n1", "team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
+    assert displaced(found, [user]) == ((user,) if everybody else ())
+
+
+def test_an_operand_that_is_stopped_for_a_change_is_not_started_by_a_label_of_its_pool() -> None:
+    key = "nvidia.com/gpu.deploy.dcgm"
+    to = pool(labels={key: "true"})
+    of = {**to.node_labels, key: "paused-for-mig-change"}
+    change = node_edit(node(labels=of), to)
+    assert change is None or key not in change.labels
+    missing = node_edit(node(labels={**of, key: None}), to)
+    assert missing is not None
+    assert missing.labels[key] == "true"

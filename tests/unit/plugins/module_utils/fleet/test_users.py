@@ -34,6 +34,15 @@ def env(value: str | None = None, **entry: t.Any) -> Object:
     }
 
 
+PRIVILEGED: Object = {"securityContext": {"privileged": True}}
+
+
+def mounting(path: str, **container: t.Any) -> Object:
+    """A pod whose container mounts a path of the node."""
+    main = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/x"}], **container}
+    return made({"volumes": [{"name": "v", "hostPath": {"path": path}}], "containers": [main]})
+
+
 def allocated(*drivers: str, name: str = "c") -> Object:
     results = [{"driver": driver, "pool": "n1", "device": "gpu-0"} for driver in drivers]
     return {
@@ -91,9 +100,66 @@ WAYS: list[tuple[str, Object, list[Object], list[str]]] = [
     ("runtime class", made({"runtimeClassName": "nvidia"}), [], ["runtimeClassName nvidia"]),
     ("runtime class of CDI", made({"runtimeClassName": "nvidia-cdi"}), [], ["runtimeClassName nvidia-cdi"]),
     ("another runtime class", made({"runtimeClassName": "gvisor"}), [], []),
-    ("device file", made({"volumes": [{"hostPath": {"path": "/dev//nvidia0/"}}]}), [], ["mounts /dev/nvidia0"]),
-    ("device files", made({"volumes": [{"hostPath": {"path": "/dev/nvidia-uvm"}}]}), [], ["mounts /dev/nvidia-uvm"]),
-    ("other paths", made({"volumes": [{"hostPath": {"path": "/dev/shm"}}, {"emptyDir": {}}]}), [], []),
+    ("device file", mounting("/dev//nvidia0/"), [], ["mounts /dev/nvidia0"]),
+    ("device files", mounting("/dev/nvidia-uvm"), [], ["mounts /dev/nvidia-uvm"]),
+    (
+        "a volume that no container mounts",
+        made({"volumes": [{"name": "v", "hostPath": {"path": "/dev/nvidia0"}}]}),
+        [],
+        [],
+    ),
+    ("other paths", mounting("/dev/shm"), [], []),
+    # The device cgroup of a container that is not privileged allows none of NVIDIA's devices.
+    ("all of /dev", mounting("/dev"), [], []),
+    ("all of the node", mounting("/"), [], []),
+    ("privileged with /dev", mounting("/dev", **PRIVILEGED), [], ["privileged container main"]),
+    ("privileged", made({"containers": [{"name": "main", **PRIVILEGED}]}), [], ["privileged container main"]),
+    ("privileged for its start only", made({"initContainers": [{"name": "sysctl", **PRIVILEGED}]}), [], []),
+    (
+        "privileged, and starting",
+        made({"initContainers": [{"name": "sysctl", **PRIVILEGED}]}, phase="Pending"),
+        [],
+        ["privileged container sysctl"],
+    ),
+    (
+        "a privileged sidecar",
+        made({"initContainers": [{"name": "side", "restartPolicy": "Always", **PRIVILEGED}]}),
+        [],
+        ["privileged container side"],
+    ),
+    (
+        "CDI",
+        made(
+            {}, {"annotations": {"cdi.k8s.io/work": "nvidia.com/gpu=0,vendor.com/nic=1", "other": "nvidia.com/gpu=1"}}
+        ),
+        [],
+        ["annotation cdi.k8s.io/work: nvidia.com/gpu=0"],
+    ),
+    (
+        "CDI by the toolkit's prefix",
+        made({}, {"annotations": {"nvidia.cdi.k8s.io/a": "management.nvidia.com/gpu=all"}}),
+        [],
+        ["annotation nvidia.cdi.k8s.io/a: management.nvidia.com/gpu=all"],
+    ),
+    ("CDI of another vendor", made({}, {"annotations": {"cdi.k8s.io/a": "notnvidia.com/gpu=all"}}), [], []),
+    (
+        "CRI-O's list of devices",
+        made({}, {"annotations": {"io.kubernetes.cri-o.Devices": "/dev/nvidia0"}}),
+        [],
+        ["annotation io.kubernetes.cri-o.Devices: /dev/nvidia0"],
+    ),
+    (
+        "devices as mounts",
+        made({"containers": [{"name": "a", "volumeMounts": [{"mountPath": "/var/run/nvidia-container-devices/all"}]}]}),
+        [],
+        ["mounts /var/run/nvidia-container-devices/all"],
+    ),
+    (
+        "a client by its own word",
+        made({"nodeSelector": {"nvidia.com/gpu.deploy.client": "true"}}),
+        [],
+        ["nodeSelector nvidia.com/gpu.deploy.client"],
+    ),
     ("all devices", made({"containers": [env("all")]}), [], ["NVIDIA_VISIBLE_DEVICES=all"]),
     ("by an init container", made({"initContainers": [env("0,1")]}), [], ["NVIDIA_VISIBLE_DEVICES=0,1"]),
     ("by a debugger", made({"ephemeralContainers": [env("all")]}), [], ["NVIDIA_VISIBLE_DEVICES=all"]),

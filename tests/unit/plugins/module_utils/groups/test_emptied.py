@@ -17,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.groups.following import 
 from ansible_collections.accel.gpu.plugins.module_utils.groups.going import GroupFailed
 from ansible_collections.accel.gpu.plugins.module_utils.groups.looking import Looks
 from ansible_collections.accel.gpu.plugins.module_utils.groups.wish import Live, Wish
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.running.errors import ServiceError
 
 from .slow_cloud import SlowCloud, Time
@@ -29,12 +30,17 @@ class Cluster:
         self._groups = {f"n{number}": group for number in range(count)}
         self.closed: set[str] = set()
         self.told: list[str] = []
+        self.lease_lost = False
 
     def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, *why: object) -> None:
         """Nothing to give back."""
+
+    def check(self) -> None:
+        if self.lease_lost:
+            raise LeaseLost("lost")
 
     def machines(self) -> list[Machine]:
         return [Machine(name, True, (), "", {"group": group}) for name, group in self._groups.items()]
@@ -166,3 +172,34 @@ def test_a_group_that_stays_takes_pods_again_before_its_replacement_is_emptied(t
     wish = Wish("train", count=3, recreate=True, fields={"flavor": "g4"})
     follow(Refusing(None, cluster.told, [of_three(), spare]), cluster, wish)
     assert cluster.told == told
+
+
+class LosesItsLease(Cluster):
+    """The process is stopped past its lease while the nodes are emptied."""
+
+    def empty(self, names: Sequence[str]) -> None:
+        super().empty(names)
+        self.lease_lost = True
+
+
+@pytest.mark.parametrize("how", ["go", "request"])
+@pytest.mark.parametrize("wish", [SHRINK, DELETE])
+def test_the_cloud_is_asked_for_nothing_once_the_lease_is_lost(wish: Wish, how: str) -> None:
+    cluster = LosesItsLease(3)
+    with pytest.raises(LeaseLost):
+        getattr(following(Refusing(None, cluster.told, [of_three()]), cluster, wish), how)()
+    assert [what for what in cluster.told if what.startswith(("resize", "delete"))] == []
+
+
+@pytest.mark.parametrize("wish", [SHRINK, DELETE])
+def test_the_wait_for_the_cloud_ends_once_the_lease_is_lost(wish: Wish) -> None:
+    cluster = Cluster(3)
+
+    class LostMeanwhile(Refusing):
+        def _answered(self, what: str, do: Callable[[], None]) -> None:
+            cluster.lease_lost = True
+
+    cloud = LostMeanwhile(None, cluster.told, [of_three()])
+    with pytest.raises(LeaseLost):
+        follow(cloud, cluster, wish)
+    assert cloud._time.now < 2

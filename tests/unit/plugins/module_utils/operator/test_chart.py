@@ -133,9 +133,11 @@ def test_helms_reason_is_one_line_with_what_to_do(errors: str, said: str) -> Non
 
 def test_helm_gets_no_value_on_its_command_line_and_no_cluster(tmp_path: Path) -> None:
     calls: list[tuple[list[str], dict[str, str]]] = []
+    inputs: list[str | None] = []
 
-    def run(args: list[str], *, environ_update: dict[str, str]) -> tuple[int, str, str]:
+    def run(args: list[str], *, environ_update: dict[str, str], data: str | None = None) -> tuple[int, str, str]:
         calls.append((args, environ_update))
+        inputs.append(data)
         return (
             (1, "", "Error: chart requires kubeVersion which is incompatible with Kubernetes v1")
             if len(calls) == 1
@@ -148,7 +150,8 @@ def test_helm_gets_no_value_on_its_command_line_and_no_cluster(tmp_path: Path) -
         "s3cr3t" not in " ".join(args) and environment["KUBECONFIG"] == "/dev/null" for args, environment in calls
     )
     assert calls[1][0][-2:] == ["--kube-version", "v1.36.4"]
-    assert (tmp_path / "values.yaml").stat().st_mode & 0o077 == 0
+    assert inputs == ["password: s3cr3t\n"] * 2
+    assert list(tmp_path.iterdir()) == [], "a file would stay where the run is killed"
 
 
 @pytest.mark.parametrize(

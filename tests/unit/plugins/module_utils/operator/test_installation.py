@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.operator.gitops import ARGO_CD, FLUX
 from ansible_collections.accel.gpu.plugins.module_utils.operator.installation import (
     HELM,
     NOBODY,
     OLM,
     OWNER,
+    Finding,
     Installation,
     installation,
     judge_nfd,
     judge_operator,
     needed_tolerations,
+    refused_on_openshift,
+    with_reverted_fields,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.operator.placing import as_installed, placed
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -25,6 +29,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Releas
 
 Object = dict[str, Any]
 
+TRACKING = "argocd.argoproj.io/tracking-id"
+FLUX_LABELS = {"helm.toolkit.fluxcd.io/name": "gpu", "helm.toolkit.fluxcd.io/namespace": "flux"}
 IMAGE = "nvcr.io/nvidia/gpu-operator:v25.10.1"
 NAMED_ELSEWHERE = {"operator": {"release": "mine", "namespace": "gpus"}}
 
@@ -38,10 +44,16 @@ def deployment(
     labels: Object | None = None,
     helm: tuple[str, str] | None = None,
     owners: list[Object] | None = None,
+    annotations: Object | None = None,
     replicas: int = 1,
 ) -> Object:
     marks = {"meta.helm.sh/release-name": helm[0], "meta.helm.sh/release-namespace": helm[1]} if helm else {}
-    metadata = {"name": name, "namespace": namespace, "labels": labels or {}, "annotations": marks}
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels or {},
+        "annotations": {**marks, **(annotations or {})},
+    }
     container = {"name": "main", "image": image, **({"command": command} if command else {})}
     return {
         "metadata": {**metadata, **({"ownerReferences": owners} if owners else {})},
@@ -85,6 +97,17 @@ IDENTITIES = [
         NOBODY, "managed by neither Helm nor OLM", "v24.9.2",
     ),
     (deployment(image="reg:5000/gpu-operator"), NOBODY, "managed by neither Helm nor OLM", ""),
+    # Flux upgrades by Helm, so that both have marked it; Argo CD renders a chart, and there is no release.
+    (
+        deployment(helm=("x", "y"), labels={"helm.toolkit.fluxcd.io/name": "gpu", "helm.toolkit.fluxcd.io/namespace": "flux-system"}),
+        FLUX, "Flux HelmRelease flux-system/gpu", "v25.10.1",
+    ),
+    (deployment(labels={"kustomize.toolkit.fluxcd.io/name": "infra"}), FLUX, "Flux Kustomization infra", "v25.10.1"),
+    (deployment(annotations={TRACKING: "gpu:apps/Deployment:gpu-operator/gpu-operator"}), ARGO_CD, "Argo CD application gpu", "v25.10.1"),
+    (deployment(labels={"argocd.argoproj.io/instance": "gpu"}), ARGO_CD, "Argo CD application gpu", "v25.10.1"),
+    # Copied with the annotations of the object that made this one; and the label that every chart sets.
+    (deployment(annotations={TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}), NOBODY, "managed by neither Helm nor OLM", "v25.10.1"),
+    (deployment(labels={"app.kubernetes.io/instance": "gpu-operator"}), NOBODY, "managed by neither Helm nor OLM", "v25.10.1"),
 ]  # fmt: skip
 
 
@@ -127,6 +150,8 @@ JUDGEMENTS: list[tuple[str, list[Installation], list[Object], Object, set[Any], 
     ("two operators", [operator(), operator(namespace="b")], [policy()], {}, set(), "problem", "undo each other's work"),
     ("one of two at rest", [operator(replicas=0), operator(helm=OURS)], [policy()], {}, {OURS}, "ours", ""),
     ("at rest alone", [operator(replicas=0)], [policy()], {}, set(), "adopted", ""),
+    ("Flux took ours over", [operator(helm=OURS, labels=FLUX_LABELS)], [policy(helm=OURS)], {}, {OURS}, "adopted", ""),
+    ("Flux, at names that are said", [operator(helm=OURS, labels=FLUX_LABELS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "adopted", "not installed beside it"),
     ("two policies", [operator()], [policy("b", "2"), policy("a", "1")], {}, set(), "adopted", "oldest ClusterPolicy, a, and ignores b"),
 ]  # fmt: skip
 
@@ -145,6 +170,44 @@ def test_what_follows(
     }  # fmt: skip
     assert words in " ".join([finding.problem, *finding.notes])
     assert finding.as_dict()["adopted"] == finding.adopted
+
+
+SHARED = [{"name": "p", "match": {"model": "T4"}, "taints": [{"key": "t", "effect": "NoSchedule"}], "sharing": {"mode": "time-slicing", "replicas": 4}}]  # fmt: skip
+CUT = [{"name": "p", "match": {"model": "A100-SXM4-80GB"}, "sharing": {"mode": "mig", "layout": {"1g.10gb": 7}}}]
+POINTERS = "/spec/daemonsets/tolerations, /spec/devicePlugin/config"
+REVERTED: list[tuple[Object, Object, list[Object], str]] = [
+    # labels and annotations of the ClusterPolicy, the pools, what the note says
+    ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, f"the pools set {POINTERS} there; automated sync with selfHeal"),
+    ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, "spec.ignoreDifferences"),
+    (FLUX_LABELS, {}, SHARED, "Flux HelmRelease flux/gpu keeps ClusterPolicy cluster-policy"),
+    (FLUX_LABELS, {}, SHARED, "spec.driftDetection.ignore"),
+    (FLUX_LABELS, {}, CUT, "/spec/mig/strategy, /spec/migManager/config"),
+    ({"kustomize.toolkit.fluxcd.io/name": "gpu"}, {}, SHARED, "kustomize.toolkit.fluxcd.io/ssa"),
+    ({}, {}, SHARED, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "annotations", "pools", "words"), REVERTED)
+def test_fields_that_a_repository_reverts_are_named(
+    labels: Object, annotations: Object, pools: list[Object], words: str
+) -> None:
+    live = {"metadata": {"name": "cluster-policy", "labels": labels, "annotations": annotations}, "spec": {}}
+    finding = with_reverted_fields(Finding(operator(), ours=False), live, derive({"name": "c"}, {}, pools).policy)
+    assert words in " ".join(finding.notes)
+    assert bool(finding.notes) == bool(words)
+
+
+def test_on_openshift_nothing_is_installed_by_helm_and_what_is_there_is_used() -> None:
+    refused = refused_on_openshift(Finding(None, ours=True), "nfd", "4.18.3")
+    assert not refused.ours
+    assert refused.problem.startswith("This cluster is OpenShift 4.18.3, where NFD is not installed by Helm: install")
+    assert "OpenShift, where GPU operator" in refused_on_openshift(Finding(None, ours=True), "operator", "").problem
+    for kept in (
+        Finding(operator(), ours=False),
+        Finding(operator(helm=OURS), ours=True),
+        Finding(None, ours=False, problem="x"),
+    ):
+        assert refused_on_openshift(kept, "operator", "4.18.3") == kept
 
 
 def master(helm: tuple[str, str] | None = None) -> Installation:

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Callable
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.operator.placement import expected_nodes
-from ansible_collections.accel.gpu.plugins.module_utils.operator.readiness import assess
+from ansible_collections.accel.gpu.plugins.module_utils.operator.readiness import SetAside, assess
 from tests.helpers.readiness import EFFECT, Object, World, node, status
 
 
@@ -207,3 +208,46 @@ def test_where_a_daemon_pod_belongs(spec: Object, expected: list[str]) -> None:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         pod["affinity"] = {"nodeAffinity": required}
     assert expected_nodes({"spec": {"template": {"spec": pod}}}, nodes) == expected
+
+
+def _fails_on_one_node(world: World) -> None:
+    """The driver's pod of gpu-2 fails, and what needs it waits."""
+    world.policy = status("notReady", error="OperandNotReady", message="states not ready: [state-driver]")
+    for found in (world.driver, world.plugin):
+        found["status"]["numberAvailable"] = 2
+
+
+ASIDE = SetAside(
+    {"gpu-2": "pod nvidia-driver-x: CrashLoopBackOff"},
+    {"nvidia-driver-daemonset": {"gpu-2"}, "nvidia-device-plugin-daemonset": {"gpu-2"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "ready"),
+    [
+        (lambda world: None, True),
+        # A second node is not ready, and nobody has set that one aside.
+        (lambda world: world.plugin["status"].update(numberAvailable=1), False),
+        (lambda world: world.driver["status"].update(observedGeneration=1), False),
+        (lambda world: world.driver["status"].update(updatedNumberScheduled=2), False),
+        # The operator itself is in trouble.
+        (lambda world: setattr(world, "policy", status("notReady", error="ReconcileFailed", message="x")), False),
+    ],
+)
+def test_a_node_that_is_set_aside_is_not_waited_for(spoil: Callable[[World], t.Any], ready: bool) -> None:
+    world = World()
+    _fails_on_one_node(world)
+    assert not world.verdict().ready
+    spoil(world)
+    found = assess(world.policy, [world.driver, world.plugin], world.nodes, EFFECT, None, ASIDE)
+    assert found.ready is ready, found.waiting
+    assert found.set_aside == ASIDE.reasons
+
+
+def test_a_driver_upgrade_that_failed_on_a_node_that_is_set_aside_halts_nothing() -> None:
+    world = World()
+    _fails_on_one_node(world)
+    world.nodes[2]["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = "upgrade-failed"
+    found = assess(world.policy, [world.driver, world.plugin], world.nodes, EFFECT, None, ASIDE)
+    assert found.ready, found.waiting

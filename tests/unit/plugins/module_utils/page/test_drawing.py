@@ -139,7 +139,7 @@ def test_everything_is_within_the_frame_and_can_be_seen(of: NodeFacts) -> None:
         assert min(wide, high) > 0
         assert x + wide <= float(width) + 0.05
         assert y + high <= HEIGHT + 0.05
-    assert len(drawn) < 20_000
+    assert len(drawn) < 30_000
 
 
 @given(nodes)

@@ -56,6 +56,29 @@ CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
 ]
 
 # What follows the path gpu_cluster.operator.
+VALUES_MISTAKES: list[tuple[Document, str]] = [
+    ({"operator": {"values": {"driver": 4}}}, "operator.values.driver: is a number, and the chart has a map there; write"),
+    ({"operator": {"values": {"driver": []}}}, "operator.values.driver: is a list, and the chart has a map there"),
+    ({"operator": {"values": {"devicePlugin": "off"}}}, "operator.values.devicePlugin: is text, and the chart has a map"),
+    ({"operator": {"values": {"driver": {"manager": True}}}}, "operator.values.driver.manager: is a boolean, and the chart"),
+    ({"nfd": {"values": {"worker": 4}}}, "nfd.values.worker: is a number, and the chart has a map there"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "message"), VALUES_MISTAKES)
+def test_values_are_maps_where_the_chart_has_maps(part: Document, message: str) -> None:
+    (problem,) = validate({**CLUSTER, **part}, {}, [])
+    assert problem.startswith(f"gpu_cluster.{message}")
+
+
+def test_values_that_charts_accept() -> None:
+    values: Document = {"driver": None, "toolkit": {"env": []}, "anything": 4, "driver.manager": 1}
+    assert (
+        validate({**CLUSTER, "operator": {"values": values}, "nfd": {"values": {"worker": {"config": {}}}}}, {}, [])
+        == []
+    )
+
+
 OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ({"registry": "https://registry.example.com"}, '.registry: "https://registry.example.com" is an address; write it'),
     ({"registry": "mirror"}, '.registry: "mirror" is not a registry; write host[:port] and the folder below it'),
@@ -66,7 +89,7 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ),
     ({"registry": "r.example.com/nvidia:v1"}, '.registry: "r.example.com/nvidia:v1" has the folder nvidia:v1'),
     ({"registry": 5000}, ".registry: 5000 is a number, not text"),
-    ({"pull_secrets": "ngc"}, '.pull_secrets: "ngc" is text, not a list; begin each entry with a dash'),
+    ({"pull_secrets": {"ngc": 1}}, ".pull_secrets: is a map, not a list; begin each entry with a dash"),
     ({"pull_secrets": [{"name": "ngc"}]}, ".pull_secrets[0]: is a map, not text; give one value"),
     ({"pull_secrets": ["NGC"]}, '.pull_secrets[0]: "NGC" is not an object\'s name (RFC 1123)'),
     ({"repo_config": "a" * 254}, '.repo_config: "'),
@@ -76,7 +99,7 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ({"proxy": {"http": "http://proxy:x"}}, '.proxy.http: "http://proxy:x" is not a proxy\'s address'),
     ({"proxy": {"http": "socks5://proxy:1"}}, '.proxy.http: "socks5://proxy:1" is not a proxy\'s address'),
     ({"proxy": {"https": "http://proxy:1/pac"}}, '.proxy.https: "http://proxy:1/pac" has a path; a proxy is a host'),
-    ({"proxy": {"http": "http://p:1", "no_proxy": ".svc"}}, '.proxy.no_proxy: ".svc" is text, not a list'),
+    ({"proxy": {"http": "http://p:1", "no_proxy": {".svc": 1}}}, ".proxy.no_proxy: is a map, not a list"),
     ({"proxy": {"http": "http://p:1", "no_proxy": ["a,b"]}}, '.proxy.no_proxy[0]: "a,b" is more than one; give each'),
     (
         {"proxy": {"http": "http://p:1", "no_proxy": ["http://a"]}},
@@ -111,7 +134,7 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
         {"driver": {"precompiled": True}, "repo_config": "r"},
         ".repo_config: has no effect with driver.precompiled: true",
     ),
-    ({"driver": {"enabled": "no"}}, '.driver.enabled: "no" is text, not a boolean'),
+    ({"driver": {"enabled": "not"}}, '.driver.enabled: "not" is text, not a boolean'),
     (
         {"driver": {"enabled": False, "version": "580.95.05"}},
         ".driver.version: has no effect with driver.enabled: false",
@@ -155,9 +178,9 @@ def test_all_mistakes_of_the_operator_at_once() -> None:
     operator = {
         "registry": "https://r.example.com",
         "pull_secrets": ["NGC"],
-        "driver": {"version": "550.163.01-rhel9.6", "enabled": "yes"},
+        "driver": {"version": "550.163.01-rhel9.6", "enabled": "perhaps"},
         "proxy": {"http": "p", "no_proxy": ["a b"]},
-        "repo_config": "",
+        "repo_config": "A",
     }
     found = [problem.partition(": ")[0] for problem in validate({**CLUSTER, "operator": operator}, {}, [])]
     places = ["registry", "pull_secrets[0]", "driver.version", "driver.enabled", "proxy.http", "proxy.no_proxy[0]"]
@@ -198,6 +221,8 @@ def test_no_message_shows_a_password(address: str) -> None:
         {"operator": {"driver": None, "proxy": None, "registry": None}},
         {"kubeconfig": "~/.kube/config", "context": "kubernetes-admin@kubernetes", "kube_name": "kubernetes"},
         {"kubeconfig": "/a:/b"},
+        {"uid": "5b2a9f3c-0d5e-4f5e-9a51-0c1d2e3f4a5b", "renamed_from": "old"},
+        {"impersonate_user": "u", "impersonate_groups": ["CN=a,OU=b"]},
         {"operator": {"chart": "oci://registry.example/charts/gpu-operator"}},
         {"operator": {"chart": "https://example.com/gpu-operator-v25.10.1.tgz"}},
         {"operator": {"chart": "~/charts/gpu-operator-v25.10.1.tgz"}},
@@ -209,7 +234,7 @@ def test_no_message_shows_a_password(address: str) -> None:
     ],
 )
 def test_good_cluster(cluster: Document) -> None:
-    assert validate({**CLUSTER, **cluster}, None, None) == []
+    assert validate({**CLUSTER, **cluster}, None, []) == []
 
 
 WHOLE: Document = {
@@ -239,3 +264,16 @@ def test_one_spoilt_place_of_the_operator_gives_messages_and_no_traceback(data: 
     assert all(problem.startswith("gpu_cluster.operator") and "\n" not in problem for problem in problems)
     if not problems:
         derive(cluster, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        ({"uid": "5B2A9F3C"}, "gpu_cluster.uid: | is not a UID"),
+        ({"renamed_from": CLUSTER["name"]}, "gpu_cluster.renamed_from: | is the name that the cluster has now"),
+        ({"impersonate_groups": ["g"]}, "gpu_cluster.impersonate_user: |is missing"),
+    ],
+)
+def test_what_identifies_the_cluster_and_the_user(cluster: Document, expected: str) -> None:
+    (problem,) = validate({**CLUSTER, **cluster}, None, [])
+    assert [words for words in expected.split("|") if words not in problem] == []

@@ -30,7 +30,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         ".xyz: is not known here; known: name, match, model, nodes, autoscale, gpus_per_node, labels, taints",
     ),
     ({5: "x"}, "[5]: is not known here; keys are text, and 5 is a number"),
-    ({"gpus_per_node": "4"}, '.gpus_per_node: "4" is text, not a number; write it without quotes'),
+    ({"gpus_per_node": "4 GPUs"}, '.gpus_per_node: "4 GPUs" is text, not a whole number; give decimal digits alone'),
     ({"gpus_per_node": 1.5}, ".gpus_per_node: 1.5 is a number with a fraction, not a whole number"),
     ({"gpus_per_node": True}, ".gpus_per_node: true is a boolean, not a whole number"),
     ({"gpus_per_node": 0}, ".gpus_per_node: 0 is not allowed: without a GPU there is nothing to drive or to share"),
@@ -45,6 +45,18 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"labels": {"a": "b c"}}, '.labels.a: "b c" is not a label value; use a-z'),
     ({"labels": {"a": "x" * 64}}, ".labels.a: "),
     ({"labels": {"a": "{{ team }}"}}, '.labels.a: "{{ team }}" still holds a template'),
+    (
+        {"labels": {"nvidia.com/gpu.count": "8"}},
+        ".labels['nvidia.com/gpu.count']: the key \"nvidia.com/gpu.count\" is reserved: NVIDIA's agents",
+    ),
+    (
+        {"labels": {"nvidia.com/gpu.workload.config": "passthrough"}},
+        ".labels['nvidia.com/gpu.workload.config']: \"passthrough\" is none of its values; use container, vm-passthrough or vm-vgpu",
+    ),
+    (
+        {"labels": {"nvidia.com/gpu.deploy.dcgm": "no"}},
+        '.labels[\'nvidia.com/gpu.deploy.dcgm\']: "no" is none of its values; use "true" or "false"',
+    ),
     ({"labels": {"accel.gpu/pool": "x"}}, ".labels['accel.gpu/pool']: the key \"accel.gpu/pool\" is reserved: this"),
     ({"labels": {"nvidia.com/mig.config": "x"}}, ".labels['nvidia.com/mig.config']: the key"),
     ({"labels": {"kubernetes.io/hostname": "x"}}, ".labels['kubernetes.io/hostname']: the key"),
@@ -66,7 +78,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ),
     ({"startup_taint": True}, ".startup_taint: has no effect with mode: none; only GPUs that are still to be cut"),
     ({"startup_taint": True, "sharing": SLICED}, ".startup_taint: has no effect with mode: time-slicing; only GPUs"),
-    ({"startup_taint": "yes"}, '.startup_taint: "yes" is text, not a boolean; write true or false'),
+    ({"startup_taint": "perhaps"}, '.startup_taint: "perhaps" is text, not a boolean; write true or false'),
     (
         {"taints": [{"key": "a", "effect": "NoExecute"}] * 2},
         ".taints[1]: repeats key a and effect NoExecute of taints[0]",
@@ -178,7 +190,7 @@ def test_ten_mistakes_are_ten_messages_in_the_order_of_the_documents() -> None:
         {"sharing": {"mode": "vgpu"}},
         [
             {"name": "A", "match": {"model": "T9"}, "taints": [{"key": "a"}]},
-            {"name": "b", "sharing": {"mode": "time-slicing", "replicas": "4"}},
+            {"name": "b", "sharing": {"mode": "time-slicing", "replicas": "4 pods"}},
             5,
             {"name": "b"},
         ],

@@ -137,7 +137,7 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         ".sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); leave it out, with mode: none",
     ),
     ({"sharing": {**SLICED, "replicas": 251}}, ".sharing.replicas: 251 is not allowed: more than 250 pods"),
-    ({"sharing": {**SLICED, "rename": "yes"}}, '.sharing.rename: "yes" is text, not a boolean; write true or false'),
+    ({"sharing": {**SLICED, "rename": "yep"}}, '.sharing.rename: "yep" is text, not a boolean; write true or false'),
 ]
 
 

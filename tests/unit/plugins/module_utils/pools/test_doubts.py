@@ -16,17 +16,48 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.doubts import doub
 from tests.helpers.fleet import node
 
 A100 = {"name": "a", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}
+CLOUD = {"name": "lab", "cloud": {"magnum": {}}}
+SCALED = {"name": "s", "model": "L4", "nodes": {"flavor": "f"}, "autoscale": {"min": 0, "max": 3}}
+X4 = {"mode": "time-slicing", "replicas": 4}
 WHOLE = {"name": "t", "match": {"model": "T4"}}
 
 
 def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), version: str = "v25.3.4") -> list[str]:
-    return doubts(derive({"name": "lab", "operator": {"version": version}}, {}, pools), traits)
+    return doubts(derive({**CLOUD, "operator": {"version": version}}, {}, pools), traits)
 
 
 @pytest.mark.parametrize(
     ("pools", "traits", "version", "words"),
     [
         ([WHOLE], (), "v25.3.4", []),
+        (
+            [{**WHOLE, "labels": {"nvidia.com/gpu.deploy.dcgm": "false", "nvidia.com/vgpu.config": "A40-4Q"}}],
+            (),
+            "v25.3.4",
+            [],
+        ),
+        (
+            [{**WHOLE, "labels": {"nvidia.com/gpu.deploy.device-plugin": "false"}}],
+            (),
+            "v25.3.4",
+            [
+                "pool t: label nvidia.com/gpu.deploy.device-plugin=false keeps the device plugin away; its nodes offer no GPU to containers"
+            ],
+        ),
+        (
+            [{**WHOLE, "labels": {"nvidia.com/gpu.workload.config": "vm-vgpu"}}],
+            (),
+            "v25.3.4",
+            [
+                "pool t: label nvidia.com/gpu.workload.config=vm-vgpu gives its GPUs to virtual machines; its nodes offer no GPU"
+            ],
+        ),
+        (
+            [{**A100, "labels": {"nvidia.com/gpu.deploy.mig-manager": "false"}}],
+            (),
+            "v25.3.4",
+            ["pool a: label nvidia.com/gpu.deploy.mig-manager=false keeps the MIG manager away"],
+        ),
         ([], ("openshift",), "v99.1.0", []),
         ([WHOLE], (), "v25.9.9", ["v25.9.9 is not in the catalog; it is taken to be like v25.3.4"]),
         ([WHOLE], ("openshift",), "v25.3.4", ["GPU operator v25.3.4: OpenShift 4.18.22"]),
@@ -51,6 +82,27 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
             (),
             "v25.3.4",
             ["pool a: what a RTX-PRO-4500 can be cut into may differ from its layout"],
+        ),
+        ([WHOLE, SCALED], (), "v25.3.4", []),
+        ([{**SCALED, "sharing": X4}], (), "v25.3.4", []),
+        (
+            [{**SCALED, "sharing": {**X4, "rename": True}}],
+            (),
+            "v25.3.4",
+            ["pool s: the cluster autoscaler counts nvidia.com/gpu"],
+        ),
+        ([{**SCALED, "model": "A30", "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}}}], (), "v25.3.4", []),
+        (
+            [{**SCALED, "model": "A30", "sharing": {"mode": "mig", "layout": {"1g.6gb": 2, "2g.12gb": 1}}}],
+            (),
+            "v25.3.4",
+            ["pods that request nvidia.com/mig-1g.6gb and nvidia.com/mig-2g.12gb"],
+        ),
+        (
+            [{**SCALED, "autoscale": None, "nodes": {"flavor": "f", "count": 1}, "sharing": {**X4, "rename": True}}],
+            (),
+            "v25.3.4",
+            [],
         ),
     ],
 )

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.entries import entries
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.entries import WHOLE, entries
 
 
 def _configmap(**managers: dict[str, str]) -> dict[str, t.Any]:
@@ -45,3 +45,18 @@ def test_entries(
     assert result.changed == bool(added or collected)
     # Whatever happens, what is applied first contains all that a label may name at that time and is ours.
     assert set(result.applied) >= set(added) | set(collected)
+
+
+def test_a_configmap_that_agents_have_mounted_never_gets_empty() -> None:
+    (whole,) = WHOLE
+    managed = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:old": {}}}}]
+    released = entries({}, set(), {"data": {"old": "1"}, "metadata": {"managedFields": managed}})
+    assert (list(released.added), released.collected, list(released.after)) == ([whole], ("old",), [whole])
+    managed = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {f"f:{whole}": {}}}}]
+    assert not entries({}, set(), {"data": dict(WHOLE), "metadata": {"managedFields": managed}}).changed
+    # One that an older version has left empty.
+    assert list(entries({}, set(), {"metadata": {}}).added) == [whole]
+    # Somebody else's entry, or one that a node names, is enough; without a ConfigMap there is nothing to mount.
+    assert not entries({}, set(), {"data": {"theirs": "1"}, "metadata": {}}).changed
+    assert not entries({}, {"old"}, {"data": {"old": "1"}, "metadata": {"managedFields": [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:old": {}}}}]}}).changed  # fmt: skip
+    assert not entries({}, set(), None).changed

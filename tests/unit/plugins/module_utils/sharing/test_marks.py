@@ -139,3 +139,19 @@ def test_a_profile_that_does_not_work_does_not_replace_the_noted_one() -> None:
     assert found is not None
     assert found.labels[CONFIG] == "first"
     assert last_good(replace(broken, annotations={"accel.gpu/last-good": "no json"})) is None
+
+
+CLIENT, PAUSED = "nvidia.com/gpu.deploy.client", "paused-for-mig-change"
+
+
+def test_clients_are_stopped_where_they_run_and_run_again_when_the_node_is_opened() -> None:
+    running = node(labels={CLIENT: "true"})
+    stopped = patched(running, marks.pause_clients(running))
+    assert stopped.labels[CLIENT] == PAUSED
+    assert marks.pause_clients(stopped) is None
+    assert marks.pause_clients(node()) is None
+    opened = patched(stopped, marks.reopen(stopped))
+    assert opened.labels == running.labels
+    assert marks.reopen(running) is None
+    # The MIG manager lets them run again itself.
+    assert marks.reopen(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None

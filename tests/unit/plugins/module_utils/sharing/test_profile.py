@@ -223,6 +223,12 @@ def test_what_the_operator_says_of_whole_gpus_is_left_to_it(label: str | None) -
 
 def test_a_node_that_leaves_gives_the_configuration_back_to_the_operator() -> None:
     cut, _configmap = _converged(_plan(MIG), [_a100()])
-    (edit,) = _changes(_plan(T4), cut).edits
-    assert edit.labels["nvidia.com/mig.config"] is None
-    assert edit.patch["metadata"]["annotations"]["accel.gpu/gpus"] is None
+    changes = _changes(_plan(T4), cut)
+    (edit,) = changes.edits
+    # Not taken out: the MIG manager fails over a label that goes, and leaves the GPUs cut.
+    assert edit.labels["nvidia.com/mig.config"] == "all-disabled"
+    assert edit.labels["nvidia.com/mig.config.state"] is None
+    annotations = edit.patch["metadata"]["annotations"]
+    assert (annotations["accel.gpu/gpus"], annotations["accel.gpu/pool-labels"]) == (None, None)
+    (step,) = changes.turns
+    assert (step.leaves, step.transition.kind) == ("train", "mig-mode")

@@ -15,7 +15,14 @@ from ansible_collections.accel.gpu.plugins.module_utils.fleet.pool_edit import n
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.transition import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.users import User
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, counted
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.steps import Asked, Step, in_order, step, taken
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.steps import (
+    Asked,
+    Step,
+    in_order,
+    is_marked,
+    step,
+    taken,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.turn_end import DONE, LEFT, ROLLED_BACK, Fate
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.window import Turns, queues, take_turns
 from tests.helpers.fleet import node, pool, rollout
@@ -205,3 +212,48 @@ def test_what_would_stop_every_turn_stops_the_beginning_of_others() -> None:
     turns = take_turns(queues(steps, {"notebooks": 3}), take, lambda turns: None)
     assert str(turns.error) == "a"
     assert turns.not_begun == ["b", "c"]
+
+
+CUT = pool(mode="mig", layout={"3g.40gb": 2})
+CUTTABLE = {**MEMBER, "nvidia.com/mig.capable": "true", "nvidia.com/mig.config": "all-disabled"}
+
+
+@pytest.mark.parametrize(
+    ("user", "blocked", "stops"),
+    [
+        # An open device file keeps GPUs from being cut, also where no resource is held.
+        (
+            User("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), kept="DaemonSet smi"),
+            ["m/smi (DaemonSet smi, runtimeClassName nvidia)"],
+            [],
+        ),
+        (
+            User("n1", "m", "dcgm", "dcgm", {}, ("nodeSelector",), kept="DaemonSet dcgm", pausable=True),
+            [],
+            ["m/dcgm"],
+        ),
+        (holder(), [], []),
+    ],
+)
+def test_daemonsets_that_use_gpus_of_a_node_that_is_cut(user: User, blocked: list[str], stops: list[str]) -> None:
+    found = of(node(labels=CUTTABLE), CUT, user)
+    assert found is not None
+    assert found.turn
+    assert (found.blocked, [of.shown for of in found.stopped]) == (blocked, stops)
+    told = found.told()
+    assert (told.get("blocked_by", []), told.get("stops", [])) == (blocked, stops)
+
+
+def test_possible_holders_are_named_where_gpus_are_cut_and_evicted_nowhere() -> None:
+    cni = User("n1", "kube-system", "cni", "cni", kept="DaemonSet cni", possible=("privileged container cni",))
+    for to, named in ((CUT, ["kube-system/cni (privileged container cni)"]), (pool(mode="mps", replicas=4), None)):
+        known = node(labels=CUTTABLE)
+        found = step(known, to, node_edit(known, to), Asked({}, {}, {"n1": [cni]}))
+        assert found is not None
+        assert (found.told().get("possible_holders"), found.evicted, found.blocked) == (named, (), [])
+
+
+def test_a_node_whose_clients_are_still_stopped_is_gone_on_with() -> None:
+    stopped = {**MEMBER, "nvidia.com/gpu.deploy.client": "paused-for-mig-change"}
+    assert is_marked(node(labels=stopped))
+    assert not is_marked(node(labels={**stopped, "nvidia.com/mig.config.state": "pending"}))

@@ -99,6 +99,10 @@ def test_what_a_host_is_told() -> None:
     ]
     assert host_vars(one, "", "prod")["gpu_cluster"].get("kube_name") is None
     assert host_vars(one, "", "kubernetes-admin@prod")["gpu_cluster"]["kube_name"] == "kubernetes-admin@prod"
+    # Of two clusters of one name each remembers the name of its host.
+    for kube_name in (None, "prod"):
+        twin = host_vars(one, "", kube_name, "prod-RegionOne")["gpu_cluster"]
+        assert (twin["name"], twin["kube_name"]) == ("prod-RegionOne", "prod")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: role_options
+short_description: Variables in the types of their defaults
+version_added: 0.1.0
+description:
+  - Converts variables that came as text, from a survey or an extra variable, to the types of their defaults.
+  - Empty text and null stand for the default. A number or a boolean may be text. A list may be text with commas or line breaks between
+    the elements, or a list in brackets. A map may be JSON text.
+  - It fails with every variable whose value is of another type, and says what to write instead.
+positional: _input, defaults
+options:
+  _input:
+    description: The variables, by name.
+    type: dict
+    required: true
+  defaults:
+    description: The default of each variable, such as the content of a role's C(defaults/main.yml).
+    type: dict
+    required: true
+author:
+  - The accel.gpu authors (@accel-gpu)
+"""
+
+EXAMPLES = r"""
+- name: Take the pools from a survey
+  ansible.builtin.debug:
+    msg: "{{ ({'pools': 'train, notebooks', 'timeout': ''} | accel.gpu.role_options({'pools': [], 'timeout': 600})) }}"
+
+# {"pools": ["train", "notebooks"], "timeout": 600}
+"""
+
+RETURN = r"""
+_value:
+  description: The variables, each in the type of its default.
+  type: dict
+"""
+
+import copy
+import json
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.pools import coercion
+from ..module_utils.pools.merge import plain
+from ..module_utils.pools.words import is_whole, kind, said
+
+# The largest number of seconds that every part of a run can count.
+_LARGEST = 2**31 - 1
+
+
+def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
+    """The variables in the types of their defaults."""
+    values, defaults = plain(values), plain(defaults)
+    if not isinstance(values, dict) or not isinstance(defaults, dict):
+        raise AnsibleFilterError("accel.gpu.role_options: needs a map of variables and one of their defaults")
+    found: dict[str, t.Any] = {}
+    problems = []
+    for name, value in values.items():
+        if name not in defaults:
+            problems.append(f"{name}: has no default")
+        elif value is None or coercion.is_blank(value):
+            found[name] = copy.deepcopy(defaults[name])
+        else:
+            try:
+                found[name] = _converted(value, defaults[name])
+            except ValueError as error:
+                shown = f"{said(value)} " if isinstance(value, (str, int, float)) else ""
+                problems.append(f"{name}: {shown}{error}")
+    if problems:
+        raise AnsibleFilterError("\n".join(problems))
+    return found
+
+
+def _converted(value: t.Any, default: t.Any) -> t.Any:
+    if isinstance(default, bool):
+        return _boolean(value)
+    if isinstance(default, int):
+        return _number(value)
+    if isinstance(default, list):
+        return _names(value)
+    if isinstance(default, dict):
+        return _map(value)
+    if isinstance(value, (dict, list)):
+        raise ValueError(f"is {kind(value)}, not text; give one value")
+    return value
+
+
+def _names(value: t.Any) -> list[str]:
+    """What is not empty and names nothing is a mistake: an empty list means all pools to many roles."""
+    found = coercion.names(value)
+    if not found and value and value != "[]":
+        raise ValueError("names nothing; give names, with commas between them")
+    return found
+
+
+def _boolean(value: t.Any) -> bool:
+    found = coercion.boolean(value) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise ValueError(f"is {kind(value)}, not a boolean; give true or false")
+    return found
+
+
+def _number(value: t.Any) -> int:
+    found: t.Any = coercion.integer(value) if isinstance(value, str) else value
+    if not is_whole(found):
+        raise ValueError(f"is {kind(value)}, not a whole number; give decimal digits alone, such as 600")
+    if not 0 <= found <= _LARGEST:
+        raise ValueError(f"is not allowed: give a number from 0 to {_LARGEST}")
+    return int(found)
+
+
+def _map(value: t.Any) -> dict[t.Any, t.Any]:
+    found = value
+    if isinstance(value, str):
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            found = None
+    if not isinstance(found, dict):
+        raise ValueError(f'is {kind(value)}, not a map; write it as JSON, such as {{"train": 3}}')
+    return found
+
+
+class FilterModule:
+    """The filter accel.gpu.role_options."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Name and function."""
+        return {"role_options": role_options}

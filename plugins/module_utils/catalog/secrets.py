@@ -1,0 +1,143 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a secret looks like: the names of fields that hold one, and the shapes of keys, tokens and passwords (pure).
+
+docs/secrets.md lists the rules for users. They are data here; `pools/secret_values.py` applies them to documents.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+import typing as t
+
+# The last words of a field's name, split at separators and capitals: `adminPassword`, `API_TOKEN`, `aws.secret-key`.
+_SECRET_NAMES: frozenset[tuple[str, ...]] = frozenset(
+    tuple(name.split())
+    for name in (
+        "password", "passwords", "passwd", "passphrase", "pwd", "pass", "pass phrase", "pass word",
+        "token", "tokens", "credential", "credentials", "apikey", "secretkey", "accesskey", "privatekey",
+        "api key", "secret key", "access key", "private key", "encryption key", "signing key", "shared key", "auth key",
+        "license key", "ssh key", "access key id", "client secret", "shared secret", "app secret", "auth secret",
+        "webhook secret", "connection string", "dockerconfigjson", "dockercfg", "basic auth", "string data",
+    )
+)  # fmt: skip
+# A number is a secret only under these.
+_PASSWORDS = frozenset({"password", "passwords", "passwd", "passphrase", "pwd"})
+# A name with one of these words, and a value that looks random, is a secret, too.
+_TELLING = frozenset(
+    {"key", "keys", "auth", "secret", "secrets", "license", "licence", "pass", "cookie", "session", "salt", "jwt", "sas", "private"}
+)  # fmt: skip
+_NOT_TELLING = frozenset({"public", "hash", "digest", "checksum", "fingerprint", "thumbprint"})
+
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
+_URL_USER = re.compile(r"\b[a-z][a-z0-9+.-]*://(?P<user>[^\s/?#@:]*):(?P<password>[^\s/?#@]+)@", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\([A-Za-z_]\w*\)|\$\{[A-Za-z_]\w*\}|\$[A-Z_][A-Z0-9_]*")
+_AUTHORIZATION = re.compile(r"\b(?:bearer|basic)\s+(?=[A-Za-z0-9._~+/=-]*\d)[A-Za-z0-9._~+/-]{16,}=*", re.IGNORECASE)
+_DOCKER_AUTHS = re.compile(r"[\"']auths[\"']\s*:\s*\{.*[\"'](?:auth|password|identitytoken)[\"']\s*:\s*[\"'][^\"']", re.DOTALL)  # fmt: skip
+_JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")
+# Prefixes by which services make their tokens recognizable: NVIDIA NGC, OpenShift, GitHub, GitLab, Docker Hub, AWS, Slack,
+# HashiCorp Vault, Google, npm.
+_KNOWN_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:nvapi-[A-Za-z0-9_-]{20,}|sha256~[A-Za-z0-9_-]{40,}|gh[opusr]_[A-Za-z0-9]{30,}|github_pat_\w{20,}"
+    r"|glpat-[A-Za-z0-9_-]{20,}|dckr_pat_[A-Za-z0-9_-]{20,}|A[KS]IA[0-9A-Z]{16}|xox[abeprs]-[A-Za-z0-9-]{10,}|hv[sb]\.[A-Za-z0-9_-]{20,}"
+    r"|AIza[A-Za-z0-9_-]{35}|npm_[A-Za-z0-9]{30,})"
+)
+_RANDOM = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
+_HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{24,}={0,2}\s*")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[0-9]+")
+# Bits a character, below which text is words and not chance.
+_CHANCE = 3.6
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a field's name in small letters: `imagePullSecret`, `IMAGE_PULL_SECRET` and `image-pull-secret` are alike."""
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether a field of this name holds a secret itself; `secretName`, `tokenSecretRef` and `passwordFile` name where one is."""
+    words = words_of(name)
+    return any(words[-count:] in _SECRET_NAMES for count in (1, 2, 3))
+
+
+def names_a_password(name: str) -> bool:
+    """Whether even a number would be a secret there."""
+    return bool(_PASSWORDS & set(words_of(name)[-1:]))
+
+
+def is_telling(name: str) -> bool:
+    """Whether a value that looks random is a secret under this name."""
+    words = set(words_of(name))
+    return bool(words & _TELLING) and not words & _NOT_TELLING
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text says where a value comes from: nothing, a variable that the program replaces, or a path."""
+    return (
+        not text.strip() or bool(_VARIABLE.fullmatch(text.strip())) or bool(re.fullmatch(r"(file://)?[/~][^\s]*", text))
+    )
+
+
+def shape_of(text: str) -> str | None:
+    """What kind of secret a text is or holds, whatever its field is called; None when it looks like none."""
+    plain = _shape(text)
+    if plain or not _BASE64.fullmatch(text):
+        return plain
+    decoded = _decoded(text)
+    return _shape(decoded) if decoded else None
+
+
+def looks_random(text: str) -> bool:
+    """Whether a text is long and without pattern, as keys are: hexadecimal, or letters of both cases and digits."""
+    if _HEX.fullmatch(text):
+        return True
+    if not _RANDOM.fullmatch(text):
+        return False
+    mixed = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    return mixed and _entropy(text) >= _CHANCE and "BEGIN CERTIFICATE" not in (_decoded(text) or "")
+
+
+def is_docker_auth(text: str) -> bool:
+    """Whether a text is the `auth` of a registry: a user and a password in base64."""
+    decoded = _decoded(text)
+    return bool(decoded and re.fullmatch(r"[^\s:]+:\S+", decoded))
+
+
+def _shape(text: str) -> str | None:
+    if _PRIVATE_KEY.search(text):
+        return "a private key"
+    if any(not _VARIABLE.fullmatch(found["password"]) for found in _URL_USER.finditer(text)):
+        return "an address with a password"
+    if _JWT.search(text) and any(_is_jwt(found[0]) for found in _JWT.finditer(text)):
+        return "a token (JWT)"
+    if _DOCKER_AUTHS.search(text):
+        return "the credentials of a registry"
+    if _KNOWN_TOKEN.search(text):
+        return "a service's token"
+    return "an authorization header" if _AUTHORIZATION.search(text) else None
+
+
+def _is_jwt(text: str) -> bool:
+    header = _decoded(text.partition(".")[0].replace("-", "+").replace("_", "/"))
+    try:
+        return isinstance(json.loads(header or ""), dict)
+    except ValueError:
+        return False
+
+
+def _decoded(text: str) -> str | None:
+    joined = "".join(text.split()).rstrip("=")
+    try:
+        return base64.b64decode(joined + "=" * (-len(joined) % 4), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _entropy(text: str) -> float:
+    counts: t.Iterable[int] = (text.count(character) for character in set(text))
+    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts)

@@ -1,0 +1,118 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the environment names another cluster or user than the connection that was chosen."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from urllib.parse import urlsplit
+
+from .connection_options import GPU_CLUSTER, OPTIONS, VARIABLES, environment, variable_of
+from .errors import WrongCluster
+
+if t.TYPE_CHECKING:
+    from .config import Connection
+    from .connection_options import ConnectionOptions
+
+_SECRET = ("api_key", "password")
+_FILES = {"client_cert": "cert_file", "client_key": "key_file", "ca_cert": "ssl_ca_cert"}
+_IMPERSONATION = ("impersonate_user", "impersonate_groups")
+# What changes neither the cluster nor the user, and is left aside with a chosen source.
+IGNORED = ("validate_certs", "proxy", "no_proxy")
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+def require_no_conflict(options: ConnectionOptions, connection: Connection, environ: t.Mapping[str, str]) -> None:
+    """Raise WrongCluster where a variable contradicts the options or gpu_cluster; one that says the same is no conflict."""
+    chosen = options.source in (OPTIONS, GPU_CLUSTER)
+    given = environment(environ)
+    asked = [name for name in VARIABLES if name in given and name not in IGNORED and (chosen or name in _IMPERSONATION)]
+    default = environ.get("KUBECONFIG") or "~/.kube/config"
+    wrong = [name for name in asked if not _says_the_same(name, given[name], options, connection, default)]
+    if not wrong:
+        return
+    shown = [variable_of(name, environ) + ("" if name in _SECRET else f" ({_text(given[name])})") for name in wrong]
+    names = options.names() if chosen else []
+    if any(name in _IMPERSONATION for name in wrong):
+        who = options.impersonate_user
+        names.append(f"impersonate_user {who}" if who else "no impersonate_user")
+    where = f"{' and '.join(names)} ({connection.origin}, {connection.server})"
+    remove = f"remove {options.names()[0]} to use the environment as a whole" if chosen and options.names() else ""
+    raise WrongCluster(
+        f"{', '.join(shown)}: the environment contradicts {where}. A run uses one source for the cluster and the user, never two. "
+        f"Unset {'it' if len(wrong) == 1 else 'them'} (in AWX, detach the credential that sets "
+        f"{'it' if len(wrong) == 1 else 'them'})" + (f", or {remove}." if remove else ".")
+    )
+
+
+def ignored_variables(options: ConnectionOptions, environ: t.Mapping[str, str]) -> list[str]:
+    """Variables that tune a connection and have no effect, since another source names the connection."""
+    if options.source not in (OPTIONS, GPU_CLUSTER):
+        return []
+    given = environment(environ)
+    return [variable_of(name, environ) for name in IGNORED if name in given and getattr(options, name) is None]
+
+
+def same_server(one: str, other: str) -> bool:
+    """Whether two addresses of API servers are written for the same one; a name and its IP address are not."""
+    return _address(one) == _address(other)
+
+
+def same_file(one: str | None, other: str | None) -> bool:
+    """Whether two paths lead to one file, or to equal content."""
+    if not one or not other:
+        return False
+    if os.path.realpath(os.path.expanduser(one)) == os.path.realpath(os.path.expanduser(other)):
+        return True
+    try:
+        with open(os.path.expanduser(one), "rb") as first, open(os.path.expanduser(other), "rb") as second:
+            return first.read() == second.read()
+    except OSError:
+        return False
+
+
+def bearer_of(connection: Connection) -> str:
+    """The token that the connection sends; empty where it sends none."""
+    return connection.authorization().get("authorization", "").removeprefix("Bearer ").strip()
+
+
+def _says_the_same(
+    name: str, value: t.Any, options: ConnectionOptions, connection: Connection, default_kubeconfig: str
+) -> bool:
+    if name == "kubeconfig":
+        return _same_kubeconfig(value, options, default_kubeconfig)
+    if name == "context":
+        return bool(value == connection.context_name)
+    if name == "host":
+        return same_server(value, connection.server)
+    if name == "api_key":
+        return bool(value == bearer_of(connection))
+    if name in _FILES:
+        return same_file(value, getattr(connection.configuration, _FILES[name], None))
+    if name == "impersonate_user":
+        return bool(value == options.impersonate_user)
+    if name == "impersonate_groups":
+        return set(value) == set(options.impersonate_groups)
+    return False
+
+
+def _same_kubeconfig(value: str, options: ConnectionOptions, default: str) -> bool:
+    if isinstance(options.kubeconfig, dict) or (options.host and not options.kubeconfig):
+        return False
+    one, other = (os.path.realpath(os.path.expanduser(text)) for text in (value, options.kubeconfig or default))
+    return one == other
+
+
+def _address(url: str) -> tuple[str, str, int | None, str]:
+    parts = urlsplit(url if "://" in url else f"https://{url}")
+    try:
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme.lower())
+    except ValueError:
+        # No number: such an address equals none but itself.
+        return url, "", None, ""
+    return parts.scheme.lower(), (parts.hostname or "").lower(), port, parts.path.rstrip("/")
+
+
+def _text(value: t.Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

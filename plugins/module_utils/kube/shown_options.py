@@ -1,0 +1,85 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of a connection and of a release as logs and results may have them: without kubeconfigs and without Helm values (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..pools.secret_values import secret_texts
+
+Document = dict[str, t.Any]
+
+_NOT_SHOWN = "(not shown)"
+# What holds Helm values: options of helm_release with their alias, and parts of gpu_cluster.
+_VALUES = ("release_values", "values", "initial_values")
+_RELEASES = ("operator", "nfd")
+# The options in which a secret may stand although they are not no_log as a whole.
+_WITH_SECRETS = ("cluster", "proxy", *_VALUES)
+_SHORTEST = 4
+_SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
+
+
+def shown_options(options: t.Mapping[str, t.Any]) -> Document:
+    """The options of a module, in which a kubeconfig that is a dictionary and Helm values are only named."""
+    shown = _hidden(options)
+    if "cluster" in shown:
+        shown["cluster"] = _shown_cluster(shown["cluster"])
+    if isinstance(shown.get("definitions"), list):
+        shown["definitions"] = [_shown_object(item) for item in shown["definitions"]]
+    return shown
+
+
+def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
+    """The secrets among the options, to be masked: those of kubeconfigs, and what looks like one among Helm values and in a proxy."""
+    if not isinstance(options, dict):
+        # Printed by the failure that says so.
+        return set()
+    cluster = options.get("cluster")
+    of_cluster = secrets_of(cluster.get("kubeconfig")) if isinstance(cluster, dict) else set()
+    given = {name: options.get(name) for name in _WITH_SECRETS}
+    found = secrets_of(options.get("kubeconfig")) | of_cluster | secret_texts(given)
+    # To mask a text of a few characters would hide parts of everything else; it is not shown where it stands.
+    return {text for text in found if len(text) >= _SHORTEST}
+
+
+def secrets_of(kubeconfig: t.Any) -> set[str]:
+    """What must not be shown of a kubeconfig that was given as a dictionary: the credentials of its users, of whatever kind."""
+    users = kubeconfig.get("users") if isinstance(kubeconfig, dict) else None
+    found: set[str] = set()
+    for entry in users if isinstance(users, list) else ():
+        user = entry.get("user") if isinstance(entry, dict) else None
+        if isinstance(user, dict):
+            found |= {str(user[key]) for key in _SECRET_KEYS if user.get(key)}
+            # Tokens of an auth-provider, variables and arguments of an exec plugin.
+            found |= secret_texts(user)
+    return found
+
+
+def _shown_cluster(cluster: t.Any) -> t.Any:
+    """gpu_cluster without the same, and without the values of its releases."""
+    if not isinstance(cluster, dict):
+        return cluster
+    shown = _hidden(cluster)
+    for part in _RELEASES:
+        release = cluster.get(part)
+        if isinstance(release, dict) and release.get("values"):
+            shown[part] = {**release, "values": _NOT_SHOWN}
+    return shown
+
+
+def _shown_object(item: t.Any) -> t.Any:
+    """An object of Kubernetes; of a Secret without what it holds."""
+    if not isinstance(item, dict):
+        return item
+    if isinstance(item.get("items"), list):
+        return {**item, "items": [_shown_object(inner) for inner in item["items"]]}
+    if item.get("kind") != "Secret":
+        return item
+    return {**item, **{key: _NOT_SHOWN for key in ("data", "stringData") if item.get(key)}}
+
+
+def _hidden(document: t.Mapping[str, t.Any]) -> Document:
+    hidden = [key for key in _VALUES if document.get(key)]
+    hidden += ["kubeconfig"] if isinstance(document.get("kubeconfig"), dict) else []
+    return {**document, **dict.fromkeys(hidden, _NOT_SHOWN)}

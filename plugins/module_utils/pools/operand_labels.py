@@ -1,0 +1,61 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The labels by which users say what the GPU operator runs on a node, and what follows from them (pure).
+
+Source: gpu-operator v25.10.1 controllers/state_manager.go (gpuStateLabels, getWorkloadConfig, hasOperandsDisabled).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.names import (
+    DEPLOY_PREFIX,
+    DISCOVERY_DEPLOY_LABEL,
+    OPERANDS_LABEL,
+    PLUGIN_DEPLOY_LABEL,
+    VGPU_CONFIG_LABEL,
+    WORKLOAD_LABEL,
+)
+
+Labels = t.Mapping[str, str]
+
+WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
+# GPUs of a node with one of these are for virtual machines.
+_VIRTUAL_MACHINES = ("vm-passthrough", "vm-vgpu")
+_SWITCHES = ("true", "false")
+# What the operator sets on nodes of virtual machines, and on no other.
+_SANDBOX_LABELS = tuple(f"{DEPLOY_PREFIX}sandbox-{name}" for name in ("device-plugin", "validator"))
+
+
+def is_for_users(key: str) -> bool:
+    """Whether users are meant to set this label of NVIDIA's."""
+    return key in (WORKLOAD_LABEL, VGPU_CONFIG_LABEL) or key.startswith(DEPLOY_PREFIX)
+
+
+def wrong_value(key: str, value: str) -> str | None:
+    """What is wrong with the value of such a label; None where nothing is."""
+    if key == WORKLOAD_LABEL and value not in WORKLOADS:
+        return f"is none of its values; use {', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}"
+    if key.startswith(DEPLOY_PREFIX) and value not in _SWITCHES:
+        return 'is none of its values; use "true" or "false"'
+    return None
+
+
+def without_discovery(labels: Labels) -> str:
+    """Why gpu-feature-discovery never labels a node with these labels; empty where it may."""
+    for key in (OPERANDS_LABEL, DISCOVERY_DEPLOY_LABEL):
+        if labels.get(key) == "false":
+            return f"label {key}=false keeps gpu-feature-discovery away"
+    if labels.get(WORKLOAD_LABEL) in _VIRTUAL_MACHINES:
+        return f"label {WORKLOAD_LABEL}={labels[WORKLOAD_LABEL]} gives its GPUs to virtual machines"
+    if DISCOVERY_DEPLOY_LABEL not in labels and any(labels.get(key) == "true" for key in _SANDBOX_LABELS):
+        return "the GPU operator prepares its GPUs for virtual machines (sandboxWorkloads.defaultWorkload of the ClusterPolicy)"
+    return ""
+
+
+def without_containers(labels: Labels) -> str:
+    """Why a node with these labels offers no GPU to containers; empty where it may."""
+    if labels.get(PLUGIN_DEPLOY_LABEL) == "false":
+        return f"label {PLUGIN_DEPLOY_LABEL}=false keeps the device plugin away"
+    return without_discovery(labels)

@@ -1,0 +1,182 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rolling change that somebody forbids, or under which things vanish: it converges, or says why not and the next run does."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.api import ApiError
+from tests.faults.api_proxy import Answer, Request
+from tests.faults.test_rollout_api import (
+    marks,
+    refusing,
+    require_changed,
+    share_through,
+    status,
+    users_at_work,
+)
+from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, HALVES, MPS, Object, Rolling
+from tests.helpers.toxiproxy import toxiproxy
+from tests.helpers.workloads import GPU
+
+pytestmark = [
+    pytest.mark.sampled(1, of="faults of a rolling change"),
+    pytest.mark.usual(60),
+    pytest.mark.timeout(600),
+]
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
+CONFIGMAP = "/api/v1/namespaces/gpu-operator/configmaps/accel-gpu-device-plugin"
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+FROZEN = "frozen by change control until Monday"
+
+
+def require_converged(rolling: Rolling, result: Object, sharing: Object, offered: dict[str, int], *words: str) -> None:
+    """Either now, or after a failure that says one of these words, by the next run."""
+    if result.get("failed"):
+        print(f"ended with: {result['msg']}")
+        assert "Traceback" not in str(result)
+        assert any(word in result["msg"] for word in words), result["msg"]
+        result = rolling.share(sharing)
+    require_changed(rolling, result, offered)
+
+
+def once_begun(rolling: Rolling, strike: Callable[[], Any]) -> threading.Thread:
+    """Do it when the first node is cordoned."""
+
+    def wait() -> None:
+        rolling.users.until(lambda: any(CORDONED in of for of in marks(rolling)), "the change has begun")
+        strike()
+
+    striker = threading.Thread(target=wait)
+    striker.start()
+    return striker
+
+
+def test_the_api_server_is_away_for_twenty_seconds(rolling: Rolling, tmp_path: Path) -> None:
+    """As long as a lease may go without a renewal at the most: it is lost, or just not."""
+    users_at_work(rolling)
+    with toxiproxy(rolling.lab.kubeconfig, tmp_path) as (line, kubeconfig):
+        striker = once_begun(rolling, lambda: line.cut(20))
+        result = share_through(rolling, kubeconfig, HALVES)
+        striker.join()
+    require_converged(rolling, result, HALVES, {GPU: 2}, "lease", "did not answer")
+
+
+def test_a_storm_of_server_errors(rolling: Rolling, tmp_path: Path, rng: random.Random) -> None:
+    users_at_work(rolling)
+    refused = itertools.count()
+
+    def refuse(request: Request) -> Answer | None:
+        if "accel.gpu/" not in request.user_agent or rng.random() > 1 / 5:
+            return None
+        next(refused)
+        code = rng.choice([500, 502, 503, 504])
+        return Answer(code, status(code, "InternalError", "etcdserver: leader changed"))
+
+    with refusing(rolling, tmp_path, refuse) as (dummy, kubeconfig):
+        result = share_through(rolling, kubeconfig, MPS)
+    assert next(refused) > 0
+    require_converged(rolling, result, MPS, {GPU: 4}, "leader changed", "lease")
+
+
+def test_an_admission_policy_that_forbids_the_cordon(rolling: Rolling) -> None:
+    users_at_work(rolling)
+    expression = f"!has(object.metadata.annotations) || !('{CORDONED}' in object.metadata.annotations)"
+    name = "change-control"
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}
+                ]
+            },
+            "validations": [{"expression": expression, "message": FROZEN}],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    api = rolling.users.api
+    api.request("POST", f"{POLICIES}/validatingadmissionpolicies", policy)
+    api.request("POST", f"{POLICIES}/validatingadmissionpolicybindings", binding)
+    try:
+        rolling.users.until(lambda: refused_by_policy(rolling), "the policy is in force")
+        result = rolling.share(MPS, rollout=ALL_AT_ONCE)
+    finally:
+        api.request("DELETE", f"{POLICIES}/validatingadmissionpolicybindings/{name}")
+        api.request("DELETE", f"{POLICIES}/validatingadmissionpolicies/{name}")
+    assert result["failed"] is True
+    assert FROZEN in result["msg"]
+    rolling.require_offered({GPU: 1})
+    rolling.require_clean()
+    rolling.users.until(lambda: not refused_by_policy(rolling), "the policy is gone")
+    require_changed(rolling, rolling.share(MPS), {GPU: 4})
+
+
+def refused_by_policy(rolling: Rolling) -> bool:
+    patch = {"metadata": {"annotations": {CORDONED: "a test"}}}
+    try:
+        rolling.users.api.request("PATCH", "/api/v1/nodes/a100-1?dryRun=All", patch, "application/merge-patch+json")
+    except ApiError as error:
+        return FROZEN in str(error)
+    return False
+
+
+def test_the_right_to_evict_is_missing(rolling: Rolling, tmp_path: Path) -> None:
+    users_at_work(rolling)
+    message = 'pods "a100-1" is forbidden: User "ci" cannot create resource "pods/eviction"'
+
+    def refuse(request: Request) -> Answer | None:
+        return Answer(403, status(403, "Forbidden", message)) if request.path.endswith("/eviction") else None
+
+    with refusing(rolling, tmp_path, refuse) as (dummy, kubeconfig):
+        result = share_through(rolling, kubeconfig, MPS)
+    assert result["failed"] is True
+    assert 'cannot create resource "pods/eviction"' in result["msg"]
+    assert result["node_profile"]["left_cordoned"]
+    require_changed(rolling, rolling.share(MPS), {GPU: 4})
+
+
+def test_the_lease_is_deleted(rolling: Rolling) -> None:
+    """As by a namespace that is cleaned up, or a backup that is restored."""
+    users_at_work(rolling)
+    rolling.users.budget("strict", "a100-1", minAvailable=1)
+    striker = once_begun(rolling, lambda: rolling.users.api.request("DELETE", LEASE))
+    result = rolling.share(MPS, rollout={"max_unavailable": 1, "order": "name"})
+    striker.join()
+    rolling.users.no_budget("strict")
+    assert result["code"] == "lease_lost"
+    assert "it was deleted" in result["msg"]
+    require_changed(rolling, rolling.share(MPS), {GPU: 4})
+
+
+def test_the_configuration_is_deleted(rolling: Rolling) -> None:
+    users_at_work(rolling)
+    striker = once_begun(rolling, lambda: rolling.users.api.request("DELETE", CONFIGMAP))
+    result = rolling.share(MPS, wait_timeout=40)
+    striker.join()
+    require_converged(rolling, result, MPS, {GPU: 4}, "is expected", "could not be changed", "accel-gpu-device-plugin")
+
+
+def test_a_report_that_cannot_be_written(rolling: Rolling, tmp_path: Path) -> None:
+    """The change is made and reported all the same."""
+    path = tmp_path / "missing" / "report.json"
+    result = rolling.share(MPS, report_path=str(path))
+    require_changed(rolling, result, {GPU: 4})
+    assert f"{path} cannot be written: No such file or directory" in str(result["warnings"])

@@ -1,0 +1,217 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes are released from a pool whose GPUs are cut: opened only when they are whole, whatever the operator does meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, node_profile
+from tests.helpers.cluster import NAMESPACE
+from tests.helpers.cut_watch import CONFIG, STATE, cut_watch, is_cut
+from tests.helpers.everything import differences, everything
+from tests.helpers.killing import killed_after
+from tests.helpers.playbook import run_playbook
+from tests.helpers.rolling import HALVES, POOL, VICTIM, Rolling
+from tests.helpers.waiting import until
+from tests.helpers.workloads import GPU
+from tests.labs import Lab
+
+pytestmark = [pytest.mark.lab]
+
+NODES, GPUS = 2, 2
+WHOLE = {GPU: GPUS}
+
+
+@pytest.fixture(scope="module")
+def rolling(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Rolling:
+    return Rolling(lab).install(tmp_path_factory.mktemp("release"), NODES, GPUS)
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left(rolling: Rolling) -> Iterator[None]:
+    rolling.users.leave()
+    yield
+    rolling.lab.command("fault", "clear")
+    rolling.users.leave()
+
+
+@contextlib.contextmanager
+def reconciling(rolling: Rolling) -> Iterator[None]:
+    """The operator reconciles all the time, as after each change of its ClusterPolicy."""
+    over = threading.Event()
+
+    def poke() -> None:
+        for number in itertools.count():
+            rolling.cluster.kubectl("annotate", "--overwrite", "clusterpolicies", "--all", f"poked={number}")
+            if over.wait(0.5):
+                return
+
+    thread = threading.Thread(target=poke, daemon=True)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+def cut(rolling: Rolling, **rollout: Any) -> None:
+    """Cut the GPUs of both nodes, and have users hold a device of each."""
+    result = rolling.share(HALVES, rollout=rollout)
+    assert not result.get("failed"), result
+    assert all(is_cut(node) for name, node in rolling.cluster.nodes().items() if name.startswith("a100-"))
+    for name in rolling.nodes():
+        rolling.users.deployment(f"work-{name}", name, resource=GPU)
+    rolling.users.wait_running(NODES)
+
+
+def release(rolling: Rolling, **options: Any) -> dict[str, Any]:
+    """What the module answers when the only pool is not declared any more."""
+    given = {"pools": [], "wait_timeout": 90, "allow_release": [POOL], **options}
+    return rolling.cluster.run(node_profile.main, **given)
+
+
+def require_whole(rolling: Rolling) -> None:
+    """Every machine is whole by name, offers its GPUs, takes pods, and nothing of ours is on it."""
+    rolling.require_offered(WHOLE)
+    for name, node in rolling.cluster.nodes().items():
+        ours = [
+            key
+            for key in {**node["metadata"]["labels"], **node["metadata"]["annotations"]}
+            if key.startswith("accel.gpu/")
+        ]
+        assert (ours, bool(node["spec"].get("unschedulable"))) == ([], False), name
+        if name.startswith("a100-"):
+            labels = node["metadata"]["labels"]
+            assert (labels[CONFIG], labels[STATE], is_cut(node)) == ("all-disabled", "success", False), name
+
+
+@pytest.mark.usual(25)
+@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)])])
+def test_no_node_takes_pods_while_its_gpus_are_cut(rolling: Rolling, rounds: int) -> None:
+    for number in range(rounds):
+        cut(rolling, max_unavailable=2)
+        before = everything(rolling.lab)
+        for check in (True, False):
+            refused = release(rolling, allow_release=[], check=check)
+            assert (refused["code"], refused["changed"]) == ("release_refused", False), refused
+            for words in (
+                f"{NODES} node(s) ({POOL}: {NODES})",
+                f"evict {NODES} pod(s): users/work-",
+                f"gpu_allow_release: [{POOL}]",
+            ):
+                assert words in refused["msg"]
+        assert differences(before, everything(rolling.lab)) == {}
+        predicted = release(rolling, check=True, diff=True)
+        with cut_watch(rolling.lab) as watch, rolling.users.watched() as pods, reconciling(rolling):
+            done = release(rolling, diff=True)
+        assert not done.get("failed"), done
+        assert watch.wrong == [], f"round {number}"
+        assert watch.cut_states > 0
+        assert done["node_profile"]["released_nodes"] == dict.fromkeys(rolling.nodes(), POOL)
+        assert predicted["node_profile"]["released_nodes"] == done["node_profile"]["released_nodes"]
+        assert predicted["diff"] == done["diff"]
+        assert pods.names() == {pod for step in predicted["node_profile"]["steps"].values() for pod in step["evicts"]}
+        assert pods.not_evicted() == []
+        require_whole(rolling)
+        assert release(rolling, allow_release=[])["changed"] is False
+        rolling.users.leave()
+
+
+def abandoned(rolling: Rolling, name: str) -> None:
+    """Leave a node as a release without verification has left it: all labels gone at once, its GPUs still cut."""
+    node = rolling.cluster.nodes()[name]["metadata"]
+    labels = {key: None for key in node["labels"] if key.startswith("accel.gpu/")}
+    annotations = {key: None for key in node["annotations"] if key.startswith("accel.gpu/")}
+    sharing = {CONFIG: None, STATE: None, "nvidia.com/device-plugin.config": None}
+    patch = {"metadata": {"labels": {**labels, **sharing}, "annotations": annotations}}
+    rolling.cluster.kubectl("patch", "node", name, "--type=merge", "-p", json.dumps(patch))
+    until(lambda: rolling.cluster.nodes()[name]["metadata"]["labels"].get(STATE) == "failed")
+
+
+@contextlib.contextmanager
+def without_operator(rolling: Rolling) -> Iterator[None]:
+    """The operator does not reconcile, so that what the MIG manager makes of a label that is gone stays."""
+
+    def scale(replicas: int) -> None:
+        rolling.cluster.kubectl("scale", "deployment", "gpu-operator", "-n", NAMESPACE, f"--replicas={replicas}")
+        pods = ("pods", "-n", NAMESPACE, "-l", "app=gpu-operator")
+        until(lambda: len(rolling.cluster.get(*pods)["items"]) == replicas)
+
+    scale(0)
+    try:
+        yield
+    finally:
+        scale(1)
+
+
+@pytest.mark.usual(40)
+@pytest.mark.sampled(1, of="what befalls a release")
+def test_a_node_left_by_an_older_version_is_repaired_and_a_failure_follows_what_was_recorded(rolling: Rolling) -> None:
+    cut(rolling, max_unavailable=2, on_failure="leave")
+    (other,) = set(rolling.nodes()) - {VICTIM}
+    with without_operator(rolling):
+        abandoned(rolling, other)
+        assert is_cut(rolling.cluster.nodes()[other])
+        told = rolling.cluster.run(gpu_info.main, pools=[])["gpu_info"]
+        assert any(other in text and "still cut" in text for text in told["warnings"])
+        predicted = release(rolling, state="repaired", check=True)
+        assert predicted["node_profile"]["repaired"].keys() == {other}
+        assert predicted["node_profile"]["steps"][other]["evicts"] != []
+        repaired = release(rolling, state="repaired")
+        assert repaired["node_profile"]["repaired"].keys() == {other}, repaired
+        assert repaired["node_profile"]["released_nodes"] == {}
+        node = rolling.cluster.nodes()[other]
+        assert (is_cut(node), node["metadata"]["labels"][CONFIG]) == (False, "all-disabled")
+        assert release(rolling, state="repaired")["changed"] is False
+    rolling.lab.command("fault", "put", "mig-failed", "--nodes", VICTIM)
+    failed = release(rolling)
+    assert failed["code"] == "partial", failed
+    assert failed["node_profile"]["left_cordoned"] == [VICTIM]
+    assert failed["node_profile"]["released_nodes"] == {}
+    node = rolling.cluster.nodes()[VICTIM]
+    assert {"key": "accel.gpu/failed", "value": "mig-failed", "effect": "NoSchedule"} in node["spec"]["taints"]
+    assert node["spec"]["unschedulable"] is True
+    rolling.lab.command("fault", "clear")
+    with cut_watch(rolling.lab) as watch:
+        assert not release(rolling).get("failed")
+    assert watch.wrong == []
+    require_whole(rolling)
+
+
+@pytest.mark.usual(25)
+@pytest.mark.sampled(1, of="what befalls a release")
+def test_a_pool_that_evicts_nobody_evicts_nobody_when_it_is_released(rolling: Rolling) -> None:
+    cut(rolling, max_unavailable=2, drain="none", drain_timeout=4)
+    with rolling.users.watched() as pods:
+        failed = release(rolling)
+    assert failed["code"] == "partial"
+    assert "drain is none" in failed["msg"]
+    assert pods.gone == {}
+    for name, node in rolling.cluster.nodes().items():
+        assert not node["spec"].get("unschedulable"), name
+    rolling.users.leave()
+    assert not release(rolling).get("failed")
+    require_whole(rolling)
+
+
+@pytest.mark.usual(40)
+@pytest.mark.sampled(1, of="what befalls a release")
+@pytest.mark.parametrize("at", range(3))
+def test_a_release_that_is_killed_goes_on(rolling: Rolling, tmp_path: Path, rng: random.Random, at: int) -> None:
+    cut(rolling, max_unavailable=2)
+    variables = {"gpu_pools": [], "gpu_allow_release": "all", "gpu_cluster": {"name": rolling.lab.name}}
+    number = rng.randint(1 + 5 * at, 5 + 5 * at)
+    with cut_watch(rolling.lab) as watch:
+        killed_after(rolling.lab, "accel.gpu.share", number, tmp_path, variables=variables)
+        run_playbook("accel.gpu.share", environ=rolling.lab.env, variables=variables).require_success()
+    assert watch.wrong == []
+    require_whole(rolling)

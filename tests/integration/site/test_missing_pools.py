@@ -1,0 +1,202 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A variable that is missing, misspelled or cut short removes nothing from a cluster on which people work, and says what it would remove."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile
+from tests.helpers.cluster import Cluster
+from tests.helpers.cut_watch import cut_watch, is_cut
+from tests.helpers.everything import differences, everything
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.workloads import GPU, Users
+from tests.labs import Lab
+from tests.programs import REPO
+
+pytestmark = [pytest.mark.lab]
+
+HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
+CUT = {"name": "train-a100", "sharing": HALVES, "rollout": {"max_unavailable": 4}}
+SHARED = "nvidia.com/gpu.shared"
+COUNTS = {"notebooks": 7, "inference": 5, "train-a100": 4, "train-h100": 2, "train-h200": 2}
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab) -> Cluster:
+    """The inventory's pools, one of them cut by MIG, with users on four of them and a budget on one."""
+    cluster = Cluster(lab)
+    lab.become("shared-and-cut", lambda: _cut(cluster))
+    users = Users(lab).arrive()
+    users.deployment("study", "t4-1", replicas=3, resource=GPU)
+    users.deployment("serve", "l40s-1", replicas=2, resource=SHARED)
+    users.budget("serve", "serve", minAvailable=2)
+    users.deployment("learn", "a100-1", replicas=2, resource=GPU)
+    users.wait_running(7)
+    return cluster
+
+
+def _cut(cluster: Cluster) -> None:
+    cluster.share()
+    pools = cluster.pools(CUT)
+    for main in (cluster_policy.main, node_profile.main):
+        result = cluster.run(main, pools=pools, wait_timeout=120)
+        assert not result.get("failed"), result
+
+
+@pytest.fixture
+def untouched(cluster: Cluster) -> Iterator[None]:
+    """No object of the cluster differs afterwards, and no pod of a user has gone."""
+    before = everything(cluster.lab)
+    with Users(cluster.lab).watched() as pods:
+        yield
+    assert pods.gone == {}
+    assert differences(before, everything(cluster.lab)) == {}
+
+
+def of_pools(cluster: Cluster, *names: str) -> list[dict[str, Any]]:
+    return [pool for pool in cluster.pools(CUT) if pool["name"] in names]
+
+
+def misspelled(folder: Path) -> Path:
+    """The lab's inventory with gpu_pool in place of gpu_pools."""
+    made = folder / "inventory"
+    shutil.copytree(REPO / "inventories" / "lab", made)
+    written = made / "group_vars" / "gpu_clusters.yml"
+    written.write_text(written.read_text().replace("\ngpu_pools:", "\ngpu_pool:"))
+    assert "gpu_pools" not in yaml.safe_load(written.read_text())
+    return made
+
+
+def play(cluster: Cluster, name: str, **options: Any) -> PlaybookRun:
+    return run_playbook(f"accel.gpu.{name}", environ=cluster.lab.env, **options)
+
+
+@pytest.mark.usual(15)
+@pytest.mark.usefixtures("untouched")
+def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
+    two = of_pools(cluster, "notebooks", "inference")
+    renamed = cluster.pools(CUT)
+    # Its match claims no node any more.
+    renamed[0] |= {"name": "notebook", "match": {"labels": {"rack": "one"}}}
+    renamed[1] |= {"name": "serving", "match": {"labels": {"rack": "two"}}}
+    for pools, gone in (
+        ([], [*COUNTS]),
+        (two, ["train-a100", "train-h100", "train-h200"]),
+        (renamed, ["notebooks", "inference"]),
+    ):
+        for check in (True, False):
+            result = cluster.run(node_profile.main, pools=pools, check=check, diff=True)
+            assert (result["code"], result["changed"]) == ("release_refused", False), result
+            released = result["node_profile"]["released_nodes"]
+            assert len(released) == sum(COUNTS[name] for name in gone)
+            assert {*released.values()} == {*gone}
+            assert set(released) <= set(result["diff"]["after"]["nodes"])
+            for name in gone:
+                assert f"{name}: {COUNTS[name]}" in result["msg"]
+            assert f"gpu_allow_release: [{', '.join(sorted(gone))}]" in result["msg"]
+    assert "evict" in result["msg"]
+    # A pool that is renamed, and whose match claims its nodes: they move, and no pod is evicted.
+    moved = cluster.pools(CUT)
+    moved[2]["name"] = "train"
+    result = cluster.run(node_profile.main, pools=moved, check=True)
+    assert (result["changed"], result["node_profile"]["released_nodes"]) == (True, {})
+    assert not any(step["evicts"] for step in result["node_profile"]["steps"].values())
+    for options in ({}, {"pools": None}):
+        for main in (node_profile.main, cluster_policy.main):
+            result = cluster.run(main, **options)
+            assert result["code"] == "invalid"
+            assert "gpu_pools: is not set" in result["msg"]
+    assert cluster.run(node_profile.main, pools={}).get("failed")
+
+
+@pytest.mark.usual(25)
+@pytest.mark.usefixtures("untouched")
+def test_no_playbook_removes_anything_by_mistake(cluster: Cluster, tmp_path: Path) -> None:
+    wrong = play(cluster, "share", inventory=misspelled(tmp_path))
+    assert wrong.rc != 0
+    assert "gpu_pools: is not set (or null)" in wrong.failure()
+    assert "An explicit []" in wrong.failure()
+    plan = play(cluster, "plan", variables={"gpu_pools": []})
+    for words in ("REFUSED", "20 node(s)", "5 of pool inference", "evicted from", "set gpu_allow_release: [inference,"):
+        assert plan.shown(words), words
+    # Nothing before the role that would release them has changed anything either.
+    refused = play(cluster, "site", variables={"gpu_pools": of_pools(cluster, "notebooks", "inference")})
+    assert refused.rc != 0
+    assert refused.changed() == 0
+    assert "train-a100: 4" in refused.failure()
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("arguments", [[], ["--check", "--diff"]])
+@pytest.mark.parametrize("name", ["plan", "share", "site"])
+@pytest.mark.parametrize("pools", ["unset", None, [], {}, "two", "renamed"])
+def test_every_playbook_and_every_mistake(
+    cluster: Cluster, tmp_path: Path, pools: Any, name: str, arguments: list[str]
+) -> None:
+    given: dict[str, Any] = {"arguments": arguments}
+    if pools == "unset":
+        given["inventory"] = misspelled(tmp_path)
+    elif pools == "two":
+        given["variables"] = {"gpu_pools": of_pools(cluster, "notebooks", "inference")}
+    elif pools == "renamed":
+        (other,) = of_pools(cluster, "train-a100")
+        renamed = {**other, "name": "train", "match": {"labels": {"rack": "one"}}}
+        given["variables"] = {"gpu_pools": [renamed]}
+    else:
+        given["variables"] = {"gpu_pools": pools}
+    played = play(cluster, name, **given)
+    if name == "plan" and (pools == [] or pools in ("two", "renamed")):
+        assert played.require_success().shown("REFUSED")
+    else:
+        assert played.rc != 0
+        assert played.changed() == 0
+        assert "gpu_pools" in played.failure()
+
+
+@pytest.mark.usual(10)
+@pytest.mark.sampled(1, of="what befalls a release")
+def test_what_is_allowed_happens_and_is_announced(cluster: Cluster) -> None:
+    Users(cluster.lab).no_budget("serve")
+    pools = of_pools(cluster, "notebooks", "train-a100")
+    allowed = {"allow_release": "inference, train-h100, train-h200"}
+    predicted = cluster.run(node_profile.main, pools=pools, check=True, diff=True, **allowed)
+    assert predicted["changed"] is True
+    with Users(cluster.lab).watched() as pods:
+        done = cluster.run(node_profile.main, pools=pools, diff=True, **allowed)
+    assert not done.get("failed"), done
+    assert done["diff"] == predicted["diff"]
+    assert done["node_profile"]["released_nodes"] == predicted["node_profile"]["released_nodes"]
+    assert pods.names() == {pod for step in predicted["node_profile"]["steps"].values() for pod in step["evicts"]}
+    assert {*done["node_profile"]["released_nodes"].values()} == {"inference", "train-h100", "train-h200"}
+    assert any("pool inference: no pool of gpu_pools claims its node(s)" in text for text in done["warnings"])
+    assert cluster.run(node_profile.main, pools=pools)["changed"] is False
+    # One pool out of two needs no permission.
+    single = cluster.run(node_profile.main, pools=of_pools(cluster, "train-a100"), check=True)
+    assert single["changed"] is True
+    assert {*single["node_profile"]["released_nodes"].values()} == {"notebooks"}
+    cluster.lab.command("reset", "--to", "shared-and-cut")
+
+
+@pytest.mark.usual(60)
+@pytest.mark.sampled(1, of="what befalls a release")
+def test_site_takes_the_only_pool_with_mig_away(cluster: Cluster) -> None:
+    """The MIG manager gets NVIDIA's own configuration again before the nodes are released."""
+    pools = [pool for pool in cluster.pools() if pool["name"] != "train-a100"]
+    with cut_watch(cluster.lab) as watch:
+        played = play(cluster, "site", variables={"gpu_pools": pools}, arguments=["--skip-tags", "validation"])
+    played.require_success()
+    assert watch.wrong == []
+    assert watch.cut_states > 0
+    nodes = [node for name, node in cluster.nodes().items() if name.startswith("a100-")]
+    assert not any(is_cut(node) or node["spec"].get("unschedulable") for node in nodes)
+    assert {*map(str, cluster.offered("a100-").values())} == {str({GPU: 8})}
+    cluster.lab.command("reset", "--to", "shared-and-cut")

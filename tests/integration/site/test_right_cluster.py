@@ -1,0 +1,226 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One play reaches one cluster: the modules and Helm by the same source, as the same user, and under the name that the cluster remembers."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab import audit
+from lab.layout import Lab as LabLayout
+from tests.helpers.other_cluster import OtherCluster, other_cluster
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.labs import Lab, own_lab
+from tests.programs import REPO, run
+
+SITE = "accel.gpu.site"
+VARIABLES: dict[str, Any] = yaml.safe_load((REPO / "inventories/lab/group_vars/gpu_clusters.yml").read_text())
+# Whom the audit log is to name for every request of ours and of Helm.
+USER = "accel-gpu:deployer"
+ONLY_NFD = ["--tags", "pools,nfd"]
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+def inventory(folder: Path, hosts: dict[str, dict[str, Any]]) -> Path:
+    """A host for each name, whose gpu_cluster is the lab's with these keys on top."""
+    folder.mkdir(exist_ok=True)
+    clusters = {name: {**VARIABLES["gpu_cluster"], "name": name, **keys} for name, keys in hosts.items()}
+    (folder / "hosts.yml").write_text(
+        yaml.safe_dump({"gpu_clusters": {"hosts": {name: {"gpu_cluster": of} for name, of in clusters.items()}}})
+    )
+    shared = {"gpu_pools": VARIABLES["gpu_pools"], "gpu_defaults": VARIABLES["gpu_defaults"]}
+    (folder / "group_vars").mkdir(exist_ok=True)
+    (folder / "group_vars" / "gpu_clusters.yml").write_text(yaml.safe_dump(shared))
+    return folder
+
+
+def credential(lab: Lab, folder: Path) -> dict[str, str]:
+    """What AWX puts into the environment for a bearer token credential of the lab's cluster: an administrator who may impersonate."""
+    run("kubectl", "-n", "default", "create", "serviceaccount", "awx", env=lab.env)
+    words = ["clusterrolebinding", "awx", "--clusterrole=cluster-admin", "--serviceaccount=default:awx"]
+    run("kubectl", "create", *words, env=lab.env)
+    words = ["clusterrolebinding", "deployer", "--clusterrole=cluster-admin", f"--user={USER}"]
+    run("kubectl", "create", *words, env=lab.env)
+    token = run("kubectl", "-n", "default", "create", "token", "awx", env=lab.env).strip()
+    cluster = yaml.safe_load(lab.kubeconfig.read_text())["clusters"][0]["cluster"]
+    authority = folder / "ca.crt"
+    if "certificate-authority-data" in cluster:
+        authority.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+    else:
+        authority.write_bytes((lab.kubeconfig.parent / cluster["certificate-authority"]).read_bytes())
+    return {
+        "K8S_AUTH_HOST": cluster["server"],
+        "K8S_AUTH_API_KEY": token,
+        "K8S_AUTH_VERIFY_SSL": "True",
+        "K8S_AUTH_SSL_CA_CERT": str(authority),
+    }
+
+
+@dataclass
+class World:
+    """The lab's cluster, which remembers the name prod, and another one, to which the default kubeconfig leads."""
+
+    lab: Lab
+    other: OtherCluster
+    folder: Path
+    credential: dict[str, str]
+    installed: PlaybookRun
+
+    def play(self, hosts: dict[str, dict[str, Any]], env: dict[str, str], *arguments: str) -> PlaybookRun:
+        """The playbook site, for NFD alone, with these hosts and variables."""
+        folder = inventory(self.folder / "inventory", hosts)
+        return run_playbook(SITE, environ=env, inventory=folder, arguments=[*ONLY_NFD, *arguments])
+
+    def with_kubeconfig(self) -> dict[str, str]:
+        """The environment of a user whose default kubeconfig is the lab's."""
+        return self.lab.env
+
+    def recorded(self) -> str:
+        """The name that the cluster remembers."""
+        lease = json.loads(
+            run("kubectl", "-n", "kube-system", "get", "lease", "accel-gpu", "-o", "json", env=self.lab.env)
+        )
+        return str(lease["metadata"]["annotations"]["accel.gpu/cluster-name"])
+
+    def releases(self) -> int:
+        """How many revisions Helm has written."""
+        return len(run("kubectl", "get", "secrets", "-A", "-l", "owner=helm", "-o", "name", env=self.lab.env).split())
+
+
+def impersonated(lab: Lab, since: int, agent: str) -> set[str | None]:
+    """As whom a program has asked the API server since a mark."""
+    list(audit.requests(LabLayout.named(lab.name), since))
+    with lab.audit_log.open() as log:
+        log.seek(since)
+        events = [json.loads(line) for line in log]
+    asked = [event for event in events if agent in event.get("userAgent", "")]
+    assert asked, sorted({event.get("userAgent", "") for event in events})
+    return {(event.get("impersonatedUser") or {}).get("username") for event in asked}
+
+
+@pytest.fixture(scope="module")
+def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """NFD installed by the credential of the environment alone, although the default kubeconfig leads to another cluster."""
+    lab.reset()
+    folder = tmp_path_factory.mktemp("right-cluster")
+    found = credential(lab, folder)
+    with other_cluster("prod") as other:
+        since = audit.mark(LabLayout.named(lab.name))
+        environ = {**lab.env, "KUBECONFIG": str(other.kubeconfig(folder / "other")), **found}
+        hosts = {"prod": {"impersonate_user": USER, "impersonate_groups": ["deployers"]}}
+        played = run_playbook(
+            SITE, environ=environ, inventory=inventory(folder / "first", hosts), arguments=[*ONLY_NFD, "--diff"]
+        ).require_success()
+        for agent in ("accel.gpu/", "Helm/"):
+            assert impersonated(lab, since, agent) == {USER}, agent
+        assert other.asked == []
+        yield World(lab, other, folder, found, played)
+        assert other.asked == []
+
+
+def test_the_first_change_announces_the_name(world: World) -> None:
+    assert world.installed.changed("prod") > 0
+    assert (world.recorded(), world.releases()) == ("prod", 1)
+    diffs = [diff for _name, result in world.installed.results("prod") for diff in _diffs(result)]
+    assert [diff["after"] for diff in diffs if "cluster_name" in diff["after"]] == [{"cluster_name": "prod"}]
+
+
+def _diffs(result: Any) -> list[dict[str, Any]]:
+    found = result.get("diff") or []
+    return [diff for diff in (found if isinstance(found, list) else [found]) if isinstance(diff.get("after"), dict)]
+
+
+def test_a_credential_beside_a_kubeconfig_is_refused(world: World) -> None:
+    """The credential of one cluster, and two hosts, each with a kubeconfig of its own."""
+    mine = str(world.lab.kubeconfig)
+    hosts = {
+        "prod": {"kubeconfig": mine, "kube_name": _context(world.lab)},
+        "test": {"kubeconfig": str(world.other.kubeconfig(world.folder / "test")), "kube_name": "default"},
+    }
+    played = world.play(hosts, {**world.lab.env, **world.credential})
+    assert played.rc != 0
+    for host in hosts:
+        assert "K8S_AUTH_API_KEY" in played.failure(host)
+        assert f"gpu_cluster.kubeconfig (kubeconfig {hosts[host]['kubeconfig']}" in played.failure(host)
+        assert played.changed(host) == 0
+    assert "K8S_AUTH_HOST" in played.failure("test")
+
+
+def test_the_second_host_of_one_cluster_is_refused(world: World) -> None:
+    name = _context(world.lab)
+    played = world.play({"prod": {"kube_name": name}, "test": {"kube_name": name}}, world.with_kubeconfig())
+    assert (played.stats["prod"]["failures"], played.changed("prod")) == (0, 0)
+    assert "gpu_cluster.name is 'test'" in played.failure("test")
+    assert "is recorded as 'prod'" in played.failure("test")
+    assert (world.recorded(), world.releases()) == ("prod", 1)
+
+
+def test_what_would_lead_helm_elsewhere_is_refused_before_anything_is_changed(world: World) -> None:
+    variable, value = "HELM_KUBEAPISERVER", world.other.url
+    hosts = {"prod": {"kube_name": _context(world.lab), "nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": {"x": 1}}}}
+    played = world.play(hosts, {**world.with_kubeconfig(), variable: value})
+    assert f"{variable} ({value})" in played.failure("prod")
+    assert (played.changed("prod"), world.releases()) == (0, 1)
+
+
+@pytest.mark.soak
+@pytest.mark.usual(30)
+def test_a_rename_is_one_run(world: World) -> None:
+    name = _context(world.lab)
+    hosts = {"production": {"kube_name": name, "renamed_from": "prod"}}
+    shown = run_playbook(
+        "accel.gpu.plan", environ=world.lab.env, inventory=inventory(world.folder / "inventory", hosts)
+    ).require_success()
+    assert shown.shown("the next change renames it from prod to production")
+    assert world.recorded() == "prod"
+    assert world.play(hosts, world.with_kubeconfig()).require_success().changed("production") == 1
+    assert world.recorded() == "production"
+    assert world.play(hosts, world.with_kubeconfig()).require_success().changed("production") == 0
+    assert "is recorded as 'production'" in world.play({"prod": {"kube_name": name}}, world.with_kubeconfig()).failure(
+        "prod"
+    )
+
+
+def _context(lab: Lab) -> str:
+    return str(yaml.safe_load(lab.kubeconfig.read_text())["current-context"])
+
+
+@pytest.mark.soak
+@pytest.mark.usual(120)
+def test_two_real_clusters_and_the_credential_of_one(lab: Lab, tmp_path: Path) -> None:
+    """Both hosts went to the cluster of the credential, whose kubeconfigs call everything `default`."""
+    lab.reset()
+    with own_lab("second") as second:
+        hosts: dict[str, dict[str, Any]] = {}
+        for name, each in (("prod", lab), ("test", second)):
+            document = yaml.safe_load(each.kubeconfig.read_text())
+            for entry in (*document["contexts"], *document["clusters"]):
+                entry["name"] = "default"
+            document["contexts"][0]["context"]["cluster"] = document["current-context"] = "default"
+            path = each.kubeconfig.parent / "default-names"
+            path.write_text(yaml.safe_dump(document))
+            hosts[name] = {"kubeconfig": str(path), "kube_name": "default"}
+        folder = inventory(tmp_path / "inventory", hosts)
+        environ = {**lab.env, **credential(second, tmp_path)}
+        played = run_playbook(SITE, environ=environ, inventory=folder, arguments=ONLY_NFD)
+        assert {host: played.changed(host) for host in hosts} == {"prod": 0, "test": 0}
+        assert "K8S_AUTH_HOST" in played.failure("prod")
+        for each in (lab, second):
+            assert not run("kubectl", "get", "secrets", "-A", "-l", "owner=helm", "-o", "name", env=each.env).split()
+        run_playbook(SITE, environ=lab.env, inventory=folder, arguments=ONLY_NFD).require_success()
+        hosts["prod"], hosts["test"] = hosts["test"], hosts["prod"]
+        swapped = run_playbook(
+            SITE, environ=lab.env, inventory=inventory(tmp_path / "swapped", hosts), arguments=ONLY_NFD
+        )
+        assert "gpu_cluster.name is 'prod'" in swapped.failure("prod")
+        assert "is recorded as 'test'" in swapped.failure("prod")
+        assert "is recorded as 'prod'" in swapped.failure("test")

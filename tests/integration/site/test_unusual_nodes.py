@@ -1,0 +1,96 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GPU nodes that gpu-feature-discovery never labels: site and share end in the usual time and list them with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, node_profile
+from tests.helpers.cluster import Cluster
+from tests.helpers.playbook import run_playbook
+from tests.labs import Lab
+
+T4 = {"model": "T4", "gpus": 1}
+GROUPS: list[dict[str, Any]] = [
+    {"name": "t4", "count": 2, **T4},
+    {"name": "broken", "count": 1, **T4},
+    {
+        "name": "passthrough",
+        "count": 1,
+        **T4,
+        "passthrough": True,
+        "labels": {"nvidia.com/gpu.workload.config": "vm-passthrough"},
+    },
+    {"name": "kubevirt", "count": 1, **T4, "passthrough": True, "labels": {"kubevirt.io/schedulable": "true"}},
+    {"name": "disabled", "count": 1, **T4, "labels": {"nvidia.com/gpu.deploy.operands": "false"}},
+]
+POOL = {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}
+MESSAGE = "insmod: ERROR: nvidia.ko was built for another kernel"
+REASONS = {
+    "broken-1": MESSAGE,
+    "passthrough-1": "nvidia.com/gpu.workload.config=vm-passthrough",
+    "kubevirt-1": "could not insert 'nvidia': No such device",
+    "disabled-1": "nvidia.com/gpu.deploy.operands=false",
+}
+
+
+def reasons(listed: list[dict[str, str]]) -> dict[str, str]:
+    return {entry["name"]: entry["reason"] for entry in listed}
+
+
+def require_reasons(listed: list[dict[str, str]]) -> None:
+    """All four, and no other, each with what is known of it."""
+    found = reasons(listed)
+    assert sorted(found) == sorted(REASONS)
+    assert [name for name, reason in REASONS.items() if reason not in found[name]] == [], found
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usual(60)
+def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(yaml.safe_dump({"groups": GROUPS}))
+    lab.reset(fleet)
+    lab.command("fault", "put", f"driver-broken={MESSAGE}", "--nodes", "broken-1")
+    cluster = Cluster(lab)
+    limits = {"gpu_operator_wait_timeout": 120, "sharing_wait_timeout": 60}
+
+    site = run_playbook("accel.gpu.site", environ=lab.env, variables={"gpu_pools": [POOL], **limits}).require_success()
+
+    assert cluster.offered("t4-") == {"t4-1": {"nvidia.com/gpu": 4}, "t4-2": {"nvidia.com/gpu": 4}}
+    assert [name for name in REASONS if cluster.offered(name)[name]] == []
+    for name, reason in REASONS.items():
+        assert site.shown(name), f"the report does not name {name}"
+        assert site.shown(reason), site.stderr
+    info = cluster.run(gpu_info.main, pools=[POOL])["gpu_info"]
+    require_reasons(info["unusual_nodes"])
+    assert info["undiscovered"] == []
+    assert info["pools"]["notebooks"]["as_declared"] is True
+    assert info["pools"]["notebooks"]["proof"]["current"] is True
+
+    # Again, with what is known by now: nothing changes, nothing is waited for, and a preview says the same.
+    for check in (False, True):
+        again = cluster.run(node_profile.main, pools=[POOL], wait_timeout=60, check=check)
+        assert not again.get("failed"), again["msg"]
+        assert again["changed"] is False
+        require_reasons(again["node_profile"]["unusual_nodes"])
+
+    # One that a pool claims by name fails that pool, at once, when all others are done.
+    cluster.kubectl("label", "node", "broken-1", "accel.gpu/pool=notebooks")
+    three = {**POOL, "sharing": {"mode": "time-slicing", "replicas": 3}}
+    failed = cluster.run(node_profile.main, pools=[three], wait_timeout=300)
+    assert failed["failed"]
+    assert MESSAGE in failed["msg"]
+    assert cluster.offered("t4-") == {"t4-1": {"nvidia.com/gpu": 3}, "t4-2": {"nvidia.com/gpu": 3}}
+
+    # Once its driver loads, it is what its pool declares.
+    lab.command("fault", "clear", "driver-broken", "--nodes", "broken-1")
+    cluster.until(lambda: cluster.offered("broken-") == {"broken-1": {"nvidia.com/gpu": 3}}, 90)
+    mended = cluster.run(node_profile.main, pools=[three], wait_timeout=90)
+    assert not mended.get("failed"), mended["msg"]
+    assert sorted(reasons(mended["node_profile"]["unusual_nodes"])) == ["disabled-1", "kubevirt-1", "passthrough-1"]

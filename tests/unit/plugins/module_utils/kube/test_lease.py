@@ -1,0 +1,260 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who holds a lease, and what makes a holder lose it: on a server that checks versions, with clocks that the test moves."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube import lease as module
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld, LeaseLost
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION, holder_of
+from ansible_collections.accel.gpu.plugins.module_utils.running.clock import elapsed
+from tests.helpers.waiting import until
+
+from .lease_server import Clock, Server
+
+Object = dict[str, Any]
+RUN = "laptop-17-99"
+PROD, TEST = holder_of(RUN, "prod"), holder_of(RUN, "test")
+OTHER = "awx-7/prod"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that renews looks at the test's clocks more often."""
+    monkeypatch.setattr(module, "_TICK", 0.01)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def lease(server: Server, clock: Clock, holder: str, **options: Any) -> Lease:
+    """Renewed only when the test moves the clock; a waiting one moves it."""
+    given: dict[str, Any] = {"duration": 30, "wait_timeout": 0, "wall_clock": clock, "sleep": clock.pass_by, **options}
+    return Lease(server, holder, clock=clock, **given)
+
+
+def elsewhere(server: Server) -> None:
+    """The holder's processes are on another machine, of which nothing can be known."""
+    assert server.lease is not None
+    server.lease["metadata"]["annotations"].pop(HOLDER_ANNOTATION)
+
+
+def test_two_inventory_hosts_of_one_run_do_not_share_it(server: Server, clock: Clock) -> None:
+    with lease(server, clock, PROD):
+        with pytest.raises(LeaseHeld, match=r"Inventory host prod of this same run.*One inventory host is one cluster"):
+            lease(server, clock, TEST).__enter__()
+        assert server.spec["holderIdentity"] == PROD
+    with lease(server, clock, TEST):
+        assert (server.spec["holderIdentity"], server.spec["leaseTransitions"]) == (TEST, 1)
+
+
+def test_another_run_is_named(server: Server, clock: Clock) -> None:
+    with (
+        lease(server, clock, OTHER),
+        pytest.raises(LeaseHeld, match=f"Another run, {OTHER}, .*raise lease_wait_timeout"),
+    ):
+        lease(server, clock, PROD).__enter__()
+
+
+def test_two_modules_of_one_host_share_it_until_the_last_one_ends(server: Server, clock: Clock) -> None:
+    first, second = lease(server, clock, PROD), lease(server, clock, PROD)
+    first.__enter__()
+    with second:
+        assert server.spec["leaseTransitions"] == 0
+    # The second has ended, and nobody else gets in while the first is at work.
+    assert server.spec["holderIdentity"] == PROD
+    with pytest.raises(LeaseHeld):
+        lease(server, clock, OTHER).__enter__()
+    clock.pass_by(11)
+    until(lambda: renewed(server, first))
+    first.check()
+    first.__exit__(None, None, None)
+    assert server.spec["holderIdentity"] == ""
+
+
+def renewed(server: Server, held: Lease) -> bool:
+    """Whether the holder has taken the version that there is for its own."""
+    assert server.lease is not None
+    return (
+        held._held is not None
+        and held._held["metadata"]["resourceVersion"] == server.lease["metadata"]["resourceVersion"]
+    )
+
+
+def stolen(server: Server) -> None:
+    server.edit(holderIdentity=OTHER, leaseTransitions=1)
+
+
+def stolen_and_released(server: Server) -> None:
+    server.edit(holderIdentity="", leaseTransitions=1)
+
+
+def stolen_and_back_with_ourselves(server: Server) -> None:
+    server.edit(leaseTransitions=2)
+
+
+def deleted(server: Server) -> None:
+    server.lease = None
+
+
+def recreated(server: Server) -> None:
+    assert server.lease is not None
+    server.lease["metadata"]["uid"] = "another"
+    server.edit()
+
+
+def restored(server: Server) -> None:
+    """The cluster goes back to a backup that was made while this very run held the lease."""
+    server.edit(renewTime="2000-01-01T00:00:00.000000Z")
+
+
+def released_by_hand(server: Server) -> None:
+    server.edit(holderIdentity="")
+
+
+LOSSES: dict[Callable[[Server], None], str] = {
+    stolen: "another run, awx-7/prod, took it",
+    stolen_and_released: "another run held it meanwhile",
+    stolen_and_back_with_ourselves: "another run held it meanwhile",
+    released_by_hand: "another run held it meanwhile",
+    deleted: "it was deleted",
+    recreated: "it was deleted",
+    restored: "put back to an earlier state",
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
+def test_a_renewal_does_not_take_it_again(server: Server, clock: Clock, loss: Callable[[Server], None]) -> None:
+    held = lease(server, clock, PROD)
+    held.__enter__()
+    loss(server)
+    before = copy.deepcopy(server.lease)
+    clock.pass_by(11)
+    assert held.lost.wait(5)
+    with pytest.raises(LeaseLost, match=LOSSES[loss]):
+        held.check()
+    with pytest.raises(LeaseLost):
+        held.__exit__(None, None, None)
+    assert server.lease == before
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
+def test_a_release_does_not_write_over_it(server: Server, clock: Clock, loss: Callable[[Server], None]) -> None:
+    held = lease(server, clock, PROD)
+    held.__enter__()
+    loss(server)
+    before = copy.deepcopy(server.lease)
+    held.__exit__(None, None, None)
+    assert server.lease == before
+
+
+def test_what_others_write_beside_it_stays(server: Server, clock: Clock) -> None:
+    """An annotation of somebody else neither ends the holding nor gets lost."""
+    with lease(server, clock, PROD) as held:
+        assert server.lease is not None
+        server.lease["metadata"]["annotations"]["example.com/note"] = "kept"
+        server.edit()
+        clock.pass_by(11)
+        until(lambda: renewed(server, held))
+        held.check()
+    assert server.lease["metadata"]["annotations"] == {"example.com/note": "kept"}
+
+
+def test_stopped_for_longer_than_it_lasts(server: Server, clock: Clock) -> None:
+    """Even when nobody has taken it: what was read before may be of yesterday."""
+    held = lease(server, clock, PROD)
+    held.__enter__()
+    clock.pass_by(90)
+    with pytest.raises(LeaseLost, match="not renewed for 90 s and is good for 30 s"):
+        held.check()
+    # Waits that ask nobody end too, within a tick of the real clock.
+    assert held.lost.wait(5)
+
+
+def test_stopped_in_the_middle_of_a_renewal(server: Server, clock: Clock) -> None:
+    """It was carried out before the stop; afterwards the lease is as old as the request, not as the answer."""
+    held = lease(server, clock, PROD)
+    held.__enter__()
+    server.while_asked = lambda: clock.pass_by(90)
+    clock.pass_by(11)
+    assert held.lost.wait(5)
+    with pytest.raises(LeaseLost, match="not renewed for 90 s"):
+        held.check()
+
+
+def test_a_machine_that_slept_unnoticed_asks_when_its_time_of_day_is_right_again(server: Server, clock: Clock) -> None:
+    wall = Clock()
+    held = lease(server, clock, PROD, wall_clock=wall)
+    held.__enter__()
+    stolen(server)
+    wall.pass_by(3600)
+    assert held.lost.wait(5)
+    with pytest.raises(LeaseLost, match="took it"):
+        held.check()
+
+
+def test_taken_from_a_slow_server_it_is_renewed_at_once(server: Server, clock: Clock) -> None:
+    with lease(server, clock, PROD):
+        pass
+    delays = iter([20.0])
+    server.while_asked = lambda: clock.pass_by(next(delays, 0.0))
+    with lease(server, clock, PROD) as held:
+        clock.pass_by(15)
+        held.check()
+
+
+def test_without_it_nothing_is_asked_but_about_itself(server: Server, clock: Clock) -> None:
+    held = lease(server, clock, PROD)
+    assert server.guard is None
+    held.__enter__()
+    assert server.guard is not None
+    server.guard("/api/v1/nodes")
+    clock.pass_by(31)
+    with pytest.raises(LeaseLost):
+        server.guard("/api/v1/nodes")
+    server.guard("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu")
+    server.guard("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+    with pytest.raises(LeaseLost):
+        held.__exit__(None, None, None)
+    assert server.guard is None
+
+
+def test_of_two_leases_each_guards(server: Server, clock: Clock) -> None:
+    inner = Server()
+    client = inner
+    late = Clock()
+    outer = lease(client, late, PROD, name="outer")
+    outer.__enter__()
+    inner.lease = None
+    with lease(client, clock, PROD, name="inner"):
+        assert client.guard is not None
+        client.guard("/api/v1/nodes")
+        late.pass_by(31)
+        with pytest.raises(LeaseLost, match="outer"):
+            client.guard("/api/v1/nodes")
+
+
+def test_check_mode_neither_asks_nor_guards(server: Server, clock: Clock) -> None:
+    with lease(server, clock, PROD, active=False) as held:
+        clock.pass_by(90)
+        held.check()
+    assert server.lease is None
+    assert server.guard is None
+
+
+def test_the_clock_goes_on_in_a_machine_that_sleeps() -> None:
+    assert abs(elapsed() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 5

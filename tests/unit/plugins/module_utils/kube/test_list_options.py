@@ -1,0 +1,41 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""List options of modules as text: names with spaces, line breaks or brackets; what is wrong is found before a cluster is asked."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import node_profile
+from tests.helpers.documents import LAB_POOLS
+from tests.helpers.modules import run_module
+
+CLUSTER = {"name": "lab", "kubeconfig": "/nonexistent"}
+NO_CLUSTER = "The kubeconfig /nonexistent does not exist."
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"only": "notebooks"}, NO_CLUSTER),
+        ({"only": "notebooks, inference"}, NO_CLUSTER),
+        ({"only": "notebooks\ninference\n"}, NO_CLUSTER),
+        ({"only": "[notebooks, inference]"}, NO_CLUSTER),
+        ({"only": '["notebooks"]'}, NO_CLUSTER),
+        ({"only": ""}, NO_CLUSTER),
+        ({"only": ["notebooks", " inference "]}, NO_CLUSTER),
+        ({"only": ","}, "only: names nothing; give names"),
+        ({"only": "notebook"}, "only: notebook is no declared pool"),
+        ({"only": "", "state": "reset"}, "only: names no pool; name the pools to reset"),
+        ({"only": [], "state": "reset"}, "only: names no pool; name the pools to reset"),
+        ({"state": "reset"}, NO_CLUSTER),
+        ({"label_selectors": "zone in (a, b), !spare"}, NO_CLUSTER),
+        ({"label_selectors": "zone in (a, b"}, "label_selectors: "),
+    ],
+)
+def test_text_for_a_list(options: dict[str, t.Any], message: str) -> None:
+    result = run_module(node_profile.main, {"cluster": CLUSTER, "pools": LAB_POOLS, **options})
+    assert result["failed"] is True
+    assert message in result["msg"]

@@ -1,0 +1,84 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What modules print of their options: in results, which ansible-playbook shows at -vvv, and in the system's log."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in, shown_options
+from ansible_collections.accel.gpu.plugins.modules import (
+    gpu_info,
+    helm_release,
+    kube_object,
+    magnum_nodegroup,
+    nodes,
+    pools_info,
+    removal,
+)
+from tests.helpers.modules import run_module
+
+SECRET = "S3CRETMARK"
+KUBECONFIG = {
+    "current-context": "a",
+    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+    "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "a", "user": {"token": SECRET, "client-key-data": base64.b64encode(SECRET.encode()).decode()}}],
+}
+VALUES = {"driver": {"licensingConfig": {"token": SECRET}}, "plain": "not-for-everybody"}
+CLUSTER: dict[str, Any] = {"name": "a", "kubeconfig": KUBECONFIG, "operator": {"version": "v25.10.1", "values": VALUES}}
+RELEASE = {"release_name": "x", "release_namespace": "y", "chart_ref": "/nowhere"}
+
+
+def test_options_are_named_and_not_shown() -> None:
+    shown = shown_options({"cluster": CLUSTER})["cluster"]
+    assert shown["kubeconfig"] == "(not shown)"
+    assert shown["operator"] == {"version": "v25.10.1", "values": "(not shown)"}
+    assert CLUSTER["operator"]["values"] is VALUES, "the module itself goes on with what it was given"
+    assert shown_options({"values": {}, "kubeconfig": "/a"}) == {"values": {}, "kubeconfig": "/a"}
+    assert secrets_in({"cluster": CLUSTER, "proxy": "http://a:b@c"}) >= {SECRET, "http://a:b@c"}
+    assert secrets_in({"cluster": "text", "kubeconfig": ["list"]}) == set()
+
+
+@pytest.mark.parametrize(
+    ("main", "options"),
+    [
+        (gpu_info.main, {"pools": [{"name": "p"}]}),
+        (gpu_info.main, {"kubeconfig": KUBECONFIG}),
+        (gpu_info.main, {"kubeconfig": KUBECONFIG, "unknown": 1}),
+        (pools_info.main, {}),
+        (removal.main, {"stage": "join"}),
+        (
+            magnum_nodegroup.main,
+            {"cluster": "a", "cloud": "nowhere", "nodegroups": [], "kubernetes": {"kubeconfig": KUBECONFIG}},
+        ),
+        (
+            kube_object.main,
+            {
+                "definitions": [
+                    {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"a": SECRET}}
+                ]
+            },
+        ),
+        (nodes.main, {"sets": [{"selector": ""}], "request_timeout": 1}),
+        (helm_release.main, {**RELEASE, "release_values": VALUES, "binary_path": "/nowhere/helm"}),
+        (helm_release.main, {**RELEASE, "values": VALUES, "initial_values": VALUES, "binary_path": "/bin/false"}),
+    ],
+)
+def test_no_module_prints_values_or_kubeconfigs(
+    monkeypatch: pytest.MonkeyPatch, main: Any, options: dict[str, Any]
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "log", lambda self, msg, log_args=None: logged.append(f"{msg} {log_args}"))
+    result = run_module(main, {"cluster": CLUSTER, **options})
+    assert result["failed"]
+    for text in (json.dumps(result), " ".join(logged)):
+        assert SECRET not in text
+        assert base64.b64encode(SECRET.encode()).decode() not in text
+        assert "not-for-everybody" not in text
+    assert "unknown" in options or logged
