@@ -191,6 +191,11 @@ with Lease(client, "stopped-run", namespace="default", name=sys.argv[2], duratio
 """
 
 
+def _asked(requests: list[Request], agent: str) -> list[Request]:
+    """What a run asked apart from its lease."""
+    return [request for request in requests if request.user_agent == agent and "/leases" not in request.path]
+
+
 def test_a_run_that_was_stopped_past_its_lease_ends_at_once_and_asks_nothing(kube: Kube) -> None:
     """Whatever it waits for; on a laptop that was closed, or in a virtual machine that was paused, it is the same."""
     places: dict[str, dict[str, Any]] = {
@@ -211,9 +216,11 @@ def test_a_run_that_was_stopped_past_its_lease_ends_at_once_and_asks_nothing(kub
             for name, place in places.items()
         }
         try:
-            for run in runs.values():
+            for name, run in runs.items():
                 assert run.stdout is not None
                 assert run.stdout.readline() == "held\n"
+                # What the guard let pass just before the stop would be sent after it: the list and the wait's request are awaited.
+                until(lambda agent=places[name]["name"]: len(_asked(watched.proxy.requests, agent)) >= 2)
                 run.send_signal(signal.SIGSTOP)
             for place in places.values():
                 with Lease(kube.client, "another-run", wait_timeout=60, **place):
@@ -229,7 +236,7 @@ def test_a_run_that_was_stopped_past_its_lease_ends_at_once_and_asks_nothing(kub
                 run.kill()
                 run.wait()
         later = watched.proxy.requests[asked:]
-    assert [request for request in later if "/leases" not in request.path] == []
+    assert [request for place in places.values() for request in _asked(later, place["name"])] == []
     for place in places.values():
         lease = kube.require(path(place["name"]))["spec"]
         assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("", 1)
