@@ -43,6 +43,18 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
         raise ConnectionProblem(f"{path} cannot be written: {error.strerror}.") from None
 
 
+def holds(path: str, text: str) -> bool:
+    """Whether a file has this text already and only its owner may read it; ConnectionProblem where it could not be written."""
+    try:
+        mode = _mode(path)
+        if mode is None or stat.S_IMODE(mode) != 0o600:
+            return False
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read() == text
+    except OSError:
+        return False
+
+
 def _mode(path: str) -> int | None:
     """Of the file that is there; None where there is none."""
     try:

@@ -50,7 +50,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "node_profile": {"pools": POOLS},
     "nodes": {"sets": [{"selector": "", "labels": {"example.com/right-cluster": "1"}}]},
     "pool_nodes": {"pools": POOLS},
-    "pools_info": {},
+    "gpu_pools_export": {},
     "removal": {"stage": "join"},
 }
 # The node group modules reach Kubernetes by EmptyingModule alone.
@@ -187,7 +187,7 @@ def test_the_uid_of_another_cluster(fresh: Kube) -> None:
     mine = {"name": fresh.client.cluster_name, "kubeconfig": str(fresh.kubeconfig), "uid": uid}
     told = run("gpu_info", mine)["gpu_info"]["identity"]
     assert (told["uid"], told["recorded_name"], told["name_to_record"]) == (uid, None, mine["name"])
-    assert run("pools_info", {**mine, "uid": None})["pools_info"]["gpu_cluster"]["uid"] == uid
+    assert run("gpu_pools_export", {**mine, "uid": None})["gpu_cluster"]["uid"] == uid
     other = "00000000-0000-4000-8000-000000000000"
     for name in (*GROUP, DRAINING):
         result = run(name, {**mine, "uid": other})

@@ -103,8 +103,7 @@ def test_every_state_of_a_cluster_ends_proven_with_one_operator(empty: Lab, stat
 def require_not_exported(lab: Lab) -> None:
     """Documents that named the releases of others would have site upgrade them."""
     played = run_playbook("accel.gpu.export", environ=lab.env).require_success()
-    (found,) = played.module_results("accel.gpu.pools_info")
-    written = found["pools_info"]
+    (written,) = played.module_results("accel.gpu.gpu_pools_export")
     for part in ("operator", "nfd"):
         assert not {"release", "namespace", "values"} & set(written["gpu_cluster"].get(part, {}))
         assert [

@@ -73,13 +73,19 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     # Of the documents it gets what only the inventory can know.
     bare = {"name": lab.name, **{part: {"chart": settings[part]["chart"]} for part in ("operator", "nfd")}}  # type: ignore[index]
     variables = {"gpu_cluster": bare, "gpu_pools": [], "export_path": str(path)}
+    preview = run_playbook("accel.gpu.export", environ=lab.env, variables=variables, arguments=["--check"])
+    assert preview.require_success().changed() == 1
+    assert path.read_text() == "readable by all"
     played = run_playbook("accel.gpu.export", environ=lab.env, variables=variables).require_success()
-    assert played.changed() == 0
-    (found,) = played.module_results("accel.gpu.pools_info")
-    assert not [request for request in cluster.requests(mark, "pools_info") if not request.startswith(("get", "list"))]
-    assert found["pools_info"]["changing_nodes"] == 0
+    assert played.changed() == 1
+    (found,) = played.module_results("accel.gpu.gpu_pools_export")
+    assert not [
+        request for request in cluster.requests(mark, "gpu_pools_export") if not request.startswith(("get", "list"))
+    ]
+    assert found["changing_nodes"] == 0
     assert "dcgm" not in str(found)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert run_playbook("accel.gpu.export", environ=lab.env, variables=variables).require_success().changed() == 0
     written = yaml.safe_load(path.read_text())
     assert written["gpu_cluster"]["operator"]["values"] == {"dcgm": {"enabled": False}}
     by_name = {pool["name"]: pool for pool in written["gpu_pools"]}

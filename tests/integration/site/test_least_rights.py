@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.modules import gpu_info, pools_info
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_pools_export
 from lab import audit, rights
 from lab.layout import Lab as LabLayout
 from tests.helpers.cluster import Cluster
@@ -80,8 +80,8 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     assert fleet["gpu_info"]["drift"] == []
 
     exported = run_playbook("accel.gpu.export", environ=lab.env_as("export")).require_success()
-    (written,) = exported.module_results("accel.gpu.pools_info")
-    assert (written["pools_info"]["changing_nodes"], written["pools_info"]["remarks"]) == (0, [])
+    (written,) = exported.module_results("accel.gpu.gpu_pools_export")
+    assert (written["changing_nodes"], written["remarks"]) == (0, [])
     for playbook in READING:
         assert not [request for request in asked(lab, playbook, since) if request.mutating]
 
@@ -167,9 +167,12 @@ CASES: list[tuple[str, str, str, Any]] = [
         for resource, verb in (("clusterpolicies", "list"), ("configmaps", "get"))
     ),
     *(("plan", resource, verb, gpu_info.main) for resource, verb in (("deployments", "list"), ("leases", "get"))),
-    *(("export", resource, verb, pools_info.main) for resource, verb in (("nodes", "list"), ("daemonsets", "list"))),
     *(
-        ("export", resource, verb, pools_info.main)
+        ("export", resource, verb, gpu_pools_export.main)
+        for resource, verb in (("nodes", "list"), ("daemonsets", "list"))
+    ),
+    *(
+        ("export", resource, verb, gpu_pools_export.main)
         for resource, verb in (("clusterpolicies", "list"), ("configmaps", "get"))
     ),
 ]
@@ -199,5 +202,5 @@ def test_values_that_may_not_be_read_are_a_remark(installed: Cluster) -> None:
         installed.kubectl("-n", namespace, "delete", "rolebinding", "accel-gpu-export-values", "--ignore-not-found")
     options = {"cluster": {"name": installed.lab.name, "kubeconfig": environ["KUBECONFIG"]}}
     installed.until(lambda: _is_refused("list secrets -n gpu-operator", environ))
-    remarks = run_module(pools_info.main, options, env=environ)["pools_info"]["remarks"]
+    remarks = run_module(gpu_pools_export.main, options, env=environ)["remarks"]
     assert [remark for remark in remarks if "takes the right to read Secrets in gpu-operator" in remark]

@@ -14,11 +14,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in, shown_options
 from ansible_collections.accel.gpu.plugins.modules import (
     gpu_info,
+    gpu_pools_export,
     helm_release,
     kube_object,
     magnum_nodegroup,
     nodes,
-    pools_info,
     removal,
 )
 from tests.helpers.modules import run_module
@@ -51,7 +51,7 @@ def test_options_are_named_and_not_shown() -> None:
         (gpu_info.main, {"pools": [{"name": "p"}]}),
         (gpu_info.main, {"kubeconfig": KUBECONFIG}),
         (gpu_info.main, {"kubeconfig": KUBECONFIG, "unknown": 1}),
-        (pools_info.main, {}),
+        (gpu_pools_export.main, {}),
         (removal.main, {"stage": "join"}),
         (
             magnum_nodegroup.main,

@@ -1,36 +1,43 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The documents that a live cluster would be declared by."""
+"""The configuration that describes a live cluster as it is, in a file."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: pools_info
-short_description: Tell by which documents a live cluster would be declared as it is
+module: gpu_pools_export
+short_description: Write the configuration that describes a live cluster as it is
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reads the nodes, the ClusterPolicy, the configurations of the device plugin and of the MIG manager, and the Helm releases of
-    the operator and of NFD, and writes them as C(gpu_cluster) and C(gpu_pools).
-  - A node with the label C(accel.gpu/pool) is in the pool of that name. The others are put together when model, sharing and
-    taints are alike.
-  - Of a cluster that this collection has brought to what its pools declare, these documents plan to no change. On any other
-    they plan to what makes the nodes members of their pools, and each node offers what it did.
-  - A release that this collection did not install is remarked and not written, because a release that C(gpu_cluster) names is
-    upgraded to what it says.
-  - What no document can express is left out and remarked, never guessed. Where a chart comes from is not known to a cluster, so
-    that and the way to the cluster are taken from O(cluster).
-  - Helm values may hold secrets. They are in the file of O(path), which only its owner may read, and not in the result.
+    the operator and of NFD, and writes them as C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
+  - A node with the label C(accel.gpu/pool) is in the pool of that name. The other nodes are grouped by model, sharing and taints.
+  - For a cluster that this collection has brought to its declared state, a plan of this configuration shows no change. For any
+    other cluster it shows the labels that make the nodes members of their pools; each node offers what it did before.
+  - Helm releases that this collection did not install are remarked and left out, because a release that C(gpu_cluster) names is
+    upgraded to what C(gpu_cluster) says.
+  - What cannot be expressed is left out and remarked, never guessed. The cluster does not know where a chart comes from, so
+    that and the connection are taken from O(cluster).
+  - Helm values may hold secrets. They are written only to the file O(path), never to the result or the diff; values that look
+    like secrets are not written at all.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.attributes
-  - accel.gpu.attributes.info
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: The file holds Helm values, which a diff would show.
+  idempotent:
+    support: full
 options:
   path:
     description:
-      - File for the documents as YAML, with the remarks as comments. It is written in check mode too, and is no change.
+      - File for the configuration as YAML, with the remarks as comments. Without it nothing is written.
       - Its mode is 0600; a symbolic link is refused.
     type: path
 seealso:
@@ -39,49 +46,51 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Write down what a cluster is that was tuned by hand
-  accel.gpu.pools_info:
+- name: Write the configuration of a cluster that was tuned by hand
+  accel.gpu.gpu_pools_export:
     cluster: {name: prod, kubeconfig: ~/.kube/prod}
     path: group_vars/prod.yml
 """
 
 RETURN = r"""
-pools_info:
-  description: The documents and what is to be known about them.
-  returned: always
+gpu_cluster:
+  description: The cluster, without Helm values.
   type: dict
-  contains:
-    gpu_cluster:
-      description: The cluster, without Helm values.
-      type: dict
-      returned: always
-    gpu_pools:
-      description: The pools.
-      type: list
-      elements: dict
-      returned: always
-    remarks:
-      description: What was left out and why, a sentence each.
-      type: list
-      elements: str
-      returned: always
-    with_values:
-      description: Which of the releases have Helm values of their own, that O(path) holds.
-      type: list
-      elements: str
-      returned: always
-    changing_nodes:
-      description: How many nodes M(accel.gpu.node_profile) would change by these documents.
-      type: int
-      returned: always
-    yaml:
-      description: The documents as text, without Helm values.
-      type: str
-      returned: always
-    path:
-      description: The file with the documents.
-      type: str
-      returned: when O(path) is given
+  returned: success
+  sample: {name: prod, uid: 5b0c1d9e-6f0a-4e0b-9a51-0c5f6a6f7a10, operator: {version: v25.10.1}}
+gpu_pools:
+  description: The pools.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{name: train, match: {model: H200}, sharing: {mode: none}}]
+remarks:
+  description: What was left out and why, one sentence each.
+  type: list
+  elements: str
+  returned: success
+  sample: ["No Helm release of NFD was found: gpu_cluster.nfd is as it was given."]
+with_values:
+  description: Which of the releases have Helm values of their own, which only the file O(path) holds.
+  type: list
+  elements: str
+  returned: success
+  sample: [operator]
+changing_nodes:
+  description: How many nodes M(accel.gpu.node_profile) would change with this configuration.
+  type: int
+  returned: success
+  sample: 0
+yaml:
+  description: The configuration as text, without Helm values.
+  type: str
+  returned: success
+  sample: "gpu_cluster:\n  name: prod\n"
+path:
+  description: The file with the configuration.
+  type: str
+  returned: when O(path) is given
+  sample: /home/me/group_vars/prod.yml
 """
 
 import dataclasses
@@ -131,7 +140,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     changing = _changing(module, plan, nodes)
     remarks += [*cluster.remarks, *_of_changes(changing)]
     shown = {key: _without_values(value) for key, value in cluster.document.items()}
-    told: dict[str, t.Any] = {
+    result: dict[str, t.Any] = {
+        "changed": False,
         "gpu_cluster": shown,
         "gpu_pools": found.pools,
         "remarks": remarks,
@@ -139,10 +149,13 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         "changing_nodes": changing,
         "yaml": documents.text(shown, found.pools, remarks),
     }
-    if module.params["path"]:
-        private_file.write(module.params["path"], documents.text(cluster.document, found.pools, remarks))
-        told["path"] = module.params["path"]
-    return {"changed": False, "pools_info": told}
+    path = module.params["path"]
+    if path:
+        text = documents.text(cluster.document, found.pools, remarks)
+        result.update(path=path, changed=not private_file.holds(path, text))
+        if result["changed"] and not module.check_mode:
+            private_file.write(path, text)
+    return result
 
 
 def _given(module: GpuModule) -> Object:
