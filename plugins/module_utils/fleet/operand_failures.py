@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from .agents import DISCOVERY, DRIVER, VALIDATOR, Ailment, Pod, ailments, app_of, node_of
+from .agents import DISCOVERY, DRIVER, VALIDATOR, Ailment, Pod, ailments, app_of, is_ready, node_of
 
 # A container that has crashed so often is in a back-off of 40 seconds or more (kubelet: 10 seconds, doubled each time).
 _RESTARTS = 3
@@ -37,9 +37,7 @@ def unready(pods: t.Iterable[Pod], nodes: t.Collection[str]) -> dict[str, set[st
     found: dict[str, set[str]] = {}
     for pod in pods:
         node = node_of(pod)
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-        if node in nodes and not ready:
+        if node in nodes and not is_ready(pod):
             found.setdefault(app_of(pod), set()).add(node)
     return found
 

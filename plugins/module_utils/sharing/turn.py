@@ -128,7 +128,7 @@ class Turn:
             self._prove_whole()
             self._node.write(self._patch)
         elif pool:
-            self._prove(now)
+            self._prove(now, pool)
         if self._node.write(marks.reopen) is None:
             self.fate.outcome = GONE
 
@@ -217,13 +217,11 @@ class Turn:
         self.fate.repaired = why or self.fate.repaired
         renewed(self._tools, self._node)
 
-    def _prove(self, now: Step | None) -> None:
+    def _prove(self, now: Step | None, pool: PoolPlan) -> None:
         """Until it is seen; what is stuck is given one more try, and a reboot where the user has said how."""
         self._tools.say(self._name, "waiting for NVIDIA's agents")
-        if self._pool is None:
-            return
         cuts = now is not None and now.transition.cuts
-        reboot = self._pool.rollout.reboot if cuts else None
+        reboot = pool.rollout.reboot if cuts else None
         left = {"renew": True, "recut": self._tools.repair}
         while True:
             verdict = self._node.wait(self._judge, self._tools.wait_timeout)
@@ -235,7 +233,7 @@ class Turn:
             if verdict == _LABELS_LATE:
                 self._rediscover()
                 continue
-            stuck = remedy(node, self._pool)
+            stuck = remedy(node, pool)
             if node.mig_state == FAILED and reboot is not None:
                 self._reboot(reboot)
                 reboot = None
@@ -244,12 +242,12 @@ class Turn:
             elif stuck and left.pop("recut", False):
                 self._recut(node)
             else:
-                finding = prove(node, self._pool)
+                finding = prove(node, pool)
                 if finding is not None and finding.final and not stuck:
                     # Waiting, or going back, changes nothing about it; it is told with the proof of the whole pool.
                     return
                 story = self._tools.tell(finding) if finding else f"{self._name} is not ready"
-                raise Failed("mig-failed" if stuck else "not-proven", f"{story}{_hint(now, node, self._pool)}")
+                raise Failed("mig-failed" if stuck else "not-proven", f"{story}{_hint(now, node, pool)}")
 
     def _prove_whole(self) -> None:
         """Until the GPUs of a node without a pool are verified to be whole; a MIG manager that is stuck is restarted once."""

@@ -82,3 +82,13 @@ def test_no_module_prints_values_or_kubeconfigs(
         assert base64.b64encode(SECRET.encode()).decode() not in text
         assert "not-for-everybody" not in text
     assert "unknown" in options or logged
+
+
+@pytest.mark.parametrize("variable", ["K8S_AUTH_API_KEY", "K8S_AUTH_PASSWORD", "HELM_KUBETOKEN"])
+def test_no_module_prints_a_credential_of_the_environment(variable: str) -> None:
+    """Whatever repeats it: here the server's name, which the message about the connection quotes."""
+    address = {"host": f"http://{SECRET.lower()}.invalid", "request_timeout": 1}
+    result = run_module(gpu_info.main, address, env={variable: SECRET.lower()})
+    assert result["failed"]
+    assert ".invalid" in json.dumps(result)
+    assert SECRET.lower() not in json.dumps(result)
