@@ -24,6 +24,19 @@ class LiveNode(OneNode):
         self._check = lease.check
         self._live = live
 
-    def wait(self, judge: t.Callable[[Node | None], t.Any], timeout: float) -> t.Any:
-        """What `judge` first says of it that is not None; None after `timeout` seconds."""
-        return self._live.wait(self.name, judge, timeout, self._check)
+    def wait(
+        self,
+        judge: t.Callable[[Node | None], t.Any],
+        timeout: float,
+        look: t.Callable[[], None] = lambda: None,
+    ) -> t.Any:
+        """What `judge` first says of it that is not None; None after `timeout` seconds.
+
+        `judge` is called at each change of a node and must not ask the server; `look`, about once a second, may, and may raise.
+        """
+
+        def check() -> None:
+            self._check()
+            look()
+
+        return self._live.wait(self.name, judge, timeout, check)

@@ -9,10 +9,12 @@ left here is told by the marks on the node, so that the next run goes on from th
 from __future__ import annotations
 
 import functools
+import time
 import typing as t
 
 from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG
 from ..emptying.drain import Rules, await_end, send_away
+from ..emptying.operand_pods import failing_operands
 from ..fleet.node import Node
 from ..fleet.pool_edit import node_edit, whole_patch, working
 from ..fleet.pool_release import is_abandoned, needs_verification, not_whole
@@ -35,8 +37,8 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan, RebootPlan
 
 _LABELS_LATE = "its labels are late"
-
-
+# How often NVIDIA's pods are looked at on a node that is not discovered.
+_OPERANDS_LOOK = 5.0
 # As long as the MIG manager waits for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
 CLIENTS_TIMEOUT = 300.0
 
@@ -54,6 +56,7 @@ class Turn:
         self._name = of.node
         self._node = LiveNode(tools.client, tools.lease, tools.live, of.node)
         self._labelled = self._rediscovered = False
+        self._looked_at = 0.0
         self.fate = Fate(of.node)
 
     def take(self) -> Fate:
@@ -220,11 +223,13 @@ class Turn:
     def _prove(self, now: Step | None, pool: PoolPlan) -> None:
         """Until it is seen; what is stuck is given one more try, and a reboot where the user has said how."""
         self._tools.say(self._name, "waiting for NVIDIA's agents")
+        # A node that is discovered in the usual time costs no look.
+        self._looked_at = time.monotonic()
         cuts = now is not None and now.transition.cuts
         reboot = pool.rollout.reboot if cuts else None
         left = {"renew": True, "recut": self._tools.repair}
         while True:
-            verdict = self._node.wait(self._judge, self._tools.wait_timeout)
+            verdict = self._node.wait(self._judge, self._tools.wait_timeout, self._require_operands)
             if verdict == "":
                 return
             node = self._node.now
@@ -295,6 +300,16 @@ class Turn:
             return "" if node.ready else None
         self._tools.since.note(node.name, finding.seen)
         return str(finding) if finding.final else None
+
+    def _require_operands(self) -> None:
+        """Raise Failed where a pod of NVIDIA's fails without which the node is never discovered: waiting would not help."""
+        node = self._node.now
+        if node is None or node.discovered or time.monotonic() - self._looked_at < _OPERANDS_LOOK:
+            return
+        self._looked_at = time.monotonic()
+        found = failing_operands(self._tools.client, self._tools.namespace, [self._name], time.time())
+        if found:
+            raise Failed("not-proven", f"{self._name}: {found[self._name]}")
 
     def _rediscover(self) -> None:
         self._tools.say(self._name, "starting its gpu-feature-discovery again")

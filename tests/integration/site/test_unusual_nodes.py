@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import STARTUP_TAINT_EFFECT, STARTUP_TAINT_KEY
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, node_profile
 from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import run_playbook
@@ -87,6 +89,14 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     assert failed["failed"]
     assert MESSAGE in failed["msg"]
     assert cluster.offered("t4-") == {"t4-1": {"nvidia.com/gpu": 3}, "t4-2": {"nvidia.com/gpu": 3}}
+
+    # The same if a node group has brought it with the startup taint, which only a node that works loses: no wait for the time limit.
+    cluster.kubectl("taint", "node", "broken-1", f"{STARTUP_TAINT_KEY}=:{STARTUP_TAINT_EFFECT}")
+    began = time.monotonic()
+    failed = cluster.run(node_profile.main, pools=[three], wait_timeout=300)
+    assert failed["failed"]
+    assert MESSAGE in failed["msg"]
+    assert time.monotonic() - began < 150, "it waited for the time limit"
 
     # Once its driver loads, it is what its pool declares.
     lab.command("fault", "clear", "driver-broken", "--nodes", "broken-1")

@@ -98,7 +98,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failure_says_for_how_long_the_node_has_been_so() -> None:
     cluster = Cluster()
     with pytest.raises(Failed) as failure:
-        waiting(cluster, node(), pool(replicas=4))._prove(None)
+        waiting(cluster, node(), pool(replicas=4))._prove(None, pool(replicas=4))
     told = re.search(r"so for (\d+) s", str(failure.value))
     assert told is not None
     assert TIMEOUT - 60 <= int(told[1]) <= TIMEOUT + 60
@@ -125,7 +125,7 @@ def test_labels_that_do_not_arrive_are_written_again_by_a_new_pod() -> None:
 
     cluster = Cluster(arrive)
     turn = waiting(cluster, node(replicas=4, labels=LATE), pool(replicas=4))
-    turn._prove(None)
+    turn._prove(None, pool(replicas=4))
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
     assert discovery.LABELS_LATE <= cluster.now < discovery.LABELS_LATE + 60
     assert turn.fate.repaired == discovery.RESTARTED
@@ -134,7 +134,7 @@ def test_labels_that_do_not_arrive_are_written_again_by_a_new_pod() -> None:
 def test_that_is_tried_once_and_then_told() -> None:
     cluster = Cluster()
     with pytest.raises(Failed, match=r"gpu\.replicas is 1, 4 is expected; so for \d\d\d s"):
-        waiting(cluster, node(replicas=4, labels=LATE), pool(replicas=4))._prove(None)
+        waiting(cluster, node(replicas=4, labels=LATE), pool(replicas=4))._prove(None, pool(replicas=4))
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
 
 
