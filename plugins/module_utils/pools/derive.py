@@ -61,7 +61,13 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     settings = documents.cluster
     release = releases.operator_release(settings["operator"]["version"]).release
     cloud = cloud_of(settings)
-    planned = tuple(_pool(pool, group_of(pool, cloud), release.extras_named) for pool in documents.pools)
+    planned = tuple(
+        replace(
+            _pool(pool, group_of(pool, cloud), release.extras_named),
+            declares_sharing=pool["name"] not in documents.silent,
+        )
+        for pool in documents.pools
+    )
     operator, nfd = settings["operator"], settings["nfd"]
     tolerations = _tolerations(taint for pool in planned for taint in pool.birth.taints)
     config = config_of(planned, operator["namespace"])

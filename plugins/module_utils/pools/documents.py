@@ -38,11 +38,15 @@ class InvalidDocuments(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """Cluster and pools with every default in place; `pools` in the user's order. `written` is the cluster without the defaults."""
+    """Cluster and pools with every default in place; `pools` in the user's order. `written` is the cluster without the defaults.
+
+    `silent`: the names of the pools of which neither they nor gpu_defaults say sharing.mode.
+    """
 
     cluster: Document
     pools: tuple[Document, ...]
     written: Document
+    silent: frozenset[str] = frozenset()
 
 
 def parts(documents: t.Any) -> tuple[t.Any, t.Any, t.Any]:
@@ -71,7 +75,9 @@ def load(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Documents:
     for release in ("operator", "nfd"):
         if not is_bare_chart(completed[release]["chart"]):
             completed[release]["chart_repo"] = ""
-    return Documents(completed, tuple(POOL.complete(_under(defaults, pool)) for pool in pools), cluster)
+    merged = [_under(defaults, pool) for pool in pools]
+    silent = frozenset(pool["name"] for pool in merged if not (part(pool, "sharing") or {}).get("mode"))
+    return Documents(completed, tuple(map(POOL.complete, merged)), cluster, silent)
 
 
 def _under(defaults: t.Any, pool: t.Any) -> t.Any:

@@ -234,6 +234,8 @@ class PoolPlan:
     node_labels: dict[str, str]
     birth: Birth
     rollout: RolloutPlan
+    # Whether the pool or gpu_defaults say sharing.mode: what nobody has said takes no sharing away.
+    declares_sharing: bool = dataclasses.field(default=True, metadata={"told": False})
     by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"told": False})
 
     @property

@@ -17,8 +17,8 @@ from ..fleet.pool_edit import node_edit
 from ..fleet.pool_release import is_abandoned, is_managed, left_pool, release_edit
 from .entries import ConfigMap, Entries, entries
 from .mig_entries import MigEntries, mig_entries
-from .releases import Releases
-from .scope import EVERYTHING, PRESENT, Scope
+from .releases import Releases, unsaid
+from .scope import EVERYTHING, JOINED, PRESENT, Scope
 from .steps import Asked, Step, matters_who_is_there, step, taken
 
 if t.TYPE_CHECKING:
@@ -176,6 +176,7 @@ def profile(
     asks = False
     known = before.compared if before else {}
     compared: dict[str, NodeEdit | None] = {}
+    unshared: dict[str, int] = {}
     for node in nodes:
         pool = pools.get(pool_of.get(node.name, ""))
         if node.name in left_out or (pool is None and node.name in unclear) or not scope.holds(node, pool):
@@ -190,6 +191,8 @@ def profile(
         if of is not None:
             asks = asks or (asked is None and matters_who_is_there(of, node))
             found.setdefault(of.queue, []).append(of)
+        if of is not None and pool is not None and unsaid(node, pool, edit):
+            unshared[pool.name] = unshared.get(pool.name, 0) + 1
     unready = {node.name for node in nodes if not node.ready}
     away = {of.node for listed in found.values() for of in listed if of.turn and of.node in unready}
     chosen: list[Step] = []
@@ -213,6 +216,8 @@ def profile(
         releases=Releases(
             steps=tuple(of for listed in found.values() for of in listed if of.leaves is not None),
             unclaimed=_unclaimed(nodes, pool_of, unclear) if scope.state == PRESENT else {},
+            emptied=frozenset(pools) - {name for name, members in membership.by_pool.items() if members},
+            unshared=unshared if scope.state in (PRESENT, JOINED) else {},
             managed=sum(1 for node in nodes if node.name in pool_of and is_managed(node)),
         ),
     )

@@ -1,12 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a run may release the nodes that its variables leave without a pool, asked before anything is changed."""
+"""Whether a run may release nodes or stop their sharing, as its variables imply without saying so: asked before anything is changed."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import POOL_LABEL
+from ..catalog.names import CONFIG_LABEL, POOL_LABEL
 from ..kube.paths import NODES
 from ..running.errors import ReleaseRefused
 from .reading import Reader
@@ -19,13 +19,22 @@ if t.TYPE_CHECKING:
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:
     """Raise ReleaseRefused where node_profile would.
 
-    Costs one list that is empty unless a node is labelled with a pool that is not declared. A node that leaves a declared pool,
-    because its match has changed, is found by node_profile.
+    Costs one list that is empty unless a node is labelled with a pool that is not declared, and another one where pools do not say
+    how their GPUs are shared. A node that leaves a declared pool, because its match has changed, is found by node_profile.
     """
-    names = ",".join(sorted(pool.name for pool in plan.pools))
-    selector = f"{POOL_LABEL},{POOL_LABEL} notin ({names})" if names else POOL_LABEL
-    if not list(client.list(NODES, label_selector=selector, metadata_only=True)):
+    if not any(list(client.list(NODES, label_selector=selector, metadata_only=True)) for selector in _selectors(plan)):
         return
     refusal = Reader(client, plan).read().profile.releases.refusal(allowed)
     if refusal:
         raise ReleaseRefused(refusal)
+
+
+def _selectors(plan: Plan) -> t.Iterator[str]:
+    """Which nodes may be released or lose their sharing, by the labels that a run has given them."""
+    names = ",".join(sorted(pool.name for pool in plan.pools))
+    yield f"{POOL_LABEL},{POOL_LABEL} notin ({names})" if names else POOL_LABEL
+    silent = [pool for pool in plan.pools if not pool.declares_sharing]
+    if silent:
+        whole = ",".join(sorted({pool.config_key for pool in silent}))
+        names = ",".join(sorted(pool.name for pool in silent))
+        yield f"{POOL_LABEL} in ({names}),{CONFIG_LABEL},{CONFIG_LABEL} notin ({whole})"

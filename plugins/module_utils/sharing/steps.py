@@ -75,8 +75,6 @@ class Step:
     @property
     def blocked(self) -> list[str]:
         """The pods that must go and are left alone, each with the reason; while there are any, the change cannot be made."""
-        if not self.transition.everybody:
-            return []
         force = self.rollout.force or self.rollout.drain == rollout_fields.NONE
         found = [f"{user.shown} ({self._reason(user)})" for user in self.goes if self._stays(user)]
         return found + unwilling(self.goes, force=force)

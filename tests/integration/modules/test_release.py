@@ -106,7 +106,7 @@ def test_no_node_takes_pods_while_its_gpus_are_cut(rolling: Rolling, rounds: int
             for words in (
                 f"{NODES} node(s) ({POOL}: {NODES})",
                 f"evict {NODES} pod(s): users/work-",
-                f"gpu_allow_release: [{POOL}]",
+                f"-e gpu_allow_release={POOL}",
             ):
                 assert words in refused["msg"]
         assert differences(before, everything(rolling.lab)) == {}

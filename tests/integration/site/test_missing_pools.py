@@ -101,7 +101,7 @@ def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
             assert set(released) <= set(result["diff"]["after"]["nodes"])
             for name in gone:
                 assert f"{name}: {COUNTS[name]}" in result["msg"]
-            assert f"gpu_allow_release: [{', '.join(sorted(gone))}]" in result["msg"]
+            assert f"-e gpu_allow_release={','.join(sorted(gone))}" in result["msg"]
     assert "evict" in result["msg"]
     # A pool that is renamed, and whose match claims its nodes: they move, and no pod is evicted.
     moved = cluster.pools(CUT)
@@ -125,7 +125,7 @@ def test_no_playbook_removes_anything_by_mistake(cluster: Cluster, tmp_path: Pat
     assert "gpu_pools: is not set (or null)" in wrong.failure()
     assert "An explicit []" in wrong.failure()
     plan = play(cluster, "plan", variables={"gpu_pools": []})
-    for words in ("REFUSED", "20 node(s)", "5 of pool inference", "evicted from", "set gpu_allow_release: [inference,"):
+    for words in ("REFUSED", "20 node(s)", "5 of pool inference", "evicted from", "-e gpu_allow_release=inference,"):
         assert plan.shown(words), words
     # Nothing before the role that would release them has changed anything either.
     refused = play(cluster, "site", variables={"gpu_pools": of_pools(cluster, "notebooks", "inference")})

@@ -216,14 +216,18 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     (
         "refused",
         "plan",
-        _info(released=["n9"], release={"pools": {"train": 1}, "refusal": "set gpu_allow_release: [train]"}),
-        ["REFUSED: set gpu_allow_release: [train]"],
+        _info(released=["n9"], release={"pools": {"train": 1}, "refusal": "run once with -e gpu_allow_release=train"}),
+        ["REFUSED: run once with -e gpu_allow_release=train"],
     ),
     (
         "no pools, and nodes to release",
         "plan",
-        _info(pools={}, released=["n9"], release={"pools": {"train": 1}, "refusal": "set gpu_allow_release: [train]"}),
-        ["No pools are declared", "released: 1 node(s)", "REFUSED: set gpu_allow_release: [train]"],
+        _info(
+            pools={},
+            released=["n9"],
+            release={"pools": {"train": 1}, "refusal": "run once with -e gpu_allow_release=train"},
+        ),
+        ["No pools are declared", "released: 1 node(s)", "REFUSED: run once with -e gpu_allow_release=train"],
     ),
     (
         "adopted",

@@ -52,8 +52,9 @@ def changes(
     nodes: t.Sequence[Node],
     scope: scopes.Scope = scopes.EVERYTHING,
     asked: Asked | None = None,
+    defaults: t.Any = None,
 ) -> Profile:
-    plan = derive({"name": "lab"}, {}, list(pools))
+    plan = derive({"name": "lab"}, defaults, list(pools))
     return profile(plan, nodes, sort(plan.pools, nodes), ConfigMaps(), scope=scope, asked=asked)
 
 
@@ -72,7 +73,9 @@ def changes(
         ([], "all", {"inference": 1, "notebooks": 2, "train": 1}, []),
         # Renamed, and claimed by its match: moved, not released.
         ([{**T4, "name": "lectures"}, {**L40S, "name": "serving"}, A100], "", {}, []),
-        # Its match has changed: the pool is there, and its nodes are not in it.
+        # Its match has changed: the pool is there, and its nodes are not in it. Of one pool, that is a mistake as well.
+        ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, L40S, A100], "", {"notebooks": 2}, ["notebooks"]),
+        ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, L40S, A100], "notebooks", {"notebooks": 2}, []),
         ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, {**L40S, "match": {"model": "L4"}}, A100], "", {"inference": 1, "notebooks": 2}, ["inference", "notebooks"]),
     ],
 )  # fmt: skip
@@ -91,6 +94,50 @@ def test_all_nodes_of_the_only_pool_that_has_some_need_a_permission() -> None:
     assert releases.uncovered(()) == ["notebooks"]
     assert "all that this collection manages" in releases.refusal(())
     assert releases.uncovered({"notebooks"}) == []
+
+
+SHARED: dict[str, t.Any] = {"mode": "time-slicing", "replicas": 4}
+WHOLE: dict[str, t.Any] = {"mode": "none"}
+BARE: dict[str, t.Any] = {key: value for key, value in T4.items() if key != "sharing"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "defaults", "unshared"),
+    [
+        (T4, {}, {}),
+        (BARE, {"sharing": SHARED}, {}),
+        (BARE, {}, {"notebooks": 2}),
+        ({**BARE, "sharing": {}}, {}, {"notebooks": 2}),
+        ({**BARE, "sharing": None}, None, {"notebooks": 2}),
+        ({**BARE, "sharing": {"mode": "none"}}, {}, {}),
+        (BARE, {"sharing": WHOLE}, {}),
+    ],
+)
+def test_a_run_that_nobody_told_how_gpus_are_shared_takes_no_sharing_away(
+    pool: dict[str, t.Any], defaults: t.Any, unshared: dict[str, int]
+) -> None:
+    """gpu_defaults that are missing or misspelled must not unshare the pools that rely on them."""
+    shared = fleet()
+    releases = changes([pool, L40S, A100], shared, defaults=defaults).releases
+    assert releases.unshared == unshared
+    assert ("neither these pools nor gpu_defaults set sharing.mode" in releases.refusal(())) is bool(unshared)
+    assert bool(releases.refusal({"all"})) is bool(unshared), "a release that is allowed says nothing of sharing"
+    assert changes([BARE, L40S, A100], shared, scopes.Scope(scopes.RESET)).releases.unshared == {}
+
+
+def test_mig_devices_and_what_others_have_shared_count() -> None:
+    by_hand = node("t4-9", replicas=2)
+    assert changes([BARE], [by_hand]).releases.unshared == {"notebooks": 1}
+    cut = {
+        "nvidia.com/mig.config": "accel-gpu-1",
+        "nvidia.com/mig-1g.10gb.count": "7",
+        "accel.gpu/pool": "train",
+        CONFIG: "mig-x",
+    }
+    notes = {"accel.gpu/pool-labels": json.dumps(["accel.gpu/pool", CONFIG, "nvidia.com/mig.config"])}
+    of_mig = node("a100-9", model=MODELS["train"], labels=cut, annotations=notes)
+    assert changes([A100], [of_mig]).releases.unshared == {"train": 1}
+    assert changes([A100], [node("a100-9", model=MODELS["train"])]).releases.unshared == {}
 
 
 @pytest.mark.parametrize("state", [scopes.RESET, scopes.REPAIRED, scopes.JOINED])
@@ -113,7 +160,7 @@ def test_a_node_without_its_label_needs_all() -> None:
     releases = changes([], [noted]).releases
     assert releases.counts == {"(unknown)": 1}
     assert releases.uncovered({"notebooks"}) == ["(unknown)"]
-    assert "gpu_allow_release: all" in releases.refusal(())
+    assert "-e gpu_allow_release=all" in releases.refusal(())
 
 
 def held(name: str, pods: int) -> dict[str, list[User]]:
@@ -126,7 +173,7 @@ def test_the_message_names_pools_nodes_pods_and_the_variable() -> None:
         "3 node(s) (notebooks: 2, train: 1)",
         "evict 2 pod(s): team/work-1, team/work-2",
         "Nothing was changed",
-        "set gpu_allow_release: [notebooks, train] (option allow_release of node_profile)",
+        "-e gpu_allow_release=notebooks,train (option allow_release of node_profile)",
     ):
         assert words in message
 

@@ -88,6 +88,19 @@ def test_what_blocks_a_node(user: User, force: bool, blocked: list[str]) -> None
     assert found.blocked == blocked
 
 
+def test_fewer_shares_than_are_held_by_pods_without_a_controller() -> None:
+    """The GPU would be offered to two pods as a whole one."""
+    shared = node(replicas=4, labels={**MEMBER, "nvidia.com/device-plugin.config": "time-slicing-4"})
+    users = [holder("first", bare=True, created="1"), holder("second", bare=True, created="2")]
+    for force, blocked, evicted in (
+        (False, ["team/second (no controller makes it again)"], []),
+        (True, [], ["team/second"]),
+    ):
+        found = of(shared, pool(rollout=rollout(force=force)), *users)
+        assert found is not None
+        assert (found.turn, found.blocked, found.told()["evicts"]) == (True, blocked, evicted)
+
+
 def test_a_node_that_is_as_declared_has_no_step_unless_something_was_begun() -> None:
     assert of(node(labels=MEMBER), pool()) is None
     for mark in ({"accel.gpu/cordoned": "why"}, {"accel.gpu/failed": "why"}):
