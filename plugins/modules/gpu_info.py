@@ -174,7 +174,8 @@ gpu_info:
       returned: when O(pools) are given and the cluster is reachable
     release:
       description: Of these, how many each of the C(pools) loses, the pool of up to 100 C(nodes), the C(pods) that are evicted for it (with O(costs)),
-        and the C(refusal), why a run would do nothing as long as O(allow_release) does not allow it, or an empty text.
+        how many nodes of each pool would be C(unshared) although no variable sets C(sharing.mode), and the C(refusal), why a run would do
+        nothing as long as O(allow_release) does not allow it or C(sharing.mode) is not set, or an empty text.
       type: dict
       returned: when O(pools) are given and the cluster is reachable
     unclaimed:

@@ -47,7 +47,10 @@ def of_membership(membership: Membership, released: t.Collection[str]) -> t.Iter
     for name, pools in sorted(membership.overlaps.items())[:NAMES_LIMIT]:
         yield f"Node {name} matches the pools {', '.join(pools)} and is left as it is; pin it with the label accel.gpu/pool."
     if membership.empty:
-        yield f"No node of the cluster belongs to: {', '.join(membership.empty)}."
+        pooled = {name for names in membership.by_pool.values() for name in names}
+        unknown = sorted(set(membership.undiscovered) - pooled)
+        maybe = f" GPU nodes whose model is not known, and that may be theirs: {some(unknown)}." if unknown else ""
+        yield f"No node of the cluster belongs to: {', '.join(membership.empty)}.{maybe}"
     for pool, names in sorted(membership.mismatched.items()):
         yield f"Pool {pool} does not match {some(names)}, pinned to it by the label accel.gpu/pool; the pin counts."
     for pool, names in sorted(membership.unlike.items()):

@@ -213,18 +213,16 @@ def _notes(info: Document, width: int) -> list[str]:
 
 
 def _released(info: Document, width: int) -> list[str]:
-    """The nodes that no pool claims any more, and whether a run may release them."""
+    """The nodes that no pool claims any more, and why a run would be refused that releases them or stops the sharing of others."""
     released = info.get("released") or []
-    if not released:
-        return []
     release: Document = info.get("release") or {}
+    refused = paragraph("REFUSED", str(release["refusal"]), width) if release.get("refusal") else []
+    if not released:
+        return refused
     of_pools = "; ".join(f"{nodes} of pool {name}" for name, nodes in (release.get("pools") or {}).items())
     count = sum((release.get("pools") or {}).values()) or len(released)
     text = f"{count} node(s) are released and give their pool's labels back{f' ({of_pools})' if of_pools else ''}: {some(released)}"
-    told = paragraph("released", text, width)
-    if release.get("refusal"):
-        told += paragraph("REFUSED", str(release["refusal"]), width)
-    return told
+    return [*paragraph("released", text, width), *refused]
 
 
 def _driver(info: Document, width: int) -> list[str]:

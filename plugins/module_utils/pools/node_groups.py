@@ -131,7 +131,9 @@ def resized(
     if problems:
         raise InvalidDocuments(problems)
     return [
-        {**pool, "nodes": {**pool["nodes"], "count": counts[pool["name"]]}} if part(pool, "name") in tuple(counts) else pool
+        {**pool, "nodes": {**pool["nodes"], "count": counts[pool["name"]]}}
+        if part(pool, "name") in tuple(counts)
+        else pool
         for pool in pools
     ]
 

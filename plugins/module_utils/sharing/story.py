@@ -49,14 +49,16 @@ def story(
                 f"the log of {blamed} ends: {log or '(empty)'}; once what it says is mended, "
                 f"kubectl -n {namespace} delete pod {blamed} has it try again"
             )
-        told.append(f"{findings[name]}; so for {seconds:.0f} s" + "".join(f"; {reason}" for reason in why))
+        lasting = "" if findings[name].final else f"; so for {seconds:.0f} s"
+        told.append(f"{findings[name]}{lasting}" + "".join(f"; {reason}" for reason in why))
     if len(findings) > _TOLD:
         told.append(f"and {len(findings) - _TOLD} more node(s)")
     if undiscovered:
         shown = ", ".join(undiscovered[:_TOLD])
         told.append(f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {shown}")
-    advice = _advice(client, plan, bool(ailing))
-    return "\n".join([*told, advice])
+    # Waiting changes nothing about a final finding, which says itself what is wrong.
+    waits = undiscovered or not all(finding.final for finding in findings.values())
+    return "\n".join([*told, *([_advice(client, plan, bool(ailing))] if waits else [])])
 
 
 def _ailment(client: Client, namespace: str, ailment: Ailment) -> str:
