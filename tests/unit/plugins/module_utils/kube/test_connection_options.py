@@ -114,6 +114,8 @@ def test_one_source_counts_as_a_whole(
     found = reach(filled(params, files), filled(cluster, files), filled(environ, files), monkeypatch)
     assert found.server == server
     assert found.authorization().get("authorization", "").removeprefix("Bearer ") == token
+    # The library reads the kubeconfig again for the token, and a request asks for the token first.
+    assert found.server == server
     assert found.configuration.verify_ssl is True
 
 
