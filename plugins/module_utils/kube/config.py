@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import traceback
 import typing as t
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ except ImportError:
 _IN_CLUSTER_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _IN_CLUSTER = "service account of this pod"
 _DEFAULT_KUBECONFIG = "~/.kube/config"
+# What HTTP can carry; an API server takes no other token (RFC 6750, b64token, is narrower).
+_TOKEN = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Connection:
     context_name: str | None = None
     cluster_name: str | None = None
     impersonation: tuple[tuple[str, str], ...] = ()
+    # Where the token comes from, if not from the origin.
+    token_origin: str = ""
 
     @property
     def server(self) -> str:
@@ -45,12 +50,26 @@ class Connection:
         return str(self.configuration.host).rstrip("/")
 
     def authorization(self) -> dict[str, str]:
-        """The header that says who asks; an exec plugin or a token file is asked again when it is due."""
+        """The header that says who asks; an exec plugin or a token file is asked again when it is due.
+
+        Raises ConnectionProblem where a token cannot be sent, without the token.
+        """
         headers: dict[str, str] = {}
         for setting in self.configuration.auth_settings().values():
             if setting["in"] == "header" and setting["value"]:
-                headers[setting["key"]] = setting["value"]
+                headers[setting["key"]] = self._sendable(str(setting["value"]))
         return headers
+
+    def _sendable(self, value: str) -> str:
+        """A scheme and a token, without the white space that a file or a variable has at its end."""
+        scheme, dummy, token = value.partition(" ")
+        token = token.strip()
+        if _TOKEN.fullmatch(token):
+            return f"{scheme} {token}"
+        has = "holds white space, a control character or one that is not ASCII" if token else "is empty"
+        raise ConnectionProblem(
+            f"The token of {self.token_origin or self.origin} cannot be sent: it {has}. Correct it there."
+        )
 
     def expiry(self) -> str:
         """When the client certificate ran out, if it has; an empty string otherwise."""
@@ -69,7 +88,10 @@ def connect(options: ConnectionOptions) -> Connection:
         _require_one_server(options, found)
     _overlay(options, configuration)
     _check_files(configuration, found.origin)
-    found = replace(found, impersonation=_impersonation(options))
+    token_origin = options.name_of("api_key") if options.api_key else ""
+    found = replace(found, impersonation=_impersonation(options), token_origin=token_origin)
+    # A token that cannot be sent is refused here, and not where a request is made.
+    found.authorization()
     require_no_conflict(options, found, os.environ)
     return found
 
@@ -224,7 +246,24 @@ def _unreadable(origin: str, error: Exception) -> ConnectionProblem:
 
 
 def _overlay(options: ConnectionOptions, configuration: t.Any) -> None:
-    """What the user said beside the kubeconfig wins over it."""
+    """What the user said beside the kubeconfig wins over it, also after the library has written all of the kubeconfig again.
+
+    It does so whenever it is asked for the token (kube_config.py, _refresh_api_key).
+    """
+    _write_options(options, configuration)
+    refresh = configuration.refresh_api_key_hook
+    if refresh is None:
+        return
+
+    def refreshed(target: t.Any) -> None:
+        refresh(target)
+        _write_options(options, target)
+        target.refresh_api_key_hook = refreshed
+
+    configuration.refresh_api_key_hook = refreshed
+
+
+def _write_options(options: ConnectionOptions, configuration: t.Any) -> None:
     if options.host:
         configuration.host = options.host
     if options.api_key:

@@ -94,13 +94,14 @@ class ConnectionOptions:
 
     def names(self) -> list[str]:
         """What the source gives, as the user finds it there: gpu_cluster.kubeconfig, option host, K8S_AUTH_HOST."""
-        given = [
-            entry.name for entry in fields(self) if entry.name in (*_CLUSTER, *_USER) and getattr(self, entry.name)
-        ]
-        words = {GPU_CLUSTER: "gpu_cluster.{}", ENVIRONMENT: PREFIX + "{}"}.get(self.source, "option {}")
+        given = [entry.name for entry in fields(self) if entry.name in (*_CLUSTER, *_USER)]
+        return [self.name_of(name) for name in given if getattr(self, name)]
+
+    def name_of(self, option: str) -> str:
+        """One of them."""
         if self.source == ENVIRONMENT:
-            return [words.format(VARIABLES[name][0]) for name in given]
-        return [words.format(name) for name in given]
+            return PREFIX + VARIABLES[option][0]
+        return f"gpu_cluster.{option}" if self.source == GPU_CLUSTER else f"option {option}"
 
 
 def environment(environ: t.Mapping[str, str]) -> Values:
@@ -116,13 +117,14 @@ def environment(environ: t.Mapping[str, str]) -> Values:
             found[option] = _listed(text)
         else:
             found[option] = os.path.expanduser(text) if option in _PATHS else text
-    return found
+    return _trimmed(found)
 
 
 def secret_variables(environ: t.Mapping[str, str]) -> set[str]:
     """The credentials in the environment, of K8S_AUTH_* and of helm: to be masked in whatever is printed."""
     names = (f"{PREFIX}API_KEY", f"{PREFIX}PASSWORD", "HELM_KUBETOKEN")
-    return {environ[name] for name in names if environ.get(name)}
+    # Also as it is sent.
+    return {text for name in names if environ.get(name) for text in (environ[name], environ[name].strip()) if text}
 
 
 def variable_of(option: str, environ: t.Mapping[str, str]) -> str:
@@ -141,7 +143,15 @@ def _of_params(params: t.Mapping[str, t.Any], names: t.Iterable[str] | None = No
     groups = found.get("impersonate_groups", [])
     if not isinstance(groups, str) and not (isinstance(groups, list) and all(isinstance(name, str) for name in groups)):
         raise WrongCluster("impersonate_groups: is neither a list of names nor text with commas between them.")
-    return {name: os.path.expanduser(str(value)) if name in _PATHS else value for name, value in found.items()}
+    return _trimmed(
+        {name: os.path.expanduser(str(value)) if name in _PATHS else value for name, value in found.items()}
+    )
+
+
+def _trimmed(values: Values) -> Values:
+    """The same with a token that has no white space around it: a file that it was read from ends with a line break."""
+    token = str(values.pop("api_key", "")).strip()
+    return {**values, "api_key": token} if token else values
 
 
 def _source(given: Values, document: Values, variables: Values) -> str:

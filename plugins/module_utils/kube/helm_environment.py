@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ..running.errors import ConnectionProblem
 from .conflicts import bearer_of, same_file, same_server
 from .connection_options import ENVIRONMENT, PREFIX, VARIABLES
 from .errors import WrongCluster
@@ -27,12 +28,18 @@ _USE_A_KUBECONFIG = "Name a kubeconfig (gpu_cluster.kubeconfig), which can hold 
 def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables; raises WrongCluster where helm would use another cluster or user, or cannot use this one."""
     options, connection = client.options, client.connection
+    environ = os.environ if environ is None else environ
     _require_usable(options)
-    _require_no_conflict(options, connection, os.environ if environ is None else environ)
+    require_usable_token(environ)
+    _require_no_conflict(options, connection, environ)
     found = {
+        # Where this collection looks for releases; the values of a release have no place in a ConfigMap.
+        "HELM_DRIVER": "secret",
         f"{PREFIX}VERIFY_SSL": "false" if options.validate_certs is False else "true",
         f"{_PREFIX}ASUSER": options.impersonate_user or "",
         f"{_PREFIX}ASGROUPS": ",".join(options.impersonate_groups),
+        # Where this collection looks for releases; the values of a release have no place in a ConfigMap.
+        "HELM_DRIVER": "secret",
     }
     if isinstance(options.kubeconfig, str):
         found["KUBECONFIG"] = os.path.expanduser(options.kubeconfig)
@@ -66,6 +73,16 @@ def _require_usable(options: ConnectionOptions) -> None:
     if odd:
         raise WrongCluster(
             f"Helm cannot impersonate the group {odd[0]!r}, since it takes groups as a comma-separated list."
+        )
+
+
+def require_usable_token(environ: t.Mapping[str, str]) -> None:
+    """Helm takes the token of the environment as it is, so that it could not send one that the modules can."""
+    name = f"{PREFIX}API_KEY"
+    token = environ.get(name, "")
+    if token != token.strip():
+        raise ConnectionProblem(
+            f"{name} has white space around the token, with which Helm cannot send it. Remove it, such as the line break at the end."
         )
 
 

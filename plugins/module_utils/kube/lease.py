@@ -118,16 +118,22 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
-        """Give the lease back; raises LeaseLost if it was lost and nothing else went wrong."""
+        """Release the lease; raises LeaseLost if it was lost, also where only the release finds that, and nothing else went wrong."""
         if self._thread is None:
             return
         self._stop.set()
         self._thread.join(timeout=self._duration)
         self._client.guard = self._outer_guard
-        if not self.lost.is_set():
-            self._release()
-        elif error is None:
-            self.check()
+        if self.lost.is_set():
+            if error is None:
+                self.check()
+            return
+        self._release()
+        if self.lost.is_set() and error is None:
+            raise LeaseLost(
+                f"The lease {self._place} was lost before the run ended: {self._reason}. All was sent by then, but another run may have "
+                "changed the cluster meanwhile; run again."
+            )
 
     def check(self) -> None:
         """Raise LeaseLost unless the lease is ours now; to be called before each change."""
@@ -256,11 +262,21 @@ class Lease:
                 self._client.replace(self._path, body, budget=5)
                 return
             except ApiError as error:
-                # It runs out by itself.
-                if not error.conflict:
+                if not (error.conflict or error.not_found):
+                    # It was ours to the end, and expires.
                     return
-            live = self._client.get(self._path)
-            self._held = None if self._reason_lost(live) else live
+            try:
+                live = self._client.get(self._path)
+            except ApiError:
+                return
+            if _is_written(live, body):
+                # By the first of two tries, whose answer was lost.
+                return
+            reason = self._reason_lost(live)
+            if reason:
+                self._lose(reason)
+                return
+            self._held = live
 
     def _reason_lost(self, live: Object | None) -> str:
         return reason_lost(self._held, live, self._holder) if self._held is not None else ""
@@ -298,3 +314,11 @@ class Lease:
                 "leaseTransitions": int(before.get("leaseTransitions") or 0) + (0 if same or live is None else 1),
             },
         }
+
+
+def _is_written(live: Object | None, body: Object) -> bool:
+    """Whether a Lease is as we wanted to write it."""
+    if live is None or live["metadata"].get("uid") != body["metadata"].get("uid"):
+        return False
+    now, then = live.get("spec") or {}, body["spec"]
+    return all((now.get(key) or "") == (then[key] or "") for key in ("holderIdentity", "renewTime", "leaseTransitions"))

@@ -38,7 +38,8 @@ def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
     cluster = options.get("cluster")
     of_cluster = secrets_of(cluster.get("kubeconfig")) if isinstance(cluster, dict) else set()
     given = {name: options.get(name) for name in _WITH_SECRETS}
-    found = secrets_of(options.get("kubeconfig")) | of_cluster | secret_texts(given)
+    token = {str(options["api_key"]).strip()} if options.get("api_key") else set()
+    found = secrets_of(options.get("kubeconfig")) | of_cluster | secret_texts(given) | token
     # To mask a text of a few characters would hide parts of everything else; it is not shown where it stands.
     return {text for text in found if len(text) >= _SHORTEST}
 
@@ -50,7 +51,10 @@ def secrets_of(kubeconfig: t.Any) -> set[str]:
     for entry in users if isinstance(users, list) else ():
         user = entry.get("user") if isinstance(entry, dict) else None
         if isinstance(user, dict):
-            found |= {str(user[key]) for key in _SECRET_KEYS if user.get(key)}
+            # A token is sent without the white space around it.
+            found |= {
+                text for key in _SECRET_KEYS if user.get(key) for text in (str(user[key]), str(user[key]).strip())
+            }
             # Tokens of an auth-provider, variables and arguments of an exec plugin.
             found |= secret_texts(user)
     return found

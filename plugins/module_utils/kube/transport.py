@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from ..running.backoff import pause
+from ..running.errors import ConnectionProblem
 from .config import KUBERNETES_IMPORT_ERROR, Connection
 from .errors import ApiError
 
@@ -160,6 +161,12 @@ class Transport:
             )
         except (http.HTTPError, OSError) as error:
             raise _no_answer(error, method, path) from error
+        except ValueError:
+            # Python quotes the header, which may be the token.
+            raise ConnectionProblem(
+                f"{method} {path} cannot be sent: a header or the address has characters that HTTP does not carry. Check the token and "
+                f"impersonate_user ({self._connection.origin})."
+            ) from None
         self._met = True
         self._note_warnings(response)
         if response.status >= 300:

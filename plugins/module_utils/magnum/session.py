@@ -65,11 +65,14 @@ class CloudOptions:
         documents = [self.given, self.cloud] if isinstance(self.cloud, t.Mapping) else [self.given]
         auths = [document.get("auth") for document in documents]
         return {
-            str(value)
+            text
             for auth in auths
             if isinstance(auth, t.Mapping)
             for name, value in auth.items()
             if value and any(word in name for word in ("password", "secret", "token", "passcode"))
+            # What ends with a line break may be shown without it.
+            for text in (str(value), str(value).strip())
+            if text
         }
 
 

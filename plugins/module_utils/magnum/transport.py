@@ -137,13 +137,24 @@ class Service:
                 url=self._session.auth_url,
             ) from None
         except keystone.ConnectionError as error:
+            if isinstance(error.__context__, ValueError):
+                raise self._not_sendable() from None
             raise self._no_answer(error, method, path) from None
         except keystone.ClientException as error:
             raise ConnectionProblem(f"Keystone cannot be used ({self._session.origin}): {error}") from None
+        except ValueError:
+            raise self._not_sendable() from None
         self._met = True
         if answer.status_code >= 300:
             raise self._refusal(answer, method, path)
         return Answer(answer.status_code, answer.headers, answer.content)
+
+    def _not_sendable(self) -> ConnectionProblem:
+        """Instead of the words of requests, which quote the header: it may be the token."""
+        return ConnectionProblem(
+            f"A request cannot be sent ({self._session.origin}): a header or the address has characters that HTTP does not carry. Check "
+            "the token."
+        )
 
     def _located(self) -> str:
         """What stands before each path; finds the service in the catalog at first."""

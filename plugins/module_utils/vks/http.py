@@ -94,6 +94,10 @@ class Http:
         except (broken.HTTPError, OSError) as error:
             reason, sent, words = _no_answer(error)
             raise VksError(scrub(words), part=part, reason=reason, method=method, path=shown, sent=sent) from None
+        except ValueError:
+            # Python quotes the header, which may be the token; a status says that to try again is of no use.
+            words = "a header or the address has characters that HTTP does not carry"
+            raise VksError(words, part=part, status=400, method=method, path=shown, sent=False) from None
         answer = Answer(response.status, response.data)
         if not 200 <= response.status < 300 or is_refusal(_lenient(answer)):
             code, words = said(response.data)

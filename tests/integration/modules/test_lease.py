@@ -254,6 +254,15 @@ def test_a_stolen_lease_is_noticed(kube: Kube, place: dict[str, Any]) -> None:
     assert spec(kube)["holderIdentity"] == "thief"
 
 
+def test_a_lease_deleted_shortly_before_the_end_is_noticed(kube: Kube, place: dict[str, Any]) -> None:
+    lease = Lease(kube.client, "me", **place)
+    lease.__enter__()
+    kube.client.delete(path(kube.prefix))
+    with pytest.raises(LeaseLost, match="it was deleted"):
+        lease.__exit__(None, None, None)
+    assert kube.client.get(path(kube.prefix)) is None
+
+
 def test_what_cannot_be_renewed_is_given_up_before_others_may_take_it(kube: Kube, place: dict[str, Any]) -> None:
     with kube.watched() as watched:
         client = kube.connect("accel-gpu-tests", watched.kubeconfig)

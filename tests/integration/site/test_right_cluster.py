@@ -8,6 +8,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,60 @@ def test_a_rename_is_one_run(world: World) -> None:
     assert "is recorded as 'production'" in world.play({"prod": {"kube_name": name}}, world.with_kubeconfig()).failure(
         "prod"
     )
+
+
+def leading_elsewhere(other: OtherCluster, kubeconfig: Path) -> dict[str, Any]:
+    """Every connection option of the installed kubernetes.core.helm, under all of its names."""
+    values: dict[str, Any] = {"context": "bb", "kubeconfig": str(kubeconfig), "host": other.url, "api_key": "planted"}
+    values |= {"validate_certs": False, "ca_cert": "/nowhere/ca.crt", "binary_path": "/bin/false"}
+    spec = import_module("ansible_collections.kubernetes.core.plugins.module_utils.helm_args_common").HELM_AUTH_ARG_SPEC
+    return {name: values[option] for option in spec for name in (option, *spec[option].get("aliases", []))}
+
+
+def play_of(role: str, defaults: dict[str, Any], path: Path) -> str:
+    """A playbook of one role, in which kubernetes.core.helm has defaults."""
+    play = {
+        "hosts": "gpu_clusters",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
+        "module_defaults": {
+            "group/accel.gpu.kube": {"cluster": "{{ gpu_cluster }}"},
+            "group/kubernetes.core.helm": defaults,
+            "kubernetes.core.helm": defaults,
+        },
+        "roles": [f"accel.gpu.{role}"],
+    }
+    path.write_text(yaml.safe_dump([play]))
+    return str(path)
+
+
+def test_defaults_of_the_play_do_not_lead_helm_elsewhere(world: World, tmp_path: Path) -> None:
+    """The last test of this cluster, since it uninstalls."""
+    bb = world.other.kubeconfig(tmp_path / "bb", "bb")
+    document, other = (yaml.safe_load(path.read_text()) for path in (world.lab.kubeconfig, bb))
+    for kind in ("contexts", "clusters", "users"):
+        document[kind] += other[kind]
+    both = tmp_path / "both"
+    both.write_text(yaml.safe_dump(document))
+    # Where Helm keeps its records is a matter of the environment, too.
+    environ = {**world.lab.env, "KUBECONFIG": str(both), "HELM_DRIVER": "configmap"}
+    name, defaults = world.recorded(), leading_elsewhere(world.other, bb)
+    steps: list[tuple[str, dict[str, Any], int]] = [
+        ("nfd", {"context": "bb"}, 2),
+        ("nfd", defaults, 3),
+        ("uninstall", defaults, 0),
+    ]
+    for role, given, releases in steps:
+        values = {"worker": {"annotations": {"example.com/revision": str(releases)}}}
+        declared = {"kube_name": _context(world.lab), "nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": values}}
+        playbook = play_of(role, given, tmp_path / "play.yml")
+        run_playbook(
+            playbook, environ=environ, inventory=inventory(tmp_path / "inventory", {name: declared})
+        ).require_success()
+        assert world.releases() == releases, role
+        assert not run("kubectl", "get", "configmaps", "-A", "-l", "owner=helm", "-o", "name", env=world.lab.env)
+    assert world.other.asked == []
 
 
 def _context(lab: Lab) -> str:

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,10 @@ import yaml
 from tests.programs import REPO
 
 HELM = "kubernetes.core.helm"
+# What leads Helm to a cluster, or makes it another user there, and can be given beside any environment.
+GIVEN = {"kubeconfig", "host", "api_key", "validate_certs"}
+# The module refuses the two together, and either may come from K8S_AUTH_*: so neither is given.
+EXCLUSIVE = {"context", "ca_cert"}
 
 
 def tasks(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -27,19 +33,44 @@ HELM_TASKS = [
     for task in tasks(yaml.safe_load(path.read_text(encoding="utf-8")))
     if HELM in task
 ]
+each_task = pytest.mark.parametrize(
+    ("role", "task"), HELM_TASKS, ids=[f"{role}: {task['name']}" for role, task in HELM_TASKS]
+)
+
+
+def connection_options() -> set[str]:
+    """Those of the installed kubernetes.core, so that a new one is noticed."""
+    module = import_module("ansible_collections.kubernetes.core.plugins.module_utils.helm_args_common")
+    return set(module.HELM_AUTH_ARG_SPEC) - {"binary_path"}
+
+
+def action_groups() -> set[str]:
+    """The groups of kubernetes.core that give defaults to the module."""
+    module = import_module("ansible_collections.kubernetes.core.plugins.module_utils.helm_args_common")
+    assert module.__file__ is not None
+    runtime = yaml.safe_load((Path(module.__file__).parents[2] / "meta" / "runtime.yml").read_text(encoding="utf-8"))
+    return {f"group/kubernetes.core.{name}" for name, actions in runtime["action_groups"].items() if "helm" in actions}
 
 
 def test_there_are_some() -> None:
     assert {role for role, _task in HELM_TASKS} == {"gpu_operator", "nfd", "uninstall"}
 
 
-@pytest.mark.parametrize(("role", "task"), HELM_TASKS, ids=[f"{role}: {task['name']}" for role, task in HELM_TASKS])
-def test_module_defaults_lead_to_no_other_cluster(role: str, task: dict[str, Any]) -> None:
+def test_every_connection_option_is_known() -> None:
+    assert connection_options() == GIVEN | EXCLUSIVE
+
+
+@each_task
+def test_no_default_of_the_play_reaches_the_module(role: str, task: dict[str, Any]) -> None:
+    """The entry of the innermost module_defaults replaces the others, aliases of options included."""
+    assert task["module_defaults"] == {key: {} for key in (HELM, *action_groups())}
+
+
+@each_task
+def test_what_can_be_given_is_given(role: str, task: dict[str, Any]) -> None:
     options = task[HELM]
     assert options["kubeconfig"] == ""
-    assert {"host", "api_key"} <= set(options)
-    assert not {"context", "ca_cert", "validate_certs"} & set(options), (
-        "mutually exclusive with what the environment says"
-    )
+    assert set(options) & connection_options() == GIVEN
     assert "helm_environment" in task["environment"]
+    assert task["environment"].removesuffix(" }}") in options["validate_certs"]
     assert task["no_log"] == f"{{{{ {role}_secure_logging is not false }}}}"

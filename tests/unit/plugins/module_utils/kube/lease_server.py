@@ -34,6 +34,9 @@ class Server:
         self.lease: Object | None = None
         self.guard: Callable[[str], None] | None = None
         self.while_asked: Callable[[], None] = lambda: None
+        # With what a write is refused; whether the next write's answer is lost, so that the client sends it again.
+        self.failure: ApiError | None = None
+        self.answer_lost = False
         self._version = 0
 
     def get(self, path: str, query: Any = None) -> Object | None:
@@ -45,12 +48,17 @@ class Server:
         return self._stored({**body, "metadata": {**body["metadata"], "uid": uuid.uuid4().hex}})
 
     def replace(self, path: str, body: Object, **dummy: Any) -> Object:
+        if self.failure is not None:
+            raise self.failure
         if self.lease is None:
             raise ApiError("no such lease", status=404)
         if any(body["metadata"][key] != self.lease["metadata"][key] for key in ("uid", "resourceVersion")):
             raise ApiError("modified", status=409)
         stored = self._stored(body)
         self.while_asked()
+        if self.answer_lost:
+            self.answer_lost = False
+            return self.replace(path, body)
         return stored
 
     def edit(self, **spec: Any) -> None:

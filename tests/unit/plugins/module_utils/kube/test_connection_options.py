@@ -114,6 +114,8 @@ def test_one_source_counts_as_a_whole(
     found = reach(filled(params, files), filled(cluster, files), filled(environ, files), monkeypatch)
     assert found.server == server
     assert found.authorization().get("authorization", "").removeprefix("Bearer ") == token
+    # The library reads the kubeconfig again for the token, and a request asks for the token first.
+    assert found.server == server
     assert found.configuration.verify_ssl is True
 
 
@@ -279,7 +281,8 @@ def test_helm_gets_the_cluster_and_the_user_of_the_module(
             monkeypatch.delenv(name)
         return given
 
-    nobody = {"HELM_KUBEASUSER": "", "HELM_KUBEASGROUPS": "", "K8S_AUTH_VERIFY_SSL": "true"}
+    # HELM_DRIVER: the modules look for Helm's releases in Secrets, and values have no place in a ConfigMap.
+    nobody = {"HELM_DRIVER": "secret", "HELM_KUBEASUSER": "", "HELM_KUBEASGROUPS": "", "K8S_AUTH_VERIFY_SSL": "true"}
     declared = {"kubeconfig": files["prod"], "impersonate_user": "a", "impersonate_groups": ["x", "y"]}
     assert environment({}, declared, {}) == {
         **nobody,

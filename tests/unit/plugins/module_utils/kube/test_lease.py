@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube import lease as module
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld, LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION, holder_of
 from ansible_collections.accel.gpu.plugins.module_utils.running.clock import elapsed
@@ -158,8 +159,54 @@ def test_a_release_does_not_write_over_it(server: Server, clock: Clock, loss: Ca
     held.__enter__()
     loss(server)
     before = copy.deepcopy(server.lease)
-    held.__exit__(None, None, None)
+    with pytest.raises(LeaseLost, match=LOSSES[loss]):
+        held.__exit__(None, None, None)
+    assert held.lost.is_set()
     assert server.lease == before
+
+
+def test_an_error_of_the_work_is_not_hidden_by_a_loss_that_the_release_finds(server: Server, clock: Clock) -> None:
+    held = lease(server, clock, PROD)
+    held.__enter__()
+    deleted(server)
+    held.__exit__(KeyError, KeyError(), None)
+    assert held.lost.is_set()
+
+
+@pytest.mark.parametrize("status", [403, 500, None])
+def test_a_release_that_fails_otherwise_is_left_to_expire(server: Server, clock: Clock, status: int | None) -> None:
+    """The lease was ours to the end; whether it was released does not matter to the work."""
+    held = lease(server, clock, PROD)
+    held.__enter__()
+    server.failure = ApiError("no", status=status)
+    held.__exit__(None, None, None)
+    assert not held.lost.is_set()
+
+
+@pytest.mark.parametrize("status", [403, 500, None])
+def test_nothing_is_known_of_a_lease_that_cannot_be_read_again(
+    server: Server, clock: Clock, monkeypatch: pytest.MonkeyPatch, status: int | None
+) -> None:
+    held = lease(server, clock, PROD)
+    held.__enter__()
+    server.edit(renewTime="2999-01-01T00:00:00.000000Z")
+
+    def fail(path: str, query: Any = None) -> None:
+        raise ApiError("no", status=status)
+
+    monkeypatch.setattr(server, "get", fail)
+    held.__exit__(None, None, None)
+    assert not held.lost.is_set()
+
+
+def test_a_release_whose_answer_was_lost_is_no_loss(server: Server, clock: Clock) -> None:
+    """The client sends it again, and the server answers that somebody has written it: that was we."""
+    held = lease(server, clock, PROD)
+    held.__enter__()
+    server.answer_lost = True
+    held.__exit__(None, None, None)
+    assert not held.lost.is_set()
+    assert server.spec["holderIdentity"] == ""
 
 
 def test_what_others_write_beside_it_stays(server: Server, clock: Clock) -> None:
