@@ -33,8 +33,9 @@ from .configmaps import (
     with_our_entries,
 )
 from .fleet import patch_nodes, preview_nodes, read_nodes
+from .mig_undo import MigManagers, await_whole_gpus
 from .nodes import MIG_OFF, Return, give_back, ours, staying
-from .operands import Waiting, await_operands, await_whole_gpus
+from .operands import Waiting, await_operands
 from .policy import Withdrawal, withdrawal
 
 Object = dict[str, t.Any]
@@ -48,11 +49,16 @@ _CONFLICTS = 8
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user says, and what the caller knows: whose release an object is, and how many drivers would roll."""
+    """What the user says, and what the caller knows.
+
+    That is whose release an object is, how many drivers would roll, and how the MIG managers of some nodes are restarted: a namespace,
+    the nodes, and the lease under which that is done.
+    """
 
     namespace: str
     is_ours: t.Callable[[Document], bool]
     driver_nodes: t.Callable[[t.Iterable[Document]], int]
+    restart_mig_managers: t.Callable[[str, t.Sequence[Node], Lease], None]
     allow_driver_rollout: bool
     undo_mig: bool
     progress: Progress
@@ -155,7 +161,9 @@ class Before:
         patch_nodes(self._client, found.nodes, self._compared(found), lease, progress, self.account)
         cut = [node.name for node in found.nodes if self._returned(node, found).cut]
         if cut and waiting is not None:
-            nodes = await_whole_gpus(self._client, cut, waiting)
+            place = self._place(found.policies[0])
+            managers = MigManagers(place, lambda nodes: self._settings.restart_mig_managers(place, nodes, lease))
+            nodes = await_whole_gpus(self._client, cut, managers, waiting)
             patch_nodes(self._client, nodes, self._compared(found), lease, progress, self.account)
 
     def _clear_policies(self, found: Found, lease: Lease) -> None:
