@@ -19,14 +19,16 @@ description:
     entries of the ClusterPolicy's C(spec.daemonsets.tolerations) by its annotation C(accel.gpu/tolerations); fields and entries of ConfigMaps by
     the API server's own record of who has written them (field manager C(accel.gpu)); Helm releases by the Lease C(accel-gpu-helm-<release>), and
     namespaces by the annotation C(accel.gpu/created), both of which say that this collection made them."
-  - "O(stage=before_helm), while the operator still works: nodes give back what is ours; GPUs that a layout of ours has cut are made whole; a
-    ClusterPolicy of a release that we have installed is deleted, and its DaemonSets and pods are seen to go; out of any other ClusterPolicy our
+  - "O(stage=before_helm), while the operator still works: nodes give back what is ours, those with GPUs that a layout of ours has cut once these
+    are whole; a ClusterPolicy of a release that we have installed is deleted, and its DaemonSets and pods are seen to go; out of any other ClusterPolicy our
     fields are taken; then our ConfigMaps are deleted, because by then nothing names or mounts them."
   - "O(stage=after_helm): labels, annotations and taints that an operator or an NFD of ours has left on nodes; the kinds (CRDs) that came with
     our releases, unless somebody else has an object of them or has written them; our notes; the namespaces that we have made, unless something of
     somebody else is in them; at last the Lease by which runs know of each other."
   - An operator or an NFD that somebody else has installed stays. RV(removal.left) says of everything that stays why.
   - Can be killed at any moment and run again. A second run finds nothing and changes nothing. Pools are neither needed nor heeded.
+  - A MIG manager that says V(failed) does not try again. It is restarted once for each run; if it fails again, the run ends with the pods that
+    hold GPUs of that node. Until its GPUs are whole a node keeps the labels and taints of its pool.
 notes:
   - The chart's clean-up hooks are not used. They are Jobs, which need an image, more rights, and cannot be run a second time once they have failed.
   - Of a policy that stays, C(mig.strategy) and C(migManager.config.name) are put back as the annotation C(accel.gpu/former) has them.
@@ -149,8 +151,10 @@ from ..module_utils.pools.plan import Plan, ReleasePlan
 from ..module_utils.removal import after, before, joining, last
 from ..module_utils.removal.account import Account
 from ..module_utils.removal.definitions import Definition
-from ..module_utils.removal.operands import Waiting, workers
+from ..module_utils.removal.gpu_pods import driver_warning
+from ..module_utils.removal.operands import Waiting
 from ..module_utils.running.results import diff_of
+from ..module_utils.sharing.mig_manager import renew
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "stage": {"type": "str", "choices": ["join", "before_helm", "after_helm"], "required": True},
@@ -199,6 +203,7 @@ def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[boo
         namespace=plan.operator.namespace,
         is_ours=lambda found: releases[0].ours and releases[0].has(found),
         driver_nodes=driver_nodes,
+        restart_mig_managers=lambda place, nodes, lease: renew(module.client, place, nodes, lease, module.progress),
         allow_driver_rollout=params["allow_driver_rollout"],
         undo_mig=params["undo_mig"] and params["wait"],
         progress=module.progress,
@@ -208,8 +213,9 @@ def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[boo
     found = stage.read()
     to_open = [release for release in releases if release.ours and not release.open]
     if any(settings.is_ours(policy) for policy in found.policies):
-        for text in workers(module.client):
-            module.warn(text)
+        warning = driver_warning(module.client, plan.operator.namespace, found.nodes)
+        if warning:
+            module.warn(warning)
     if module.check_mode or not (stage.changed(found) or to_open):
         stage.preview(found)
     else:

@@ -38,7 +38,7 @@ class Account:
         before, after = self._before.setdefault("nodes", {}), self._after.setdefault("nodes", {})
         if edit.name in before or len(before) < SHOWN:
             before[edit.name] = _joined(edit.before, before.get(edit.name, {}))
-            after[edit.name] = _joined(after.get(edit.name, {}), edit.after)
+            after[edit.name] = _joined(_remaining(after.get(edit.name, {}), edit), edit.after)
         self.nodes.add(edit.name)
 
     def stays_on(self, node: str, what: str) -> None:
@@ -81,6 +81,16 @@ class Account:
         if hidden > 0:
             after["nodes_not_shown"] = hidden
         return before, after
+
+
+def _remaining(after: Object, edit: NodeEdit) -> Object:
+    """What an earlier patch has set and this one does not take out again."""
+    return {
+        part: {key: value for key, value in shown.items() if key not in edit.before.get(part, {})}
+        if isinstance(shown, dict)
+        else shown
+        for part, shown in after.items()
+    }
 
 
 def _joined(under: Object, over: Object) -> Object:

@@ -33,8 +33,9 @@ from .configmaps import (
     with_our_entries,
 )
 from .fleet import patch_nodes, preview_nodes, read_nodes
-from .nodes import MIG_OFF, give_back, ours, staying
-from .operands import Waiting, await_operands, await_whole_gpus
+from .mig_undo import MigManagers, await_whole_gpus
+from .nodes import MIG_OFF, Return, give_back, ours, staying
+from .operands import Waiting, await_operands
 from .policy import Withdrawal, withdrawal
 
 Object = dict[str, t.Any]
@@ -48,11 +49,16 @@ _CONFLICTS = 8
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user says, and what the caller knows: whose release an object is, and how many drivers would roll."""
+    """What the user says, and what the caller knows.
+
+    That is whose release an object is, how many drivers would roll, and how the MIG managers of some nodes are restarted: a namespace,
+    the nodes, and the lease under which that is done.
+    """
 
     namespace: str
     is_ours: t.Callable[[Document], bool]
     driver_nodes: t.Callable[[t.Iterable[Document]], int]
+    restart_mig_managers: t.Callable[[str, t.Sequence[Node], Lease], None]
     allow_driver_rollout: bool
     undo_mig: bool
     progress: Progress
@@ -102,7 +108,7 @@ class Before:
             found.configmaps
             or found.pods
             or any(self._settings.is_ours(policy) or self._open(policy, found) for policy in found.policies)
-            or any(self._compared(found)(node) for node in found.nodes)
+            or any(returned.edit or returned.cut for returned in self._returns(found))
         )
 
     def preview(self, found: Found) -> None:
@@ -118,6 +124,7 @@ class Before:
             if not error.forbidden:
                 raise
             self.account.unchecked = NOT_CHECKED
+        self._note_second_patches(found)
         self.note_staying(found)
         self._note_policies(found)
         for configmap in found.configmaps:
@@ -152,9 +159,11 @@ class Before:
     def _clear_nodes(self, found: Found, lease: Lease) -> None:
         progress, waiting = self._settings.progress, self._settings.waiting
         patch_nodes(self._client, found.nodes, self._compared(found), lease, progress, self.account)
-        cut = [node.name for node in found.nodes if give_back(node, undo_mig=self._can_undo(node, found)).cut]
+        cut = [node.name for node in found.nodes if self._returned(node, found).cut]
         if cut and waiting is not None:
-            nodes = await_whole_gpus(self._client, cut, waiting)
+            place = self._place(found.policies[0])
+            managers = MigManagers(place, lambda nodes: self._settings.restart_mig_managers(place, nodes, lease))
+            nodes = await_whole_gpus(self._client, cut, managers, waiting)
             patch_nodes(self._client, nodes, self._compared(found), lease, progress, self.account)
 
     def _clear_policies(self, found: Found, lease: Lease) -> None:
@@ -255,7 +264,20 @@ class Before:
         return self._settings.undo_mig and at_work
 
     def _compared(self, found: Found) -> t.Callable[[Node], NodeEdit | None]:
-        return lambda node: give_back(node, undo_mig=self._can_undo(node, found)).edit
+        return lambda node: self._returned(node, found).edit
+
+    def _returned(self, node: Node, found: Found) -> Return:
+        return give_back(node, undo_mig=self._can_undo(node, found))
+
+    def _returns(self, found: Found) -> t.Iterator[Return]:
+        return (self._returned(node, found) for node in found.nodes)
+
+    def _note_second_patches(self, found: Found) -> None:
+        """What nodes give back once their GPUs are whole."""
+        for node in found.nodes:
+            last = give_back(node, undo_mig=False).edit if self._returned(node, found).cut else None
+            if last is not None:
+                self.account.node(last)
 
 
 def _named(policy: Document) -> str:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import dataclass
 
@@ -96,35 +95,27 @@ def ours(node: Node) -> Leavings:
 def give_back(node: Node, *, undo_mig: bool) -> Return:
     """Take out what is ours. Where a layout of ours cuts the GPUs, they are made whole first (undo_mig).
 
-    Until the MIG manager has done that, the label stays and goes on being noted, so that a run that is killed in between
-    goes on from there.
+    Until the MIG manager has done that, the node keeps everything else of ours, noted as ours: its taints keep workloads away, and a
+    run that fails or is killed in between goes on from there. Only the taint of a change that failed goes at once, since NVIDIA's
+    pods do not tolerate it and are started again by the change; the cordon that comes with it stays.
     """
     leaving = ours(node)
     mine = MIG_CONFIG_LABEL in leaving.labels and MIG_CONFIG_LABEL in node.labels
     whole = node.labels.get(MIG_CONFIG_LABEL) == MIG_OFF and node.labels.get(MIG_STATE_LABEL) == "success"
     if not mine or whole or not undo_mig:
         return Return(without(node, leaving))
-    kept: _Marks = {POOLS.labels: json.dumps([MIG_CONFIG_LABEL])}
+    failed = frozenset(spelled(taint) for taint in node.taints if taint.get("key") == FAILED_KEY)
     changed: _Marks = {}
     if node.labels[MIG_CONFIG_LABEL] != MIG_OFF:
         # The old state goes in the same patch: what is there afterwards is about this change.
         changed = {MIG_CONFIG_LABEL: MIG_OFF, MIG_STATE_LABEL: None}
-    rest = Leavings(
-        leaving.labels - {MIG_CONFIG_LABEL}, leaving.annotations - {POOLS.labels}, leaving.taints, leaving.resources
-    )
-    return Return(without(node, rest, labels=changed, annotations=kept), cut=True)
+    return Return(without(node, Leavings(taints=failed), labels=changed), cut=True)
 
 
-def without(
-    node: Node,
-    leaving: Leavings,
-    *,
-    labels: t.Mapping[str, str | None] | None = None,
-    annotations: _Marks | None = None,
-) -> NodeEdit | None:
-    """The merge patch that takes it out and sets the labels and annotations, or None when all is so already."""
+def without(node: Node, leaving: Leavings, *, labels: t.Mapping[str, str | None] | None = None) -> NodeEdit | None:
+    """The merge patch that takes it out and sets the labels, or None when all is so already."""
     label_patch = _patch(node.labels, leaving.labels, labels or {})
-    annotation_patch = _patch(node.annotations, leaving.annotations, annotations or {})
+    annotation_patch = _patch(node.annotations, leaving.annotations, {})
     kept = [dict(taint) for taint in node.taints if spelled(taint) not in leaving.taints]
     metadata: dict[str, t.Any] = {}
     before: dict[str, t.Any] = {}

@@ -1,21 +1,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until the agents have followed: GPUs whole again, DaemonSets and pods gone, none that needs a ConfigMap of ours."""
+"""Waits until NVIDIA's DaemonSets and pods are gone, and none needs a ConfigMap of ours."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import LIVE_PODS, MIG_STATE_LABEL
-from ..fleet.holders import holders
-from ..fleet.node import Node
 from ..kube.client import Client
-from ..kube.paths import PODS
 from ..running.progress import Progress
-from ..running.wait import Since, wait_until
-from .fleet import read_nodes
-from .nodes import give_back
+from ..running.wait import wait_until
 from .policy import mounting
 
 Document = t.Mapping[str, t.Any]
@@ -29,51 +23,6 @@ class Waiting:
     timeout: float
     interval: float
     progress: Progress
-
-
-def workers(client: Client) -> t.Iterator[str]:
-    """Whoever takes the driver away is told who is at work with it; in check mode that comes in time."""
-    held = holders(client.list(PODS, field_selector=LIVE_PODS))
-    pods = {(holder.namespace, holder.pod) for of_node in held.values() for holder in of_node}
-    if pods:
-        yield f"{len(pods)} pods on {len(held)} nodes hold GPUs, and lose the driver under them: drain these nodes first."
-
-
-def await_whole_gpus(client: Client, cut: t.Sequence[str], waiting: Waiting) -> list[Node]:
-    """Until the MIG manager has undone our layouts on these nodes; all nodes as they are then. Raises TimeoutStory."""
-    since = Since()
-
-    def read() -> dict[str, Node]:
-        return {node.name: node for node in read_nodes(client)}
-
-    def still(nodes: t.Mapping[str, Node]) -> dict[str, str]:
-        found = [nodes[name] for name in cut if name in nodes and give_back(nodes[name], undo_mig=True).cut]
-        return {node.name: node.labels.get(MIG_STATE_LABEL) or "no state yet" for node in found}
-
-    def say(nodes: t.Mapping[str, Node]) -> str:
-        states = still(nodes)
-        for name, state in states.items():
-            since.note(name, state)
-        return f"{len(cut) - len(states)}/{len(cut)} nodes have whole GPUs again"
-
-    def story(nodes: t.Mapping[str, Node]) -> str:
-        states = still(nodes)
-        lines = [f"node {name}: {state} for {since.note(name, state):.0f} s" for name, state in states.items()]
-        return (
-            f"The MIG manager has not made the GPUs of {len(states)} node(s) whole: {_some(lines)}. A pod that holds one "
-            "keeps it from that: drain the node and run again, or leave the GPUs cut (undo_mig: false)."
-        )
-
-    nodes = wait_until(
-        read,
-        lambda found: not still(found),
-        timeout=waiting.timeout,
-        interval=waiting.interval,
-        story=story,
-        say=say,
-        progress=waiting.progress,
-    )
-    return list(nodes.values())
 
 
 def await_operands(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,22 @@ OPERATOR = {
     # All at a time: by itself the operator rolls a driver node by node.
     "driver": {"version": "580.95.05", "upgradePolicy": {"maxParallelUpgrades": 0, "maxUnavailable": "100%"}},
 }
+
+
+MIG_LABEL = "nvidia.com/mig.config"
+STUCK = "a100-1"
+
+
+def debugger(node: str) -> dict[str, Any]:
+    """A privileged pod, which sees every GPU of its node and requests none."""
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "securityContext": {"privileged": True},
+        "command": ["sleep", "3600"],
+    }
+    spec = {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "debugger", "namespace": "default"}, "spec": spec}
 
 
 def helm(cluster: Cluster, release: str, chart: str, namespace: str, values: dict[str, Any]) -> None:
@@ -174,9 +191,10 @@ def test_cut_gpus_are_made_whole(cluster: Cluster) -> None:
         "nvidia.com/gpu" not in found or found != whole
         for found, whole in zip(cluster.offered("a100-").values(), offered.values(), strict=True)
     )
-    preview = take(cluster, check=True)
+    preview = take(cluster, check=True, diff=True)
     assert not [line for line in preview["removal"]["left"] if "MIG" in line]
-    found = take(cluster)
+    found = take(cluster, diff=True)
+    assert preview["diff"] == found["diff"]
     assert found["removal"]["removed"] == preview["removal"]["removed"]
     assert "ConfigMap gpu-operator/accel-gpu-mig-parted: deleted" in found["removal"]["removed"]
     cluster.until(lambda: cluster.offered("a100-") == offered, 60)
@@ -186,6 +204,47 @@ def test_cut_gpus_are_made_whole(cluster: Cluster) -> None:
             # The operator's own default, and the MIG manager's answer.
             assert labels.get("nvidia.com/mig.config") == "all-disabled"
             assert labels.get("nvidia.com/mig.config.state") == "success"
+    assert take(cluster)["changed"] is False
+
+
+@pytest.mark.usual(120)
+def test_a_failed_undo_keeps_the_node_and_a_run_again_ends_it(cluster: Cluster) -> None:
+    """The first run restarts the MIG manager in vain, the second one finds it failed and restarts it with success."""
+    put(
+        cluster,
+        {"name": "train-h100", "taints": []},
+        {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
+    )
+    run("bash", "-c", f"kubectl apply -f - <<'E'\n{json.dumps(debugger(STUCK))}\nE", env=cluster.lab.env)
+    ours = cluster.nodes()[STUCK]
+    preview = take(cluster, check=True, diff=True)
+    cluster.lab.command("fault", "put", "mig-failed", "--nodes", STUCK)
+    started = time.monotonic()
+    failed = cluster.run(removal.main, stage="before_helm", wait_timeout=600, wait_sleep=1)
+    assert time.monotonic() - started < 300
+    assert failed.get("failed")
+    assert (
+        f"The MIG manager has failed to make the GPUs of node {STUCK} whole, also after it was restarted"
+        in failed["msg"]
+    )
+    assert "pods that use its GPUs: default/debugger (privileged container main)" in failed["msg"]
+    assert "the MIG manager's log ends" in failed["msg"]
+
+    kept = cluster.nodes()[STUCK]
+    labels = kept["metadata"]["labels"]
+    assert (labels[MIG_LABEL], labels[f"{MIG_LABEL}.state"]) == ("all-disabled", "failed")
+    assert labels["accel.gpu/pool"] == "train-a100"
+    assert labels.get(CONFIG_LABEL) == ours["metadata"]["labels"].get(CONFIG_LABEL)
+    assert kept["spec"].get("taints") == ours["spec"].get("taints")
+    notes = {key: value for key, value in ours["metadata"]["annotations"].items() if key.startswith("accel.gpu/")}
+    assert {key: kept["metadata"]["annotations"].get(key) for key in notes} == notes
+
+    cluster.lab.command("fault", "clear")
+    found = take(cluster, diff=True)
+    assert found["removal"]["removed"] == preview["removal"]["removed"]
+    cluster.kubectl("delete", "pod", "debugger", "--now")
+    given_back = cluster.nodes()[STUCK]["metadata"]
+    assert not [key for part in ("labels", "annotations") for key in given_back[part] if key.startswith("accel.gpu/")]
     assert take(cluster)["changed"] is False
 
 

@@ -160,7 +160,7 @@ def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab
     assert policy(lab)["spec"] == spec
     assert get(lab, "node", "t4-1")["metadata"]["labels"][NODE_CONFIG].startswith("time-slicing-4-")
 
-    left = run_playbook(UNINSTALL, environ=lab.env).require_success()
+    left = run_playbook(UNINSTALL, environ=lab.env, variables={"gpu_confirm": lab.name}).require_success()
     told = [line for result in left.module_results("accel.gpu.removal") for line in result["removal"]["left"]]
     assert "ClusterPolicy cluster-policy: this collection did not install it" in told
     assert gone_or_other(before, everything(lab)) == []
@@ -191,5 +191,5 @@ def test_values_that_ours_take_the_place_of_come_back(empty: Lab) -> None:
     assert ours["migManager"]["config"]["name"] == "accel-gpu-mig-parted"
     assert "strategy" not in ours["mig"]
     assert spec["mig"]["strategy"] == "single"
-    run_playbook(UNINSTALL, environ=lab.env).require_success()
+    run_playbook(UNINSTALL, environ=lab.env, variables={"gpu_confirm": lab.name}).require_success()
     assert policy(lab)["spec"] == spec

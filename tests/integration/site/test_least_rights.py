@@ -93,12 +93,14 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
 
     as_uninstall = lab.env_as("uninstall")
     run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=["--check", "--diff"]).require_success()
-    removed = run_playbook("accel.gpu.uninstall", environ=as_uninstall).require_success()
+    confirmed = ["-e", f"gpu_confirm={lab.name}"]
+    removed = run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=confirmed).require_success()
     assert {"accel.gpu", "Helm"} <= {request.agent.partition("/")[0] for request in asked(lab, "uninstall", since)}
     # The namespaces hold the Roles that were applied for all this, which are not ours.
     left = [line for result in removed.module_results("accel.gpu.removal") for line in result["removal"]["left"]]
     assert [line.partition(":")[0] for line in left] == [f"Namespace {name}" for name in NAMESPACES]
-    assert run_playbook("accel.gpu.uninstall", environ=as_uninstall).require_success().changed() == 0
+    again = run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=confirmed).require_success()
+    assert again.changed() == 0
 
     # The playbooks of node groups ask no cluster here: these pools make no nodes.
     ran = [name for name in rights.playbooks() if name not in OF_NODE_GROUPS]
@@ -111,7 +113,7 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
 def test_without_rights_a_playbook_names_the_first_that_it_lacks_and_changes_nothing(lab: Lab, playbook: str) -> None:
     since = audit.mark(LabLayout.named(lab.name))
     environ = lab.env_through(rights.nobody(LabLayout.named(lab.name)))
-    # Without a confirmation reset asks for it, and the cluster is not asked.
+    # Without a confirmation reset and uninstall ask for it, and the cluster is not asked.
     played = run_playbook(f"accel.gpu.{playbook}", environ=environ, arguments=["-e", f"gpu_confirm={lab.name}"])
     assert played.rc != 0
     message = played.failure()

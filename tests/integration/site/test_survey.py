@@ -80,8 +80,11 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("nodes", {"nodes_only": "train", "nodes_counts": '{"train": "2"}'}, NO_CLOUD),
     ("nodes", {"nodes_counts": "train=2"}, "nodes_counts: \"train=2\" is text, not a map"),
     ("export", {"export_path": ""}, NO_CLUSTER),
-    ("uninstall", {"uninstall_wait_timeout": "", "uninstall_undo_mig": "yes"}, NO_CLUSTER),
-    ("uninstall", {"uninstall_wait_timeout": "long"}, "uninstall_wait_timeout: \"long\" is text, not a whole number"),
+    ("uninstall", {}, CONFIRM),
+    ("uninstall", {"gpu_confirm": ""}, CONFIRM),
+    ("uninstall", {"gpu_confirm": "two"}, "gpu_confirm names two"),
+    ("uninstall", {"gpu_confirm": "two, one", "uninstall_wait_timeout": "", "uninstall_undo_mig": "yes"}, NO_CLUSTER),
+    ("uninstall", {"gpu_confirm": "one", "uninstall_wait_timeout": "long"}, "uninstall_wait_timeout: \"long\" is text, not a whole number"),
     ("site", {"nodes_only": "trian"}, "nodes_only: trian is no declared pool with nodes"),
 ]  # fmt: skip
 
@@ -168,6 +171,11 @@ def test_a_limit_that_leaves_no_cluster_fails(tmp_path: Path, playbook: str) -> 
     [
         ("retire", {"pool": "train"}, "This deletes 1 node group(s) of cluster one, with all their nodes: train (node group train)."),
         ("reset", {}, "This makes the GPUs of all 3 pools of cluster one whole (notebooks, train, infer)"),
+        (
+            "uninstall",
+            {},
+            "This removes the GPU operator, the driver and the GPU sharing that this collection has installed on cluster one; pods that use GPUs lose the driver.",
+        ),
     ],
 )  # fmt: skip
 def test_check_mode_shows_what_a_run_would_ask_for(

@@ -32,8 +32,15 @@ def kubectl(lab: Lab, *words: str) -> str:
     return run("kubectl", *words, env=lab.env)
 
 
+def confirmed(lab: Lab) -> dict[str, str]:
+    """The variables by which a run is confirmed."""
+    return {"gpu_confirm": lab.name}
+
+
 def played(lab: Lab, name: str, **options: Any) -> PlaybookRun:
-    return run_playbook(name, environ=options.pop("environ", lab.env), **options).require_success()
+    """A run that succeeds; an uninstallation is confirmed."""
+    options = {"environ": lab.env, "variables": confirmed(lab) if name == UNINSTALL else None, **options}
+    return run_playbook(name, **options).require_success()
 
 
 def left(found: PlaybookRun) -> list[str]:
@@ -55,7 +62,12 @@ def test_everything_of_ours_goes_and_nothing_else(lab: Lab, empty: tuple[Foreign
     played(lab, SITE)
     used = everything(lab)
 
-    preview = played(lab, UNINSTALL, arguments=["--check", "--diff"])
+    asked = run_playbook(UNINSTALL, environ=lab.env)
+    assert asked.rc != 0
+    assert f"To confirm it, add -e gpu_confirm={lab.name}" in asked.failure()
+    assert differences(used, everything(lab)) == {}
+    preview = played(lab, UNINSTALL, arguments=["--check", "--diff"], variables=None)
+    assert preview.shown(f"a run without --check needs the confirmation -e gpu_confirm={lab.name}")
     assert preview.changed() == 3
     assert differences(used, everything(lab)) == {}
 
@@ -128,10 +140,10 @@ def test_what_is_somebody_elses_stays_and_is_said(lab: Lab, empty: tuple[Foreign
 def test_site_puts_back_what_a_killed_uninstallation_has_taken(lab: Lab, tmp_path: Path) -> None:
     lab.reset()
     played(lab, SITE, **INSTALL)
-    requests = changing_requests(lab, UNINSTALL, tmp_path)
+    requests = changing_requests(lab, UNINSTALL, tmp_path, variables=confirmed(lab))
     policy = next(number for number, request in enumerate(requests, 1) if "/clusterpolicies/" in request.path)
     played(lab, SITE, **INSTALL)
-    struck = killed_after(lab, UNINSTALL, policy, tmp_path)
+    struck = killed_after(lab, UNINSTALL, policy, tmp_path, variables=confirmed(lab))
     assert struck is not None
     assert "/clusterpolicies/" in struck.path
     played(lab, SITE, **INSTALL)
@@ -145,11 +157,11 @@ def kill_at(lab: Lab, folder: Path, choose: Callable[[int], list[int]]) -> None:
     foreign.place()
     before = everything(lab)
     played(lab, SITE, **INSTALL)
-    total = len(changing_requests(lab, UNINSTALL, folder))
+    total = len(changing_requests(lab, UNINSTALL, folder, variables=confirmed(lab)))
     assert total > 20
     for point in choose(total):
         played(lab, SITE, **INSTALL)
-        killed_after(lab, UNINSTALL, point, folder)
+        killed_after(lab, UNINSTALL, point, folder, variables=confirmed(lab))
         played(lab, UNINSTALL)
         assert differences(before, everything(lab)) == {}
         assert written_by(lab, "accel.gpu") == []

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.fleet.ownership import NODES, POOLS, NodeEdit, edit
 from ansible_collections.accel.gpu.plugins.module_utils.removal.nodes import (
+    Return,
     give_back,
     of_nfd,
     of_operator,
@@ -115,25 +116,46 @@ def test_only_what_is_ours_is_shown_and_a_list_is_written_over_what_was_read() -
     assert (change.before["taints"], change.after["taints"]) == (["restricted-access=yes:NoSchedule"], [])
 
 
-def test_cut_gpus_are_made_whole_before_their_label_goes() -> None:
-    before = node(
-        {MIG: "mig-3g.40gb-2-abc", STATE: "success", CONFIG: "mig-1", POOL: "cut"}, {POOLS.labels: [CONFIG, MIG, POOL]}
-    )
+def test_a_node_keeps_what_is_ours_until_its_gpus_are_whole() -> None:
+    marks = {CONFIG: "mig-1", POOL: "cut"}
+    notes = {
+        POOLS.labels: [CONFIG, MIG, POOL],
+        POOLS.taints: ["restricted-access=yes:NoSchedule"],
+        "accel.gpu/gpus": "8",
+    }
+    before = node({MIG: "mig-3g.40gb-2-abc", STATE: "success", **marks}, notes, [OURS, THEIRS])
     first = give_back(before, undo_mig=True)
     assert first.cut
     asked = after(before, first.edit)
-    assert asked.labels == {MIG: "all-disabled"}
-    assert json.loads(asked.annotations[POOLS.labels]) == [MIG]
+    # The notes still list everything, so that a run that is killed here takes all of it the next time.
+    assert asked == node({MIG: "all-disabled", **marks}, notes, [OURS, THEIRS])
     # Nothing more is sent until the MIG manager is through, and a run that begins here waits as well.
-    waiting = give_back(asked, undo_mig=True)
-    assert (waiting.cut, waiting.edit) == (True, None)
-    for state in ("pending", "failed"):
-        assert give_back(node({MIG: "all-disabled", STATE: state}, dict(asked.annotations)), undo_mig=True).cut
-    done = node({MIG: "all-disabled", STATE: "success"}, dict(asked.annotations))
+    for state in ({}, {STATE: "pending"}, {STATE: "failed"}):
+        waiting = give_back(dataclasses.replace(asked, labels={**asked.labels, **state}), undo_mig=True)
+        assert (waiting.cut, waiting.edit) == (True, None)
+    done = dataclasses.replace(asked, labels={**asked.labels, STATE: "success"})
     last = give_back(done, undo_mig=True)
     assert not last.cut
     # The state is the MIG manager's own.
-    assert after(done, last.edit) == node({STATE: "success"})
+    assert after(done, last.edit) == node({STATE: "success"}, {}, [THEIRS])
+
+
+def test_the_taint_of_a_failed_change_goes_before_gpus_are_made_whole() -> None:
+    """NVIDIA's pods do not tolerate it, and are started again by the change."""
+    notes = {POOLS.labels: [MIG], "accel.gpu/cordoned": "why", "accel.gpu/failed": "why"}
+    before = node({MIG: "mig-x", STATE: "failed"}, notes, [THEIRS, LEFT], unschedulable=True)
+    first = give_back(before, undo_mig=True)
+    assert first.edit is not None
+    assert first.edit.patch["metadata"]["resourceVersion"] == "7"
+    asked = after(before, first.edit)
+    assert asked == node({MIG: "all-disabled"}, notes, [THEIRS], unschedulable=True)
+    whole = dataclasses.replace(asked, labels={**asked.labels, STATE: "success"})
+    assert after(whole, give_back(whole, undo_mig=True).edit) == node({STATE: "success"}, {}, [THEIRS])
+
+
+def test_a_run_before_this_version_noted_the_mig_configuration_alone() -> None:
+    before = node({MIG: "all-disabled", STATE: "failed"}, {POOLS.labels: [MIG]})
+    assert give_back(before, undo_mig=True) == Return(None, cut=True)
 
 
 def test_cut_gpus_may_stay_cut() -> None:
