@@ -38,8 +38,6 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
         f"{PREFIX}VERIFY_SSL": "false" if options.validate_certs is False else "true",
         f"{_PREFIX}ASUSER": options.impersonate_user or "",
         f"{_PREFIX}ASGROUPS": ",".join(options.impersonate_groups),
-        # Where this collection looks for releases; the values of a release have no place in a ConfigMap.
-        "HELM_DRIVER": "secret",
     }
     if isinstance(options.kubeconfig, str):
         found["KUBECONFIG"] = os.path.expanduser(options.kubeconfig)
