@@ -10,6 +10,7 @@ import traceback
 import typing as t
 from dataclasses import dataclass, replace
 
+from ..catalog.secrets import without_user_info
 from ..running.errors import ConnectionProblem
 from .conflicts import require_no_conflict, same_server
 from .connection_options import ENVIRONMENT, GPU_CLUSTER, ConnectionOptions
@@ -41,8 +42,8 @@ class Connection:
 
     @property
     def server(self) -> str:
-        """URL of the API server, without a slash at its end."""
-        return str(self.configuration.host).rstrip("/")
+        """URL of the API server, without a slash at its end, and without user information: requests never send that, messages show the URL."""
+        return without_user_info(str(self.configuration.host).rstrip("/"))
 
     def authorization(self) -> dict[str, str]:
         """The header that says who asks; an exec plugin or a token file is asked again when it is due."""
@@ -78,7 +79,7 @@ def _require_one_server(options: ConnectionOptions, found: Connection) -> None:
     """The names in a kubeconfig say nothing of a server that another variable names."""
     if options.source == ENVIRONMENT and options.host and not same_server(options.host, found.server):
         raise WrongCluster(
-            f"K8S_AUTH_HOST ({options.host}) and the {found.origin} lead to two servers (the latter to {found.server}). Unset the "
+            f"K8S_AUTH_HOST ({without_user_info(options.host)}) and the {found.origin} lead to two servers (the latter to {found.server}). Unset the "
             "variable that is not meant; in AWX, detach one of the two credentials."
         )
 

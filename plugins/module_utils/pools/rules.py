@@ -51,7 +51,7 @@ def dns_label(value: str) -> str | None:
     if _DNS_LABEL.fullmatch(value):
         return None
     better = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
-    meant = f", for example {better}" if better else ""
+    meant = f", for example {better}" if better and secrets.is_quotable(value) else ""
     return f"is not a DNS label (RFC 1123); use a-z, 0-9 and '-', with a letter or digit at both ends{meant}"
 
 

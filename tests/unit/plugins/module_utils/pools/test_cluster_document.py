@@ -85,9 +85,9 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ({"registry": "r.example.com/"}, '.registry: "r.example.com/" has an empty folder'),
     (
         {"registry": "r.example.com/NVIDIA"},
-        '.registry: "r.example.com/NVIDIA" has the folder NVIDIA; folders are small',
+        '.registry: "r.example.com/NVIDIA" has the folder "NVIDIA"; folders are small',
     ),
-    ({"registry": "r.example.com/nvidia:v1"}, '.registry: "r.example.com/nvidia:v1" has the folder nvidia:v1'),
+    ({"registry": "r.example.com/nvidia:v1"}, '.registry: "r.example.com/nvidia:v1" has the folder "nvidia:v1"'),
     ({"registry": 5000}, ".registry: 5000 is a number, not text"),
     ({"pull_secrets": {"ngc": 1}}, ".pull_secrets: is a map, not a list; begin each entry with a dash"),
     ({"pull_secrets": [{"name": "ngc"}]}, ".pull_secrets[0]: is a map, not text; give one value"),
