@@ -114,6 +114,18 @@ def names_a_secret_parameter(name: str) -> bool:
     return names_a_secret(plain) or is_telling(plain) or bool(_SIGNATURES & set(words_of(plain)[-1:]))
 
 
+def address_holds_a_secret(address: str) -> bool:
+    """Whether an address has a user or a password, or a parameter that is a secret by its name or by its shape."""
+    if shape_of(address) or without_user_info(address) != address:
+        return True
+    for parameter in re.split(r"[?&;#]", address)[1:]:
+        name, dummy, value = (urllib.parse.unquote(part) for part in parameter.partition("="))
+        named = bool(value) and names_a_secret_parameter(name)
+        if named or any(shape_of(text) or _is_mixed(text) for text in (name, value)):
+            return True
+    return False
+
+
 def without_user_info(address: str) -> str:
     """An address without the user and the password in it."""
     return re.sub(r"^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?[^/?#]*@", lambda found: found[1] or "", address)
