@@ -52,8 +52,8 @@ _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{24,}={0,2}\s*")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[0-9]+")
 # `name=value`, `name: value`, `"name": "value"`; the value is only looked at, since it may be such a pair itself.
-_NAMED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?=[^\s\"'])")
-_OPTION = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]*)\s+\S")
+_NAMED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?!\*\*\*(?:[\s\"',;]|$))(?=[^\s\"'])")
+_OPTION = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]*)\s+(?!\*\*\*(?:\s|$))(?=\S)")
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 # What ends the names of signed parameters (Azure: sig, AWS: X-Amz-Signature, Google: X-Goog-Signature).
 _SIGNATURES = frozenset({"sig", "signature", "hmac"})
@@ -144,6 +144,20 @@ def is_docker_auth(text: str) -> bool:
     """Whether a text is the `auth` of a registry: a user and a password in base64."""
     decoded = _decoded(text)
     return bool(decoded and re.fullmatch(r"[^\s:]+:\S+", decoded))
+
+
+def masked(text: str) -> str:
+    """A line of another program without what looks like a secret: single words, and all that follows a name of a secret."""
+    line = text[:_LOOKED_AT]
+    ends = [
+        found.end()
+        for pattern in (_NAMED, _OPTION)
+        for found in pattern.finditer(line)
+        if names_a_secret_parameter(found["name"])
+    ]
+    line = f"{line[: min(ends)]}***" if ends else line
+    line = " ".join(word if is_quotable(word) else "***" for word in line.split(" "))
+    return line if is_quotable(line) else f"(text of {len(text)} characters; not shown)"
 
 
 def _is_delicate(text: str) -> bool:

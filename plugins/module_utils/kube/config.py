@@ -10,7 +10,7 @@ import traceback
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..catalog.secrets import without_user_info
+from ..catalog.secrets import masked, without_user_info
 from ..running.errors import ConnectionProblem
 from .conflicts import require_no_conflict, same_server
 from .connection_options import ENVIRONMENT, GPU_CLUSTER, ConnectionOptions
@@ -28,6 +28,8 @@ except ImportError:
 _IN_CLUSTER_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _IN_CLUSTER = "service account of this pod"
 _DEFAULT_KUBECONFIG = "~/.kube/config"
+# Characters of what a credential plugin says.
+_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ class _problems:  # noqa: N801 - reads as a word in a with statement
             raise _unreadable(self._origin, error) from error
         if error is None and self._logged.said and not _has_credentials(self._configuration):
             raise ConnectionProblem(
-                f"The {self._origin} gives no credentials: its plugin failed with: {'; '.join(self._logged.said)}"
+                f"The {self._origin} gives no credentials: its plugin failed with: {_one_line('; '.join(self._logged.said))}"
             )
 
 
@@ -210,7 +212,8 @@ class _Logged(logging.Handler):
         self.said: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(" ".join(record.getMessage().split()))
+        # The rest of what a plugin prints may be anything, a token or a dump of its environment.
+        self.said.append(" ".join(record.getMessage().strip().partition("\n")[0].split()))
 
 
 def _has_credentials(configuration: t.Any) -> bool:
@@ -220,8 +223,14 @@ def _has_credentials(configuration: t.Any) -> bool:
 def _unreadable(origin: str, error: Exception) -> ConnectionProblem:
     if isinstance(error, (TypeError, AttributeError)):
         return ConnectionProblem(f"The {origin} cannot be used: this is no kubeconfig.")
-    said = " ".join(str(error).split())
+    said = masked(" ".join(str(error).split()))
     return ConnectionProblem(f"The {origin} cannot be used: {said or type(error).__name__}")
+
+
+def _one_line(text: str) -> str:
+    """What another program has said, cut short, and without what looks like a secret."""
+    line = masked(text)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 
 def _overlay(options: ConnectionOptions, configuration: t.Any) -> None:

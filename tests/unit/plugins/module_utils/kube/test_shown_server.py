@@ -18,6 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, WrongCluster, explain
 from ansible_collections.accel.gpu.plugins.module_utils.kube.helm_environment import helm_environment
 from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in, shown_options
+from ansible_collections.accel.gpu.plugins.module_utils.running.errors import ConnectionProblem
 
 SECRET = "S3cretPlanted"
 SERVER = f"https://u:{SECRET}@127.0.0.1:1/k8s"
@@ -106,3 +107,36 @@ def test_options_are_shown_without_them() -> None:
     registry = f"u:{SECRET}@reg.example.com"
     assert registry in secrets_in({"cluster": {"operator": {"registry": registry}}})
     assert f"password={SECRET}" in secrets_in({"cluster": {"operator": f"password={SECRET}"}})
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("no session\\nsecond line S3cretPlanted", "its plugin failed with: exec: process returned 3. no session"),
+        (
+            "login failed, password=S3cretPlanted for u",
+            "its plugin failed with: exec: process returned 3. login failed, password=***",
+        ),
+        ('{"token": "a S3cretPlanted b"}', 'its plugin failed with: exec: process returned 3. {"token": "***'),
+        ("refresh --token S3cretPlanted now", "its plugin failed with: exec: process returned 3. refresh --token ***"),
+        ("GET https://u:S3cretPlanted@h failed", "its plugin failed with: exec: process returned 3. GET *** failed"),
+        ("bad aB3dE5S3cretPlanted7hJ9kL1 there", "its plugin failed with: exec: process returned 3. bad *** there"),
+        ("Authorization: Bearer S3cretPlanted0123456", "Authorization: Bearer ***"),
+        (500 * "x ", "x x x ..."),
+    ],
+)
+def test_what_a_credential_plugin_says_is_one_short_line(printed: str, shown: str) -> None:
+    command = ["-c", "printf '%b' \"$0\" >&2; exit 3", printed]
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": command,
+        "interactiveMode": "Never",
+    }
+    with pytest.raises(ConnectionProblem) as refused:
+        Client(ConnectionOptions(kubeconfig=kubeconfig(exec=plugin)), "test")
+    message = str(refused.value)
+    assert shown in message
+    assert SECRET not in message
+    assert "\n" not in message
+    assert len(message.partition("its plugin failed with: ")[2]) <= 200

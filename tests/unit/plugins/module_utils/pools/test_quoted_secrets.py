@@ -19,6 +19,7 @@ TEXTS = (
     f"the db_password1 is '{SECRET}', password = '{SECRET}'",
     f'{{"adminPassword": "{SECRET}"}}',
     f"--token {SECRET}",
+    f"password=***{SECRET}",
     f"--api-token={SECRET}",
     f"a:password={SECRET}",
     f"pass%77ord={SECRET}",
