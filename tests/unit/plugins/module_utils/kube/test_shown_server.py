@@ -122,7 +122,7 @@ def test_options_are_shown_without_them() -> None:
         ("GET https://u:S3cretPlanted@h failed", "its plugin failed with: exec: process returned 3. GET *** failed"),
         ("bad aB3dE5S3cretPlanted7hJ9kL1 there", "its plugin failed with: exec: process returned 3. bad *** there"),
         ("Authorization: Bearer S3cretPlanted0123456", "Authorization: Bearer ***"),
-        (500 * "x ", "x x x ..."),
+        (500 * "x ", "x x x x..."),
     ],
 )
 def test_what_a_credential_plugin_says_is_one_short_line(printed: str, shown: str) -> None:
