@@ -65,7 +65,7 @@ EXAMPLES = r"""
 - name: Keep all of it as JSON
   ansible.builtin.copy:
     content: "{{ fleet.gpu_info | to_nice_json }}"
-    dest: /var/tmp/gpus.json
+    dest: ~/gpus.json
     mode: "0644"
 """
 

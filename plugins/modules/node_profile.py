@@ -140,7 +140,7 @@ EXAMPLES = r"""
     defaults: "{{ gpu_defaults | default({}) }}"
     pools: "{{ gpu_pools }}"
     wait: false
-    report_path: /var/tmp/node_profile.json
+    report_path: ~/node_profile.json
 """
 
 RETURN = r"""

@@ -13,6 +13,7 @@ import json
 import math
 import re
 import typing as t
+import urllib.parse
 
 # The last words of a field's name, split at separators and capitals: `adminPassword`, `API_TOKEN`, `aws.secret-key`.
 _SECRET_NAMES: frozenset[tuple[str, ...]] = frozenset(
@@ -50,8 +51,17 @@ _RANDOM = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{24,}={0,2}\s*")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[0-9]+")
+# `name=value`, `name: value`, `"name": "value"`; the value is only looked at, since it may be such a pair itself.
+_NAMED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?!\*\*\*(?:[\s\"',;]|$))(?=[^\s\"'])")
+_OPTION = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]*)\s+(?!\*\*\*(?:\s|$))(?=\S)")
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
+# What ends the names of signed parameters (Azure: sig, AWS: X-Amz-Signature, Google: X-Goog-Signature).
+_SIGNATURES = frozenset({"sig", "signature", "hmac"})
+# More than a message quotes; a limit, since no text of a document is limited yet when it is refused.
+_LOOKED_AT = 4096
 # Bits a character, below which text is words and not chance.
 _CHANCE = 3.6
+_SHORTEST_KEY = 20
 
 
 def words_of(name: str) -> tuple[str, ...]:
@@ -92,20 +102,80 @@ def shape_of(text: str) -> str | None:
     return _shape(decoded) if decoded else None
 
 
+def is_quotable(text: str) -> bool:
+    """Whether a message may quote a text: no part of it looks like a secret, or is called as one is."""
+    start = text[:_LOOKED_AT]
+    return not any(_is_delicate(form) for form in {start, urllib.parse.unquote(start)})
+
+
+def names_a_secret_parameter(name: str) -> bool:
+    """Whether a parameter of this name holds a secret or a signature, which is as good as one; also for numbered names."""
+    plain = name.rstrip("0123456789_-.")
+    return names_a_secret(plain) or is_telling(plain) or bool(_SIGNATURES & set(words_of(plain)[-1:]))
+
+
+def address_holds_a_secret(address: str) -> bool:
+    """Whether an address has a user or a password, or a parameter that is a secret by its name or by its shape."""
+    if shape_of(address) or without_user_info(address) != address:
+        return True
+    for parameter in re.split(r"[?&;#]", address)[1:]:
+        name, dummy, value = (urllib.parse.unquote(part) for part in parameter.partition("="))
+        named = bool(value) and names_a_secret_parameter(name)
+        if named or any(shape_of(text) or _is_mixed(text) for text in (name, value)):
+            return True
+    return False
+
+
+def without_user_info(address: str) -> str:
+    """An address without the user and the password in it."""
+    return re.sub(r"^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?[^/?#]*@", lambda found: found[1] or "", address)
+
+
 def looks_random(text: str) -> bool:
     """Whether a text is long and without pattern, as keys are: hexadecimal, or letters of both cases and digits."""
     if _HEX.fullmatch(text):
         return True
     if not _RANDOM.fullmatch(text):
         return False
-    mixed = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-    return mixed and _entropy(text) >= _CHANCE and "BEGIN CERTIFICATE" not in (_decoded(text) or "")
+    return _is_mixed(text) and "BEGIN CERTIFICATE" not in (_decoded(text) or "")
 
 
 def is_docker_auth(text: str) -> bool:
     """Whether a text is the `auth` of a registry: a user and a password in base64."""
     decoded = _decoded(text)
     return bool(decoded and re.fullmatch(r"[^\s:]+:\S+", decoded))
+
+
+def masked(text: str) -> str:
+    """A line of another program without what looks like a secret: single words, and all that follows a name of a secret."""
+    line = text[:_LOOKED_AT]
+    ends = [
+        found.end()
+        for pattern in (_NAMED, _OPTION)
+        for found in pattern.finditer(line)
+        if names_a_secret_parameter(found["name"])
+    ]
+    line = f"{line[: min(ends)]}***" if ends else line
+    line = " ".join(word if is_quotable(word) else "***" for word in line.split(" "))
+    return line if is_quotable(line) else f"(text of {len(text)} characters; not shown)"
+
+
+def _is_delicate(text: str) -> bool:
+    named = (found["name"] for pattern in (_NAMED, _OPTION) for found in pattern.finditer(text))
+    return bool(
+        shape_of(text)
+        or any(names_a_secret_parameter(name) for name in named)
+        or _holds_user_info(text)
+        or any(_is_mixed(word) for word in re.split(r"[^A-Za-z0-9+]+", text))
+    )
+
+
+def _holds_user_info(text: str) -> bool:
+    """`user:password@host`, `//user@host`, or `user@host.domain` alone; not an image's digest, nor `***` in place of a user."""
+    plain = _DIGEST.sub("", text).replace("***@", "")
+    if re.search(r"//[^/]*@", plain) or re.fullmatch(r"\s*[^\s@]+@[^\s@]*[.:][^\s@]*\s*", plain):
+        return True
+    return any(at and ":" in user for user, at, dummy in (word.rpartition("@") for word in plain.split()))
 
 
 def _shape(text: str) -> str | None:
@@ -136,6 +206,11 @@ def _decoded(text: str) -> str | None:
         return base64.b64decode(joined + "=" * (-len(joined) % 4), validate=True).decode()
     except (binascii.Error, ValueError):
         return None
+
+
+def _is_mixed(text: str) -> bool:
+    mixed = len(text) >= _SHORTEST_KEY and all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    return mixed and _entropy(text) >= _CHANCE
 
 
 def _entropy(text: str) -> float:

@@ -11,6 +11,7 @@ import traceback
 import typing as t
 from dataclasses import dataclass, replace
 
+from ..catalog.secrets import masked, without_user_info
 from ..running.errors import ConnectionProblem
 from .conflicts import require_no_conflict, same_server
 from .connection_options import ENVIRONMENT, GPU_CLUSTER, ConnectionOptions
@@ -30,6 +31,8 @@ _IN_CLUSTER = "service account of this pod"
 _DEFAULT_KUBECONFIG = "~/.kube/config"
 # What HTTP can carry; an API server takes no other token (RFC 6750, b64token, is narrower).
 _TOKEN = re.compile(r"[!-~]+")
+# Characters of what a credential plugin says.
+_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Connection:
 
     @property
     def server(self) -> str:
-        """URL of the API server, without a slash at its end."""
-        return str(self.configuration.host).rstrip("/")
+        """URL of the API server, without a slash at its end, and without user information: requests never send that, messages show the URL."""
+        return without_user_info(str(self.configuration.host).rstrip("/"))
 
     def authorization(self) -> dict[str, str]:
         """The header that says who asks; an exec plugin or a token file is asked again when it is due.
@@ -100,7 +103,7 @@ def _require_one_server(options: ConnectionOptions, found: Connection) -> None:
     """The names in a kubeconfig say nothing of a server that another variable names."""
     if options.source == ENVIRONMENT and options.host and not same_server(options.host, found.server):
         raise WrongCluster(
-            f"K8S_AUTH_HOST ({options.host}) and the {found.origin} lead to two servers (the latter to {found.server}). Unset the "
+            f"K8S_AUTH_HOST ({without_user_info(options.host)}) and the {found.origin} lead to two servers (the latter to {found.server}). Unset the "
             "variable that is not meant; in AWX, detach one of the two credentials."
         )
 
@@ -221,7 +224,7 @@ class _problems:  # noqa: N801 - reads as a word in a with statement
             raise _unreadable(self._origin, error) from error
         if error is None and self._logged.said and not _has_credentials(self._configuration):
             raise ConnectionProblem(
-                f"The {self._origin} gives no credentials: its plugin failed with: {'; '.join(self._logged.said)}"
+                f"The {self._origin} gives no credentials: its plugin failed with: {_one_line('; '.join(self._logged.said))}"
             )
 
 
@@ -231,7 +234,8 @@ class _Logged(logging.Handler):
         self.said: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(" ".join(record.getMessage().split()))
+        # The rest of what a plugin prints may be anything, a token or a dump of its environment.
+        self.said.append(" ".join(record.getMessage().strip().partition("\n")[0].split()))
 
 
 def _has_credentials(configuration: t.Any) -> bool:
@@ -241,8 +245,14 @@ def _has_credentials(configuration: t.Any) -> bool:
 def _unreadable(origin: str, error: Exception) -> ConnectionProblem:
     if isinstance(error, (TypeError, AttributeError)):
         return ConnectionProblem(f"The {origin} cannot be used: this is no kubeconfig.")
-    said = " ".join(str(error).split())
+    said = masked(" ".join(str(error).split()))
     return ConnectionProblem(f"The {origin} cannot be used: {said or type(error).__name__}")
+
+
+def _one_line(text: str) -> str:
+    """What another program has said, cut short, and without what looks like a secret."""
+    line = masked(text)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 
 def _overlay(options: ConnectionOptions, configuration: t.Any) -> None:

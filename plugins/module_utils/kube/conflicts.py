@@ -8,6 +8,7 @@ import os
 import typing as t
 from urllib.parse import urlsplit
 
+from ..catalog.secrets import without_user_info
 from .connection_options import GPU_CLUSTER, OPTIONS, VARIABLES, environment, variable_of
 from .errors import WrongCluster
 
@@ -32,7 +33,9 @@ def require_no_conflict(options: ConnectionOptions, connection: Connection, envi
     wrong = [name for name in asked if not _says_the_same(name, given[name], options, connection, default)]
     if not wrong:
         return
-    shown = [variable_of(name, environ) + ("" if name in _SECRET else f" ({_text(given[name])})") for name in wrong]
+    shown = [
+        variable_of(name, environ) + ("" if name in _SECRET else f" ({_text(name, given[name])})") for name in wrong
+    ]
     names = options.names() if chosen else []
     if any(name in _IMPERSONATION for name in wrong):
         who = options.impersonate_user
@@ -114,5 +117,7 @@ def _address(url: str) -> tuple[str, str, int | None, str]:
     return parts.scheme.lower(), (parts.hostname or "").lower(), port, parts.path.rstrip("/")
 
 
-def _text(value: t.Any) -> str:
+def _text(name: str, value: t.Any) -> str:
+    if name == "host":
+        return without_user_info(str(value))
     return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ..catalog.secrets import without_user_info
 from ..running.errors import ConnectionProblem
 from .conflicts import bearer_of, same_file, same_server
 from .connection_options import ENVIRONMENT, PREFIX, VARIABLES
@@ -98,7 +99,8 @@ def _require_no_conflict(options: ConnectionOptions, connection: Connection, env
         ),
     }
     wrong = [
-        f"{_PREFIX}{name}" + ("" if name == "TOKEN" else f" ({value})")
+        f"{_PREFIX}{name}"
+        + ("" if name == "TOKEN" else f" ({without_user_info(value) if name == 'APISERVER' else value})")
         for name, is_same in same.items()
         if (value := environ.get(f"{_PREFIX}{name}")) and not is_same(value)
     ]

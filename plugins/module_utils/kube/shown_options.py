@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog import secrets
 from ..pools.secret_values import secret_texts
+from ..pools.words import said
 
 Document = dict[str, t.Any]
 
@@ -14,8 +16,10 @@ _NOT_SHOWN = "(not shown)"
 # What holds Helm values: options of helm_release with their alias, and parts of gpu_cluster.
 _VALUES = ("release_values", "values", "initial_values")
 _RELEASES = ("operator", "nfd")
+# The variables of the inventory: what is refused among them may be a secret in the wrong place.
+_VARIABLES = ("cluster", "defaults", "pools")
 # The options in which a secret may stand although they are not no_log as a whole.
-_WITH_SECRETS = ("cluster", "proxy", *_VALUES)
+_WITH_SECRETS = ("cluster", "proxy", "host", *_VALUES)
 _SHORTEST = 4
 _SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
 
@@ -25,6 +29,9 @@ def shown_options(options: t.Mapping[str, t.Any]) -> Document:
     shown = _hidden(options)
     if "cluster" in shown:
         shown["cluster"] = _shown_cluster(shown["cluster"])
+    for name in _VARIABLES:
+        if name in shown:
+            shown[name] = _quotable(shown[name])
     if isinstance(shown.get("definitions"), list):
         shown["definitions"] = [_shown_object(item) for item in shown["definitions"]]
     return shown
@@ -39,7 +46,7 @@ def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
     of_cluster = secrets_of(cluster.get("kubeconfig")) if isinstance(cluster, dict) else set()
     given = {name: options.get(name) for name in _WITH_SECRETS}
     token = {str(options["api_key"]).strip()} if options.get("api_key") else set()
-    found = secrets_of(options.get("kubeconfig")) | of_cluster | secret_texts(given) | token
+    found = secrets_of(options.get("kubeconfig")) | of_cluster | _of_releases(cluster) | secret_texts(given) | token
     # To mask a text of a few characters would hide parts of everything else; it is not shown where it stands.
     return {text for text in found if len(text) >= _SHORTEST}
 
@@ -60,6 +67,25 @@ def secrets_of(kubeconfig: t.Any) -> set[str]:
     return found
 
 
+def _of_releases(cluster: t.Any) -> set[str]:
+    """Texts that look like secrets in the fields of a release, or in its place; none of these has a use for one."""
+    found: set[str] = set()
+    for part in _RELEASES if isinstance(cluster, dict) else ():
+        release = cluster.get(part)
+        texts = release.values() if isinstance(release, dict) else [release]
+        found |= {text for text in texts if isinstance(text, str) and not secrets.is_quotable(text)}
+    return found
+
+
+def _quotable(value: t.Any) -> t.Any:
+    """The same value, in which texts that may hold a secret are described."""
+    if isinstance(value, dict):
+        return {key: _quotable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_quotable(item) for item in value]
+    return said(value) if isinstance(value, str) and not secrets.is_quotable(value) else value
+
+
 def _shown_cluster(cluster: t.Any) -> t.Any:
     """gpu_cluster without the same, and without the values of its releases."""
     if not isinstance(cluster, dict):
@@ -69,6 +95,8 @@ def _shown_cluster(cluster: t.Any) -> t.Any:
         release = cluster.get(part)
         if isinstance(release, dict) and release.get("values"):
             shown[part] = {**release, "values": _NOT_SHOWN}
+        elif release and not isinstance(release, dict):
+            shown[part] = _NOT_SHOWN
     return shown
 
 

@@ -11,6 +11,7 @@ import traceback
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.secrets import without_user_info
 from ..running.errors import ConnectionProblem
 
 CRYPTOGRAPHY_IMPORT_ERROR: str | None = None
@@ -128,7 +129,7 @@ def held(config: Object) -> Held | None:
         return None
     certificate = _certificate(user)
     expires = _expires(certificate) if certificate is not None else None
-    return Held(context, str(cluster.get("server")), expires)
+    return Held(context, without_user_info(str(cluster.get("server"))), expires)
 
 
 def fault(config: Object | None, place: Place, renew_before: datetime.timedelta, now: datetime.datetime) -> str | None:
@@ -141,7 +142,7 @@ def fault(config: Object | None, place: Place, renew_before: datetime.timedelta,
     if context != place.name:
         return f"its context is {context}, and the cluster is {place.name}"
     if cluster.get("server") != place.server:
-        return f"it leads to {cluster.get('server')}, and the cluster is at {place.server}"
+        return f"it leads to {without_user_info(str(cluster.get('server')))}, and the cluster is at {place.server}"
     ca = _decoded(cluster.get("certificate-authority-data"))
     if ca is None or ca.strip() != place.ca.strip():
         return "it trusts another CA than the cluster's"

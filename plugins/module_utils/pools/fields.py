@@ -28,16 +28,18 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 def _release(
     namespace: str, release: str, chart: str, chart_repo: str, version: str, more: t.Mapping[str, Field] | None = None
 ) -> Section:
+    # Text in place of these maps is likely to be the lines of a file, secrets among them.
     return Section(
+        quotes_text=False,
         fields={
             "version": Text((rules.release_version,), default=version),
             "namespace": Text((rules.dns_label,), default=namespace),
             "release": Text((rules.release_name,), default=release),
             "chart": Text((rules.chart,), default=chart),
             "chart_repo": Text((rules.chart_repo,), default=chart_repo, empty=True),
-            "values": HelmValues(default={}),
+            "values": HelmValues(default={}, quotes_text=False),
             **(more or {}),
-        }
+        },
     )
 
 

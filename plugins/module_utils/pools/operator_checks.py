@@ -16,6 +16,7 @@ from .views import Document, part
 from .words import kind, said
 
 _PATH = "gpu_cluster.operator"
+_VARIABLE_NAME = "write the name of the variable, as in `- name: HTTPS_PROXY`"
 # What only the driver's own container reads (gpu-operator controllers/object_controls.go, transformDriverContainer).
 _OF_THE_DRIVER = (
     ("driver", "version"),
@@ -110,6 +111,32 @@ def values_keep_maps(cluster: Document) -> Problems:
                 yield f"gpu_cluster.{which}.values.{path}: is {kind(value)}, and the chart has a map there; {remedy}"
 
 
+def driver_variables_have_names(cluster: Document) -> Problems:
+    """The variables of the proxy are merged into driver.env by name, and the ClusterPolicy accepts nothing else there."""
+    variables = part(cluster, "operator", "values", "driver", "env")
+    path = f"{_PATH}.values.driver.env"
+    if variables is None or variables is UNSOUND:
+        return
+    if not isinstance(variables, list):
+        yield f"{path}: is {kind(variables)}, not a list; begin each entry with a dash"
+        return
+    for index, variable in enumerate(variables):
+        if not isinstance(variable, dict):
+            yield f"{path}[{index}]: {_quoted(variable)}is {kind(variable)}, not a map; write `name` and `value` of the variable"
+        elif "name" not in variable:
+            yield f"{path}[{index}].name: is missing; {_VARIABLE_NAME}"
+        elif not isinstance(variable["name"], str):
+            name = variable["name"]
+            yield f"{path}[{index}].name: {_quoted(name)}is {kind(name)}, not text; {_VARIABLE_NAME}"
+        elif not variable["name"].strip():
+            yield f"{path}[{index}].name: {said(variable['name'])} is empty; {_VARIABLE_NAME}"
+
+
+def _quoted(value: object) -> str:
+    """A number or a boolean, followed by a space; empty for others: text there may be a variable with its value."""
+    return f"{said(value)} " if isinstance(value, (int, float)) else ""
+
+
 OPERATOR_CHECKS = (
     driver_fields_have_an_effect,
     driver_version_is_of_its_kind,
@@ -118,4 +145,5 @@ OPERATOR_CHECKS = (
     release_is_known,
     values_have_no_os_tag,
     values_keep_maps,
+    driver_variables_have_names,
 )

@@ -7,15 +7,18 @@ from __future__ import annotations
 import re
 import urllib.parse
 
+from .words import said
+
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?")
 _FOLDER = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*")
+_SCHEMES = ("http", "https", "oci", "docker")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _BARE = re.compile(r"[0-9]+(\.[0-9]+){0,3}")
 # What the operator appends to a driver's tag by itself: ID and VERSION_ID of the node's system (gpu-operator
 # controllers/object_controls.go, resolveDriverTag), as in rhcos4.18, rhel9.6 or ubuntu22.04.
 _SYSTEM = re.compile(
-    r"(?P<bare>.+?)-(?P<system>(rhcos|rhel|ubuntu|centos|rocky|sles|sl-micro|ol|debian|fedora)[0-9.X]*)"
+    r"(?P<bare>[\w.-]+?)-(?P<system>(rhcos|rhel|ubuntu|centos|rocky|sles|sl-micro|ol|debian|fedora)[0-9.X]*)"
 )
 
 
@@ -31,7 +34,9 @@ def object_name(value: str) -> str | None:
 def registry(value: str) -> str | None:
     """A registry and, if need be, a folder in it; the images' own paths below nvcr.io and registry.k8s.io follow."""
     if "://" in value:
-        return f"is an address; write it without {value.partition('://')[0]}://, as in registry.example.com/mirror"
+        scheme = value.partition("://")[0]
+        unwanted = f"{scheme}://" if scheme in _SCHEMES else "a scheme"
+        return f"is an address; write it without {unwanted}, as in registry.example.com/mirror"
     host, *folders = value.split("/")
     if _HOST.fullmatch(host) and ("." in host or ":" in host or host == "localhost"):
         wrong = next((folder for folder in folders if not _FOLDER.fullmatch(folder)), None)
@@ -39,7 +44,7 @@ def registry(value: str) -> str | None:
             return None
         if not wrong:
             return "has an empty folder; write it without '//' and without '/' at its end"
-        return f"has the folder {wrong}; folders are small letters and digits, with '.', '_' or '-' between them"
+        return f"has the folder {said(wrong)}; folders are small letters and digits, with '.', '_' or '-' between them"
     return "is not a registry; write host[:port] and the folder below it, as in registry.example.com/mirror"
 
 

@@ -22,9 +22,9 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LETTERS = "a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
 _PATH_STARTS = ("/", "./", "../", "~")
-_NO_PASSWORD = (
-    "would stand on the command line of helm for all to read; write the address without it, and log in before the run "
-    "(helm registry login, helm repo add)"
+_NO_SECRET = (
+    "holds a secret, which would be readable on the command line of helm; remove it from the address, and log in before the run "
+    "(helm registry login, helm repo add), or download the chart and give its path"
 )
 
 # Who writes these labels; a pool that wrote them too would fight with it.
@@ -51,7 +51,7 @@ def dns_label(value: str) -> str | None:
     if _DNS_LABEL.fullmatch(value):
         return None
     better = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
-    meant = f", for example {better}" if better else ""
+    meant = f", for example {better}" if better and secrets.is_quotable(value) else ""
     return f"is not a DNS label (RFC 1123); use a-z, 0-9 and '-', with a letter or digit at both ends{meant}"
 
 
@@ -155,8 +155,8 @@ def is_bare_chart(value: str) -> bool:
 
 def chart(value: str) -> str | None:
     """The four forms of a chart: a name, an OCI reference, an address, or a path."""
-    if secrets.shape_of(value):
-        return _NO_PASSWORD
+    if secrets.address_holds_a_secret(value):
+        return _NO_SECRET
     local = value.startswith(_PATH_STARTS) or (".tgz" in value and "://" not in value)
     remote = re.fullmatch(r"(oci|https?)://[^\s/]+/\S+", value)
     if local or remote or is_bare_chart(value):
@@ -169,8 +169,8 @@ def chart(value: str) -> str | None:
 
 def chart_repo(value: str) -> str | None:
     """The address of a Helm repository; empty means none."""
-    if secrets.shape_of(value):
-        return _NO_PASSWORD
+    if secrets.address_holds_a_secret(value):
+        return _NO_SECRET
     if not value or re.fullmatch(r"https?://[^\s/]+\S*", value):
         return None
     if value.startswith("oci://"):

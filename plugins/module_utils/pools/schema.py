@@ -39,7 +39,7 @@ class Field:
     """What one place of a document may hold.
 
     `blank_is_unset`: empty text counts as left out. Fields that decide which nodes a pool has, or what happens to their pods, do not
-    allow that, since an unanswered question would change them.
+    allow that, since an unanswered question would change them. `quotes_text`: whether messages may show a text that stands there.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -47,6 +47,7 @@ class Field:
     missing: str = ""
     default: t.Any = None
     blank_is_unset: bool = True
+    quotes_text: bool = True
 
     def coerce(self, value: t.Any) -> t.Any:
         """The value in the field's type where it is text that clearly means such a one; else the value itself."""
@@ -58,7 +59,7 @@ class Field:
         if reason is None:
             yield from self.inner(value, path)
         else:
-            shown = isinstance(value, (str, int, float))
+            shown = isinstance(value, (str, int, float) if self.quotes_text else (int, float))
             yield f"{path}: {said(value)} {reason}" if shown else f"{path}: {reason}"
 
     def mistyped(self, value: t.Any) -> str | None:

@@ -38,7 +38,7 @@ def is_whole(value: t.Any) -> bool:
 
 
 def said(value: t.Any) -> str:
-    """A value as its author wrote it, cut short; maps and lists by their type only, and of a secret what it is."""
+    """A value as its author wrote it, cut short; maps and lists by their type only. A text that may hold a secret is described."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and abs(value) >= _HUGE:
@@ -49,6 +49,8 @@ def said(value: t.Any) -> str:
         shape = secrets.shape_of(value)
         if shape:
             return f"({shape}; not shown)"
+        if not secrets.is_quotable(value):
+            return f"(text of {len(value)} characters; not shown)"
         return _short(_visible(json.dumps(value[: 2 * _LONGEST], ensure_ascii=False)))
     return kind(value)
 
@@ -56,6 +58,8 @@ def said(value: t.Any) -> str:
 def place(path: str, key: t.Any) -> str:
     """The path of one entry: `a.b` for plain keys, `a['x/y']` for others, `a[2]` for elements."""
     if isinstance(key, str):
+        if not secrets.is_quotable(key):
+            return f"{path}[{said(key)}]"
         inside = _short(_visible(json.dumps(key[: 2 * _LONGEST], ensure_ascii=False)[1:-1]))
         return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
     return f"{path}[{said(key)}]"

@@ -21,12 +21,14 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
     """Put a file in its place whole, with mode 0600; ConnectionProblem where that cannot be.
 
     A symbolic link at `path` is refused: whoever has put it there would choose which file is overwritten. Its folder may be
-    reached by links. `keep_mode`: a file that is there keeps its permissions, for reports that others are meant to read.
+    reached by links. `keep_mode`: a file of the same user keeps its permissions, for reports that others are meant to read. One of
+    another user does not: that user would choose who reads the report.
     """
     folder, name = os.path.split(os.path.abspath(path))
     new = ""
     try:
         mode = _mode(path)
+        keep_mode = keep_mode and mode is not None and os.lstat(path).st_uid == os.geteuid()
         handle, new = _create(folder, name)
         if keep_mode and mode is not None:
             os.fchmod(handle, stat.S_IMODE(mode) & 0o777)

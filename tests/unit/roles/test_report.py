@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,23 @@ def test_the_page_is_written_and_is_no_change(tmp_path: Path, arguments: tuple[s
     (body,) = parse(path.read_text(encoding="utf-8")).find("body")
     assert [name for name in (pool["name"] for pool in LAB_POOLS) if name not in body.text] == []
     assert "The cluster was not reached" in body.text
+
+
+@pytest.mark.usual(8)
+def test_only_a_file_of_the_same_user_keeps_its_mode(tmp_path: Path) -> None:
+    files = {"report_path": tmp_path / "fleet.json", "report_html_path": tmp_path / "fleet.html"}
+    for path in files.values():
+        path.write_text("from before")
+    files["report_path"].chmod(0o644)
+    files["report_html_path"].chmod(0o666)
+    if os.geteuid() == 0:
+        os.chown(files["report_html_path"], 65534, 65534)
+    run = play(tmp_path, **{name: str(path) for name, path in files.items()}).require_success()
+    assert run.changed() == 0
+    found = {name: (stat.S_IMODE(path.stat().st_mode), path.stat().st_uid) for name, path in files.items()}
+    assert found["report_path"] == (0o644, os.geteuid())
+    # Only root can make a file that belongs to another user.
+    assert found["report_html_path"] == (0o600 if os.geteuid() == 0 else 0o666, os.geteuid())
 
 
 @pytest.mark.usual(4)

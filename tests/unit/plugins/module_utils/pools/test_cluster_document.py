@@ -57,6 +57,23 @@ CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
 
 # What follows the path gpu_cluster.operator.
 VALUES_MISTAKES: list[tuple[Document, str]] = [
+    *(
+        ({"operator": {"values": {"driver": {"env": [{"name": "A", "value": "b"}, entry]}}}}, f"operator.values.driver.env[1]{message}")
+        for entry, message in (
+            ({"name": ["a"], "value": "b"}, ".name: is a list, not text; write the name of the variable, as in `- name: HTTPS_PROXY`"),
+            ({"name": "", "value": "b"}, ".name: \"\" is empty; write the name of the variable"),
+            ({"name": 4}, ".name: 4 is a number, not text; write the name of the variable"),
+            ({"value": "b"}, ".name: is missing; write the name of the variable"),
+            ({}, ".name: is missing; write the name of the variable"),
+            ("password=x", ": is text, not a map; write `name` and `value` of the variable"),
+            ("", ": is text, not a map; write `name` and `value` of the variable"),
+            (True, ": true is a boolean, not a map; write `name` and `value` of the variable"),
+            (None, ": is nothing, not a map; write `name` and `value` of the variable"),
+            (["a"], ": is a list, not a map; write `name` and `value` of the variable"),
+        )
+    ),
+    ({"operator": {"values": {"driver": {"env": "A=b"}}}}, "operator.values.driver.env: is text, not a list; begin each entry with a dash"),
+    ({"operator": {"values": {"driver": {"env": {"A": "b"}}}}}, "operator.values.driver.env: is a map, not a list; begin each entry"),
     ({"operator": {"values": {"driver": 4}}}, "operator.values.driver: is a number, and the chart has a map there; write"),
     ({"operator": {"values": {"driver": []}}}, "operator.values.driver: is a list, and the chart has a map there"),
     ({"operator": {"values": {"devicePlugin": "off"}}}, "operator.values.devicePlugin: is text, and the chart has a map"),
@@ -85,9 +102,9 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ({"registry": "r.example.com/"}, '.registry: "r.example.com/" has an empty folder'),
     (
         {"registry": "r.example.com/NVIDIA"},
-        '.registry: "r.example.com/NVIDIA" has the folder NVIDIA; folders are small',
+        '.registry: "r.example.com/NVIDIA" has the folder "NVIDIA"; folders are small',
     ),
-    ({"registry": "r.example.com/nvidia:v1"}, '.registry: "r.example.com/nvidia:v1" has the folder nvidia:v1'),
+    ({"registry": "r.example.com/nvidia:v1"}, '.registry: "r.example.com/nvidia:v1" has the folder "nvidia:v1"'),
     ({"registry": 5000}, ".registry: 5000 is a number, not text"),
     ({"pull_secrets": {"ngc": 1}}, ".pull_secrets: is a map, not a list; begin each entry with a dash"),
     ({"pull_secrets": [{"name": "ngc"}]}, ".pull_secrets[0]: is a map, not text; give one value"),

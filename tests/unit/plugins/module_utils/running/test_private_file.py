@@ -34,6 +34,18 @@ def test_a_report_keeps_the_mode_that_its_owner_gave_it(tmp_path: Path) -> None:
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("second", 0o644)
 
 
+def test_a_file_of_another_user_does_not_decide_who_reads_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report"
+    path.write_text("planted")
+    path.chmod(0o666)
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    private_file.write(str(path), "new", keep_mode=True)
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_symbolic_link_is_refused_and_not_followed(tmp_path: Path, there: bool) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
