@@ -238,7 +238,10 @@ def test_defaults_of_the_play_do_not_lead_helm_elsewhere(world: World, tmp_path:
         declared = {"kube_name": _context(world.lab), "nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": values}}
         playbook = play_of(role, given, tmp_path / "play.yml")
         run_playbook(
-            playbook, environ=environ, inventory=inventory(tmp_path / "inventory", {name: declared})
+            playbook,
+            environ=environ,
+            inventory=inventory(tmp_path / "inventory", {name: declared}),
+            variables={"gpu_confirm": name},
         ).require_success()
         assert world.releases() == releases, role
         assert not run("kubectl", "get", "configmaps", "-A", "-l", "owner=helm", "-o", "name", env=world.lab.env)
