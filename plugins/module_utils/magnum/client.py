@@ -80,11 +80,16 @@ class Magnum:
 
     def cluster(self, name: str) -> Object:
         """The one cluster of this name or id; ConnectionProblem when there is none, or several of the name, with their ids."""
+        path = f"/clusters/{quote(name, safe='')}"
         try:
-            return self._get(f"/clusters/{quote(name, safe='')}")
+            return self._get(path)
         except OpenStackError as error:
             if error.not_found:
-                raise ConnectionProblem(self._unknown(name)) from None
+                clusters = self.clusters()
+                if any(name in (cluster["name"], cluster["uuid"]) for cluster in clusters):
+                    # It was asked for a moment ago, and became a row between the two requests.
+                    return self._get(path)
+                raise ConnectionProblem(self._unknown(name, clusters)) from None
             if error.conflict:
                 raise ConnectionProblem(self._ambiguous(name)) from None
             raise
@@ -269,8 +274,8 @@ class Magnum:
     def _new_cluster(self, name: str, before: set[str]) -> Object | None:
         return next((found for found in self.clusters() if found["name"] == name and found["uuid"] not in before), None)
 
-    def _unknown(self, name: str) -> str:
-        names = sorted(str(cluster["name"]) for cluster in self.clusters())
+    def _unknown(self, name: str, clusters: t.Iterable[Object]) -> str:
+        names = sorted(str(cluster["name"]) for cluster in clusters)
         there = f"it has {', '.join(names[:20])}" if names else "it has none"
         return f"Magnum shows no cluster {name} ({self.session.origin}): {there}. A cluster of another project is not shown."
 
