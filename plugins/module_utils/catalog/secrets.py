@@ -105,7 +105,7 @@ def shape_of(text: str) -> str | None:
 def is_quotable(text: str) -> bool:
     """Whether a message may quote a text: no part of it looks like a secret, or is called as one is."""
     start = text[:_LOOKED_AT]
-    return not any(_is_delicate(form) for form in {start, urllib.parse.unquote(start)})
+    return not any(_is_delicate(form) for form in (start, urllib.parse.unquote(start)))
 
 
 def names_a_secret_parameter(name: str) -> bool:
