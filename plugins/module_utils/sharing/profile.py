@@ -17,7 +17,7 @@ from ..fleet.pool_edit import node_edit
 from ..fleet.pool_release import is_abandoned, is_managed, left_pool, release_edit
 from .entries import ConfigMap, Entries, entries
 from .mig_entries import MigEntries, mig_entries
-from .releases import Releases, unsaid
+from .releases import Releases, stops_sharing_silently
 from .scope import EVERYTHING, JOINED, PRESENT, Scope
 from .steps import Asked, Step, matters_who_is_there, step, taken
 
@@ -191,7 +191,7 @@ def profile(
         if of is not None:
             asks = asks or (asked is None and matters_who_is_there(of, node))
             found.setdefault(of.queue, []).append(of)
-        if of is not None and pool is not None and unsaid(node, pool, edit):
+        if of is not None and pool is not None and stops_sharing_silently(node, pool, edit):
             unshared[pool.name] = unshared.get(pool.name, 0) + 1
     unready = {node.name for node in nodes if not node.ready}
     away = {of.node for listed in found.values() for of in listed if of.turn and of.node in unready}

@@ -116,7 +116,7 @@ class Releases:
         }
 
 
-def unsaid(node: Node, pool: PoolPlan, change: NodeEdit | None) -> bool:
+def stops_sharing_silently(node: Node, pool: PoolPlan, change: NodeEdit | None) -> bool:
     """Whether a change takes the node's sharing away although no variable says how the pool's GPUs are shared.
 
     What gpu-feature-discovery says counts, and a configuration that a pool has given the node: whoever shared the GPUs, silence
