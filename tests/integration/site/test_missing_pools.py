@@ -117,6 +117,27 @@ def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
     assert cluster.run(node_profile.main, pools={}).get("failed")
 
 
+@pytest.mark.usual(15)
+@pytest.mark.usefixtures("untouched")
+def test_no_sharing_ends_and_no_pool_is_emptied_by_mistake(cluster: Cluster) -> None:
+    """gpu_defaults that held the sharing are missing; the match of one pool fits no node any more."""
+    silent = [{key: value for key, value in pool.items() if key != "sharing"} for pool in cluster.pools(CUT)]
+    emptied = cluster.pools(CUT)
+    emptied[0]["match"] = {"model": "A10"}
+    for pools, words in (
+        (silent, [*(f"{name}: {COUNTS[name]}" for name in ("inference", "notebooks", "train-a100")), "sharing.mode"]),
+        (emptied, [f"notebooks: {COUNTS['notebooks']}", "-e gpu_allow_release=notebooks"]),
+    ):
+        for check in (True, False):
+            result = cluster.run(node_profile.main, pools=pools, defaults={}, check=check)
+            assert (result["code"], result["changed"]) == ("release_refused", False), result
+            assert [word for word in words if word not in result["msg"]] == []
+    planned = play(cluster, "plan", variables={"gpu_pools": silent, "gpu_defaults": {}})
+    assert planned.require_success().shown("REFUSED: This run would stop the sharing of GPUs on 16 node(s)")
+    refused = play(cluster, "site", variables={"gpu_pools": silent, "gpu_defaults": {}})
+    assert (refused.rc != 0, refused.changed()) == (True, 0)
+
+
 @pytest.mark.usual(25)
 @pytest.mark.usefixtures("untouched")
 def test_no_playbook_removes_anything_by_mistake(cluster: Cluster, tmp_path: Path) -> None:
@@ -177,7 +198,7 @@ def test_what_is_allowed_happens_and_is_announced(cluster: Cluster) -> None:
     assert done["node_profile"]["released_nodes"] == predicted["node_profile"]["released_nodes"]
     assert pods.names() == {pod for step in predicted["node_profile"]["steps"].values() for pod in step["evicts"]}
     assert {*done["node_profile"]["released_nodes"].values()} == {"inference", "train-h100", "train-h200"}
-    assert any("pool inference: no pool of gpu_pools claims its node(s)" in text for text in done["warnings"])
+    assert "pool inference: no pool of gpu_pools claims its node(s)" in str(done["warnings"])
     assert cluster.run(node_profile.main, pools=pools)["changed"] is False
     # One pool out of two needs no permission.
     single = cluster.run(node_profile.main, pools=of_pools(cluster, "train-a100"), check=True)
