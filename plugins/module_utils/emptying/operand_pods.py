@@ -16,7 +16,7 @@ if t.TYPE_CHECKING:
 
 # Up to so many nodes one list each costs less than a list of the operator's whole namespace.
 _ONE_BY_ONE = 5
-# The logs of so many pods are read; of more nodes nobody reads them.
+# So many logs are read; a message that shows more is not read.
 _LOGS = 5
 _LOG_LINES = 3
 _LONGEST = 400
@@ -42,20 +42,18 @@ def described(client: Client, namespace: str, failures: t.Mapping[str, Ailment])
     """The failures in words, with the end of the log of the first few."""
     told = {node: str(ailment) for node, ailment in failures.items()}
     for node in sorted(failures)[:_LOGS]:
-        log = _log(client, namespace, failures[node])
+        failure = failures[node]
+        log = log_end(client, namespace, failure.pod, failure.container, previous=bool(failure.restarts))
         if log and log not in told[node]:
             told[node] += f"; its log ends: {log}"
     return told
 
 
-def _log(client: Client, namespace: str, ailment: Ailment) -> str:
-    query = {
-        "container": ailment.container,
-        "previous": "true" if ailment.restarts else "false",
-        "tailLines": _LOG_LINES,
-    }
+def log_end(client: Client, namespace: str, pod: str, container: str, *, previous: bool) -> str:
+    """The last lines of a container's log in one line, or of the container before it; empty where it cannot be read."""
+    query = {"container": container, "previous": "true" if previous else "false", "tailLines": _LOG_LINES}
     try:
-        text = client.text(f"{NAMESPACES}/{namespace}/pods/{ailment.pod}/log", query)
+        text = client.text(f"{NAMESPACES}/{namespace}/pods/{pod}/log", query)
     except ApiError:
         # The log only helps: the container may be gone, or the right to read logs missing.
         return ""

@@ -9,12 +9,32 @@ import typing as t
 from ..catalog.names import LIVE_PODS
 from ..fleet.gpu_access import RUNTIME_CLASSES as KNOWN_CLASSES
 from ..fleet.gpu_access import nvidia_runtime_classes
+from ..fleet.users import User, others, possible_holders, users
 from ..kube.paths import PODS, RESOURCE_CLAIMS, RUNTIME_CLASSES
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
 
 Object = t.Mapping[str, t.Any]
+ByNode = t.Mapping[str, t.Sequence[User]]
+
+
+class GpuPods(t.NamedTuple):
+    """By node: the pods that use its GPUs, the other pods that a drain of everything evicts, and those that may hold a GPU."""
+
+    users: ByNode
+    others: ByNode
+    possible: ByNode
+
+
+def gpu_pods(client: Client, pods: t.Sequence[Object], operator_namespace: str) -> GpuPods:
+    """Which of these pods use GPUs; ResourceClaims and RuntimeClasses are read only where a pod has one."""
+    claims, classes = claims_of(client, pods), runtime_classes_of(client, pods)
+    return GpuPods(
+        users(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes),
+        others(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes),
+        possible_holders(pods, operator_namespace=operator_namespace, runtime_classes=classes),
+    )
 
 
 def pods_on(client: Client, node: str | None = None) -> list[Object]:

@@ -9,6 +9,7 @@ import typing as t
 from ..catalog import models
 from ..pools.words import some
 from .pool_release import ABANDONED, is_abandoned
+from .unusual import members
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -27,13 +28,13 @@ def all_of(nodes: t.Sequence[Node], membership: Membership, released: t.Collecti
     """Everything odd of a fleet and its pools; nothing before any GPU is known of, since pools are empty then."""
     if not any(node.has_gpu for node in nodes):
         return []
-    member = {name for names in membership.by_pool.values() for name in names}
+    member = members(membership)
     return [*of_membership(membership, released), *_of_nodes(nodes, member)]
 
 
 def abandoned(nodes: t.Iterable[Node], membership: Membership) -> t.Iterator[str]:
     """Nodes of no pool that a release without verification may have left with GPUs that are cut."""
-    member = {name for names in membership.by_pool.values() for name in names}
+    member = members(membership)
     names = sorted(node.name for node in nodes if node.name not in member and is_abandoned(node))
     if names:
         yield f"{some(names)}: {ABANDONED}; share, site or repair makes them whole."
@@ -46,25 +47,24 @@ def of_membership(membership: Membership, released: t.Collection[str]) -> t.Iter
     """
     for name, pools in sorted(membership.overlaps.items())[:NAMES_LIMIT]:
         yield f"Node {name} matches the pools {', '.join(pools)} and is left as it is; pin it with the label accel.gpu/pool."
+    member = members(membership)
     if membership.empty:
-        pooled = {name for names in membership.by_pool.values() for name in names}
-        unknown = sorted(set(membership.undiscovered) - pooled)
+        unknown = sorted(set(membership.undiscovered) - member)
         maybe = f" GPU nodes whose model is not known, and that may be theirs: {some(unknown)}." if unknown else ""
         yield f"No node of the cluster belongs to: {', '.join(membership.empty)}.{maybe}"
     for pool, names in sorted(membership.mismatched.items()):
         yield f"Pool {pool} does not match {some(names)}, pinned to it by the label accel.gpu/pool; the pin counts."
     for pool, names in sorted(membership.unlike.items()):
         yield f"Of another model than pool {pool} says that its flavor has (model): {some(names)}; put one of both right."
-    member = {name for names in membership.by_pool.values() for name in names}
     for pool, names in sorted(membership.left.items()):
         pinned = [name for name in names if name not in member and name not in released]
         if pinned:
             yield f"{some(pinned)} carry accel.gpu/pool={pool}, which is no declared pool; they are left as they are."
 
 
-def _of_nodes(nodes: t.Sequence[Node], members: t.Collection[str]) -> t.Iterator[str]:
+def _of_nodes(nodes: t.Sequence[Node], member: t.Collection[str]) -> t.Iterator[str]:
     """Nodes of pools that are not ready, and GPUs that the catalog does not know."""
-    away = sorted(node.name for node in nodes if node.name in members and not node.ready)
+    away = sorted(node.name for node in nodes if node.name in member and not node.ready)
     if away:
         yield said_not_ready(away)
     unknown = {node.model for node in nodes if node.discovered and models.of_gpu(node.product, node.memory_mib) is None}

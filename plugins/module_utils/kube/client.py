@@ -17,7 +17,7 @@ from .connection_options import ConnectionOptions
 from .errors import ApiError
 from .listing import Listing
 from .transport import Answer, Transport
-from .watch import watch
+from .watch import interruptible, watch
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -259,7 +259,9 @@ class Client:
         A connection that breaks is taken up again at the last version seen. Bookmarks are not handed on. Under a guard the wait for
         the next event ends when the guard refuses.
         """
-        return watch(self._transport, path, resource_version, timeout, label_selector, self._clock)
+        guard = self.guard
+        events = watch(self._transport, path, resource_version, timeout, label_selector, self._clock)
+        return events if guard is None else interruptible(events, lambda: guard(path))
 
 
 def _writing(dry_run: bool, manager: str = FIELD_MANAGER, validation: str | None = None) -> dict[str, t.Any]:

@@ -27,20 +27,7 @@ def watch(
     label_selector: str | None,
     clock: t.Callable[[], float],
 ) -> t.Iterator[Object]:
-    """See Client.watch()."""
-    guard = transport.guard
-    events = _events(transport, path, resource_version, timeout, label_selector, clock)
-    return events if guard is None else interruptible(events, lambda: guard(path))
-
-
-def _events(
-    transport: Transport,
-    path: str,
-    resource_version: str,
-    timeout: float,
-    label_selector: str | None,
-    clock: t.Callable[[], float],
-) -> t.Iterator[Object]:
+    """See Client.watch(), which adds the guard's say while nothing happens."""
     deadline = clock() + timeout
     version = resource_version
     while (left := deadline - clock()) > 0:

@@ -6,29 +6,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ..emptying.present import claims_of, pods_on, runtime_classes_of
+from ..emptying.present import gpu_pods, pods_on
 from ..fleet.holders import PREFIX
 from ..fleet.node import Node
-from ..fleet.users import User, possible_holders, users
 from ..kube.client import Client
 from ..pools.words import some, some_nodes
-
-
-class GpuPods(t.NamedTuple):
-    """The pods that use a GPU, and those of the cluster itself that may hold one, both by node."""
-
-    users: t.Mapping[str, t.Sequence[User]]
-    possible: t.Mapping[str, t.Sequence[User]]
-
-
-def gpu_pods(client: Client, operator_namespace: str, node: str | None = None) -> GpuPods:
-    """Of one node, or of all; ResourceClaims and RuntimeClasses are read only where a pod has one."""
-    pods = pods_on(client, node)
-    claims, classes = claims_of(client, pods), runtime_classes_of(client, pods)
-    return GpuPods(
-        users(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes),
-        possible_holders(pods, operator_namespace=operator_namespace, runtime_classes=classes),
-    )
 
 
 def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:
@@ -37,7 +19,11 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
     Pods of nodes without a GPU do not count, and neither do privileged pods of the cluster itself: those are on every node.
     """
     with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
-    found = {name: on for name, on in gpu_pods(client, operator_namespace).users.items() if name in with_gpus}
+    found = {
+        name: on
+        for name, on in gpu_pods(client, pods_on(client), operator_namespace).users.items()
+        if name in with_gpus
+    }
     if not found:
         return ""
     pods = [f"{user.shown} ({', '.join(user.ways)})" for on in found.values() for user in on]
@@ -50,7 +36,7 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
 
 def holders_on(client: Client, operator_namespace: str, node: str) -> str:
     """The pods of a node that keep its GPUs from being made whole, or may do so, in words."""
-    found = gpu_pods(client, operator_namespace, node)
+    found = gpu_pods(client, pods_on(client, node), operator_namespace)
     using = [f"{user.shown} ({', '.join(user.ways)})" for user in found.users.get(node, ())]
     possible = [f"{user.shown} ({', '.join(user.possible)})" for user in found.possible.get(node, ())]
     parts = [

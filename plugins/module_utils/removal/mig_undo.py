@@ -8,12 +8,12 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import MIG_STATE_LABEL
+from ..emptying.operand_pods import log_end
 from ..fleet import agents
 from ..fleet.node import Node
 from ..fleet.proof import FAILED
 from ..kube.client import Client
 from ..kube.errors import ApiError
-from ..kube.paths import object_path
 from ..pools.words import some_nodes
 from ..running.errors import SomeFailed
 from ..running.wait import Since, wait_until
@@ -23,7 +23,6 @@ from .nodes import give_back
 from .operands import Waiting
 
 _TOLD = 3
-_LOG_LINES, _LOG_LENGTH = 3, 400
 _ADVICE = (
     "These nodes keep the labels and taints of their pools until then. Delete these pods, or drain the nodes, and run again; "
     "or leave the GPUs cut (undo_mig: false, uninstall_undo_mig=false)."
@@ -136,10 +135,4 @@ class _Undo:
         pod = agents.pod_of(found, agents.MIG_MANAGER, name)
         if pod is None:
             return "(no MIG manager runs there)"
-        query = {"container": agents.MIG_MANAGER, "tailLines": _LOG_LINES}
-        try:
-            text = self.client.text(f"{object_path('v1', 'Pod', pod, self.managers.namespace)}/log", query)
-        except ApiError:
-            # The right to read logs may be missing.
-            return ""
-        return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-_LOG_LENGTH:]
+        return log_end(self.client, self.managers.namespace, pod, agents.MIG_MANAGER, previous=False)

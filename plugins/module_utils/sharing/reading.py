@@ -8,10 +8,9 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..emptying.present import claims_of, pods_on, runtime_classes_of
+from ..emptying.present import gpu_pods, pods_on
 from ..fleet.node import UNREAD, Node, parse
 from ..fleet.sorting import sort
-from ..fleet.users import others, possible_holders, users
 from ..kube.paths import NODES
 from .configmaps import Configs
 from .held import held_back
@@ -147,9 +146,4 @@ def who_is_there(client: Client, operator_namespace: str, node: str | None = Non
 
 def asked_of(client: Client, pods: t.Sequence[t.Mapping[str, t.Any]], operator_namespace: str) -> Asked:
     """The same of pods that are listed already."""
-    claims, classes = claims_of(client, pods), runtime_classes_of(client, pods)
-    return Asked(
-        users(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes),
-        others(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes),
-        possible_holders(pods, operator_namespace=operator_namespace, runtime_classes=classes),
-    )
+    return Asked(*gpu_pods(client, pods, operator_namespace))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..emptying.operand_pods import log_end
 from ..fleet import agents
 from ..fleet.agents import Ailment
 from ..kube.errors import ApiError
@@ -18,7 +19,6 @@ if t.TYPE_CHECKING:
     from ..pools.plan import Plan
 
 _TOLD = 5
-_LOG_LINES = 3
 
 
 def of_node(client: Client, plan: Plan, since: Since, finding: Finding) -> str:
@@ -44,7 +44,7 @@ def story(
             )
         blamed = agents.pod_of(pods, findings[name].blamed, name)
         if blamed:
-            log = _log(client, namespace, Ailment(name, blamed, findings[name].blamed, ""), previous=False)
+            log = log_end(client, namespace, blamed, findings[name].blamed, previous=False)
             why.append(
                 f"the log of {blamed} ends: {log or '(empty)'}; once what it says is mended, "
                 f"kubectl -n {namespace} delete pod {blamed} has it try again"
@@ -62,18 +62,8 @@ def story(
 
 
 def _ailment(client: Client, namespace: str, ailment: Ailment) -> str:
-    log = _log(client, namespace, ailment) if ailment.restarts else ""
+    log = log_end(client, namespace, ailment.pod, ailment.container, previous=True) if ailment.restarts else ""
     return f"{ailment}" + (f"; its log ends: {log}" if log else "")
-
-
-def _log(client: Client, namespace: str, ailment: Ailment, *, previous: bool = True) -> str:
-    query = {"container": ailment.container, "previous": "true" if previous else "false", "tailLines": _LOG_LINES}
-    try:
-        text = client.text(f"/api/v1/namespaces/{namespace}/pods/{ailment.pod}/log", query)
-    except ApiError:
-        # The log is a help, not what this is about: the container may be gone, the right to read logs missing.
-        return ""
-    return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-400:]
 
 
 def _advice(client: Client, plan: Plan, ailing: bool) -> str:
