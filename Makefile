@@ -2,6 +2,10 @@
 .PHONY: help demo test soak bench h200 docs lint sanity artifact venv clean
 .DEFAULT_GOAL := help
 
+# Compiled bytecode goes below build/ and is used, even where the environment switches it off: hundreds of Python processes start.
+export PYTHONDONTWRITEBYTECODE =
+export PYTHONPYCACHEPREFIX = $(CURDIR)/build/pycache
+
 PYTEST = build/venv/bin/python -m pytest
 # In two processes: a lab waits about as long as it works.
 TWO = -n 2 --dist loadscope --no-loadscope-reorder

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,16 @@ import pytest
 
 from tests import reporter
 from tests.labs import Lab, build_lab, own_lab
-from tests.programs import REPO, tree_copy
-from tests.turns import ByLab, turn
+from tests.programs import BUILD, REPO, tree_copy
+from tests.scheduling import LabScheduling, machine_slot
 
 # In the environment, since the processes in which tests run side by side have to draw the same ones.
 SEED = int(os.environ.setdefault("ACCEL_GPU_SEED", str(random.SystemRandom().randrange(2**32))))
+
+
+# Every process that a test starts, and this one, uses compiled bytecode below build/, even where the environment switches it off.
+os.environ.update(PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=str(BUILD / "pycache"))
+sys.dont_write_bytecode, sys.pycache_prefix = False, str(BUILD / "pycache")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,13 +61,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("soak")
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByLab:
-    return ByLab(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LabScheduling:
+    return LabScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    with turn(alone=item.get_closest_marker("alone") is not None):
+    with machine_slot(alone=item.get_closest_marker("alone") is not None):
         return (yield)
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile
 from tests.helpers.cluster import NAMESPACE, Cluster, settled
-from tests.helpers.everything import differences
+from tests.helpers.snapshot import differences
 from tests.labs import Lab
 
 NONE = {"mode": "none"}

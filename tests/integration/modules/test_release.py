@@ -18,10 +18,10 @@ import pytest
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, node_profile
 from tests.helpers.cluster import NAMESPACE
 from tests.helpers.cut_watch import CONFIG, STATE, cut_watch, is_cut
-from tests.helpers.everything import differences, everything
 from tests.helpers.killing import killed_after
 from tests.helpers.playbook import run_playbook
 from tests.helpers.rolling import HALVES, POOL, VICTIM, Rolling
+from tests.helpers.snapshot import differences, snapshot
 from tests.helpers.waiting import until
 from tests.helpers.workloads import GPU
 from tests.labs import Lab
@@ -99,7 +99,7 @@ def require_whole(rolling: Rolling) -> None:
 def test_no_node_takes_pods_while_its_gpus_are_cut(rolling: Rolling, rounds: int) -> None:
     for number in range(rounds):
         cut(rolling, max_unavailable=2)
-        before = everything(rolling.lab)
+        before = snapshot(rolling.lab)
         for check in (True, False):
             refused = release(rolling, allow_release=[], check=check)
             assert (refused["code"], refused["changed"]) == ("release_refused", False), refused
@@ -109,7 +109,7 @@ def test_no_node_takes_pods_while_its_gpus_are_cut(rolling: Rolling, rounds: int
                 f"-e gpu_allow_release={POOL}",
             ):
                 assert words in refused["msg"]
-        assert differences(before, everything(rolling.lab)) == {}
+        assert differences(before, snapshot(rolling.lab)) == {}
         predicted = release(rolling, check=True, diff=True)
         with cut_watch(rolling.lab) as watch, rolling.users.watched() as pods, reconciling(rolling):
             done = release(rolling, diff=True)

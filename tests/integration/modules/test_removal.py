@@ -16,8 +16,8 @@ import pytest
 from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile, removal
 from tests.faults.api_proxy import ApiProxy, Request
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster
-from tests.helpers.everything import Objects, differences, everything, written_by
 from tests.helpers.foreign import Foreign
+from tests.helpers.snapshot import Objects, differences, snapshot, written_by
 from tests.labs import Lab
 from tests.programs import run
 
@@ -297,7 +297,7 @@ def test_what_others_have_outlives_sharing_its_change_and_its_end(cluster: Clust
     cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": theirs}))
     cluster.kubectl("taint", "node", "h100-1", SAME_AS_OURS)
     cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
-    before, spec = lasting(everything(cluster.lab)), policy(cluster)["spec"]
+    before, spec = lasting(snapshot(cluster.lab)), policy(cluster)["spec"]
 
     put(cluster)
     keys = [entry["key"] for entry in policy(cluster)["spec"]["daemonsets"]["tolerations"]]
@@ -318,7 +318,7 @@ def test_what_others_have_outlives_sharing_its_change_and_its_end(cluster: Clust
     foreign.require_intact()
     assert policy(cluster)["spec"] == spec
     cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
-    assert differences(before, lasting(everything(cluster.lab))) == {}
+    assert differences(before, lasting(snapshot(cluster.lab))) == {}
 
 
 def tolerated(cluster: Cluster, key: str) -> bool:

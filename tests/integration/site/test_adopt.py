@@ -13,9 +13,9 @@ import yaml
 
 from lab import audit
 from lab.layout import Lab as LabLayout
-from tests.helpers.everything import Objects, everything, written_by
 from tests.helpers.installed import HELM_NAMESPACE, STATES
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.snapshot import Objects, snapshot, written_by
 from tests.labs import Lab
 from tests.programs import REPO, run
 
@@ -89,12 +89,12 @@ def require_settled(lab: Lab) -> None:
 def test_every_state_of_a_cluster_ends_proven_with_one_operator(empty: Lab, state: str) -> None:
     lab = empty
     STATES[state](lab)
-    before = everything(lab)
+    before = snapshot(lab)
     preview = run_playbook(SITE, environ=lab.env, arguments=["--check"]).require_success()
     assert preview.changed() > 0
     played = site(lab)
     require_proven(lab, played)
-    assert gone_or_other(before, everything(lab)) == []
+    assert gone_or_other(before, snapshot(lab)) == []
     require_settled(lab)
     told = {"nothing": 0, "nfd": 1, "olm": 2, "cloud": 2}[state]
     assert shown(played).count("is used as it is") == told
@@ -142,7 +142,7 @@ def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab
     wait = ("kubectl", "wait", "-n", HELM_NAMESPACE, "--timeout=120s")
     run(*wait, "--for=create", "daemonset/nvidia-device-plugin-daemonset", env=lab.env)
     run(*wait, "--for=condition=Ready", "clusterpolicy/cluster-policy", env=lab.env)
-    before, spec, rolled = everything(lab), policy(lab)["spec"], plugins(lab)
+    before, spec, rolled = snapshot(lab), policy(lab)["spec"], plugins(lab)
 
     planned = run_playbook(PLAN, environ=lab.env).require_success()
     assert f"in namespace {HELM_NAMESPACE} (Helm release gpus/nvidia-gpu-operator) is used as it is" in shown(planned)
@@ -151,7 +151,7 @@ def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab
     require_not_exported(lab)
 
     ours = "ConfigMap gpus/time-slicing-config-all"
-    after = everything(lab)
+    after = snapshot(lab)
     assert gone_or_other(before, after) == [ours]
     assert after[ours]["data"].items() > CONFIG.items()
     assert after[ours]["metadata"] == before[ours]["metadata"]
@@ -163,7 +163,7 @@ def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab
     left = run_playbook(UNINSTALL, environ=lab.env, variables={"gpu_confirm": lab.name}).require_success()
     told = [line for result in left.module_results("accel.gpu.removal") for line in result["removal"]["left"]]
     assert "ClusterPolicy cluster-policy: this collection did not install it" in told
-    assert gone_or_other(before, everything(lab)) == []
+    assert gone_or_other(before, snapshot(lab)) == []
     assert policy(lab)["spec"] == spec
     assert "annotations" not in policy(lab)["metadata"] or not [
         key for key in policy(lab)["metadata"]["annotations"] if key.startswith("accel.gpu/")

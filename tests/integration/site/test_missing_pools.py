@@ -15,8 +15,8 @@ import yaml
 from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile
 from tests.helpers.cluster import Cluster
 from tests.helpers.cut_watch import cut_watch, is_cut
-from tests.helpers.everything import differences, everything
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.snapshot import differences, snapshot
 from tests.helpers.workloads import GPU, Users
 from tests.labs import Lab
 from tests.programs import REPO
@@ -54,11 +54,11 @@ def _cut(cluster: Cluster) -> None:
 @pytest.fixture
 def untouched(cluster: Cluster) -> Iterator[None]:
     """No object of the cluster differs afterwards, and no pod of a user has gone."""
-    before = everything(cluster.lab)
+    before = snapshot(cluster.lab)
     with Users(cluster.lab).watched() as pods:
         yield
     assert pods.gone == {}
-    assert differences(before, everything(cluster.lab)) == {}
+    assert differences(before, snapshot(cluster.lab)) == {}
 
 
 def of_pools(cluster: Cluster, *names: str) -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tests.helpers.cluster import NAMESPACE, Cluster
-from tests.helpers.everything import kinds
 from tests.helpers.planted import CLOUD_VARIABLES, Planted, Shown, admin_config, key_of, objects_with, token_config
+from tests.helpers.snapshot import kinds
 from tests.labs import Lab
 from tests.programs import environment, run
 

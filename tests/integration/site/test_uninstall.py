@@ -14,15 +14,15 @@ import pytest
 
 from lab import audit
 from lab.layout import Lab as LabLayout
-from tests.helpers.everything import Objects, differences, everything, written_by
 from tests.helpers.foreign import Foreign
 from tests.helpers.killing import changing_requests, killed_after
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.snapshot import Objects, differences, snapshot, written_by
 from tests.labs import Lab
 from tests.programs import run
 
 SITE, UNINSTALL = "accel.gpu.site", "accel.gpu.uninstall"
-# What site needs to have made everything that an uninstallation takes out, but not to have proven it.
+# The parts of site that make everything that an uninstallation removes, without the validation.
 INSTALL = {"arguments": ["--tags", "nfd,gpu_operator,sharing"]}
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -53,23 +53,23 @@ def empty(lab: Lab) -> tuple[Foreign, Objects]:
     lab.reset()
     foreign = Foreign(lab)
     foreign.place()
-    return foreign, everything(lab)
+    return foreign, snapshot(lab)
 
 
 @pytest.mark.usual(120)
 def test_everything_of_ours_goes_and_nothing_else(lab: Lab, empty: tuple[Foreign, Objects]) -> None:
     foreign, before = empty
     played(lab, SITE)
-    used = everything(lab)
+    used = snapshot(lab)
 
     asked = run_playbook(UNINSTALL, environ=lab.env)
     assert asked.rc != 0
     assert f"To confirm it, add -e gpu_confirm={lab.name}" in asked.failure()
-    assert differences(used, everything(lab)) == {}
+    assert differences(used, snapshot(lab)) == {}
     preview = played(lab, UNINSTALL, arguments=["--check", "--diff"], variables=None)
     assert preview.shown(f"a run without --check needs the confirmation -e gpu_confirm={lab.name}")
     assert preview.changed() == 3
-    assert differences(used, everything(lab)) == {}
+    assert differences(used, snapshot(lab)) == {}
 
     real = played(lab, UNINSTALL, arguments=["--diff"])
     assert real.changed() == 3
@@ -81,7 +81,7 @@ def test_everything_of_ours_goes_and_nothing_else(lab: Lab, empty: tuple[Foreign
     assert removed[0] == removed[1]
 
     foreign.require_intact()
-    assert differences(before, everything(lab)) == {}
+    assert differences(before, snapshot(lab)) == {}
     assert written_by(lab, "accel.gpu") == []
 
     mark = audit.mark(LabLayout.named(lab.name))
@@ -116,7 +116,7 @@ def test_what_is_somebody_elses_stays_and_is_said(lab: Lab, empty: tuple[Foreign
     assert "node t4-1: label nvidia.com/gpu.deploy.dcgm-exporter=false" in told
 
     foreign.require_intact()
-    after = differences(before, everything(lab))
+    after = differences(before, snapshot(lab))
     assert set(after) == {
         "Namespace gpu-operator",
         "ConfigMap gpu-operator/accel-gpu-device-plugin",
@@ -155,7 +155,7 @@ def kill_at(lab: Lab, folder: Path, choose: Callable[[int], list[int]]) -> None:
     lab.reset()
     foreign = Foreign(lab)
     foreign.place()
-    before = everything(lab)
+    before = snapshot(lab)
     played(lab, SITE, **INSTALL)
     total = len(changing_requests(lab, UNINSTALL, folder, variables=confirmed(lab)))
     assert total > 20
@@ -163,7 +163,7 @@ def kill_at(lab: Lab, folder: Path, choose: Callable[[int], list[int]]) -> None:
         played(lab, SITE, **INSTALL)
         killed_after(lab, UNINSTALL, point, folder, variables=confirmed(lab))
         played(lab, UNINSTALL)
-        assert differences(before, everything(lab)) == {}
+        assert differences(before, snapshot(lab)) == {}
         assert written_by(lab, "accel.gpu") == []
         assert played(lab, UNINSTALL).changed() == 0
     foreign.require_intact()

@@ -1,38 +1,38 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who measures time has the machine to himself, and gets it also where others come and go."""
+"""A test that measures time runs alone, and starts even where other tests keep starting."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
 
-from tests.turns import turn
+from tests.scheduling import machine_slot
 
 PATIENCE = 10.0
 
 
 def test_others_run_side_by_side(tmp_path: Path) -> None:
-    with turn(alone=False, folder=tmp_path), turn(alone=False, folder=tmp_path):
+    with machine_slot(alone=False, folder=tmp_path), machine_slot(alone=False, folder=tmp_path):
         pass
 
 
-def test_nobody_comes_in_before_one_who_waits_to_be_alone(tmp_path: Path) -> None:
+def test_no_test_starts_before_one_that_waits_to_run_alone(tmp_path: Path) -> None:
     seen: list[str] = []
     inside, leave = threading.Event(), threading.Event()
 
     def first() -> None:
-        with turn(alone=False, folder=tmp_path):
+        with machine_slot(alone=False, folder=tmp_path):
             inside.set()
             leave.wait(PATIENCE)
             seen.append("first")
 
     def alone() -> None:
-        with turn(alone=True, folder=tmp_path):
+        with machine_slot(alone=True, folder=tmp_path):
             seen.append("alone")
 
     def late() -> None:
-        with turn(alone=False, folder=tmp_path):
+        with machine_slot(alone=False, folder=tmp_path):
             seen.append("late")
 
     threads = [threading.Thread(target=first)]

@@ -23,7 +23,7 @@ _MOVING = ("resourceVersion", "uid", "creationTimestamp", "generation", "managed
 _LOADED = "lab.accel.gpu/driver"
 
 
-def everything(lab: Lab) -> Objects:
+def snapshot(lab: Lab) -> Objects:
     """Every object by kind, namespace and name, without its status and without what moves by itself."""
     listed_kinds = kinds(lab)
     listed = json.loads(run("kubectl", "get", ",".join(listed_kinds), "-A", "-o", "json", env=lab.env))["items"]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes with pods on them, which are to be emptied."""
+"""Nodes with pods on them for tests of draining."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Object = dict[str, Any]
 
 
 @dataclass
-class Ward:
-    """Nodes of the test's own, whose kubelets kwok plays, and pods on them that a controller has made, or nobody."""
+class DrainFixture:
+    """Nodes of one test (kwok runs their kubelets) and pods on them, with or without a controller."""
 
     kube: Kube
     nodes: list[str]
