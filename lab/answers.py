@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from plugins.module_utils.catalog import mig, models
-from plugins.module_utils.mig import misfit, placing
+from plugins.module_utils.mig import fit_error, placement
 
 from . import agents
 from .agents import Case, Said
@@ -47,9 +47,9 @@ def _devices(model: models.Model, layout: str) -> tuple[str, ...]:
         if not (count or "1").isdecimal():
             raise LabError(f"--mig: '{word}' is not PROFILE or PROFILE:COUNT")
         counts[name] = counts.get(name, 0) + int(count or "1")
-    placed = placing.place(geometry, counts)
+    placed = placement.place(geometry, counts)
     if placed is None:
-        raise LabError(f"--mig: {model.key} {misfit.misfit(geometry, counts)}")
+        raise LabError(f"--mig: {model.key} {fit_error.misfit(geometry, counts)}")
     return tuple(f"{one.profile}@{one.start}" for one in placed)
 
 

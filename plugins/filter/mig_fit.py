@@ -98,13 +98,13 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.mig.by_model import geometry_of
+from ..module_utils.mig.enumerate import nearest, wasted
+from ..module_utils.mig.fit_error import misfit
+from ..module_utils.mig.geometry_lookup import geometry_of
 from ..module_utils.mig.layout import PROFILE, listed
-from ..module_utils.mig.layouts import nearest, wasted
-from ..module_utils.mig.misfit import misfit
-from ..module_utils.mig.placing import place
-from ..module_utils.pools import coercion
-from ..module_utils.pools.words import said
+from ..module_utils.mig.placement import place
+from ..module_utils.schema import coercion
+from ..module_utils.schema.messages import said
 
 # More devices than any cluster has; larger numbers are mistakes.
 _MOST = 10**9

@@ -48,9 +48,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.mig.by_model import geometry_of
+from ..module_utils.mig.enumerate import maximal
+from ..module_utils.mig.geometry_lookup import geometry_of
 from ..module_utils.mig.layout import listed
-from ..module_utils.mig.layouts import maximal
 
 
 def mig_layouts(model: t.Any) -> list[list[str]]:

@@ -87,7 +87,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils.pools.derive import derive
-from ..module_utils.pools.documents import InvalidDocuments, parts
+from ..module_utils.pools.variables import InvalidDocuments, parts
 
 
 def plan(documents: t.Any) -> dict[str, t.Any]:

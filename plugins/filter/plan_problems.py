@@ -42,7 +42,7 @@ _value:
 
 import typing as t
 
-from ..module_utils.pools.documents import InvalidDocuments, parts, validate
+from ..module_utils.pools.variables import InvalidDocuments, parts, validate
 
 
 def plan_problems(documents: t.Any) -> list[str]:

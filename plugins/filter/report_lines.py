@@ -61,7 +61,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.fleet.report import KINDS, lines
+from ..module_utils.report.text import KINDS, lines
 
 
 def report_lines(info: t.Any, kind: str = "report", width: int = 100, node_groups: t.Any = None) -> list[str]:

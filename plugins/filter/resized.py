@@ -53,9 +53,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.pools.documents import InvalidDocuments
 from ..module_utils.pools.merge import plain
-from ..module_utils.pools.node_groups import resized as _resized
+from ..module_utils.pools.nodegroups import resized as _resized
+from ..module_utils.pools.variables import InvalidDocuments
 
 
 def resized(pools: t.Any, counts: t.Any, defaults: t.Any = None) -> list[dict[str, t.Any]]:

@@ -46,9 +46,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.pools import coercion
 from ..module_utils.pools.merge import plain
-from ..module_utils.pools.words import is_whole, kind, said
+from ..module_utils.schema import coercion
+from ..module_utils.schema.messages import is_whole, kind, said
 
 # The largest number of seconds that every part of a run can count.
 _LARGEST = 2**31 - 1

@@ -116,7 +116,7 @@ import typing as t
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ..module_utils.running.errors import ConnectionProblem
+from ..module_utils.common.errors import ConnectionProblem
 from ..plugin_utils.clusters import entries
 from ..plugin_utils.clusters.asking import Asking, CloudFailed, sources_of
 from ..plugin_utils.clusters.found import ALL, Found, Life, groups_of, host_names, host_vars

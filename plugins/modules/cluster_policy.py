@@ -143,13 +143,9 @@ cluster_policy:
 import contextlib
 import typing as t
 
-from ..module_utils.fleet.tolerance import of_policy
-from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.module import GpuModule
-from ..module_utils.kube.objects import InvalidObjects
-from ..module_utils.operator.driver_parts import DriverRoll, Pacing
-from ..module_utils.operator.foresight import reaching_paths
-from ..module_utils.operator.policy import (
+from ..module_utils.cluster_state.tolerations import of_policy
+from ..module_utils.common.results import diff_of
+from ..module_utils.gpu_operator.cluster_policy import (
     API_VERSION,
     CHART_NAME,
     KIND,
@@ -160,12 +156,16 @@ from ..module_utils.operator.policy import (
     driver_nodes,
     first_contact,
 )
-from ..module_utils.operator.policy_client import PolicyClient
-from ..module_utils.operator.policy_result import seen, warnings
-from ..module_utils.operator.preparation import Waiting
-from ..module_utils.operator.readiness import Effect, Verdict, mounted_by
-from ..module_utils.operator.survey import follow
-from ..module_utils.running.results import diff_of
+from ..module_utils.gpu_operator.cluster_policy_client import PolicyClient
+from ..module_utils.gpu_operator.cluster_policy_result import seen, warnings
+from ..module_utils.gpu_operator.detect import follow
+from ..module_utils.gpu_operator.driver_rollout import DriverRoll, Pacing
+from ..module_utils.gpu_operator.readiness import Effect, Verdict, mounted_by
+from ..module_utils.gpu_operator.upgrade_preview import reaching_paths
+from ..module_utils.helm.preparation import Waiting
+from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.module import GpuModule
+from ..module_utils.kube.objects import InvalidObjects
 
 Object = dict[str, t.Any]
 

@@ -189,19 +189,19 @@ import functools
 import typing as t
 
 from ..module_utils.catalog.names import LIVE_PODS
-from ..module_utils.fleet import oddities, summary
-from ..module_utils.fleet.costs import total
-from ..module_utils.fleet.holders import holders
-from ..module_utils.fleet.node import UNREAD, Node, parse
+from ..module_utils.cluster_state import report_data, warnings
+from ..module_utils.cluster_state.gpu_requests import holders
+from ..module_utils.cluster_state.impact import total
+from ..module_utils.cluster_state.node import UNREAD, Node, parse
+from ..module_utils.common.errors import ConnectionProblem
+from ..module_utils.gpu_operator.detect import Survey, survey
+from ..module_utils.gpu_operator.restart_preview import forecast
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
-from ..module_utils.operator.forecast import forecast
-from ..module_utils.operator.survey import Survey, survey
-from ..module_utils.pools.doubts import doubts
-from ..module_utils.running.errors import ConnectionProblem
-from ..module_utils.sharing.expense import expense
+from ..module_utils.pools.warnings import doubts
+from ..module_utils.sharing.impact_preview import expense
 from ..module_utils.sharing.overview import Overview, add_membership, add_unusual, overview
 from ..module_utils.validation import evidence
 
@@ -214,7 +214,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     told: dict[str, t.Any] = {"cluster": (module.params["cluster"] or {}).get("name")}
     if module.params["pools"] is not None:
         # Bad documents are told before the cluster is asked.
-        told["pools"] = {pool.name: summary.declared(pool) for pool in module.plan.pools}
+        told["pools"] = {pool.name: report_data.declared(pool) for pool in module.plan.pools}
         told["warnings"] = doubts(module.plan)
     nodes: list[Node] = []
     try:
@@ -227,19 +227,19 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         told.update(reachable=False, reason=reason)
         return _limited(module, told, [])
     told["cluster"] = told["cluster"] or module.client.cluster_name or module.client.server
-    told.update(reachable=True, identity=identity_report(module.client, module.identity), **summary.seen(nodes))
-    told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][: oddities.NAMES_LIMIT]
+    told.update(reachable=True, identity=identity_report(module.client, module.identity), **report_data.seen(nodes))
+    told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][: warnings.NAMES_LIMIT]
     pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
     held = holders(pods()) if module.params["workloads"] else None
     if module.params["pools"] is None:
-        return _limited(module, told, summary.rows(nodes, (), None, (), held))
+        return _limited(module, told, report_data.rows(nodes, (), None, (), held))
     there = survey(module.client, module.plan)
     looks = module.params["workloads"] or module.params["costs"]
     found = overview(module.client, there.plan, nodes, pods if looks else None)
     plan, membership, changes = found.plan, found.membership, found.changes
     _tell(module.client, there, found, nodes, told)
     allowed = frozenset(module.params["allow_release"])
-    told["release"] = changes.releases.as_dict(allowed, oddities.NAMES_LIMIT)
+    told["release"] = changes.releases.as_dict(allowed, warnings.NAMES_LIMIT)
     if module.params["costs"]:
         rolls = forecast(module.client, plan, there.policy)
         asked = pods() if changes.edits or rolls.roll.any else []
@@ -247,21 +247,21 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         for name, of_pool in told["pools"].items():
             of_pool["costs"] = counts[name]
         told["costs"] = rolls.told(total(counts.values()))
-        told["steps"] = {of.node: of.told() for of in steps.steps[: oddities.NAMES_LIMIT]}
-        told["release"] = steps.releases.as_dict(allowed, oddities.NAMES_LIMIT)
-    return _limited(module, told, summary.rows(nodes, plan.pools, membership, changes.edits, held))
+        told["steps"] = {of.node: of.told() for of in steps.steps[: warnings.NAMES_LIMIT]}
+        told["release"] = steps.releases.as_dict(allowed, warnings.NAMES_LIMIT)
+    return _limited(module, told, report_data.rows(nodes, plan.pools, membership, changes.edits, held))
 
 
 def _tell(client: Client, there: Survey, found: Overview, nodes: list[Node], told: dict[str, t.Any]) -> None:
     """Add what the pools declare against what is seen."""
     plan, membership = found.plan, found.membership
     told["installed"] = {name: of.as_dict() for name, of in there.found.items()}
-    told["pools"] = summary.pools(found.settled, nodes, membership, found.changes.edits, found.geometries)
+    told["pools"] = report_data.pools(found.settled, nodes, membership, found.changes.edits, found.geometries)
     kept = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, proof in evidence.proofs(plan, nodes, membership, kept).items():
         told["pools"][name]["proof"] = proof
-    told["drift"] = summary.drift(told["pools"])
-    told["warnings"] = [*doubts(plan, oddities.traits(nodes)), *found.doubts]
+    told["drift"] = report_data.drift(told["pools"])
+    told["warnings"] = [*doubts(plan, warnings.traits(nodes)), *found.doubts]
     add_membership(found, nodes, told)
     add_unusual(client, found, nodes, told)
 

@@ -96,21 +96,21 @@ path:
 import dataclasses
 import typing as t
 
-from ..module_utils.export import documents
-from ..module_utils.export.groups import groups
-from ..module_utils.export.live import Live, mig_configmap, plugin_configmap
-from ..module_utils.fleet.node import UNREAD, Node, parse
-from ..module_utils.fleet.tolerance import singleton
+from ..module_utils.cluster_state.node import UNREAD, Node, parse
+from ..module_utils.cluster_state.tolerations import singleton
+from ..module_utils.common import private_file
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.export import variables
+from ..module_utils.export.live_sharing import Live, mig_configmap, plugin_configmap
+from ..module_utils.export.pools import groups
+from ..module_utils.gpu_operator.detect import follow, is_ours
+from ..module_utils.helm.release_records import Records
 from ..module_utils.kube.cluster_identity import read_recorded_name, read_uid
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, object_path
-from ..module_utils.operator.records import Records
-from ..module_utils.operator.survey import follow, is_ours
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
-from ..module_utils.running import private_file
-from ..module_utils.running.module import ArgumentSpec
 from ..module_utils.sharing.overview import overview
 
 Object = dict[str, t.Any]
@@ -123,7 +123,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     client = module.client
     nodes = [parse(raw) for raw in client.list(NODES, without=UNREAD)]
     policy = t.cast("Object | None", singleton(client.list_known(CLUSTER_POLICIES)))
-    release = documents.release_of(policy)
+    release = variables.release_of(policy)
     namespace = ((policy or {}).get("status") or {}).get("namespace") or (release.namespace if release else "")
     live = Live(
         policy,
@@ -135,7 +135,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     theirs = {"operator": release, "nfd": _nfd(module)}
     releases = {part: _as_ours(module, part, of, given) for part, of in theirs.items()}
     remarks = [*found.remarks, *_of_releases(policy, theirs, releases)]
-    cluster = documents.cluster(given, releases, found.pools)
+    cluster = variables.cluster(given, releases, found.pools)
     plan = follow(client, derive(cluster.document, {}, found.pools), policy)
     changing = _changing(module, plan, nodes)
     remarks += [*cluster.remarks, *_of_changes(changing)]
@@ -145,13 +145,13 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         "gpu_cluster": shown,
         "gpu_pools": found.pools,
         "remarks": remarks,
-        "with_values": [part for part in documents.PARTS if "values" in (cluster.document.get(part) or {})],
+        "with_values": [part for part in variables.PARTS if "values" in (cluster.document.get(part) or {})],
         "changing_nodes": changing,
-        "yaml": documents.text(shown, found.pools, remarks),
+        "yaml": variables.text(shown, found.pools, remarks),
     }
     path = module.params["path"]
     if path:
-        text = documents.text(cluster.document, found.pools, remarks)
+        text = variables.text(cluster.document, found.pools, remarks)
         result.update(path=path, changed=not private_file.holds(path, text))
         if result["changed"] and not module.check_mode:
             private_file.write(path, text)
@@ -177,14 +177,14 @@ def _configmap(module: GpuModule, name: str, namespace: str) -> Object | None:
     return module.client.get(object_path("v1", "ConfigMap", name, namespace)) if name and namespace else None
 
 
-def _nfd(module: GpuModule) -> documents.Release | None:
+def _nfd(module: GpuModule) -> variables.Release | None:
     workers = module.client.list(DAEMONSETS, label_selector=_NFD)
-    return next((found for worker in workers if (found := documents.release_of(worker))), None)
+    return next((found for worker in workers if (found := variables.release_of(worker))), None)
 
 
 def _as_ours(
-    module: GpuModule, part: str, release: documents.Release | None, given: Object
-) -> documents.Release | None:
+    module: GpuModule, part: str, release: variables.Release | None, given: Object
+) -> variables.Release | None:
     """A release that we installed, with what Helm was given where that may be read; site upgrades what gpu_cluster names."""
     if release is None or not is_ours(
         module.client, (release.name, release.namespace), getattr(derive(given, {}, []), part)
@@ -203,8 +203,8 @@ def _as_ours(
 
 def _of_releases(
     policy: Object | None,
-    theirs: t.Mapping[str, documents.Release | None],
-    ours: t.Mapping[str, documents.Release | None],
+    theirs: t.Mapping[str, variables.Release | None],
+    ours: t.Mapping[str, variables.Release | None],
 ) -> t.Iterator[str]:
     if policy is None:
         yield "The cluster has no ClusterPolicy: gpu_cluster.operator is as it was given."

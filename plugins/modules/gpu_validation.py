@@ -127,16 +127,16 @@ gpu_validation:
 import time
 import typing as t
 
-from ..module_utils.emptying.operand_pods import failing_operands
-from ..module_utils.fleet.sorting import awaited, undiscovered_cluster
+from ..module_utils.cluster_state.pool_assignment import awaited, undiscovered_cluster
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.results import diff_of
+from ..module_utils.drain.operand_diagnosis import failing_operands
+from ..module_utils.gpu_operator.detect import follow_cluster
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.operator.survey import follow_cluster
-from ..module_utils.running.module import ArgumentSpec
-from ..module_utils.running.results import diff_of
 from ..module_utils.validation import evidence
 from ..module_utils.validation.pods import Nowhere, Workload
-from ..module_utils.validation.proving import Proving, State, elapsed
-from ..module_utils.validation.trial import Trial
+from ..module_utils.validation.pool_test import Trial
+from ..module_utils.validation.validator import Proving, State, elapsed
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:

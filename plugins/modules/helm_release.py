@@ -189,16 +189,16 @@ import os
 import tempfile
 import typing as t
 
+from ..module_utils.common.results import diff_of
+from ..module_utils.gpu_operator.driver_rollout import DriverRoll
+from ..module_utils.gpu_operator.upgrade import Judgement, UpgradeRefused, Upgrading
+from ..module_utils.helm.await_workloads import release_is_rolled_out
+from ..module_utils.helm.chart import ChartProblem
+from ..module_utils.helm.cli import INSTALL_HELM
+from ..module_utils.helm.preparation import Preparation, Release, Waiting
+from ..module_utils.helm.release import NOTHING
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.operator.chart import ChartProblem
-from ..module_utils.operator.driver_parts import DriverRoll
-from ..module_utils.operator.helm import INSTALL_HELM
-from ..module_utils.operator.preparation import Preparation, Release, Waiting
-from ..module_utils.operator.release import NOTHING
-from ..module_utils.operator.seen import release_is_rolled_out
-from ..module_utils.operator.upgrading import Judgement, UpgradeRefused, Upgrading
-from ..module_utils.running.results import diff_of
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "release_name": {"type": "str", "required": True, "aliases": ["name"]},

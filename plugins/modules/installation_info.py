@@ -100,11 +100,11 @@ installation_info:
 
 import typing as t
 
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.gpu_operator.detect import find_nfd, find_operator
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.operator.survey import find_nfd, find_operator
-from ..module_utils.running.errors import InvalidOptions
-from ..module_utils.running.module import ArgumentSpec
 from ..module_utils.sharing.release_guard import require_allowed
 
 _FIND = {"nfd": find_nfd, "operator": find_operator}

@@ -119,12 +119,12 @@ magnum_cluster:
 import functools
 import typing as t
 
-from ..module_utils.magnum import clusters
-from ..module_utils.magnum.module import MagnumModule
-from ..module_utils.running.errors import InvalidOptions, SomeFailed
-from ..module_utils.running.module import ArgumentSpec
-from ..module_utils.running.results import diff_of
-from ..module_utils.running.wait import wait_until
+from ..module_utils.common.errors import InvalidOptions, SomeFailed
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.results import diff_of
+from ..module_utils.common.wait import wait_until
+from ..module_utils.providers.magnum import clusters
+from ..module_utils.providers.magnum.module import MagnumModule
 
 _SPEC: ArgumentSpec = {
     "name": {"type": "str", "required": True},

@@ -55,10 +55,10 @@ clusters:
 import functools
 import typing as t
 
-from ..module_utils.magnum import clusters
-from ..module_utils.magnum.client import PARALLEL
-from ..module_utils.magnum.module import MagnumModule
-from ..module_utils.running.bulk import run_bounded
+from ..module_utils.common.parallel import run_bounded
+from ..module_utils.providers.magnum import clusters
+from ..module_utils.providers.magnum.client import PARALLEL
+from ..module_utils.providers.magnum.module import MagnumModule
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:

@@ -93,12 +93,12 @@ import typing as t
 
 from ansible.module_utils.basic import missing_required_lib
 
-from ..module_utils.magnum import kubeconfig
-from ..module_utils.magnum.module import MagnumModule
-from ..module_utils.running import private_file
-from ..module_utils.running.errors import InvalidOptions
-from ..module_utils.running.module import ArgumentSpec
-from ..module_utils.running.results import diff_of
+from ..module_utils.common import private_file
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.results import diff_of
+from ..module_utils.providers.magnum import kubeconfig
+from ..module_utils.providers.magnum.module import MagnumModule
 
 _SPEC: ArgumentSpec = {
     "cluster": {"type": "str", "required": True},

@@ -119,14 +119,14 @@ nodegroup:
 
 import typing as t
 
-from ..module_utils.emptying.module import KUBERNETES, EmptyingModule
-from ..module_utils.groups.bringing import Pace, bring
-from ..module_utils.magnum.cloud import MagnumCloud
-from ..module_utils.magnum.group_options import COMMON, GROUP, GROUPS
-from ..module_utils.magnum.module import MagnumModule
-from ..module_utils.magnum.wishes import as_options, declared, problems
-from ..module_utils.running.errors import InvalidOptions
-from ..module_utils.running.module import ArgumentSpec
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.drain.module import KUBERNETES, EmptyingModule
+from ..module_utils.nodegroups.reconciler import Pace, bring
+from ..module_utils.providers.magnum.module import MagnumModule
+from ..module_utils.providers.magnum.options import COMMON, GROUP, GROUPS
+from ..module_utils.providers.magnum.provider import MagnumCloud
+from ..module_utils.providers.magnum.specs import as_options, declared, problems
 
 _SPEC: ArgumentSpec = {
     "cluster": {"type": "str", "required": True},

@@ -71,10 +71,10 @@ cluster_id:
 
 import typing as t
 
-from ..module_utils.magnum.cloud import MagnumCloud
-from ..module_utils.magnum.module import MagnumModule
-from ..module_utils.magnum.wishes import WORDS, as_options
-from ..module_utils.running.module import ArgumentSpec
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.providers.magnum.module import MagnumModule
+from ..module_utils.providers.magnum.provider import MagnumCloud
+from ..module_utils.providers.magnum.specs import WORDS, as_options
 
 _SPEC: ArgumentSpec = {
     "cluster": {"type": "str", "required": True},

@@ -102,10 +102,10 @@ microversion:
 
 import typing as t
 
-from ..module_utils.magnum.flavors import gpus_of
-from ..module_utils.magnum.module import MagnumModule
-from ..module_utils.magnum.values import label_value
-from ..module_utils.running.module import ArgumentSpec
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.providers.magnum.decode import label_value
+from ..module_utils.providers.magnum.flavors import gpus_of
+from ..module_utils.providers.magnum.module import MagnumModule
 
 _SPEC: ArgumentSpec = {"gpu_aliases": {"type": "dict", "default": {}}}
 _LIMITS = {

@@ -282,9 +282,9 @@ node_profile:
 
 import typing as t
 
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.gpu_operator.detect import follow_cluster
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.operator.survey import follow_cluster
-from ..module_utils.running.module import ArgumentSpec
 from ..module_utils.sharing import scope
 from ..module_utils.sharing.operation import operate, scope_of
 

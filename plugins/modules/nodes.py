@@ -138,8 +138,8 @@ nodes:
 import typing as t
 
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.node_sets.run import change_nodes
-from ..module_utils.node_sets.sets import node_sets
+from ..module_utils.node_metadata.node_sets import node_sets
+from ..module_utils.node_metadata.reconciler import change_nodes
 
 _SPEC: dict[str, dict[str, t.Any]] = {
     "sets": {"type": "list", "elements": "dict", "required": True},

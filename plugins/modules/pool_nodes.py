@@ -111,10 +111,10 @@ pool_nodes:
 
 import typing as t
 
-from ..module_utils.arrival.receiving import Reception
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.running.errors import InvalidOptions
-from ..module_utils.running.module import ArgumentSpec
+from ..module_utils.nodegroup_nodes.reconciler import Reception
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:

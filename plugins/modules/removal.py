@@ -140,21 +140,21 @@ import typing as t
 
 from ..module_utils.catalog.names import LEASE_NAME
 from ..module_utils.catalog.releases import NFD_KINDS, OPERATOR_RELEASES
+from ..module_utils.common.results import diff_of
+from ..module_utils.gpu_operator.cluster_policy import driver_nodes
+from ..module_utils.helm import preparation
+from ..module_utils.helm.release_records import note_path
+from ..module_utils.helm.release_removal import Leaving
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.operator import preparation
-from ..module_utils.operator.leaving import Leaving
-from ..module_utils.operator.policy import driver_nodes
-from ..module_utils.operator.records import note_path
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan, ReleasePlan
-from ..module_utils.removal import after, before, joining, last
-from ..module_utils.removal.account import Account
-from ..module_utils.removal.definitions import Definition
-from ..module_utils.removal.gpu_pods import driver_warning
-from ..module_utils.removal.operands import Waiting
-from ..module_utils.running.results import diff_of
 from ..module_utils.sharing.mig_manager import renew
+from ..module_utils.uninstall import after_helm, before_helm, lease_object, new_nodes
+from ..module_utils.uninstall.crds import Definition
+from ..module_utils.uninstall.gpu_pods import driver_warning
+from ..module_utils.uninstall.operands import Waiting
+from ..module_utils.uninstall.result import Account
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "stage": {"type": "str", "choices": ["join", "before_helm", "after_helm"], "required": True},
@@ -187,19 +187,19 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _join(module: GpuModule) -> dict[str, t.Any]:
-    account, found = Account(), joining.read(module.client)
+    account, found = Account(), new_nodes.read(module.client)
     if module.check_mode or not found.any:
-        joining.preview(module.client, found, account)
+        new_nodes.preview(module.client, found, account)
     else:
         with _partial(module, account), module.lease() as lease:
-            joining.clear(module.client, joining.read(module.client), lease, _waiting(module), account)
+            new_nodes.clear(module.client, new_nodes.read(module.client), lease, _waiting(module), account)
     removal = {"releases": [], **account.result()}
     return {"changed": account.changed, "removal": removal, "diff": diff_of(*account.diff(), "removal")}
 
 
 def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool, Account]:
     params = module.params
-    settings = before.Settings(
+    settings = before_helm.Settings(
         namespace=plan.operator.namespace,
         is_ours=lambda found: releases[0].ours and releases[0].has(found),
         driver_nodes=driver_nodes,
@@ -209,7 +209,7 @@ def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[boo
         progress=module.progress,
         waiting=_waiting(module),
     )
-    stage = before.Before(module.client, settings)
+    stage = before_helm.Before(module.client, settings)
     found = stage.read()
     to_open = [release for release in releases if release.ours and not release.open]
     if any(settings.is_ours(policy) for policy in found.policies):
@@ -235,7 +235,7 @@ def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[boo
 def _after(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool, Account]:
     kinds = (_OPERATOR_KINDS, NFD_KINDS)
     operator, nfd = (_release(release, of) for release, of in zip(releases, kinds, strict=True))
-    settings = after.Settings(
+    settings = after_helm.Settings(
         operator=operator,
         nfd=nfd,
         nfd_instance=str((plan.nfd.values.get("master") or {}).get("instance") or ""),
@@ -243,23 +243,25 @@ def _after(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool
         progress=module.progress,
         waiting=_waiting(module),
     )
-    stage = after.After(module.client, settings)
+    stage = after_helm.After(module.client, settings)
     found = stage.read()
-    lease_path = last.lease_path(LEASE_NAME, module.params["lease_namespace"])
-    left = [path for path in dict.fromkeys((lease_path, last.RECORD_PATH)) if module.client.get(path) is not None]
+    lease_path = lease_object.lease_path(LEASE_NAME, module.params["lease_namespace"])
+    left = [
+        path for path in dict.fromkeys((lease_path, lease_object.RECORD_PATH)) if module.client.get(path) is not None
+    ]
     if not stage.changed(found) and not left:
         stage.preview(found)
     elif module.check_mode:
         stage.preview(found)
         for path in dict.fromkeys((lease_path, *left)):
-            last.note_lease(path, stage.account)
+            lease_object.note_lease(path, stage.account)
     else:
         with _partial(module, stage.account):
             with module.lease() as lease:
                 stage.clear(stage.read(), lease)
-            last.drop_lease(module.client, lease_path, stage.account)
-            if lease_path != last.RECORD_PATH:
-                last.drop_lease(module.client, last.RECORD_PATH, stage.account)
+            lease_object.drop_lease(module.client, lease_path, stage.account)
+            if lease_path != lease_object.RECORD_PATH:
+                lease_object.drop_lease(module.client, lease_object.RECORD_PATH, stage.account)
     return stage.account.changed, stage.account
 
 
@@ -273,8 +275,8 @@ def _leaving(module: GpuModule, release: ReleasePlan) -> Leaving:
     )
 
 
-def _release(release: Leaving, kinds: t.Iterable[tuple[str, str]]) -> after.Release:
-    return after.Release(
+def _release(release: Leaving, kinds: t.Iterable[tuple[str, str]]) -> after_helm.Release:
+    return after_helm.Release(
         name=release.name,
         namespace=release.namespace,
         ours=release.ours,

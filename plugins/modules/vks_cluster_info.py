@@ -86,8 +86,8 @@ clusters:
 
 import typing as t
 
-from ..module_utils.vks.clusters import all_clusters, detailed
-from ..module_utils.vks.module import VksModule
+from ..module_utils.providers.vks.clusters import all_clusters, detailed
+from ..module_utils.providers.vks.module import VksModule
 
 
 def work(module: VksModule) -> dict[str, t.Any]:

@@ -87,12 +87,12 @@ import datetime
 import os
 import typing as t
 
-from ..module_utils.running import private_file
-from ..module_utils.running.errors import ConnectionProblem, InvalidOptions
-from ..module_utils.running.module import ArgumentSpec
-from ..module_utils.running.results import diff_of
-from ..module_utils.vks import kubeconfig
-from ..module_utils.vks.module import VksModule
+from ..module_utils.common import private_file
+from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.results import diff_of
+from ..module_utils.providers.vks import kubeconfig
+from ..module_utils.providers.vks.module import VksModule
 
 _MODE = 0o600
 _DAYS = (1, 365)

@@ -59,8 +59,8 @@ kubeconfig:
 
 import typing as t
 
-from ..module_utils.vks import kubeconfig
-from ..module_utils.vks.module import VksModule
+from ..module_utils.providers.vks import kubeconfig
+from ..module_utils.providers.vks.module import VksModule
 
 
 def work(module: VksModule) -> dict[str, t.Any]:

@@ -121,13 +121,13 @@ nodegroup:
 
 import typing as t
 
-from ..module_utils.emptying.module import KUBERNETES
-from ..module_utils.groups.bringing import Pace, bring
-from ..module_utils.running.module import ArgumentSpec
-from ..module_utils.vks.cloud import VksCloud
-from ..module_utils.vks.group_module import VksGroupModule
-from ..module_utils.vks.module import WAIT
-from ..module_utils.vks.options import GROUP, GROUPS, groups_of
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.drain.module import KUBERNETES
+from ..module_utils.nodegroups.reconciler import Pace, bring
+from ..module_utils.providers.vks.module import WAIT
+from ..module_utils.providers.vks.nodegroup_module import VksGroupModule
+from ..module_utils.providers.vks.options import GROUP, GROUPS, groups_of
+from ..module_utils.providers.vks.provider import VksCloud
 
 # A request that was accepted and shows no effect after so many looks is taken for lost.
 _LOOKS = 4

@@ -67,11 +67,11 @@ nodegroups:
 import functools
 import typing as t
 
-from ..module_utils.groups.wish import Live
-from ..module_utils.running.bulk import run_bounded
-from ..module_utils.running.module import ArgumentSpec
-from ..module_utils.vks.cloud import VksCloud
-from ..module_utils.vks.module import VksModule
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.parallel import run_bounded
+from ..module_utils.nodegroups.spec import Live
+from ..module_utils.providers.vks.module import VksModule
+from ..module_utils.providers.vks.provider import VksCloud
 
 
 def work(module: VksModule) -> dict[str, t.Any]:

@@ -105,13 +105,13 @@ offer:
 
 import typing as t
 
-from ..module_utils.running.errors import InvalidOptions
-from ..module_utils.running.module import ArgumentSpec
-from ..module_utils.vks.clusters import detailed
-from ..module_utils.vks.module import VksModule
-from ..module_utils.vks.offers import Offer, listed
-from ..module_utils.vks.paging import rows_of
-from ..module_utils.vks.transport import VKS
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.providers.vks.catalog import Offer, listed
+from ..module_utils.providers.vks.clusters import detailed
+from ..module_utils.providers.vks.module import VksModule
+from ..module_utils.providers.vks.paging import rows_of
+from ..module_utils.providers.vks.transport import VKS
 
 
 def work(module: VksModule) -> dict[str, t.Any]:

@@ -16,8 +16,8 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils.running.leftovers import make_file, started
-from ..module_utils.running.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
+from ..module_utils.common.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
+from ..module_utils.common.temporary_files import make_file, started
 from .same_cluster import same_cluster
 
 _LOOK = 0.2

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ansible_collections.accel.gpu.plugins.module_utils.magnum.kubeconfig import Place, document
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.kubeconfig import Place, document
 
 
 def kubeconfig(name: str, server: str, days: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from lab import audit, cloud_requests
 from lab.layout import Lab as LabLayout
 from lab.machines import FLAVOR_LABEL
-from plugins.module_utils.groups.naming import is_of
+from plugins.module_utils.nodegroups.names import is_of
 from tests.helpers.clouds import Group, Provider, group_of
 from tests.helpers.killing import changing_requests, killed_after, to_kubernetes
 from tests.helpers.playbook import PlaybookRun, run_playbook

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.emptying.common_lease import CommonLease
-from ansible_collections.accel.gpu.plugins.module_utils.emptying.drain import Rules
-from ansible_collections.accel.gpu.plugins.module_utils.emptying.emptier import Emptier
+from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import Emptier
+from ansible_collections.accel.gpu.plugins.module_utils.drain.pod_eviction import Rules
+from ansible_collections.accel.gpu.plugins.module_utils.drain.shared_lease import CommonLease
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
 from tests.helpers.kube import Kube

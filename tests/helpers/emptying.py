@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import sys
 
-from ansible_collections.accel.gpu.plugins.module_utils.emptying.module import KUBERNETES, EmptyingModule
-from ansible_collections.accel.gpu.plugins.module_utils.running.module import ArgumentSpec
+from ansible_collections.accel.gpu.plugins.module_utils.common.module import ArgumentSpec
+from ansible_collections.accel.gpu.plugins.module_utils.drain.module import KUBERNETES, EmptyingModule
 from tests.helpers.modules import run_module
 
 

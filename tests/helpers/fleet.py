@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
-from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin
-from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Birth, Match, PoolPlan, RolloutPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Birth, PoolPlan, RolloutPlan
+from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import Match
 
 
 def pool(

@@ -8,10 +8,10 @@ import itertools
 import typing as t
 from collections import Counter
 
+from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import Counts
-from ansible_collections.accel.gpu.plugins.module_utils.mig.layouts import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import Gpu
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placing import fits
+from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits
 
 Key = tuple[str, int]
 # Memory slices that are missing, used GPUs touched, GPUs touched, nodes touched, which GPUs.

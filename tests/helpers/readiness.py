@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.operator.readiness import Effect, Verdict, assess
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import Effect, Verdict, assess
 
 Object = dict[str, Any]
 

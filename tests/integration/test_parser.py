@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
-from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin as plugin
-from ansible_collections.accel.gpu.plugins.module_utils.modes import yaml_text
-from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin as plugin
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import yaml_text
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
 from lab import build
 from tests.labs import Lab
 

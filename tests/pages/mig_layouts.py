@@ -10,9 +10,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
 from ansible_collections.accel.gpu.plugins.module_utils.mig.drawing import drawn
+from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import all_layouts, maximal, wasted
 from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import spelled
-from ansible_collections.accel.gpu.plugins.module_utils.mig.layouts import all_layouts, maximal, wasted
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placing import place
+from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import place
 from tests.programs import REPO
 
 PAGE = REPO / "docs" / "mig-layouts.md"

@@ -10,14 +10,14 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.offered import offered
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.sorting import sort
-from ansible_collections.accel.gpu.plugins.module_utils.mig.layouts import maximal
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import offered
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import Gpu, pack
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import ConfigMaps, profile
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.settling import settle
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.steps import Asked
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, profile
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import settle
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import Asked
 from tests.helpers.fleet import node
 
 MODEL = "A100-SXM4-40GB"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import benchmarks as cost
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import sharing_cost as cost
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.fields import CLUSTER, POOL
-from ansible_collections.accel.gpu.plugins.module_utils.pools.schema import Field, ListOf, Section
+from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import CLUSTER, POOL
+from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Field, ListOf, Section
 from tests.pages import mig_layouts
 from tests.programs import REPO
 

@@ -21,13 +21,16 @@ MODULE_UTILS = "plugins.module_utils"
 SHARED: dict[str, set[str]] = {
     "catalog": set(),
     "mig": {"catalog"},
-    "modes": {"catalog", "mig"},
-    "running": {"catalog"},
-    "groups": {"catalog", "running"},
-    "kube": {"catalog", "pools", "running"},
-    "pools": {"catalog", "mig", "modes", "groups"},
-    "fleet": {"catalog", "mig", "modes", "pools"},
-    "emptying": {"catalog", "pools", "fleet", "running", "groups", "kube"},
+    "nvidia_config": {"catalog", "mig"},
+    "common": {"catalog"},
+    "schema": {"catalog", "mig", "nvidia_config"},
+    "nodegroups": {"catalog", "common"},
+    "pools": {"catalog", "mig", "nvidia_config", "nodegroups", "schema"},
+    "kube": {"catalog", "common", "schema", "pools"},
+    "cluster_state": {"catalog", "mig", "nvidia_config", "schema", "pools"},
+    "drain": {"catalog", "common", "schema", "pools", "kube", "cluster_state", "nodegroups"},
+    "helm": {"catalog", "common", "schema", "kube", "cluster_state"},
+    "report": {"catalog", "mig", "nvidia_config", "schema", "pools", "cluster_state"},
 }
 
 

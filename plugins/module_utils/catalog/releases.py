@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from .operators import OPERATOR_RELEASES, Kind, OperatorRelease, TagRule
+from .operator_releases import OPERATOR_RELEASES, Kind, OperatorRelease, TagRule
 
 __all__ = (
     "OPERATOR_CHART",
@@ -25,10 +25,12 @@ __all__ = (
     "Kind",
     "Known",
     "OperatorRelease",
+    "Release",
     "TagRule",
     "driver_os_tag",
     "operator_kinds",
     "operator_release",
+    "release_of",
 )
 
 # NVIDIA's Helm repository, and NFD's registry of charts since v0.17 (their installation guides).
@@ -55,6 +57,10 @@ NFD_KINDS: tuple[Kind, ...] = (
 VALIDATION_IMAGE = "nvcr.io/nvidia/cuda:13.0.1-base-ubi9"
 
 _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
+
+# Year and month of a release of the operator.
+Release = tuple[int, int]
+_NEWEST: Release = (98, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,3 +116,9 @@ def driver_os_tag(rule: TagRule, os_id: str, version_id: str) -> str:
     major = version_id.partition(".")[0]
     short = any(os_id == system and major.isdigit() and int(major) >= since for system, since in rule)
     return f"{os_id}{major if short else version_id}"
+
+
+def release_of(version: str) -> Release:
+    """Year and month of an operator's version; an unknown form counts as the newest."""
+    found = re.match(r"v?(\d+)\.(\d+)\.", version)
+    return (int(found[1]), int(found[2])) if found else _NEWEST

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a secret looks like: the names of fields that hold one, and the shapes of keys, tokens and passwords (pure).
 
-docs/secrets.md lists the rules for users. They are data here; `pools/secret_values.py` applies them to documents.
+docs/secrets.md lists the rules for users. They are data here; `schema/secret_values.py` applies them to documents.
 """
 
 from __future__ import annotations

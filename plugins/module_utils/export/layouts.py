@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..mig import layout as mig
-from ..modes import mig_parted
+from ..nvidia_config import mig_parted
 from .sharing import Inexpressible
 
 Parts = t.Sequence[t.Mapping[str, t.Any]]

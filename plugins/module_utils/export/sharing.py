@@ -8,10 +8,10 @@ import typing as t
 
 from ..catalog.names import GPU_RESOURCE
 from ..mig import layout as mig
-from ..modes import device_plugin
-from ..modes.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
+from ..nvidia_config import device_plugin
+from ..nvidia_config.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
 from ..pools.derive import sharing_of
-from ..pools.words import is_whole
+from ..schema.messages import is_whole
 
 Document = dict[str, t.Any]
 

@@ -11,9 +11,9 @@ import time
 import typing as t
 
 from ..catalog.names import FIELD_MANAGER
-from .compare import difference
-from .config import Connection, connect
+from .connection import Connection, connect
 from .connection_options import ConnectionOptions
+from .diff import difference
 from .errors import ApiError
 from .listing import Listing
 from .transport import Answer, Transport

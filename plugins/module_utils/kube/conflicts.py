@@ -13,7 +13,7 @@ from .connection_options import GPU_CLUSTER, OPTIONS, VARIABLES, environment, va
 from .errors import WrongCluster
 
 if t.TYPE_CHECKING:
-    from .config import Connection
+    from .connection import Connection
     from .connection_options import ConnectionOptions
 
 _SECRET = ("api_key", "password")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..running.errors import ServiceError
+from ..common.errors import ServiceError
 
 # What the eviction API says of disruption budgets: a cause of a 429, and the start of a 500's message.
 BUDGET_CAUSE = "DisruptionBudget"

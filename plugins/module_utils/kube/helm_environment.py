@@ -12,14 +12,14 @@ import os
 import typing as t
 
 from ..catalog.secrets import without_user_info
-from ..running.errors import ConnectionProblem
+from ..common.errors import ConnectionProblem
 from .conflicts import bearer_of, same_file, same_server
 from .connection_options import ENVIRONMENT, PREFIX, VARIABLES
 from .errors import WrongCluster
 
 if t.TYPE_CHECKING:
     from .client import Client
-    from .config import Connection
+    from .connection import Connection
     from .connection_options import ConnectionOptions
 
 _PREFIX = "HELM_KUBE"

@@ -12,8 +12,8 @@ import types
 import typing as t
 
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
-from ..running.clock import elapsed
-from ..running.progress import Progress
+from ..common.clock import elapsed
+from ..common.progress import Progress
 from .cluster_identity import AnyCluster
 from .errors import ApiError
 from .lease_client import LeaseClient

@@ -11,24 +11,24 @@ import typing as t
 from ansible.module_utils.basic import missing_required_lib
 
 from ..catalog.names import LEASE_NAMESPACE
-from ..pools.coercion import names
+from ..common.errors import ServiceError
+from ..common.module import ArgumentSpec, BaseModule, composed
+from ..common.results import diff_of
 from ..pools.derive import derive
-from ..pools.documents import InvalidDocuments
 from ..pools.plan import Plan
-from ..running.errors import ServiceError
-from ..running.module import ArgumentSpec, BaseModule, composed
-from ..running.results import diff_of
+from ..pools.variables import InvalidDocuments
+from ..schema.coercion import names
 from .client import Client
 from .cluster_identity import RECORD, ClusterIdentity
-from .config import KUBERNETES_IMPORT_ERROR, check_cluster
 from .conflicts import ignored_variables
+from .connection import KUBERNETES_IMPORT_ERROR, check_cluster
 from .connection_options import ConnectionOptions, secret_variables
-from .definitions import Expected
+from .connection_spec import CONNECTION
 from .errors import ApiError, WrongCluster, explain
 from .lease import Lease, LeaseHeld, LeaseLost
 from .lease_holder import holder_of
+from .object_changes import Expected
 from .shown_options import secrets_in, shown_options
-from .spec import CONNECTION
 
 DOCUMENTS: ArgumentSpec = {
     "defaults": {"type": "dict"},

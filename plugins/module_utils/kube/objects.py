@@ -10,12 +10,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER
-from ..running.bulk import run_bounded
+from ..common.parallel import run_bounded
 from .client import Client
-from .compare import Difference, Object, difference, same_object, shown
-from .definitions import Action, Expected, InvalidObjects, ObjectChange, brought_by, malformed
+from .diff import Difference, Object, difference, same_object, shown
 from .errors import ApiError
 from .lease import Lease
+from .object_changes import Action, Expected, InvalidObjects, ObjectChange, brought_by, malformed
 from .paths import NAMESPACES, Discovery, Kind, UnknownKind
 
 __all__ = ["NOT_CHECKED", "Expected", "InvalidObjects", "ObjectChange", "apply_objects", "same_object"]

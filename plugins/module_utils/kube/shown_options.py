@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import secrets
-from ..pools.secret_values import secret_texts
-from ..pools.words import said
+from ..schema.messages import said
+from ..schema.secret_values import secret_texts
 
 Document = dict[str, t.Any]
 

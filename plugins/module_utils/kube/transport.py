@@ -13,9 +13,9 @@ import typing as t
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from ..running.backoff import pause
-from ..running.errors import ConnectionProblem
-from .config import KUBERNETES_IMPORT_ERROR, Connection
+from ..common.errors import ConnectionProblem
+from ..common.retry import pause
+from .connection import KUBERNETES_IMPORT_ERROR, Connection
 from .errors import ApiError
 
 if KUBERNETES_IMPORT_ERROR is None:

@@ -9,7 +9,7 @@ import typing as t
 from .layout import without_memory
 
 if t.TYPE_CHECKING:
-    from .placing import Placement
+    from .placement import Placement
 
 # A field's frame, and what fills slices on which nothing lies.
 _FRAME, _FREE = "|", "-"

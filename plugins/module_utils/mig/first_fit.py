@@ -8,8 +8,8 @@ import functools
 import operator
 import typing as t
 
-from .choosing import Key, Place
-from .covering import Vector
+from .cover_search import Vector
+from .gpu_selection import Key, Place
 
 
 def first_fit(

@@ -10,11 +10,11 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from ..catalog.mig import Geometry
-from .choosing import Key, New, Place, dealt, fewest_nodes, sets
-from .covering import STATES, Cut, Kind, Problem, Vector, cover
+from .cover_search import STATES, Cut, Kind, Problem, Vector, cover
+from .enumerate import maximal
 from .first_fit import first_fit
+from .gpu_selection import Key, New, Place, dealt, fewest_nodes, sets
 from .layout import Counts
-from .layouts import maximal
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import re
 import typing as t
 from collections import Counter
 
-from ..fleet.node import whole
+from ..cluster_state.node import whole
 
 Document = t.Mapping[str, t.Any]
 

@@ -10,7 +10,7 @@ import typing as t
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from ..fleet.node import whole
+from ..cluster_state.node import whole
 from .cuts import Cut, cuts
 from .marks import Mark, marks
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..fleet.node import whole
+from ..cluster_state.node import whole
 from .cuts import DONE, cuts
 
 Document = t.Mapping[str, t.Any]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..pools.words import some
+from ..schema.messages import some
 from .drawing import meter
 from .facts import Count, Document, Fleet, Group, added, closed
 from .html import Html, html, join, tag

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..fleet.report import answers
+from ..report.text import answers
 from .facts import Count, Document
 from .html import NOTHING, Html, html, join, tag
 from .marks import BAD, NOTE, WARN, Mark

@@ -10,12 +10,12 @@ from dataclasses import replace
 from ..catalog import mig as geometries
 from ..catalog import models, names, releases
 from ..mig import layout as mig
-from ..modes import device_plugin, mig_parted, yaml_text
-from ..modes.device_plugin import MIG, Sharing
-from .documents import load
-from .matching import resolve
+from ..nvidia_config import device_plugin, mig_parted, yaml_text
+from ..nvidia_config.device_plugin import MIG, Sharing
+from ..schema.matching import resolve
+from ..schema.views import part
 from .merge import merge
-from .node_groups import cloud_of, draining, group_of, node_groups
+from .nodegroups import cloud_of, draining, group_of, node_groups
 from .operator_values import mirrored, nfd_values, operator_values
 from .plan import (
     Birth,
@@ -31,9 +31,9 @@ from .plan import (
     Taint,
     Toleration,
     ValidationPlan,
+    rollout_plan,
 )
-from .rollout_fields import rollout_plan
-from .views import part
+from .variables import load
 
 Document = dict[str, t.Any]
 

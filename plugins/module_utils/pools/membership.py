@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from ..catalog import models, names
-from ..groups.naming import is_of
+from ..nodegroups.names import is_of
 from .plan import PoolPlan
 
 

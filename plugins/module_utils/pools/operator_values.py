@@ -7,15 +7,13 @@ They are static: none of them depends on the pools, so that Helm owns them and a
 
 from __future__ import annotations
 
-import re
 import typing as t
 
+from ..catalog.releases import Release, release_of
 from .merge import merge
 
 Document = dict[str, t.Any]
-Release = tuple[int, int]
 
-_NEWEST: Release = (98, 0)
 _NEVER: Release = (99, 0)
 
 # The folder of nvcr.io in which the image of each component is, by its path among the values of NVIDIA's chart. A chart
@@ -64,12 +62,6 @@ _WITHOUT_SECRETS = frozenset({"driver.manager", "vgpuManager.driverManager", "vf
 
 _NFD_IMAGE = "nfd/node-feature-discovery"
 _DRIVER_VALUES = {"version": "version", "kernel_module_type": "kernelModuleType", "secret_env": "secretEnv"}
-
-
-def release_of(version: str) -> Release:
-    """Year and month of an operator's version; an unknown form counts as the newest."""
-    found = re.match(r"v?(\d+)\.(\d+)\.", version)
-    return (int(found[1]), int(found[2])) if found else _NEWEST
 
 
 def operator_values(settings: Document) -> Document:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..modes.device_plugin import Sharing
-from .operand_labels import without_containers
+from ..nvidia_config.device_plugin import Sharing
+from ..schema.matching import Match
+from ..schema.operand_labels import without_containers
 
 Toleration = dict[str, str]
 Taint = dict[str, str]
@@ -107,21 +108,6 @@ class ValidationPlan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Match:
-    """Which existing nodes belong to a pool; `model` is a catalog key, `products` are GFD's bare names."""
-
-    model: str | None
-    product: str | None
-    products: tuple[str, ...]
-    labels: dict[str, str]
-
-    @property
-    def pins_only(self) -> bool:
-        """True when only nodes that carry the pool's own label belong to it."""
-        return not self.products and not self.labels
-
-
-@dataclasses.dataclass(frozen=True)
 class Birth:
     """What a node has to have from its first moment, so that it becomes right without a run: its maker puts it there."""
 
@@ -193,6 +179,23 @@ class RolloutPlan:
     def most(self, nodes: int) -> int:
         """How many of them one run takes in hand."""
         return nodes if self.limit is None else counted(self.limit, nodes)
+
+
+def rollout_plan(complete: t.Mapping[str, t.Any]) -> RolloutPlan:
+    """The settings of a sound `rollout` in which every default is in place."""
+    reboot = complete["reboot"]
+    return RolloutPlan(
+        max_unavailable=complete["max_unavailable"],
+        drain=complete["drain"],
+        force=complete["force"],
+        grace_period=complete.get("grace_period"),
+        drain_timeout=complete["drain_timeout"],
+        order=complete["order"],
+        limit=complete.get("limit"),
+        pause_on_failure=complete["pause_on_failure"],
+        on_failure=complete["on_failure"],
+        reboot=RebootPlan(tuple(reboot["command"]), reboot["timeout"]) if reboot["command"] else None,
+    )
 
 
 def counted(amount: int | str, of: int) -> int:

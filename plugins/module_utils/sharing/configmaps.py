@@ -15,20 +15,20 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     MIG_CONFIGMAP,
 )
-from ..fleet.generated import by_node, generated
-from ..fleet.offered import offered
+from ..cluster_state.generated_mig_config import by_node, generated
+from ..cluster_state.mig_capacity import offered
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, collection_path, object_path
-from ..modes import mig_parted
-from .profile import ConfigMaps
+from ..nvidia_config import mig_parted
+from .change_plan import ConfigMaps
 
 if t.TYPE_CHECKING:
-    from ..fleet.node import Node
+    from ..cluster_state.node import Node
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.plan import Plan
-    from .entries import ConfigMap
-    from .profile import Profile
+    from .change_plan import Profile
+    from .device_plugin_entries import ConfigMap
 
 
 class Configs:

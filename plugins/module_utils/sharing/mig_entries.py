@@ -11,12 +11,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..fleet.generated import NOTHING, Generated
-from ..modes import mig_parted
+from ..cluster_state.generated_mig_config import NOTHING, Generated
+from ..nvidia_config import mig_parted
 
 if t.TYPE_CHECKING:
     from ..pools.plan import MigPlan
-    from .entries import ConfigMap
+    from .device_plugin_entries import ConfigMap
 
 
 @dataclass(frozen=True)

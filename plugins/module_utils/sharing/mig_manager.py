@@ -8,17 +8,17 @@ import contextlib
 import typing as t
 
 from ..catalog.names import MIG_STATE_LABEL
-from ..fleet import agents
+from ..cluster_state import operand_pods
+from ..common.parallel import run_bounded
+from ..common.wait import TimeoutStory, wait_until
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, object_path
-from ..running.bulk import run_bounded
-from ..running.wait import TimeoutStory, wait_until
 
 if t.TYPE_CHECKING:
-    from ..fleet.node import Node
+    from ..cluster_state.node import Node
+    from ..common.progress import Progress
     from ..kube.client import Client
     from ..kube.lease import Lease
-    from ..running.progress import Progress
 
 _TIMEOUT, _INTERVAL = 120.0, 0.5
 _TOLD = 5
@@ -38,16 +38,16 @@ def renew(
     manager is left alone.
     """
     path = f"/api/v1/namespaces/{namespace}/pods"
-    selector = f"app={agents.MIG_MANAGER}"
+    selector = f"app={operand_pods.MIG_MANAGER}"
     names_of = {node.name for node in nodes}
     # Of one node among thousands nobody wants all pods.
     place = f"spec.nodeName={next(iter(names_of))}" if len(names_of) == 1 else None
     pods = [
         pod
         for pod in client.list(path, label_selector=selector, field_selector=place)
-        if agents.node_of(pod) in names_of
+        if operand_pods.node_of(pod) in names_of
     ]
-    places = {agents.node_of(pod) for pod in pods}
+    places = {operand_pods.node_of(pod) for pod in pods}
     told = {node.name for node in nodes if node.name in places and node.mig_config}
     _forget_states(client, [node.name for node in nodes if node.name in told and node.mig_state], lease)
     old = {pod["metadata"]["uid"] for pod in pods}
@@ -59,9 +59,9 @@ def renew(
 
     def missing() -> list[str]:
         ready = {
-            agents.node_of(pod)
+            operand_pods.node_of(pod)
             for pod in client.list(path, label_selector=selector, field_selector=place)
-            if pod["metadata"]["uid"] not in old and agents.is_ready(pod)
+            if pod["metadata"]["uid"] not in old and operand_pods.is_ready(pod)
         }
         return sorted(places - ready)
 

@@ -9,20 +9,20 @@ import json
 import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL
-from ..fleet.unusual import unusual_nodes
+from ..cluster_state.unusual_nodes import unusual_nodes
+from ..common import private_file
+from ..common.errors import ConnectionProblem, InvalidOptions, ReleaseRefused
+from ..common.results import diff_of
 from ..pools.derive import derive
-from ..running import private_file
-from ..running.errors import ConnectionProblem, InvalidOptions, ReleaseRefused
-from ..running.results import diff_of
 from . import scope as scopes
-from .converging import Converger
-from .held import unread
-from .reading import Expected, Fleet, Reader
+from .diagnosis import of_node, story
+from .preconditions import unread
+from .reader import Expected, Fleet, Reader
+from .readiness_watch import Seen, Watcher
 from .reboot import Rebooter
+from .reconciler import Converger
 from .result import after_discovery, result, warnings
 from .rollout import Rollout, Ways
-from .seeing import Seen, Watcher
-from .story import of_node, story
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease

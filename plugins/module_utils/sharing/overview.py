@@ -8,24 +8,24 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ..emptying.operand_pods import failing_operands
-from ..fleet import oddities
-from ..fleet.oddities import NAMES_LIMIT
-from ..fleet.sorting import sort
-from ..fleet.unusual import as_list, unusual_nodes, warnings
+from ..cluster_state import warnings as oddities
+from ..cluster_state.pool_assignment import sort
+from ..cluster_state.unusual_nodes import as_list, unusual_nodes, warnings
+from ..cluster_state.warnings import NAMES_LIMIT
+from ..drain.operand_diagnosis import failing_operands
+from .change_plan import Profile, profile
 from .configmaps import Configs
-from .profile import Profile, profile
-from .reading import asked_of
-from .settling import settle, unfit
+from .demand import settle, unfit
+from .reader import asked_of
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
-    from ..fleet.allotment import Allotment
-    from ..fleet.node import Node
+    from ..cluster_state.mig_allocation import Allotment
+    from ..cluster_state.node import Node
     from ..kube.client import Client
     from ..pools.membership import Membership
     from ..pools.plan import Plan
-    from .expense import Pods
+    from .impact_preview import Pods
 
 
 @dataclass(frozen=True)

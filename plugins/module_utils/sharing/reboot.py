@@ -8,7 +8,7 @@ import threading
 import typing as t
 
 if t.TYPE_CHECKING:
-    from ..fleet.node import Node
+    from ..cluster_state.node import Node
     from ..pools.plan import RebootPlan
 
 # Runs a program and waits for its end: (exit status, what it wrote, what it wrote to stderr).

@@ -7,9 +7,9 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import CONFIG_LABEL, POOL_LABEL
+from ..common.errors import ReleaseRefused
 from ..kube.paths import NODES
-from ..running.errors import ReleaseRefused
-from .reading import Reader
+from .reader import Reader
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client

@@ -7,22 +7,22 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ..fleet import expect
-from ..fleet.oddities import NAMES_LIMIT, of_membership, said_not_ready
-from ..fleet.sorting import awaited, undiscovered_cluster
-from ..fleet.unusual import as_list
-from ..fleet.unusual import warnings as unusual_warnings
+from ..cluster_state import expected_state
+from ..cluster_state.pool_assignment import awaited, undiscovered_cluster
+from ..cluster_state.unusual_nodes import as_list
+from ..cluster_state.unusual_nodes import warnings as unusual_warnings
+from ..cluster_state.warnings import NAMES_LIMIT, of_membership, said_not_ready
 from ..mig.layout import spelled
-from ..pools.words import some
-from . import discovery
-from .profile import held_taints
-from .releases import UNKNOWN
-from .turn_end import BROKEN_OFF, GONE, LEFT, ROLLED_BACK
+from ..schema.messages import some
+from . import late_labels
+from .change_plan import held_taints
+from .node_result import BROKEN_OFF, GONE, LEFT, ROLLED_BACK
+from .released_nodes import UNKNOWN
 
 if t.TYPE_CHECKING:
-    from ..fleet.proof import Finding
-    from .profile import Profile
-    from .reading import Fleet
+    from ..cluster_state.node_check import Finding
+    from .change_plan import Profile
+    from .reader import Fleet
     from .rollout import Done
 
 
@@ -51,7 +51,7 @@ def result(
             "nodes": len(nodes),
             "changed": len(members & of_changed),
             "proven": sum(1 for node in nodes if node.ready and node.name not in findings),
-            **expect.offered(nodes, pool),
+            **expected_state.offered(nodes, pool),
             **({"missing": dict(fleet.missing[pool.name])} if pool.name in fleet.missing else {}),
         }
     membership = fleet.membership
@@ -100,7 +100,7 @@ def _repaired(changes: Profile, done: Done | None) -> dict[str, str]:
     if done is None:
         return {of.node: of.remedy for of in changes.steps if of.remedy}
     in_turn = {name: fate.repaired for name, fate in done.fates.items() if fate.repaired and not fate.failed}
-    return {**dict.fromkeys(done.rediscovered, discovery.RESTARTED), **in_turn}
+    return {**dict.fromkeys(done.rediscovered, late_labels.RESTARTED), **in_turn}
 
 
 def after_discovery(fleet: Fleet, failing: t.Collection[str] = ()) -> dict[str, t.Any]:

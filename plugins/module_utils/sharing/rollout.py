@@ -8,35 +8,35 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..emptying.telling import teller
-from ..fleet.node import parse
-from ..fleet.pool_edit import last_good, node_edit
-from ..fleet.pool_release import is_cut
+from ..cluster_state.node import parse
+from ..cluster_state.pool_edit import last_good, node_edit
+from ..cluster_state.pool_release import is_cut
+from ..common.parallel import Outcome, is_fatal, run_bounded
+from ..drain.node_progress import teller
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from ..pools import rollout_fields
-from ..running.bulk import Outcome, is_fatal, run_bounded
-from . import discovery
-from .live import LiveNodes
+from ..schema import rollout
+from . import late_labels
+from .configmap_refresh import refresh
 from .mig_manager import renew
-from .refresh import refresh
-from .turn import Turn
-from .turn_end import BROKEN_OFF, LEFT, ROLLED_BACK, Fate, Tools
-from .window import queues, take_turns
+from .node_result import BROKEN_OFF, LEFT, ROLLED_BACK, Fate, Tools
+from .node_runner import Turn
+from .rolling_update import queues, take_turns
+from .watched_nodes import LiveNodes
 
 if t.TYPE_CHECKING:
-    from ..fleet.ownership import NodeEdit
-    from ..fleet.proof import Finding
+    from ..cluster_state.node_check import Finding
+    from ..cluster_state.ownership import NodeEdit
+    from ..common.progress import Progress
+    from ..common.wait import Since
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.plan import Plan, PoolPlan
-    from ..running.progress import Progress
-    from ..running.wait import Since
-    from .reading import Fleet, Reader
+    from .node_change import Step
+    from .reader import Fleet, Reader
     from .reboot import Rebooter
+    from .rolling_update import Turns
     from .scope import Scope
-    from .steps import Step
-    from .window import Turns
 
 # A node that somebody else writes at the same time is read again this often before it counts as failed.
 _CONFLICTS = 8
@@ -123,7 +123,7 @@ class Rollout:
 
     def rediscover(self, nodes: t.Collection[str], lease: Lease) -> None:
         """Have the labels of these nodes written again, which do not say what the nodes offer."""
-        discovery.restart(self._client, self._plan.config.namespace, nodes, lease)
+        late_labels.restart(self._client, self._plan.config.namespace, nodes, lease)
         self.done.rediscovered.update(nodes)
 
     def collect(self, fleet: Fleet, lease: Lease) -> None:
@@ -269,4 +269,4 @@ def _has_a_way(fleet: Fleet, of: Step) -> bool:
     node = fleet.nodes.get(of.node)
     if node is None or of.pool is None:
         return False
-    return of.pool.rollout.on_failure == rollout_fields.LEAVE or last_good(node) is not None
+    return of.pool.rollout.on_failure == rollout.LEAVE or last_good(node) is not None

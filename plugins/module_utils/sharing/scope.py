@@ -8,14 +8,14 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import POOL_LABEL
-from ..fleet import selector
-from ..fleet.pool_release import is_abandoned, is_being_repaired
+from ..cluster_state import label_selector
+from ..cluster_state.pool_release import is_abandoned, is_being_repaired
 from ..pools.merge import merge
-from .steps import is_marked
+from .node_change import is_marked
 
 if t.TYPE_CHECKING:
-    from ..fleet.node import Node
-    from ..fleet.selector import Selector
+    from ..cluster_state.label_selector import Selector
+    from ..cluster_state.node import Node
     from ..pools.plan import PoolPlan
 
 PRESENT, RESET, REPAIRED, JOINED = "present", "reset", "repaired", "joined"
@@ -63,7 +63,7 @@ def read(
     selectors: list[Selector] = []
     for text in label_selectors:
         try:
-            selectors.append(selector.parse(text))
+            selectors.append(label_selector.parse(text))
         except ValueError as error:
             problems.append(f"label_selectors: {text!r} {error}")
     return Scope(state, frozenset(only) if only else None, tuple(selectors)), problems

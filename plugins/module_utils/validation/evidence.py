@@ -8,8 +8,8 @@ import hashlib
 import json
 import typing as t
 
-from ..fleet import expect
-from ..fleet.node import Node
+from ..cluster_state import expected_state
+from ..cluster_state.node import Node
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -25,7 +25,7 @@ def facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.An
         (
             node.model,
             node.driver,
-            expect.gpus(node, pool),
+            expected_state.gpus(node, pool),
             tuple((name, node.allocatable.get(name, 0)) for name in pool.resources),
             node.mode,
             node.replicas,

@@ -9,9 +9,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import STARTUP_TAINT_KEY
-from ..fleet import expect
-from ..fleet.holders import Holder, held
-from ..fleet.node import Node
+from ..cluster_state import expected_state
+from ..cluster_state.gpu_requests import Holder, held
+from ..cluster_state.node import Node
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -113,7 +113,7 @@ def enough(pool: PoolPlan, node: Node, limit: int) -> int:
     """How many pods prove the pool's mode: fewer than one more than there are devices prove nothing about sharing."""
     if not pool.sharing.shared:
         return limit
-    return max(limit, expect.parts(node, pool) + 1)
+    return max(limit, expected_state.parts(node, pool) + 1)
 
 
 def _beyond(

@@ -9,9 +9,9 @@ import functools
 import typing as t
 
 from ...module_utils.catalog.names import VERSION
-from ...module_utils.running.bulk import run_bounded
-from ...module_utils.running.errors import ConnectionProblem, InvalidOptions, ServiceError, SomeFailed
-from ...module_utils.running.wait import TimeoutStory
+from ...module_utils.common.errors import ConnectionProblem, InvalidOptions, ServiceError, SomeFailed
+from ...module_utils.common.parallel import run_bounded
+from ...module_utils.common.wait import TimeoutStory
 from .found import MAGNUM, Found, Life, Source
 from .kubeconfigs import Folder
 

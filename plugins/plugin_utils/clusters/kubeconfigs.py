@@ -8,9 +8,9 @@ import datetime
 import os
 import typing as t
 
-from ...module_utils.magnum import kubeconfig
-from ...module_utils.running import private_file
-from ...module_utils.running.errors import ConnectionProblem
+from ...module_utils.common import private_file
+from ...module_utils.common.errors import ConnectionProblem
+from ...module_utils.providers.magnum import kubeconfig
 from .found import Found
 
 if t.TYPE_CHECKING:

@@ -7,15 +7,15 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ...module_utils.magnum import kubeconfig
-from ...module_utils.magnum.client import Magnum
-from ...module_utils.magnum.errors import OpenStackError, explain
-from ...module_utils.magnum.flavors import gpus_of
-from ...module_utils.magnum.neighbours import Nova
-from ...module_utils.magnum.sdk import IMPORT_ERROR
-from ...module_utils.magnum.session import CloudOptions, Session, regions_of
-from ...module_utils.running.bulk import run_bounded
-from ...module_utils.running.errors import ConnectionProblem
+from ...module_utils.common.errors import ConnectionProblem
+from ...module_utils.common.parallel import run_bounded
+from ...module_utils.providers.magnum import kubeconfig
+from ...module_utils.providers.magnum.client import Magnum
+from ...module_utils.providers.magnum.errors import OpenStackError, explain
+from ...module_utils.providers.magnum.flavors import gpus_of
+from ...module_utils.providers.magnum.nova_glance import Nova
+from ...module_utils.providers.magnum.sdk import IMPORT_ERROR
+from ...module_utils.providers.magnum.session import CloudOptions, Session, regions_of
 from .found import MAGNUM, Found, Group, Life
 
 Object = dict[str, t.Any]

@@ -8,18 +8,18 @@ import datetime
 import functools
 import typing as t
 
-from ...module_utils.running.bulk import run_bounded
-from ...module_utils.running.progress import Progress
-from ...module_utils.vks import kubeconfig
-from ...module_utils.vks.clusters import Cluster, all_clusters, cluster_of
-from ...module_utils.vks.connecting import ENVIRONMENT, connected
-from ...module_utils.vks.endpoints import DEFAULT_REGION
-from ...module_utils.vks.errors import VksError
-from ...module_utils.vks.flavors import Flavor
-from ...module_utils.vks.reading import live_of
-from ...module_utils.vks.transport import VKS as SERVICE
-from ...module_utils.vks.transport import Transport
-from ...module_utils.vks.vserver import VServer
+from ...module_utils.common.parallel import run_bounded
+from ...module_utils.common.progress import Progress
+from ...module_utils.providers.vks import kubeconfig
+from ...module_utils.providers.vks.clusters import Cluster, all_clusters, cluster_of
+from ...module_utils.providers.vks.connection import ENVIRONMENT, connected
+from ...module_utils.providers.vks.decode import live_of
+from ...module_utils.providers.vks.endpoints import DEFAULT_REGION
+from ...module_utils.providers.vks.errors import VksError
+from ...module_utils.providers.vks.flavors import Flavor
+from ...module_utils.providers.vks.transport import VKS as SERVICE
+from ...module_utils.providers.vks.transport import Transport
+from ...module_utils.providers.vks.vserver import VServer
 from .found import VKS, Found, Group, Life
 
 # What of an entry is said to every module that works on the cluster, too.

@@ -12,7 +12,7 @@ from lab.api import Object
 from lab.hardware import described
 from plugins.module_utils.catalog import mig, models
 from plugins.module_utils.catalog.mig import Geometry
-from plugins.module_utils.mig import layouts, placing
+from plugins.module_utils.mig import enumerate, placement
 from plugins.module_utils.mig.layout import Counts
 from tests.integration.agents.configs import BAD, CONFIGS, GOOD, GPU, SILENT, sharing
 
@@ -34,7 +34,7 @@ def geometry_of(model: models.Model) -> Geometry:
 
 def devices(model: models.Model, counts: Counts) -> tuple[str, ...]:
     """The MIG devices of a layout where they have room, as `3g.71gb@4`."""
-    placed = placing.place(geometry_of(model), counts)
+    placed = placement.place(geometry_of(model), counts)
     assert placed is not None, (model.key, counts)
     return tuple(f"{one.profile}@{one.start}" for one in placed)
 
@@ -55,7 +55,7 @@ def whole(model: models.Model) -> list[Case]:
 def cut(model: models.Model) -> list[Case]:
     """Every maximal layout under every strategy: not shared, its devices shared, by time and by MPS; renamed or not."""
     cases = []
-    for counts in layouts.maximal(geometry_of(model)):
+    for counts in enumerate.maximal(geometry_of(model)):
         made = {0: devices(model, counts)}
         resources = [(f"nvidia.com/mig-{name.replace('+', '.')}", 3) for name in counts]
         for strategy in STRATEGIES:
@@ -72,7 +72,7 @@ def cut(model: models.Model) -> list[Case]:
 
 def mixtures(model: models.Model, chance: random.Random, count: int) -> list[Case]:
     """Nodes of up to four GPUs, each cut otherwise, empty or whole, with whatever config."""
-    known = [*layouts.all_layouts(geometry_of(model)), {}]
+    known = [*enumerate.all_layouts(geometry_of(model)), {}]
     cases = []
     for _number in range(count):
         gpus = chance.randint(1, 4)

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as written
-from ansible_collections.accel.gpu.plugins.module_utils.modes import mig_parted
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from lab.agents import Case, Said, nvidia, simulated
 from lab.api import Object
 from plugins.module_utils.catalog import models
-from plugins.module_utils.mig import layouts, placing
+from plugins.module_utils.mig import enumerate, placement
 from plugins.module_utils.mig.layout import Counts
 from tests.helpers.mig import GEOMETRIES
 from tests.integration.agents import cases as made
@@ -54,7 +54,7 @@ def _lawful(case: Case, said: Said) -> bool:
         taken = 0
         for device in devices:
             name, _at, start = device.partition("@")
-            mask = placing.mask(int(start), known[name]["size"])
+            mask = placement.mask(int(start), known[name]["size"])
             if int(start) not in known[name]["starts"] or taken & mask:
                 return False
             taken |= mask
@@ -75,7 +75,7 @@ def compare(cases: list[Case]) -> list[Said]:
 
 def maximal_layouts(model: models.Model) -> None:
     """Each layout to which nothing can be added is made, wherever the driver puts a device of which it may choose the place."""
-    every = layouts.maximal(made.geometry_of(model))
+    every = enumerate.maximal(made.geometry_of(model))
     cases = [
         applied(made.hardware(model), counts, first_fit=first_fit)
         for counts, first_fit in itertools.product(every, (False, True))
@@ -104,26 +104,26 @@ def test_maximal_layouts_of_an_a30() -> None:
 def test_whatever_is_wished(model: models.Model, rng: random.Random) -> None:
     """Layouts that fit and that do not, over what is there before: the planner, the simulator and NVIDIA agree."""
     geometry = made.geometry_of(model)
-    known = layouts.all_layouts(geometry)
+    known = enumerate.all_layouts(geometry)
     wishes, cases = [], []
     for _number in range(12):
         wish = Counter(rng.choice(known))
         wish[rng.choice(geometry.profiles).name] += rng.choice((0, 1, 1))
         # mig-parted tries every order of what does not fit: of many devices that takes minutes.
-        if wish.total() > 6 and not placing.fits(geometry, wish):
+        if wish.total() > 6 and not placement.fits(geometry, wish):
             continue
         before = {0: made.devices(model, rng.choice(known))} if rng.random() < 0.5 else {}
         wishes.append(wish)
         cases.append(applied(made.hardware(model), +wish, mig=before))
     for wish, said in zip(wishes, compare(cases), strict=True):
-        assert (said.applied == ("",)) == placing.fits(geometry, wish), wish
+        assert (said.applied == ("",)) == placement.fits(geometry, wish), wish
 
 
 def test_every_entry_of_our_configuration_is_taken() -> None:
     """The usual entries, which stand in for NVIDIA's own, of all models together, and those of pools."""
     entries = mig_parted.usual([(model.pci_ids, GEOMETRIES[model.key]) for model in CAPABLE])
     for model in CAPABLE:
-        for counts in layouts.maximal(made.geometry_of(model)):
+        for counts in enumerate.maximal(made.geometry_of(model)):
             content = mig_parted.entry(written.read(dict(counts)), 8)
             entries[mig_parted.entry_name(content)] = content
     text = mig_parted.document(entries)

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as written
-from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin, mig_parted, yaml_text
-from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin, mig_parted, yaml_text
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
 from lab.agents import Case, nvidia, simulated
 from plugins.module_utils.catalog import models
-from plugins.module_utils.mig import layouts
+from plugins.module_utils.mig import enumerate
 from tests.integration.agents import cases as made
 
 GPUS = 2
-# By the device plugin of the lab's pin, v0.19 (catalog/operators.py).
+# By the device plugin of the lab's pin, v0.19 (catalog/operator_releases.py).
 EXTRAS_NAMED = False
 CAPABLE = [model for model in models.MODELS if model.mig_capable]
 SHARED = [
@@ -67,7 +67,7 @@ def test_gpus_shared_as_a_whole() -> None:
 @pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
 def test_mig(model: models.Model, rng: random.Random) -> None:
     """GPUs cut alike, or one of them, or each otherwise; the devices shared or not."""
-    known = [dict(counts) for counts in layouts.all_layouts(made.geometry_of(model))]
+    known = [dict(counts) for counts in enumerate.all_layouts(made.geometry_of(model))]
     alike = [counts for counts in known if len(counts) == 1]
     wishes: list[tuple[Any, str]] = [(rng.choice(alike), "single") for _number in range(3)]
     wishes += [(rng.choice(known), "mixed") for _number in range(3)]

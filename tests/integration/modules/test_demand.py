@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.report import lines
+from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from ansible_collections.accel.gpu.plugins.modules import gpu_info
 from tests.helpers.rolling import POOL, Rolling
 from tests.labs import Lab

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.cordon import LEAVING
-from ansible_collections.accel.gpu.plugins.module_utils.kube.eviction import EvictionRefused
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import LEAVING
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import TimeoutStory
+from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import EvictionRefused
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseHeld
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
-from ansible_collections.accel.gpu.plugins.module_utils.running.wait import TimeoutStory
 from tests.faults.api_proxy import Answer
 from tests.helpers import emptying
 from tests.helpers.drain_fixture import DrainFixture, Object

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import TimeoutStory
+from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import EvictionRefused, Target, evict
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.eviction import EvictionRefused, Target, evict
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
-from ansible_collections.accel.gpu.plugins.module_utils.running.wait import TimeoutStory
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube
 from tests.helpers.waiting import until

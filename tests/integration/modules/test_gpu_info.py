@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.report import lines
+from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, installation_info, node_profile
 from tests.helpers.cluster import Cluster
 from tests.helpers.kube import Kube

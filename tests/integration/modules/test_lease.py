@@ -177,7 +177,7 @@ import sys
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
-from ansible_collections.accel.gpu.plugins.module_utils.running.wait import wait_until
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import wait_until
 client = Client(ConnectionOptions(kubeconfig=sys.argv[1]), sys.argv[2])
 path = "/api/v1/namespaces/default/configmaps"
 with Lease(client, "stopped-run", namespace="default", name=sys.argv[2], duration=3):

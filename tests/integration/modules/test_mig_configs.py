@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node, parse
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.sorting import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import PolicyClient
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, collection_path, object_path
-from ansible_collections.accel.gpu.plugins.module_utils.modes import mig_parted
-from ansible_collections.accel.gpu.plugins.module_utils.operator.policy_client import PolicyClient
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import Profile, profile
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import Configs
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.profile import Profile, profile
 from lab import build
 from tests.helpers.kube import Kube
 from tests.helpers.mig import generated_entries, generated_of

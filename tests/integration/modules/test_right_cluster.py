@@ -17,9 +17,9 @@ import pytest
 import yaml
 from kubernetes.config import incluster_config
 
-from ansible_collections.accel.gpu.plugins.module_utils.emptying.module import EmptyingModule
-from ansible_collections.accel.gpu.plugins.module_utils.kube import config
-from ansible_collections.accel.gpu.plugins.module_utils.vks.group_module import VksGroupModule
+from ansible_collections.accel.gpu.plugins.module_utils.drain.module import EmptyingModule
+from ansible_collections.accel.gpu.plugins.module_utils.kube import connection
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.nodegroup_module import VksGroupModule
 from ansible_collections.accel.gpu.plugins.modules import magnum_nodegroup
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers import emptying
@@ -146,7 +146,7 @@ def ways(fresh: Kube, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[st
     def in_cluster(name: str) -> Object:
         (folder / "token").write_text(token)
         with monkeypatch.context() as patch:
-            patch.setattr(config, "_IN_CLUSTER_TOKEN", str(folder / "token"))
+            patch.setattr(connection, "_IN_CLUSTER_TOKEN", str(folder / "token"))
             patch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(folder / "token"))
             patch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
             patch.setenv("HOME", str(folder))

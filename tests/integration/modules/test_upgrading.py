@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import Upgrading
+from ansible_collections.accel.gpu.plugins.module_utils.helm.preparation import Waiting
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
-from ansible_collections.accel.gpu.plugins.module_utils.operator.preparation import Waiting
-from ansible_collections.accel.gpu.plugins.module_utils.operator.upgrading import Upgrading
-from ansible_collections.accel.gpu.plugins.module_utils.running.progress import Progress
 from tests.helpers.cluster import Cluster
 from tests.labs import Lab
 

@@ -18,8 +18,8 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.accel.gpu.plugins.inventory import clusters
-from ansible_collections.accel.gpu.plugins.module_utils.magnum import kubeconfig
-from ansible_collections.accel.gpu.plugins.module_utils.running.errors import ConnectionProblem, ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import kubeconfig
 from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.found import Found, Group, Life
 from tests.helpers import certificates
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import names, releases
-from ansible_collections.accel.gpu.plugins.module_utils.pools import rules
+from ansible_collections.accel.gpu.plugins.module_utils.schema import validators
 
 
 def test_version_is_the_collections(repo: Path) -> None:
@@ -19,7 +19,7 @@ def test_version_is_the_collections(repo: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in vars(names) if name.endswith(("_LABEL", "_ANNOTATION"))])
 def test_keys_are_legal(name: str) -> None:
-    assert rules.label_key(getattr(names, name)) is None
+    assert validators.label_key(getattr(names, name)) is None
 
 
 @pytest.mark.parametrize("version", ["v25.10.1", "25.10.1", "v99.1.0"])
@@ -28,6 +28,10 @@ def test_operator_brings_the_cluster_policy(version: str) -> None:
 
 
 def test_defaults_are_legal() -> None:
-    assert rules.chart(releases.NFD_CHART) is rules.chart(releases.OPERATOR_CHART) is None
-    assert rules.chart_repo(releases.OPERATOR_CHART_REPO) is rules.image(releases.VALIDATION_IMAGE) is None
-    assert rules.release_version(releases.NFD_VERSION) is rules.release_version(releases.OPERATOR_VERSION) is None
+    assert validators.chart(releases.NFD_CHART) is validators.chart(releases.OPERATOR_CHART) is None
+    assert validators.chart_repo(releases.OPERATOR_CHART_REPO) is validators.image(releases.VALIDATION_IMAGE) is None
+    assert (
+        validators.release_version(releases.NFD_VERSION)
+        is validators.release_version(releases.OPERATOR_VERSION)
+        is None
+    )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import known_bad, releases
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import known_issues, releases
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import (
     OPERATOR_RELEASES,
     OperatorRelease,
@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import 
     operator_release,
 )
 
-SENTENCES = {name: text for name, text in vars(known_bad).items() if name.isupper() and isinstance(text, str)}
+SENTENCES = {name: text for name, text in vars(known_issues).items() if name.isupper() and isinstance(text, str)}
 
 
 def release(version: str) -> OperatorRelease:
@@ -46,7 +46,7 @@ def test_entry(item: OperatorRelease) -> None:
     assert (item.cuda_image is None) == (item.numbers >= (26, 3))
     assert item.kinds[:2] == (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))
     assert item.gpu_cluster == (("nvidia.com/v1alpha1", "GPUCluster") in item.kinds)
-    assert known_bad.CRUN in item.known_bad
+    assert known_issues.CRUN in item.known_bad
     assert len(set(item.known_bad)) == len(item.known_bad)
     assert set(item.known_bad) <= set(SENTENCES.values())
 
@@ -63,7 +63,7 @@ def test_what_a_release_knows_its_followers_know(field: str, since: tuple[int, i
 def test_known_bad_is_a_sentence_with_its_source(name: str, text: str) -> None:
     assert re.fullmatch(r"[A-Z].+ \((notes of|cloud-native-docs|mig-parted|gpu-operator) ?[^()]*\)", text), name
     assert any(text in item.known_bad for item in OPERATOR_RELEASES)
-    assert text in known_bad.ONLY_WITH
+    assert text in known_issues.ONLY_WITH
 
 
 @pytest.mark.parametrize(

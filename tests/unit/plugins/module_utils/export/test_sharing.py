@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.accel.gpu.plugins.module_utils.export.layouts import Cut, layout
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import Inexpressible, sharing
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
-from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin, mig_parted, yaml_text
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin, mig_parted, yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import sharing_of
 from tests.helpers.documents import anything
 

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.config import connect
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import connect
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_of
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.clock import elapsed
 from ansible_collections.accel.gpu.plugins.module_utils.kube import lease as module
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld, LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION, holder_of
-from ansible_collections.accel.gpu.plugins.module_utils.running.clock import elapsed
 from tests.helpers.waiting import until
 
 from .lease_server import Clock, Server

@@ -14,8 +14,9 @@ import pytest
 import yaml
 from kubernetes.config import incluster_config
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube import config
-from ansible_collections.accel.gpu.plugins.module_utils.kube.config import Connection, connect
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.kube import connection
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import Connection, connect
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import (
     ConnectionOptions,
     secret_variables,
@@ -23,9 +24,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.helm_environment import require_usable_token
 from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in
 from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import Transport
-from ansible_collections.accel.gpu.plugins.module_utils.running.errors import ConnectionProblem
-from ansible_collections.accel.gpu.plugins.module_utils.vks.errors import VksError
-from ansible_collections.accel.gpu.plugins.module_utils.vks.http import Http, Trust
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.http import Http, Trust
 from ansible_collections.accel.gpu.plugins.modules import gpu_info
 from tests.faults.api_proxy import Answer, Proxy, Request
 from tests.helpers.modules import run_module
@@ -92,7 +92,7 @@ def origin(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     def pod(token: str) -> Connection:
         for name, text in (("token", token), ("ca", "a certificate")):
             (tmp_path / name).write_text(text, encoding="utf-8")
-        monkeypatch.setattr(config, "_IN_CLUSTER_TOKEN", str(tmp_path / "token"))
+        monkeypatch.setattr(connection, "_IN_CLUSTER_TOKEN", str(tmp_path / "token"))
         monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
         monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca"))
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")

@@ -7,15 +7,15 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.fleet import cuts, summary
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.holders import holders
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import gpu_layouts, report_data
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import holders
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout
 from ansible_collections.accel.gpu.plugins.module_utils.page.document import page
 from ansible_collections.accel.gpu.plugins.module_utils.page.facts import Count, NodeFacts, fleet
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.per_node_plan import spread
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.pools.spread import spread
 from tests.helpers.fleet import node, pod, pool
 from tests.helpers.html import parse
 
@@ -37,10 +37,10 @@ def told(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.Any
     return {
         "cluster": "lab",
         "reachable": True,
-        "totals": summary.totals(nodes),
-        "models": summary.models(nodes),
-        "pools": {of.name: {**summary.declared(of), "nodes": len(nodes), "as_declared": True}},
-        "nodes": [summary.node_row(one, of.name, of, held.get(one.name, [])) for one in nodes],
+        "totals": report_data.totals(nodes),
+        "models": report_data.models(nodes),
+        "pools": {of.name: {**report_data.declared(of), "nodes": len(nodes), "as_declared": True}},
+        "nodes": [report_data.node_row(one, of.name, of, held.get(one.name, [])) for one in nodes],
         "nodes_not_shown": 0,
     }
 
@@ -84,7 +84,7 @@ def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
     info = told([one], settled.pools[0], [])
     geometry = mig.geometry(MODEL)
     assert geometry
-    info["pools"]["train"]["cuts"] = cuts.of_nodes(settled.pools[0], [one], {"a100-1": geometry})
+    info["pools"]["train"]["cuts"] = gpu_layouts.of_nodes(settled.pools[0], [one], {"a100-1": geometry})
     (found,) = fleet(info).nodes
     assert found.cuts == ((("3g.40gb", 1),), ())
     assert found.marks == ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import validate
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
 
 SECRET = "S3cretPlanted"
 RANDOM = "aB3dE5fG7hJ9kL1mN2pQ"

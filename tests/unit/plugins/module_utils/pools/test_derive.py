@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
-from ansible_collections.accel.gpu.plugins.module_utils.modes import device_plugin
-from ansible_collections.accel.gpu.plugins.module_utils.modes.device_plugin import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import InvalidDocuments
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidDocuments
 from tests.helpers.documents import CLUSTER, LAB_POOLS, Document, pool_lists
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}

@@ -19,8 +19,8 @@ from ansible_collections.accel.gpu.plugins.filter.mig_fit import mig_fit
 from ansible_collections.accel.gpu.plugins.filter.mig_layouts import mig_layouts
 from ansible_collections.accel.gpu.plugins.filter.resized import resized
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import validate
-from ansible_collections.accel.gpu.plugins.module_utils.pools.doubts import doubts
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import doubts
 
 from .test_whole_schema_fuzzed import DOCUMENTS
 

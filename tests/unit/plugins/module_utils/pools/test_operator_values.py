@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import release_of
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored, release_of
+from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from tests.helpers.documents import CLUSTER, Document, leaves
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import validate
-from ansible_collections.accel.gpu.plugins.module_utils.pools.words import place, said
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from ansible_collections.accel.gpu.plugins.module_utils.schema.messages import place, said
 
 SECRET = "S3cretPlanted"
 POOL = {"name": "p", "match": {"model": "T4"}}

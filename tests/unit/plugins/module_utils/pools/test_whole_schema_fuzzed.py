@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.documents import validate
-from ansible_collections.accel.gpu.plugins.module_utils.pools.fields import CLUSTER, POOL
-from ansible_collections.accel.gpu.plugins.module_utils.pools.schema import Field, ListOf, Section
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import CLUSTER, POOL
+from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Field, ListOf, Section
 from tests.helpers.documents import Document, anything
 
 TAINT: Document = {"key": "team", "value": "x", "effect": "NoSchedule"}

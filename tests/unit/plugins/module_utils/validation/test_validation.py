@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.fleet.holders import Holder
-from ansible_collections.accel.gpu.plugins.module_utils.validation import evidence, verdict
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import Holder
+from ansible_collections.accel.gpu.plugins.module_utils.validation import evaluation, evidence
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Nowhere, Site, Workload, choose, manifest
 from tests.helpers.fleet import node, pool
 
@@ -136,20 +136,20 @@ LOGS: list[tuple[str, t.Any, t.Any, list[str], list[str]]] = [
     ("of_pool", "of_node", "logs", "words"), [case[1:] for case in LOGS], ids=[case[0] for case in LOGS]
 )
 def test_proof(of_pool: t.Any, of_node: t.Any, logs: list[str], words: list[str]) -> None:
-    proof = verdict.proof(of_pool, of_node, {f"pod-{index}": log for index, log in enumerate(logs)})
+    proof = evaluation.proof(of_pool, of_node, {f"pod-{index}": log for index, log in enumerate(logs)})
     text = "; ".join(proof.problems)
     assert bool(text) == bool(words)
     assert [word for word in words if word not in text] == []
 
 
 def test_the_prefix_of_the_product_does_not_matter() -> None:
-    proof = verdict.proof(pool(), node(model="NVIDIA-H200"), {"p": _line("a", "NVIDIA H200")})
+    proof = evaluation.proof(pool(), node(model="NVIDIA-H200"), {"p": _line("a", "NVIDIA H200")})
     assert proof.problems == ()
 
 
 def test_mig_devices_stand_for_their_gpu() -> None:
     log = _line("a", "NVIDIA A30") + "  MIG 1g.6gb      Device  0: (UUID: MIG-1234-5678)\n"
-    assert [uuid for dummy, uuid in verdict.devices(log)] == ["MIG-1234-5678"]
+    assert [uuid for dummy, uuid in evaluation.devices(log)] == ["MIG-1234-5678"]
 
 
 def _status(phase: str, start: int = 0, end: int | None = None, **more: t.Any) -> dict[str, t.Any]:
@@ -195,7 +195,7 @@ LOOKS: list[tuple[str, list[dict[str, t.Any]], bool, bool, str]] = [
 )
 def test_look(statuses: list[dict[str, t.Any]], together: bool, ended: bool, words: str) -> None:
     pods = [{"metadata": {"name": f"p{index}"}, "status": status} for index, status in enumerate(statuses)]
-    seen = verdict.look(pods, 2)
+    seen = evaluation.look(pods, 2)
     assert (seen.together, seen.ended) == (together, ended)
     assert words in "; ".join([*seen.refusals, *seen.waiting])
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.running.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.vks import iam
-from ansible_collections.accel.gpu.plugins.module_utils.vks.errors import VksError
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks import iam
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError
 from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.found import Life
 from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.kubeconfigs import Folder
 from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.of_vks import VksSource

@@ -1,0 +1,161 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an upgrade of the operator's release makes of the ClusterPolicy, before Helm does it: pure.
+
+For a kind that helm does not know it sends the difference of two manifests, the old revision's and the new one's, as a JSON
+merge patch (helm v3 pkg/kube/client.go, createPatch). So a field that somebody has set by hand stays where both manifests
+agree, and is overwritten, or taken out, where they do not.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..helm.chart import Chart, documents
+from .cluster_policy import KIND, PolicyChange
+from .driver_rollout import Path, empty, reaching
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+_MISSING = object()
+_DEPLOYMENT = re.compile(r"^kind:\s*[\"']?Deployment\b", re.MULTILINE)
+_POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
+# Of these a reader may see the value; others may hold what is nobody's business.
+_SHOWN = frozenset({"version", "image", "repository", "enabled", "usePrecompiled", "kernelModuleType"})
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """What Helm will do to the policy that counts; `spec` is what comes out of it.
+
+    `lost` are the fields that somebody has set by hand and Helm would overwrite; `reasons` say why the driver's DaemonSet
+    changes, and are empty when it does not. `by_values`: it changes although the chart stays as it is.
+    """
+
+    spec: Object
+    reasons: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    by_values: bool = False
+
+
+def foresee(
+    held: tuple[Chart, str], new: tuple[Chart, str], live: Document, said: t.Mapping[str, t.Any]
+) -> Foresight | None:
+    """Compare the charts with their manifests; None when neither manifest is that of a GPU operator.
+
+    `live` is the ClusterPolicy that counts, `said` the values that the user gives outright: what they say is meant so.
+    """
+    if not operator_deployments(held[1]) or not operator_deployments(new[1]):
+        return None
+    name = live["metadata"]["name"]
+    before, after = _spec(held[1], name), _spec(new[1], name)
+    spec = dict(live.get("spec") or {})
+    patch = merge_patch(before, after)
+    outcome = t.cast("Object", patched(spec, patch))
+    paths = reaching(spec, outcome)
+    replaced = held[0] != new[0]
+    reasons = [f"chart {held[0].label} becomes {new[0].label}"] if replaced else []
+    # A new chart labels every pod with its version; of the rest only the driver itself is worth a word then.
+    named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
+    reasons += [in_words(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
+    return Foresight(
+        spec=outcome,
+        reasons=tuple(reasons) if replaced or paths else (),
+        lost=tuple(".".join(("spec", *path)) for path in _lost(patch, before, spec, said)),
+        by_values=bool(paths) and not replaced,
+    )
+
+
+def operator_deployments(manifest: str) -> list[str]:
+    """The names of the Deployments in a manifest that run the GPU operator."""
+    return [
+        item["metadata"]["name"]
+        for item in documents(manifest, _DEPLOYMENT)
+        if item.get("kind") == "Deployment"
+        and (item["spec"]["template"]["metadata"].get("labels") or {}).get("app") == "gpu-operator"
+    ]
+
+
+def merge_patch(before: t.Any, after: t.Any) -> t.Any:
+    """RFC 7386: what turns one document into the other; only maps are gone into."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return after
+    patch: Object = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        held = before.get(key, _MISSING)
+        if held is _MISSING:
+            patch[key] = value
+        elif held != value:
+            patch[key] = merge_patch(held, value)
+    return patch
+
+
+def reaching_paths(live: Document, change: PolicyChange) -> list[Path]:
+    """The paths below spec at which a change of ours to the policy reaches the driver's DaemonSet."""
+    if not change.reaches_driver:
+        return []
+    spec = live.get("spec") or {}
+    return reaching(spec, t.cast("Document", patched(spec, change.after.get("spec") or {})))
+
+
+def patched(document: t.Any, patch: t.Any) -> t.Any:
+    """The document after a merge patch."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = patched(result.get(key), value)
+    return result
+
+
+def in_words(before: Document, after: Document, path: Path) -> str:
+    """A path at which two specs differ, with both values where a reader may see them."""
+    name = ".".join(path)
+    if path[-1] not in _SHOWN:
+        return name
+    old, new = (_word(_value(document, path)) for document in (before, after))
+    return f"{name} {old} becomes {new}"
+
+
+def _lost(patch: Object, before: Object, live: Object, said: t.Mapping[str, t.Any]) -> list[tuple[str, ...]]:
+    """The patch's fields of which the live one is neither what the old revision has set nor what is to come."""
+    found: list[tuple[str, ...]] = []
+
+    def look(patch: t.Any, old: t.Any, now: t.Any, meant: t.Any, path: tuple[str, ...]) -> None:
+        if isinstance(patch, dict) and isinstance(now, dict):
+            for key, below in patch.items():
+                look(below, _at(old, key), _at(now, key), _at(meant, key), (*path, key))
+        elif now is not _MISSING and not empty(now) and now not in (old, patch) and meant is _MISSING:
+            found.append(path)
+
+    look(patch, before, live, dict(said), ())
+    return found
+
+
+def _at(document: t.Any, key: str) -> t.Any:
+    return document.get(key, _MISSING) if isinstance(document, dict) else _MISSING
+
+
+def _word(value: t.Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "(not set)" if empty(value) else str(value)
+
+
+def _value(document: t.Any, path: t.Iterable[str]) -> t.Any:
+    for key in path:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _spec(manifest: str, name: str) -> Object:
+    for item in documents(manifest, _POLICY):
+        if item.get("kind") == KIND and item["metadata"]["name"] == name:
+            return dict(item.get("spec") or {})
+    return {}

@@ -1,0 +1,59 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CRDs of a chart, which Helm creates and never upgrades: brought to the chart's content, and served before they are used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+from ..common.wait import wait_until
+from ..kube.client import Client
+from ..kube.objects import ObjectChange, apply_objects
+from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS
+
+Object = dict[str, t.Any]
+_ESTABLISH_TIMEOUT = 30.0
+
+
+def bring(
+    client: Client, definitions: list[Object], *, check: bool, before_write: t.Callable[[], None]
+) -> list[ObjectChange]:
+    """Apply what differs, and wait until the server serves it; nothing is sent in check mode."""
+    changes = apply_objects(client, definitions, check=check, before_write=before_write)
+    for change in changes:
+        if change.changed and not check:
+            _await_established(client, change.name)
+    return changes
+
+
+def sketch(definition: t.Mapping[str, t.Any]) -> Object:
+    """A CRD as a diff shows it: its versions and a hash of the rest."""
+    spec = definition.get("spec") or {}
+    content = hashlib.sha256(json.dumps(spec, sort_keys=True).encode("utf-8")).hexdigest()
+    return {"versions": [version.get("name") for version in spec.get("versions") or []], "content": content[:12]}
+
+
+def _await_established(client: Client, name: str) -> None:
+    path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{name}"
+    wait_until(
+        lambda: client.get(path) or {},
+        _is_established,
+        timeout=_ESTABLISH_TIMEOUT,
+        interval=0.2,
+        story=lambda live: f"The API server does not serve CRD {name}: {_conditions(live)}",
+    )
+
+
+def _is_established(definition: t.Mapping[str, t.Any]) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    return any(item.get("type") == "Established" and item.get("status") == "True" for item in conditions)
+
+
+def _conditions(definition: t.Mapping[str, t.Any]) -> str:
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    return (
+        "; ".join(f"{item.get('type')}={item.get('status')} {item.get('message', '')}" for item in conditions)
+        or "no status"
+    )

@@ -1,0 +1,98 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words in which objects, what they need and what became of them are spoken of (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..common.errors import InvalidOptions
+from .diff import Object
+
+Action = t.Literal["created", "updated", "unchanged", "deleted"]
+
+
+class InvalidObjects(InvalidOptions):
+    """Objects that cannot be on this cluster: a kind that it does not have, a namespace that nobody makes."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What this very run will have created before the objects are applied: namespaces and (apiVersion, kind)."""
+
+    namespaces: frozenset[str] = frozenset()
+    kinds: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def from_dict(cls, said: t.Mapping[str, t.Any] | None) -> Expected:
+        """From `{namespaces: [..], kinds: [{api_version, kind}]}`."""
+        given = said or {}
+        return cls(
+            frozenset(given.get("namespaces") or ()),
+            frozenset((kind["api_version"], kind["kind"]) for kind in given.get("kinds") or ()),
+        )
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """What became, or in check mode would become, of one object."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str | None
+    action: Action
+    before: Object = field(default_factory=dict)
+    after: Object = field(default_factory=dict)
+    note: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Anything but unchanged."""
+        return self.action != "unchanged"
+
+    @property
+    def label(self) -> str:
+        """kind namespace/name, for people."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def summary(self) -> dict[str, t.Any]:
+        """The change without its objects, for a result."""
+        told = {
+            "api_version": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "action": self.action,
+        }
+        return {**told, "note": self.note} if self.note else told
+
+
+def brought_by(wanted: t.Sequence[Object]) -> Expected:
+    """Namespaces and kinds that the list itself brings."""
+    namespaces: set[str] = set()
+    kinds: set[tuple[str, str]] = set()
+    for body in wanted:
+        if malformed(body):
+            continue
+        if body["kind"] == "Namespace":
+            namespaces.add(body["metadata"]["name"])
+        elif body["kind"] == "CustomResourceDefinition":
+            spec = body.get("spec") or {}
+            kind = str((spec.get("names") or {}).get("kind"))
+            kinds.update((f"{spec.get('group')}/{version.get('name')}", kind) for version in spec.get("versions") or [])
+    return Expected(frozenset(namespaces), frozenset(kinds))
+
+
+def malformed(body: t.Any) -> str | None:
+    """What a definition lacks, or None."""
+    if not isinstance(body, dict):
+        return "is no object"
+    for name in ("apiVersion", "kind"):
+        if not isinstance(body.get(name), str) or not body[name]:
+            return f"{name} is missing"
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        return "metadata.name is missing"
+    return None

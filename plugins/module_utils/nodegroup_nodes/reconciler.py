@@ -1,0 +1,146 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes are received as they come: each gets what its pool declares in one patch, and all are waited for."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ..cluster_state.node import UNREAD, parse
+from ..cluster_state.ownership import NodeEdit
+from ..common.parallel import run_bounded
+from ..common.progress import Progress
+from ..common.results import diff_of
+from ..common.wait import TimeoutStory, wait_until
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from ..kube.lease import Lease
+from ..kube.objects import NOT_CHECKED
+from ..kube.paths import NODES
+from ..pools.plan import Plan
+from .arrivals import Arrival, arrivals, edit_of
+from .messages import Story, progress, summary
+
+NAMES_SHOWN = 100
+_TRIES = 5
+
+
+@dataclass
+class Received:
+    """What was done to nodes, or in check mode would be; `edits` by node."""
+
+    found: list[Arrival] = field(default_factory=list)
+    edits: dict[str, NodeEdit] = field(default_factory=dict)
+    unchecked: bool = False
+
+    def result(self, check: bool) -> dict[str, t.Any]:
+        """`changed`, `diff`, and the dict under the module's noun."""
+        arriving = {of.pool.name: of.missing for of in self.found if of.missing}
+        away = {arrived.node.name: arrived.why for of in self.found for arrived in of.nodes if arrived.why}
+        names = sorted(self.edits)
+        shown = names[:NAMES_SHOWN]
+        told = {
+            "pools": summary(self.found),
+            "changed_nodes": shown,
+            "changed_count": len(names),
+            "arriving": arriving,
+            "not_ready": dict(sorted(away.items())[:NAMES_SHOWN]),
+        }
+        if self.unchecked:
+            told["unchecked"] = NOT_CHECKED
+        return {
+            # What nodes that are not there yet will need, nobody knows.
+            "changed": bool(names) or (check and bool(arriving)),
+            "pool_nodes": told,
+            "diff": diff_of(
+                {name: self.edits[name].before for name in shown},
+                {name: self.edits[name].after for name in shown},
+                "nodes",
+            ),
+        }
+
+
+class Reception:
+    """Receives the nodes of one cluster's pools."""
+
+    def __init__(
+        self,
+        client: Client,
+        plan: Plan,
+        told: t.Mapping[str, t.Any],
+        only: t.Collection[str],
+        *,
+        check: bool,
+        lease: t.Callable[[], Lease],
+    ) -> None:
+        """`told` is what the cloud's module says of the groups, by their names; `lease` is asked for whenever a node is to be changed."""
+        self._client = client
+        self._plan = plan
+        self._told = told
+        self._only = only
+        self._check = check
+        self._lease = lease
+        self.received = Received()
+
+    def look(self) -> list[Arrival]:
+        """One list of the nodes; those that are there get what they lack."""
+        self.received.found = arrivals(self._plan, self._told, self._client.list(NODES, without=UNREAD), self._only)
+        wanting = [(arrived.edit, of) for of in self.received.found for arrived in of.nodes if arrived.edit is not None]
+        if wanting:
+            with self._lease() as lease:
+                calls = [(edit.name, functools.partial(self._send, edit, of, lease)) for edit, of in wanting]
+                outcomes = run_bounded(calls, stop=lease.lost)
+            failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+            if failed:
+                raise failed[0]
+        return self.received.found
+
+    def wait(self, timeout: float, interval: float, say: Progress, look_at: str) -> None:
+        """Look until every group is complete; raises TimeoutStory, with what was reached."""
+        story = Story()
+
+        def look() -> list[Arrival]:
+            found = self.look()
+            story.note(found)
+            return found
+
+        try:
+            wait_until(
+                look,
+                lambda found: all(of.done for of in found),
+                timeout=timeout,
+                interval=interval,
+                first=min(1.0, interval),
+                story=lambda found: story.told(found, look_at),
+                say=progress,
+                progress=say,
+            )
+        except TimeoutStory as error:
+            error.partial = self.received.result(self._check)
+            raise
+
+    def _send(self, edit: NodeEdit, of: Arrival, lease: Lease) -> None:
+        """Patch one node; where somebody else was faster, read it again and think again."""
+        path = f"{NODES}/{edit.name}"
+        current: NodeEdit | None = edit
+        for left in reversed(range(_TRIES)):
+            if current is None:
+                return
+            lease.check()
+            try:
+                self._client.amend(path, current.patch, dry_run=self._check)
+                break
+            except ApiError as error:
+                if error.not_found:
+                    return
+                if self._check and error.forbidden:
+                    self.received.unchecked = True
+                    break
+                if not error.conflict or not left:
+                    raise
+            raw = self._client.get(path)
+            current = edit_of(parse(raw), of.pool, stays=of.stays) if raw else None
+        if current is not None:
+            self.received.edits[current.name] = current

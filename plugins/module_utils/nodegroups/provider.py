@@ -1,0 +1,112 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the engine asks of a cloud: one cluster's node groups, by a client that knows no Ansible."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..common.errors import ServiceError
+from .spec import Live, Wish, Words
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node as Kubernetes knows it."""
+
+    name: str
+    ready: bool
+    addresses: tuple[str, ...]
+    provider_id: str
+    labels: t.Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request that brings a group nearer to what is wished; `seen` tells that it has, by what the cloud shows afterwards."""
+
+    what: str
+    send: t.Callable[[], object]
+    seen: t.Callable[[Live], bool]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a cloud's list says of one group. settled: nothing is under way in it, as far as the list tells."""
+
+    id: str
+    name: str
+    status: str
+    settled: bool
+
+
+class Cloud(t.Protocol):
+    """The node groups of one cluster. Every method may raise ServiceError."""
+
+    words: Words
+    # Fields that no request can change.
+    unchangeable: frozenset[str]
+    # How long a group's name may be.
+    longest_name: int
+    # Seconds after which a request that was accepted and shows no effect is taken for lost.
+    patience: float
+
+    @property
+    def removes_chosen(self) -> bool:
+        """Whether a shrink can be told which nodes go."""
+
+    def survey(self, wanted: t.Callable[[str], bool]) -> list[Live]:
+        """All groups whose names are wanted, with everything that is known of them."""
+
+    def check(self, wishes: t.Sequence[tuple[Wish, Live | None]]) -> list[str]:
+        """What of these wishes the cloud cannot do, a line each with the remedy; asks only about what would be sent. None: to be created."""
+
+    def listed(self) -> list[Listed]:
+        """All groups of the cluster, by as few requests as that takes."""
+
+    def get(self, group: str) -> Live | None:
+        """The group of this id with everything that is known of it; None when it is gone."""
+
+    def create(self, wish: Wish, name: str, count: int | None) -> None:
+        """Ask for a group of that name with so many nodes; None: as many as the cloud makes unless it is told."""
+
+    def steps(self, live: Live, wish: Wish, leaving: t.Sequence[Machine]) -> list[Step]:
+        """What remains to be sent, in an order that the cloud accepts; sends nothing. leaving: the nodes that are to go in a shrink."""
+
+    def delete(self, live: Live) -> None:
+        """Ask for the end of a group; one that is gone is no error."""
+
+    def members(self, live: Live, machines: t.Sequence[Machine]) -> list[Machine]:
+        """Which of the cluster's nodes are the group's."""
+
+    def busy(self, error: ServiceError) -> bool:
+        """Whether the cloud refuses only because something else is under way."""
+
+    def events(self, live: Live) -> list[str]:
+        """What the cloud tells of the group's troubles, the latest last; empty where it tells nothing."""
+
+
+class Emptier(t.Protocol):
+    """The cluster's side of a group that loses nodes; entered (with) around everything that changes them."""
+
+    def __enter__(self) -> Emptier:
+        """Take the right to change the cluster."""
+
+    def __exit__(self, *why: object) -> None:
+        """Give it back."""
+
+    def check(self) -> None:
+        """Raise what ends all work under that right once it was lost."""
+
+    def machines(self) -> list[Machine]:
+        """All nodes of the cluster."""
+
+    def victims(self, names: t.Sequence[str], count: int) -> list[str]:
+        """Those of them that a shrink by `count` costs least."""
+
+    def empty(self, names: t.Sequence[str]) -> object:
+        """Cordon these nodes and move their pods; raises TimeoutStory, and then all of them are open again."""
+
+    def reopen(self, names: t.Sequence[str]) -> object:
+        """Take such cordons back: the nodes are to stay after all."""

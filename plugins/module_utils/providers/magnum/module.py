@@ -1,0 +1,88 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Ansible side of the modules for Magnum: openstack.cloud's options, and the services of one cloud."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible.module_utils.basic import missing_required_lib
+
+from ...common.errors import ServiceError
+from ...common.module import ArgumentSpec, BaseModule, composed
+from .client import Magnum
+from .errors import OpenStackError, explain
+from .nova_glance import Glance, Nova
+from .sdk import IMPORT_ERROR, enable_logging
+from .session import CloudOptions, Session
+
+# The options of the fragment openstack.cloud.openstack, under which every user of OpenStack's modules knows them.
+CONNECTION: ArgumentSpec = {
+    "cloud": {"type": "raw"},
+    "auth": {"type": "dict", "no_log": True},
+    "auth_type": {"type": "str"},
+    "region_name": {"type": "str"},
+    "wait": {"type": "bool", "default": True},
+    "timeout": {"type": "int", "default": 180},
+    "api_timeout": {"type": "int"},
+    "validate_certs": {"type": "bool", "aliases": ["verify"]},
+    "ca_cert": {"type": "str", "aliases": ["cacert"]},
+    "client_cert": {"type": "str", "aliases": ["cert"]},
+    "client_key": {"type": "str", "no_log": True, "aliases": ["key"]},
+    "interface": {
+        "type": "str",
+        "choices": ["admin", "internal", "public"],
+        "default": "public",
+        "aliases": ["endpoint_type"],
+    },
+    "sdk_log_path": {"type": "str"},
+    "sdk_log_level": {"type": "str", "choices": ["INFO", "DEBUG"], "default": "INFO"},
+}
+# A cloud makes machines in minutes: another default, and the name that it has in this collection's other modules.
+WAIT: ArgumentSpec = {
+    "timeout": {"type": "int", "default": 3600, "aliases": ["wait_timeout"]},
+    "wait_sleep": {"type": "int", "default": 5},
+}
+
+
+class MagnumModule(BaseModule):
+    """A module that talks to a cloud with Magnum: always with the connection's options."""
+
+    def __init__(self, argument_spec: ArgumentSpec, *, wait: bool = False, **kwargs: t.Any) -> None:
+        """Compose the argument spec; nothing is sent yet."""
+        super().__init__(composed(CONNECTION, *([WAIT] if wait else []), argument_spec), **kwargs)
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """The cloud; raises ConnectionProblem where it cannot be used as it is configured."""
+        if self._session is None:
+            if IMPORT_ERROR is not None:
+                self.fail_json(msg=missing_required_lib("openstacksdk"), exception=IMPORT_ERROR)
+            options = CloudOptions.from_params(self.params)
+            self.no_log_values.update(options.secrets)
+            enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])
+            self._session = Session(options, self.user_agent)
+        return self._session
+
+    @functools.cached_property
+    def magnum(self) -> Magnum:
+        """Clusters and node groups."""
+        return Magnum(self.session)
+
+    @functools.cached_property
+    def nova(self) -> Nova:
+        """Flavors, keypairs and limits."""
+        return Nova(self.session)
+
+    @functools.cached_property
+    def glance(self) -> Glance:
+        """Images."""
+        return Glance(self.session)
+
+    def explained(self, error: ServiceError) -> str:
+        """With the cloud, the region and the project."""
+        if isinstance(error, OpenStackError) and self._session is not None:
+            return explain(error, self._session)
+        return super().explained(error)

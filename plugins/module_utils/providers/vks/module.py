@@ -1,0 +1,72 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Ansible side of modules that talk to VNG Cloud: the account's options, and the client made of them."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible.module_utils.basic import env_fallback, missing_required_lib
+
+from ...common.module import ArgumentSpec, BaseModule, composed
+from .clusters import Cluster, named_cluster
+from .connection import ENVIRONMENT, connected
+from .endpoints import DEFAULT_REGION, IAM_VERSIONS, Endpoints, endpoints
+from .http import URLLIB3_IMPORT_ERROR
+from .transport import Transport
+from .vserver import VServer
+
+
+def _option(name: str, **more: t.Any) -> dict[str, t.Any]:
+    names = ENVIRONMENT.get(name)
+    return {"type": "str", **({"fallback": (env_fallback, list(names))} if names else {}), **more}
+
+
+CONNECTION: ArgumentSpec = {
+    "client_id": _option("client_id"),
+    "client_secret": _option("client_secret", no_log=True),
+    "region": _option("region", default=DEFAULT_REGION),
+    "iam_url": _option("iam_url"),
+    "iam_version": _option("iam_version", choices=list(IAM_VERSIONS)),
+    "vks_url": _option("vks_url"),
+    "vserver_url": _option("vserver_url"),
+    "project_id": _option("project_id"),
+    "validate_certs": {"type": "bool", "default": True},
+    "ca_cert": {"type": "path"},
+    "request_timeout": {"type": "int", "default": 30},
+}
+WAIT: ArgumentSpec = {
+    "wait": {"type": "bool", "default": True},
+    "wait_timeout": {"type": "int", "default": 3600},
+    "wait_sleep": {"type": "int", "default": 15},
+}
+
+
+class VksModule(BaseModule):
+    """A module that talks to VNG Cloud's Kubernetes service."""
+
+    def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
+        """Compose the argument spec; a module's own options win over the shared ones of the same name."""
+        super().__init__(composed(CONNECTION, argument_spec), **kwargs)
+
+    @functools.cached_property
+    def where(self) -> Endpoints:
+        """The services' addresses; raises InvalidOptions."""
+        return endpoints(self.params)
+
+    @functools.cached_property
+    def transport(self) -> Transport:
+        """Requests to them; nothing is asked before it is used. Raises InvalidOptions."""
+        if URLLIB3_IMPORT_ERROR is not None:
+            self.fail_json(msg=missing_required_lib("urllib3"), exception=URLLIB3_IMPORT_ERROR)
+        return connected(self.params, self.user_agent, self.where)
+
+    @functools.cached_property
+    def vserver(self) -> VServer:
+        """Look-ups in the account's project."""
+        return VServer(self.transport, self.params["project_id"])
+
+    def cluster(self, wanted: str) -> Cluster:
+        """The cluster of that name or id, as a list tells it; raises InvalidOptions."""
+        return named_cluster(self.transport, wanted)

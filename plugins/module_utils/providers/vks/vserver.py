@@ -1,0 +1,161 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Look-ups in vServer: what a region's project has to make node groups of, each asked for once."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+
+from ...common.errors import InvalidOptions
+from ...common.parallel import run_bounded
+from . import catalog
+from .catalog import Offer
+from .errors import VksError
+from .flavors import Flavor, flavor_of
+from .paging import Row, rows_of
+from .transport import VKS, VSERVER, Transport
+
+T = t.TypeVar("T")
+_PARALLEL = 8
+_SIZE = 1000
+
+
+class VServer:
+    """The look-ups of one project; safe to be used by many threads."""
+
+    def __init__(self, transport: Transport, project_id: str | None) -> None:
+        """Ask for nothing yet; without a project, the account's one in the region is found."""
+        self._transport = transport
+        self._given = project_id
+        self._known: dict[tuple[t.Any, ...], t.Any] = {}
+        self._locks: dict[tuple[t.Any, ...], threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def project(self) -> str:
+        """The project's id: the given one, that of the account's VKS workspace, or the only one."""
+        return self._given or self._once(("project",), self._found_project)
+
+    def subnets(self, vpc: str) -> list[Offer]:
+        """Subnets of a VPC."""
+        rows = self._rows(f"/v2/{self.project}/networks/{vpc}/subnets", "subnets")
+        return [catalog.subnet_offer(row) for row in rows]
+
+    def zones(self) -> list[Offer]:
+        """Zones of the region."""
+        return [catalog.zone_offer(row) for row in self._rows(f"/v1/{self.project}/zones", "zones")]
+
+    def ssh_keys(self) -> list[Offer]:
+        """SSH keys of the project."""
+        return [catalog.plain_offer(row) for row in self._paged(f"/v2/{self.project}/sshKeys", "sshKeys")]
+
+    def security_groups(self) -> list[Offer]:
+        """Security groups of the project."""
+        return [catalog.plain_offer(row) for row in self._paged(f"/v2/{self.project}/secgroups", "secgroups")]
+
+    def volume_types(self, zone: str) -> list[Offer]:
+        """Volume types of a zone, of every kind."""
+        kinds = self._rows(f"/v1/{self.project}/volume_type_zones", "volumeTypeZones", zoneId=zone)
+        found = self._each(
+            [
+                (str(kind.get("id")), f"/v1/{self.project}/{kind.get('id')}/volume_types", "volumeTypes", {})
+                for kind in kinds
+            ]
+        )
+        names = {str(kind.get("id")): str(kind.get("name") or "") for kind in kinds}
+        return [catalog.volume_offer(row, names[kind]) for kind, rows in found for row in rows]
+
+    def flavors(self, zone: str) -> list[Flavor]:
+        """Flavors for workers in a zone, of every family and platform."""
+        families = self._rows(f"/v1/{self.project}/flavor_zones/families", "families")
+        pairs = dict.fromkeys(
+            (str(family.get("key")), str(code))
+            for family in families
+            for code in (family.get("condition") or {}).get("codes") or []
+        )
+        found = self._each(
+            [
+                (
+                    f"{key}/{code}",
+                    f"/v1/{self.project}/flavors/families/{key}/platforms/{code}/clusters/master/false",
+                    "flavors",
+                    {"zoneId": zone},
+                )
+                for key, code in pairs
+            ]
+        )
+        flavors = {
+            flavor.id: flavor
+            for dummy, rows in found
+            for flavor in (flavor_of(row, zone) for row in rows if _in(zone, row))
+        }
+        return sorted(flavors.values(), key=lambda flavor: flavor.name)
+
+    def _found_project(self) -> str:
+        try:
+            workspace = self._transport.json(VKS, "GET", "/v1/workspace") or {}
+            if workspace.get("projectId"):
+                return str(workspace["projectId"])
+        except VksError as error:
+            if not error.not_found and not error.forbidden:
+                raise
+        rows = rows_of(self._transport.json(VSERVER, "GET", "/v1/projects"), "projects")
+        found = [str(row.get("projectId") or row.get("id")) for row in rows]
+        if len(found) == 1:
+            return found[0]
+        told = f"has the projects {', '.join(found)}" if found else "has no project"
+        raise InvalidOptions([f"project_id: the account {told} in this region. Say which one."])
+
+    def _rows(self, path: str, name: str, **query: t.Any) -> list[Row]:
+        asked = tuple(sorted(query.items()))
+        return self._once((path, asked), lambda: rows_of(self._transport.json(VSERVER, "GET", path, query=query), name))
+
+    def _paged(self, path: str, name: str) -> list[Row]:
+        """All rows of a list that is counted from 1 by its documents, and comes whole by what clients saw."""
+        return self._once((path,), lambda: self._walked(path, name))
+
+    def _walked(self, path: str, name: str) -> list[Row]:
+        rows: dict[str, Row] = {}
+        page = 1
+        while True:
+            body = self._transport.json(VSERVER, "GET", path, query={"page": page, "size": _SIZE})
+            fresh = {str(row.get("id") or row.get("uuid")): row for row in rows_of(body, name)}
+            new = fresh.keys() - rows.keys()
+            rows.update(fresh)
+            last = body.get("totalPage") if isinstance(body, dict) else None
+            if not new or not isinstance(last, int) or page >= last:
+                return list(rows.values())
+            page += 1
+
+    def _each(self, asked: list[tuple[str, str, str, dict[str, t.Any]]]) -> list[tuple[str, list[Row]]]:
+        """The rows at each path, side by side; what a project may not see, or a zone does not have, is empty."""
+
+        def rows(path: str, name: str, query: dict[str, t.Any]) -> list[Row]:
+            try:
+                return self._rows(path, name, **query)
+            except VksError as error:
+                if error.not_found:
+                    return []
+                raise
+
+        calls = [(key, lambda p=path, n=name, q=query: rows(p, n, q)) for key, path, name, query in asked]
+        found = []
+        for outcome in run_bounded(calls, limit=_PARALLEL):
+            if outcome.error is not None:
+                raise outcome.error
+            found.append((outcome.name, outcome.value or []))
+        return found
+
+    def _once(self, key: tuple[t.Any, ...], ask: t.Callable[[], T]) -> T:
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._known:
+                self._known[key] = ask()
+            return t.cast("T", self._known[key])
+
+
+def _in(zone: str, row: Row) -> bool:
+    """Rows of other zones come along where the service ignores the parameter."""
+    return not row.get("zoneId") or row["zoneId"] == zone

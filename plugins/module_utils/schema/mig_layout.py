@@ -1,0 +1,99 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The field `layout` of a pool's sharing: its three forms, and what is wrong with one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections import Counter
+
+from ..mig.layout import INDEX
+from . import coercion
+from .messages import is_whole, kind, place, said
+from .types import Field, Problems, leftover
+from .validators import mig_profile
+
+_FORMS = "write {profile: count}, a list of profiles, or one of these for each GPU index"
+_MOST_GPUS = 64
+# NVIDIA cuts a GPU into seven devices at most; a model that the catalog does not know yet may be cut into more.
+_MOST_DEVICES = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class LayoutField(Field):
+    """A MIG layout; whether it fits a GPU is a check of the whole pool, since that needs the model."""
+
+    blank_is_unset: bool = False
+
+    def coerce(self, value: t.Any) -> t.Any:
+        """A list of profiles that is written as text, and counts that are."""
+        if isinstance(value, str) and not leftover(value):
+            found = coercion.elements(value)
+            return found if found and not any(mig_profile(item) for item in found if isinstance(item, str)) else value
+        return _counted(value)
+
+    def mistyped(self, value: t.Any) -> str | None:
+        if isinstance(value, (dict, list)):
+            return None if value else f"is empty; {_FORMS}"
+        return leftover(value) or f"is {kind(value)}, not a layout; {_FORMS}"
+
+    def inner(self, value: t.Any, path: str) -> Problems:
+        if isinstance(value, list):
+            if all(isinstance(item, str) for item in value):
+                yield from _of_gpu(value, path)
+                return
+            for index, of_gpu in enumerate(value):
+                yield from _of_gpu(of_gpu, place(path, index))
+            return
+        indexed = [key for key in value if _index(key) is not None]
+        if indexed and len(indexed) < len(value):
+            strays = ", ".join(said(key) for key in value if key not in indexed)
+            yield f"{path}: mixes GPU indices with {strays}; {_FORMS}"
+        elif indexed:
+            twice = [index for index, times in Counter(_index(key) for key in indexed).items() if times > 1]
+            if twice:
+                yield f"{path}: names GPU {twice[0]} twice; give each GPU one entry"
+            for key in indexed:
+                if t.cast("int", _index(key)) >= _MOST_GPUS:
+                    yield f"{place(path, key)}: is no index of a GPU; the first GPU of a node is 0"
+                yield from _of_gpu(value[key], place(path, key))
+        else:
+            yield from _of_gpu(value, path)
+
+
+def _counted(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {key: _counted(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [item if isinstance(item, str) else _counted(item) for item in value]
+    number = coercion.integer(value) if isinstance(value, str) else None
+    return value if number is None else number
+
+
+def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
+    if of_gpu is None or of_gpu in ({}, []):
+        return
+    if not isinstance(of_gpu, (dict, list)):
+        yield f"{path}: is {kind(of_gpu)}, not what a GPU is cut into; write {{profile: count}} or a list of profiles"
+        return
+    if len(of_gpu) > _MOST_DEVICES:
+        yield f"{path}: names {len(of_gpu)} devices; no GPU is cut into more than {_MOST_DEVICES}, so write fewer"
+        return
+    for key in of_gpu:
+        at = place(path, key) if isinstance(of_gpu, dict) else path
+        reason = mig_profile(key if isinstance(key, str) else "")
+        if reason:
+            yield f"{at}: {said(key)} {reason}"
+        elif isinstance(of_gpu, dict) and (not is_whole(of_gpu[key]) or of_gpu[key] < 1):
+            yield f"{at}: {said(of_gpu[key])} is not a count; give a whole number from 1 on, or leave the profile out"
+        elif isinstance(of_gpu, dict) and of_gpu[key] > _MOST_DEVICES:
+            yield f"{at}: {said(of_gpu[key])} is not allowed: no GPU is cut into more than {_MOST_DEVICES} devices; give fewer"
+
+
+def _index(key: t.Any) -> int | None:
+    if isinstance(key, bool):
+        return None
+    if isinstance(key, int):
+        return key if key >= 0 else None
+    return int(key) if isinstance(key, str) and INDEX.fullmatch(key) else None

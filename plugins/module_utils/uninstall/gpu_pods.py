@@ -1,0 +1,46 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which pods use GPUs, by whatever way, as the module node_profile knows them: they lose the driver, and keep GPUs from being made whole."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cluster_state.gpu_requests import PREFIX
+from ..cluster_state.node import Node
+from ..drain.pods_on_nodes import gpu_pods, pods_on
+from ..kube.client import Client
+from ..schema.messages import some, some_nodes
+
+
+def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:
+    """Which pods lose the driver when it is taken away; empty where none does. In check mode this comes in time.
+
+    Pods of nodes without a GPU do not count, and neither do privileged pods of the cluster itself: those are on every node.
+    """
+    with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
+    found = {
+        name: on
+        for name, on in gpu_pods(client, pods_on(client), operator_namespace).users.items()
+        if name in with_gpus
+    }
+    if not found:
+        return ""
+    pods = [f"{user.shown} ({', '.join(user.ways)})" for on in found.values() for user in on]
+    count, verb = (f"{len(pods)} pods", "lose") if len(pods) > 1 else ("1 pod", "loses")
+    return (
+        f"{count} on {some_nodes(found)} can use GPUs, and {verb} the driver: {some(pods)}. "
+        "Delete these pods, or drain their nodes, first."
+    )
+
+
+def holders_on(client: Client, operator_namespace: str, node: str) -> str:
+    """The pods of a node that keep its GPUs from being made whole, or may do so, in words."""
+    found = gpu_pods(client, pods_on(client, node), operator_namespace)
+    using = [f"{user.shown} ({', '.join(user.ways)})" for user in found.users.get(node, ())]
+    possible = [f"{user.shown} ({', '.join(user.possible)})" for user in found.possible.get(node, ())]
+    parts = [
+        *([f"pods that use its GPUs: {some(using)}"] if using else []),
+        *([f"pods that may hold one, since they are privileged: {some(possible)}"] if possible else []),
+    ]
+    return "; ".join(parts) or "no pod is known to use its GPUs, so a process of the host may hold one"

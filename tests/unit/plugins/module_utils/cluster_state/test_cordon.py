@@ -1,0 +1,50 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whose cordon it is, and why: ours is set and taken back, anybody else's stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import cordon
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from tests.helpers.fleet import node
+
+NOTE = "accel.gpu/cordoned"
+
+
+def of(note: str | None, unschedulable: bool) -> Node:
+    return replace(
+        node(),
+        annotations={} if note is None else {NOTE: note},
+        unschedulable=unschedulable,
+        resource_version="7",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "leave", "stay"),
+    [
+        (of(None, False), {"spec": {"unschedulable": True}, NOTE: cordon.LEAVING}, None),
+        # Somebody else's cordon is not ours to take back later.
+        (of(None, True), None, None),
+        (of(cordon.LEAVING, True), None, {"spec": {"unschedulable": None}, NOTE: None}),
+        # A change of sharing was killed here; from now on the node is closed for another reason.
+        (of("the sharing of its GPUs is being changed", True), {NOTE: cordon.LEAVING}, None),
+    ],
+)
+def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, stay: dict[str, object] | None) -> None:
+    for found, wanted in ((cordon.leave(before), leave), (cordon.stay(before), stay)):
+        if wanted is None:
+            assert found is None
+            continue
+        assert found is not None
+        assert found["metadata"]["resourceVersion"] == "7"
+        assert found["metadata"]["annotations"] == {NOTE: wanted[NOTE]}
+        assert found.get("spec") == wanted.get("spec")
+
+
+def test_a_long_reason_is_cut() -> None:
+    assert len(cordon.closing(node(), "x" * 5000).annotations[NOTE] or "") == cordon.LONGEST

@@ -1,0 +1,94 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who goes from a node that is emptied, and which nodes a group can best do without."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import cordon
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_order import (
+    evictable,
+    unwilling,
+    victims,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import User, everybody
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from tests.helpers.fleet import node, pod
+
+GPU = ("requests nvidia.com/gpu",)
+
+
+def user(name: str = "p", *ways: str, **more: t.Any) -> User:
+    return User("n", "team", name, name, {}, ways, **more)
+
+
+def made(name: str, created: str = "2026-01-01T00:00:00Z", *, leaving: bool = False) -> Node:
+    return replace(node(name), created=created, annotations={"accel.gpu/cordoned": cordon.LEAVING} if leaving else {})
+
+
+def test_what_a_drain_takes_and_what_it_leaves() -> None:
+    found = [
+        user("b"),
+        user("a"),
+        user("ds", kept="DaemonSet x"),
+        user("mirror", kept="static pod"),
+        user("job", bare=True),
+    ]
+    assert [of.shown for of in evictable(found, force=False)] == ["team/a", "team/b"]
+    assert [of.shown for of in evictable(found, force=True)] == ["team/a", "team/b", "team/job"]
+    assert unwilling(found, force=False) == ["team/job (no controller makes it again)"]
+    assert unwilling(found, force=True) == []
+
+
+def test_everybody_is_there_whatever_they_use_and_operands_too() -> None:
+    operand = pod("plugin", on="n1")
+    operand["metadata"].update(namespace="gpu-operator", labels={"app": "nvidia-device-plugin-daemonset"})
+    found = everybody([operand, pod("web", on="n1"), pod("waiting"), pod("done", on="n1", phase="Succeeded")])
+    assert [of.name for of in found["n1"]] == ["web", "plugin"]
+
+
+@pytest.mark.parametrize(
+    ("cheap", "dear"),
+    [
+        ([], [user("train", *GPU)]),
+        ([user("web")], [user("train", *GPU)]),
+        # Many that use no GPU count less than one that does, and DaemonSets nothing.
+        ([user(str(n)) for n in range(5)], [user("train", *GPU)]),
+        ([user("smi", *GPU, kept="DaemonSet smi")], [user("web")]),
+        ([user("low", *GPU, priority=1), user("low2", *GPU, priority=1)], [user("high", *GPU, priority=2)]),
+        ([user("one", *GPU)], [user("one", *GPU), user("two", *GPU)]),
+        ([user("one", *GPU)], [user("one", *GPU), user("web")]),
+        # Whoever may not go keeps the node, as long as others may.
+        ([user("a", *GPU, priority=9), user("b", *GPU)], [user("experiment", bare=True)]),
+    ],
+)
+def test_which_of_two_nodes_goes(cheap: list[User], dear: list[User]) -> None:
+    for names in (("a", "b"), ("b", "a")):
+        first, second = names
+        found = victims([made("a"), made("b")], {first: cheap, second: dear}, 1, force=False)
+        assert [of.name for of in found] == [first]
+
+
+def test_among_equals_the_youngest_goes_and_what_was_begun_comes_before_all() -> None:
+    nodes = [made("old", "2025-01-01T00:00:00Z"), made("new", "2026-06-01T00:00:00Z"), made("begun", leaving=True)]
+    present = {"begun": [user("train", *GPU)]}
+    assert [of.name for of in victims(nodes, present, 2, force=False)] == ["begun", "new"]
+    blocked = {"begun": [user("experiment", bare=True)]}
+    assert [of.name for of in victims(nodes, blocked, 3, force=False)] == ["new", "old", "begun"]
+    assert [of.name for of in victims(nodes, blocked, 3, force=True)] == ["begun", "new", "old"]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6), st.integers(-1, 7))
+def test_never_one_with_a_pod_that_may_not_go_while_others_may(blocked: list[bool], count: int) -> None:
+    nodes = [made(str(number)) for number in range(len(blocked))]
+    present = {str(number): [user("p", bare=is_blocked)] for number, is_blocked in enumerate(blocked)}
+    found = victims(nodes, present, count, force=False)
+    assert len(found) == max(0, min(count, len(nodes)))
+    taken = [blocked[int(of.name)] for of in found]
+    assert taken == sorted(taken)

@@ -1,0 +1,181 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the MIG manager generates on each node becomes entries of one file, each right on every node."""
+
+from __future__ import annotations
+
+import random
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_mig_config import by_node, generated
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.mig_entries import mig_entries
+from tests.helpers.fleet import node
+from tests.helpers.mig import generated_entries, generated_of
+
+A40, A80, A30 = "NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB", "NVIDIA-A30"
+OF_40, OF_80, OF_30 = (generated_entries(key) for key in ("A100-SXM4-40GB", "A100-SXM4-80GB", "A30"))
+SEVEN: list[dict[str, t.Any]] = [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]
+FOUR: list[dict[str, t.Any]] = [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 4}}]
+
+
+def planned(*models: str) -> Plan:
+    """A plan with a pool of each of these models, every GPU in one part."""
+    whole = {"A100-SXM4-40GB": "7g.40gb", "A100-SXM4-80GB": "7g.80gb", "A30": "4g.24gb"}
+    pools = [
+        {"name": f"p{at}", "match": {"model": model}, "sharing": {"mode": "mig", "layout": {whole[model]: 1}}}
+        for at, model in enumerate(models)
+    ]
+    return derive({"name": "lab"}, {}, pools)
+
+
+NO_POOLS = planned()
+
+
+def of(
+    *found: tuple[str, str, t.Mapping[str, t.Any]], static: t.Mapping[str, t.Any] | None = None, plan: Plan = NO_POOLS
+) -> t.Any:
+    """What comes of nodes: name, product, and what was generated there; `static` is live."""
+    nodes = [node(name, product, labels={"nvidia.com/gpu.memory": None}) for name, product, dummy in found]
+    return generated(plan, by_node(generated_of(name, content) for name, dummy, content in found), nodes, static or {})
+
+
+def test_one_model_has_what_was_generated_for_it() -> None:
+    found = of(("n1", A80, OF_80), ("n2", A80, OF_80))
+    assert found == (OF_80, ())
+    assert {"all-disabled", "all-enabled", "all-balanced", "all-1g.10gb.me"} <= set(found.entries)
+
+
+def test_each_of_two_models_gets_its_own() -> None:
+    found = of(("n1", A80, OF_80), ("n2", A40, OF_40), ("n3", A30, OF_30))
+    assert set(found.entries) == {*OF_80, *OF_40, *OF_30}
+    assert found.doubts == ()
+    of_both = {tuple(part["device-filter"]): part["mig-devices"] for part in found.entries["all-1g.10gb"]}
+    assert of_both == {("0x20B210DE",): {"1g.10gb": 7}, ("0x20B010DE",): {"1g.10gb": 4}}
+    assert len(found.entries["all-balanced"]) == 3
+    # The same on all that have it.
+    assert found.entries["all-disabled"] == OF_80["all-disabled"]
+    assert found.entries["all-7g.80gb"] == OF_80["all-7g.80gb"]
+
+
+def test_models_with_the_same_layout_share_a_part() -> None:
+    found = of(("n1", A80, {"x": SEVEN}), ("n2", "NVIDIA-H100-80GB-HBM3", {"x": SEVEN}), ("n3", A40, {"x": FOUR}))
+    assert [(part["device-filter"], part["mig-devices"]["1g.10gb"]) for part in found.entries["x"]] == [
+        (["0x20B010DE"], 4),
+        (["0x20B210DE", "0x233010DE"], 7),
+    ]
+
+
+def test_a_node_of_several_models_has_filters_already() -> None:
+    mixed = [{"device-filter": ["0x20b210de"], **SEVEN[0]}, {"device-filter": "0x20B010DE", **FOUR[0]}]
+    found = of(("n1", A80, {"x": mixed}), ("n2", A30, {"x": [{**SEVEN[0], "mig-devices": {"1g.6gb": 4}}]}))
+    assert {part["device-filter"][0]: part["mig-devices"] for part in found.entries["x"]} == {
+        "0x20B210DE": {"1g.10gb": 7},
+        "0x20B010DE": {"1g.10gb": 4},
+        "0x20B710DE": {"1g.6gb": 4},
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "nodes"),
+    [
+        ([("n1", A80, {"x": SEVEN}), ("n2", A80, {"x": FOUR})], "n1, n2"),
+        ([("n1", A80, {"x": SEVEN}), ("n2", "NVIDIA-X1", {"x": FOUR})], "n1, n2"),
+        ([("n1", A80, {"x": SEVEN}), ("n2", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", {"x": FOUR})], "n1, n2"),
+    ],
+    ids=["one model", "a model that the catalog lacks", "one model, of which one is cut"],
+)
+def test_what_cannot_be_told_apart_is_left_out_and_said(found: list[t.Any], nodes: str) -> None:
+    assert of(*found) == (
+        {},
+        (
+            f"MIG configuration x of {nodes}: is generated differently for GPUs that no PCI id of the catalog tells apart, and is left out.",
+        ),
+    )
+
+
+def test_what_is_there_stays_and_is_said_where_it_means_something_else() -> None:
+    both = [{"device-filter": ["0x20B210DE"], **SEVEN[0]}, {"device-filter": ["0x20B010DE"], **FOUR[0]}]
+    assert of(("n1", A80, {"x": SEVEN}), ("n2", A40, {"x": FOUR}), static={"x": both}) == ({}, ())
+    assert of(("n1", A80, {"x": SEVEN}), static={"x": SEVEN}) == ({}, ())
+    assert of(("n1", A80, {"x": SEVEN}), ("n2", A40, {"x": FOUR}), static={"x": SEVEN}) == (
+        {},
+        (
+            "MIG configuration x of n2: is another layout there than what the MIG manager has generated, and stays as it is.",
+        ),
+    )
+    assert of(("n1", "NVIDIA-X1", {"x": SEVEN}), static={"x": both}).doubts
+    assert not of(("n1", "NVIDIA-X1", {"all-enabled": OF_80["all-enabled"]}), static=mig_parted.usual([])).doubts
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        [],
+        "x",
+        [{}],
+        [{**SEVEN[0], "colour": "red"}],
+        [{"devices": "all", "mig-enabled": True}],
+        [{"devices": "all", "mig-enabled": False, "mig-devices": {"1g.10gb": 7}}],
+        [{"devices": 0, "mig-enabled": False}],
+        [{**SEVEN[0], "device-filter": [5]}],
+    ],
+)
+def test_what_nvidias_parser_would_refuse_is_not_taken(content: t.Any) -> None:
+    assert of(("n1", A80, {"x": content})) == ({}, ())
+
+
+@pytest.mark.parametrize("name", ["", "a+b", "x" * 64, "mig-1x1g.10gb-0123abcd"])
+def test_names_that_no_label_can_have_or_that_are_ours_are_not_taken(name: str) -> None:
+    assert of(("n1", A80, {name: SEVEN})) == ({}, ())
+
+
+def test_order_of_nodes_changes_nothing(rng: random.Random) -> None:
+    nodes = [("n1", A80, OF_80), ("n2", A40, OF_40), ("n3", A30, OF_30), ("n4", "NVIDIA-X1", {"x": SEVEN})]
+    first = of(*nodes)
+    rng.shuffle(nodes)
+    assert of(*nodes) == first
+
+
+def test_what_is_usual_for_a_pool_s_model_stands_beside_what_is_generated_for_another() -> None:
+    plan = planned("A100-SXM4-80GB")
+    found = of(("n2", A40, OF_40), plan=plan)
+    assert [(part["device-filter"], part["mig-devices"]) for part in found.entries["all-1g.10gb"]] == [
+        (["0x20B010DE"], {"1g.10gb": 4}),
+        (["0x20B210DE"], {"1g.10gb": 7}),
+    ]
+    assert "all-disabled" not in found.entries
+    assert found.doubts == ()
+    # Where the usual one cannot be told apart it stays.
+    found = of(("n2", "NVIDIA-X1", {"all-1g.10gb": FOUR}), plan=plan)
+    assert found.entries == {}
+    assert found.doubts == (
+        "MIG configuration all-1g.10gb of n2: is another layout there than what the MIG manager has generated, and stays as it is.",
+    )
+
+
+def test_entries_are_added_to_ours_once_and_never_change_or_go() -> None:
+    plan = planned("A100-SXM4-80GB")
+    name = plan.pools[0].mig_key
+    found = of(("n1", A80, OF_80), plan=plan)
+    assert (set(found.entries), found.doubts) == ({"all-balanced"}, ())
+    first = mig_entries(plan.mig, [name], None, found)
+    assert set(first.added) == {*OF_80, name}
+    configmap = {"data": {mig_parted.KEY: mig_parted.document(first.after)}}
+    live = mig_parted.read(configmap)
+    assert not mig_entries(plan.mig, [name], configmap, of(("n1", A80, OF_80), static=live, plan=plan)).changed
+    # Another node, whose MIG manager has not seen ours yet, and then none that generates.
+    later = mig_entries(plan.mig, [name], configmap, of(("n3", A30, OF_30), static=live, plan=plan))
+    assert set(later.added) == set(OF_30) - set(OF_80)
+    assert later.doubts == (
+        "MIG configuration all-balanced of n3: is another layout there than what the MIG manager has generated, and stays as it is.",
+    )
+    assert {key: later.after[key] for key in live} == live
+    configmap = {"data": {mig_parted.KEY: mig_parted.document(later.after)}}
+    assert not mig_entries(plan.mig, [name], configmap).changed
+    assert {*OF_80, *OF_30} <= set(mig_parted.read(configmap))

@@ -1,0 +1,170 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a change costs the nodes of a pool, and what differs on one node, in words."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import operand_pods
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.drift import differences
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import User, users
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import (
+    COUNTS,
+    OUTSIDE,
+    Change,
+    Roll,
+    Running,
+    costs,
+    of_pools,
+    total,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import displaced, transition
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from tests.helpers.fleet import node, pod, pool
+
+A100 = "NVIDIA-A100-SXM4-40GB"
+AMPERE = {"nvidia.com/mig.capable": "true", "nvidia.com/gpu.family": "ampere", "nvidia.com/mig.config": "all-disabled"}
+HOPPER = {**AMPERE, "nvidia.com/gpu.family": "hopper"}
+CUT = {
+    **AMPERE,
+    "nvidia.com/mig.config": "all-1g.5gb",
+    "nvidia.com/mig.config.state": "success",
+    "nvidia.com/gpu.product": f"{A100}-MIG-1g.5gb",
+}
+APPS = [
+    operand_pods.DRIVER,
+    operand_pods.PLUGIN,
+    operand_pods.DISCOVERY,
+    operand_pods.MIG_MANAGER,
+    "nvidia-dcgm-exporter",
+    operand_pods.VALIDATOR,
+]
+SEVENTHS = pool(layout={"1g.5gb": 7})
+THIRDS = pool(layout={"3g.20gb": 2})
+NOTHING = Roll()
+DRIVER = Roll(every=True)
+PLUGIN = Roll(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOVERY}))
+
+
+@pytest.mark.parametrize(
+    ("of_node", "of_pool", "roll", "counts"),
+    [
+        (node(gpus=2), pool(), NOTHING, {}),
+        # Two that hold one GPU each where one is left.
+        (node(), pool(), NOTHING, {"pods": 1}),
+        (node(), pool(replicas=4), NOTHING, {}),
+        (node(), pool(replicas=4), PLUGIN, {"agent_pods": 2}),
+        (node(), pool(), DRIVER, {"drivers": 1, "pods": 2, "agent_pods": 6}),
+        (node(labels=AMPERE), SEVENTHS, NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1, "resets": 1}),
+        (node(labels=HOPPER), SEVENTHS, NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1}),
+        (node(labels=AMPERE), SEVENTHS, DRIVER, {"drivers": 1, "pods": 2, "agent_pods": 6, "cut_nodes": 1, "resets": 1}),
+        # The devices are there already, under another name of the configuration.
+        (node(gpus=7, labels=CUT), SEVENTHS, NOTHING, {}),
+        # From one layout to another the mode stays on.
+        (node(gpus=7, labels=CUT), THIRDS, NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1}),
+        (node(gpus=7, labels=CUT), pool(), NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1, "resets": 1}),
+    ],
+)  # fmt: skip
+def test_costs(of_node: Node, of_pool: PoolPlan, roll: Roll, counts: dict[str, int]) -> None:
+    there = [User("n1", "a", name, name, {"nvidia.com/gpu": 1}, ("requests nvidia.com/gpu",)) for name in ("x", "y")]
+    change = transition(of_node, of_pool, node_edit(of_node, of_pool))
+    felt = {"n1": Change(change, displaced(change, there))}
+    found = costs([of_node], felt, roll, Running({"n1": APPS}, {"n1": there}))
+    assert found == {**dict.fromkeys(COUNTS, 0), **counts}
+    assert total([found, found]) == {name: 2 * count for name, count in found.items()}
+
+
+def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
+    nodes = [node("in", labels={"accel.gpu/pool": "notebooks"}), node("out", "NVIDIA-L4")]
+    pods = [pod("driver", of.name) for of in nodes] + [pod("work", "out", limits={"nvidia.com/gpu": 1})]
+    for one in pods[:2]:
+        one["metadata"]["labels"] = {"app": operand_pods.DRIVER}
+    pools = [pool()]
+    running = Running(operand_pods.operands(pods), users(pods, operator_namespace="gpu-operator"))
+    found = of_pools(pools, nodes, sort(pools, nodes), {}, DRIVER, running)
+    assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1}
+    assert found[OUTSIDE] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1, "pods": 1}
+
+
+def test_operands_are_nvidia_s_pods_by_node() -> None:
+    pods: list[dict[str, t.Any]] = [pod("a", "n1"), pod("b", "n1"), pod("c", "n2"), pod("d"), pod("e", "n1")]
+    for one, app in zip(
+        pods, (f"{operand_pods.DRIVER}-418.94", operand_pods.PLUGIN, "web", operand_pods.PLUGIN, None), strict=True
+    ):
+        one["metadata"]["labels"] = {"app": app} if app else {}
+    assert operand_pods.operands(pods) == {"n1": [operand_pods.DRIVER, operand_pods.PLUGIN]}
+
+
+TAINT = {"key": "a", "value": "b", "effect": "NoSchedule"}
+SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": pool().config_key}
+
+
+@pytest.mark.parametrize(
+    ("of_node", "of_pool", "told"),
+    [
+        (node(labels=SETTLED), pool(), []),
+        (node(), None, []),
+        (node(labels=SETTLED, ready=False), pool(), ["is not ready"]),
+        (
+            node(labels=SETTLED, annotations={"accel.gpu/cordoned": "why", "accel.gpu/failed": "because"}),
+            pool(),
+            ["is cordoned by a run of ours that has not ended: why", "its last change failed: because"],
+        ),
+        (
+            node(labels=SETTLED),
+            pool(labels={"team": "x"}, taints=(TAINT,)),
+            ["label team is absent, x is declared", "taint a=b:NoSchedule is missing"],
+        ),
+        (
+            node(),
+            pool(),
+            [
+                "is to join pool notebooks",
+                f"label nvidia.com/device-plugin.config is absent, {pool().config_key} is expected",
+            ],
+        ),
+        (
+            node(
+                labels={**SETTLED, "team": "x"},
+                taints=(TAINT,),
+                annotations={"accel.gpu/pool-labels": '["team"]', "accel.gpu/pool-taints": '["a=b:NoSchedule"]'},
+            ),
+            pool(),
+            ["label team=x is to be taken out", "taint a=b:NoSchedule is to be taken out"],
+        ),
+        (
+            node(labels={"accel.gpu/pool": "old"}, annotations={"accel.gpu/pool-labels": '["accel.gpu/pool"]'}),
+            None,
+            ["label accel.gpu/pool=old is to be taken out"],
+        ),
+        (
+            node(labels={**SETTLED, "accel.gpu/pool": "old"}),
+            pool(),
+            ["is to leave pool old for notebooks"],
+        ),
+        (node(labels=SETTLED, allocatable={}), pool(), ["allocatable nvidia.com/gpu is 0 of a capacity of 1: no plugin is registered, 1 is expected"]),
+        (
+            node(labels={**SETTLED, **AMPERE}),
+            SEVENTHS,
+            # The label is told by the proof, and not again by what is to be changed.
+            [
+                "label nvidia.com/mig.config is all-disabled, cut is expected",
+                "label nvidia.com/gpu.count is 1, 7 is expected",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_differences(of_node: Node, of_pool: PoolPlan | None, told: list[str]) -> None:
+    found = differences(of_node, of_pool, node_edit(of_node, of_pool))
+    assert [text for text in told if found.count(text) != 1] == []
+    assert found == [] or told != []
+
+
+def test_a_node_of_several_pools_is_in_none_of_them() -> None:
+    assert differences(node(), None, None, ["a", "b"]) == ["matches the pools a, b, and is in none of them"]

@@ -1,0 +1,72 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What ails the agents' pods, and who holds which GPUs."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import held, holders, requests
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operand_pods import ailments, missing
+from tests.helpers.fleet import pod
+
+CRASH = {
+    "name": "config-manager",
+    "restartCount": 5,
+    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 2m40s"}},
+    "lastState": {"terminated": {"exitCode": 1, "message": "number of replicas must be >= 2"}},
+}
+STARTING = {"name": "plugin", "state": {"waiting": {"reason": "PodInitializing"}}}
+FINE = {"name": "plugin", "ready": True, "restartCount": 3, "state": {"running": {}}, "lastState": CRASH["lastState"]}
+
+AILMENTS: list[tuple[str, dict[str, t.Any], str]] = [
+    (
+        "crash loop",
+        {"containerStatuses": [CRASH]},
+        "CrashLoopBackOff (exit 1: number of replicas must be >= 2), 5 restarts",
+    ),
+    ("init", {"initContainerStatuses": [CRASH], "containerStatuses": [STARTING]}, "config-manager: CrashLoopBackOff"),
+    ("pending", {"phase": "Pending", "conditions": [{"status": "False", "message": "no room"}]}, "Pending: no room"),
+]
+
+
+@pytest.mark.parametrize(("status", "words"), [case[1:] for case in AILMENTS], ids=[case[0] for case in AILMENTS])
+def test_ailments(status: dict[str, t.Any], words: str) -> None:
+    found = ailments([pod("plugin-x", on="n1", **status)])
+    assert words in str(found["n1"][0])
+
+
+def test_a_pod_that_recovered_is_not_named() -> None:
+    assert ailments([pod("plugin-x", on="n1", containerStatuses=[FINE])]) == {}
+
+
+def test_nodes_without_a_plugin() -> None:
+    served = pod("plugin-x", on="n1")
+    served["metadata"]["labels"] = {"app": "nvidia-device-plugin-daemonset"}
+    assert missing([served, pod("other", on="n2")], ["n1", "n2"]) == ["n2"]
+
+
+def test_holders() -> None:
+    pods = [
+        pod("a", on="n1", limits={"nvidia.com/gpu": 2, "cpu": 1}),
+        pod("b", on="n1", limits={"nvidia.com/gpu.shared": 1}),
+        pod("done", on="n1", phase="Succeeded", limits={"nvidia.com/gpu": 1}),
+        pod("waiting", limits={"nvidia.com/gpu": 1}),
+        pod("none", on="n2"),
+    ]
+    found = holders(pods)
+    assert list(found) == ["n1"]
+    assert [(holder.pod, holder.resource, holder.count) for holder in found["n1"]] == [
+        ("a", "nvidia.com/gpu", 2),
+        ("b", "nvidia.com/gpu.shared", 1),
+    ]
+    assert held(found["n1"], "nvidia.com/gpu") == 2
+
+
+def test_the_largest_init_container_counts_as_the_scheduler_does() -> None:
+    of = pod("a", limits={"nvidia.com/gpu": 1})
+    of["spec"]["containers"].append({"resources": {"requests": {"nvidia.com/gpu": "1"}}})
+    of["spec"]["initContainers"] = [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}]
+    assert requests(of) == {"nvidia.com/gpu": 4}

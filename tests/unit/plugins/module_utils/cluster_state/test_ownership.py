@@ -1,0 +1,164 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is ours on a node is put, kept and taken back; what is others' stays."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NODES, POOLS, edit
+
+OURS = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
+OLD = {"key": "restricted-access", "value": "no", "effect": "NoSchedule"}
+FOREIGN = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+
+
+def _node(
+    labels: dict[str, str] | None = None,
+    taints: t.Sequence[dict[str, t.Any]] = (),
+    own_labels: t.Sequence[str] = (),
+    own_taints: t.Sequence[str] = (),
+) -> Node:
+    annotations = {}
+    if own_labels:
+        annotations[POOLS.labels] = json.dumps(list(own_labels))
+    if own_taints:
+        annotations[POOLS.taints] = json.dumps(list(own_taints))
+    return Node("n1", labels or {}, annotations, tuple(taints), resource_version="7")
+
+
+def _after(node: Node, patch: dict[str, t.Any] | None) -> Node:
+    """The node as the API server has it after a merge patch."""
+    if patch is None:
+        return node
+
+    def merged(live: t.Mapping[str, str], part: str) -> dict[str, str]:
+        wanted = {**live, **(patch["metadata"].get(part) or {})}
+        return {key: value for key, value in wanted.items() if value is not None}
+
+    taints = tuple(patch["spec"]["taints"]) if "spec" in patch else node.taints
+    return Node("n1", merged(node.labels, "labels"), merged(node.annotations, "annotations"), taints)
+
+
+LABELS: list[tuple[str, Node, dict[str, str | None], dict[str, str], list[str]]] = [
+    ("new", _node(), {"a": "1"}, {"a": "1"}, ["a"]),
+    ("other value", _node({"a": "0"}), {"a": "1"}, {"a": "1"}, ["a"]),
+    ("there before us", _node({"a": "1"}), {"a": "1"}, {"a": "1"}, []),
+    ("ours and wanted", _node({"a": "1"}, own_labels=["a"]), {"a": "1"}, {"a": "1"}, ["a"]),
+    ("ours and dropped", _node({"a": "1", "b": "2"}, own_labels=["a"]), {}, {"b": "2"}, []),
+    ("ours, gone already", _node({"b": "2"}, own_labels=["a"]), {}, {"b": "2"}, []),
+    ("none takes out ours", _node({"a": "1"}, own_labels=["a"]), {"a": None}, {}, []),
+    ("none leaves others'", _node({"a": "1"}), {"a": None}, {"a": "1"}, []),
+]
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted", "labels", "owned"), [case[1:] for case in LABELS], ids=[c[0] for c in LABELS]
+)
+def test_labels(node: Node, wanted: dict[str, str | None], labels: dict[str, str], owned: list[str]) -> None:
+    change = edit(node, POOLS, labels=wanted, drop_others=True)
+    result = _after(node, change.patch if change else None)
+    assert dict(result.labels) == labels
+    assert json.loads(result.annotations.get(POOLS.labels, "[]")) == owned
+
+
+TAINTS: list[tuple[str, Node, list[dict[str, t.Any]], list[dict[str, t.Any]], list[str]]] = [
+    ("new", _node(taints=[FOREIGN]), [OURS], [FOREIGN, OURS], ["restricted-access=yes:NoSchedule"]),
+    ("there before us", _node(taints=[OURS]), [OURS], [OURS], []),
+    ("other value", _node(taints=[OLD, FOREIGN]), [OURS], [OURS, FOREIGN], ["restricted-access=yes:NoSchedule"]),
+    (
+        "ours, dropped",
+        _node(taints=[OURS, FOREIGN], own_taints=["restricted-access=yes:NoSchedule"]),
+        [],
+        [FOREIGN],
+        [],
+    ),
+    ("changed by others since", _node(taints=[OLD], own_taints=["restricted-access=yes:NoSchedule"]), [], [OLD], []),
+]
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted", "taints", "owned"), [case[1:] for case in TAINTS], ids=[c[0] for c in TAINTS]
+)
+def test_taints(node: Node, wanted: list[dict[str, t.Any]], taints: list[dict[str, t.Any]], owned: list[str]) -> None:
+    change = edit(node, POOLS, taints=wanted, drop_others=True)
+    result = _after(node, change.patch if change else None)
+    assert list(result.taints) == taints
+    assert json.loads(result.annotations.get(POOLS.taints, "[]")) == owned
+    if change and "spec" in change.patch:
+        assert change.patch["metadata"]["resourceVersion"] == "7"
+
+
+def test_two_owners_do_not_take_each_other_out() -> None:
+    node = _after(_node(), t.cast("t.Any", edit(_node(), NODES, labels={"user": "1"}, taints=[OLD])).patch)
+    change = edit(node, POOLS, labels={"pool": "x"}, drop_others=True)
+    result = _after(node, change.patch if change else None)
+    assert dict(result.labels) == {"user": "1", "pool": "x"}
+    assert list(result.taints) == [OLD]
+
+
+def test_labels_alone_carry_no_resource_version() -> None:
+    change = edit(_node(), POOLS, labels={"a": "1"})
+    assert change is not None
+    assert "resourceVersion" not in change.patch["metadata"]
+
+
+_NAMES = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("12"), max_size=4)
+_TAINTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": st.sampled_from("xy"),
+            "value": st.sampled_from("12"),
+            "effect": st.sampled_from(["NoSchedule", "NoExecute"]),
+        }
+    ),
+    unique_by=lambda taint: (taint["key"], taint["effect"]),
+    max_size=3,
+)
+
+
+@given(_NAMES, _TAINTS, _NAMES, _TAINTS)
+def test_a_second_edit_is_none_and_leaving_restores(
+    labels: dict[str, str], taints: list[dict[str, str]], wanted: dict[str, str], wanted_taints: list[dict[str, str]]
+) -> None:
+    node = _node(labels, taints)
+    first = edit(node, POOLS, labels=wanted, taints=wanted_taints, drop_others=True)
+    there = _after(node, first.patch if first else None)
+    assert edit(there, POOLS, labels=wanted, taints=wanted_taints, drop_others=True) is None
+    leaving = edit(there, POOLS, drop_others=True)
+    left = _after(there, leaving.patch if leaving else None)
+    overwritten = {key for key in wanted if key in labels and labels[key] != wanted[key]}
+    assert {key: value for key, value in labels.items() if key not in overwritten} == dict(left.labels)
+    assert POOLS.labels not in left.annotations
+    assert POOLS.taints not in left.annotations
+
+
+def test_what_is_stale_goes_with_what_it_was_about_and_only_then() -> None:
+    node = _node({"config": "a", "state": "success"})
+    change = edit(node, POOLS, labels={"config": "b"}, stale={"config": "state"})
+    assert change is not None
+    assert change.labels == {"config": "b", "state": None}
+    assert change.before["labels"] == {"config": "a", "state": "success"}
+    assert edit(node, POOLS, labels={"config": "a"}, stale={"config": "state"}) is None
+    change = edit(_node({"config": "a"}), POOLS, labels={"config": "b"}, stale={"config": "state"})
+    assert change is not None
+    assert change.labels == {"config": "b", "state": None}
+    assert change.before["labels"] == {"config": "a"}
+
+
+def test_annotations_come_and_go() -> None:
+    change = edit(_node(), POOLS, annotations={"gpus": "8"})
+    assert change is not None
+    there = _after(_node(), change.patch)
+    assert there.annotations == {"gpus": "8"}
+    assert edit(there, POOLS, annotations={"gpus": "8"}) is None
+    change = edit(there, POOLS, annotations={"gpus": None})
+    assert change is not None
+    assert change.patch["metadata"]["annotations"] == {"gpus": None}
+    assert edit(_node(), POOLS, annotations={"gpus": None}) is None

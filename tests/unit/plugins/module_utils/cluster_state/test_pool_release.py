@@ -1,0 +1,176 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When the GPUs of a released node have to be made whole, when they are, and which nodes an older version has left."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import whole_patch
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_release import (
+    is_abandoned,
+    is_being_repaired,
+    is_cut,
+    is_managed,
+    left_pool,
+    not_whole,
+    release_edit,
+)
+from tests.helpers.fleet import node
+
+CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+PLUGIN = "nvidia.com/device-plugin.config"
+OURS = "mig-2x3g.40gb-0a1b2c3d"
+NOTE = {"accel.gpu/pool-labels": json.dumps(["accel.gpu/pool", PLUGIN, CONFIG])}
+CORDON = {"accel.gpu/cordoned": "it is being released from pool train"}
+A100: dict[str, str | None] = {"nvidia.com/mig.capable": "true", "nvidia.com/gpu.deploy.mig-manager": "true"}
+
+
+def a100(config: str | None, state: str | None, notes: dict[str, str] | None = None, **labels: str | None) -> Node:
+    given: dict[str, str | None] = {**A100, CONFIG: config, STATE: state, **labels}
+    return node(model="NVIDIA-A100-SXM4-80GB", gpus=2, labels=given, annotations=notes or {})
+
+
+def member(config: str | None, state: str | None, **labels: str | None) -> Node:
+    return a100(config, state, NOTE, **{"accel.gpu/pool": "train", PLUGIN: "mig-single-00000000", **labels})
+
+
+@pytest.mark.parametrize(
+    ("found", "cut"),
+    [
+        (member(OURS, "success"), True),
+        (member(OURS, "failed"), True),
+        (member(OURS, None), True),
+        (member("all-disabled", "success"), False),
+        (member("all-disabled", "pending"), True),
+        (member("all-disabled", "failed"), True),
+        # The MIG manager is about to look at it; where there is none, nothing is to be waited for.
+        (member("all-disabled", None), True),
+        (member("all-disabled", None, **{"nvidia.com/gpu.deploy.mig-manager": "false"}), False),
+        (member(None, "failed"), True),
+        (member(None, None), False),
+        # Somebody else has cut it since.
+        (member("all-1g.10gb", "success"), False),
+        (a100(OURS, "success"), False),
+        (member(OURS, None, **{"nvidia.com/mig.capable": "false"}), False),
+    ],
+)
+def test_which_nodes_have_to_be_made_whole(found: Node, cut: bool) -> None:
+    assert is_cut(found) is cut
+
+
+@pytest.mark.parametrize(
+    ("found", "labels"),
+    [
+        (member(OURS, "success"), {CONFIG: "all-disabled", STATE: None}),
+        # The very value that the operator gives a node without one stays.
+        (member("all-disabled", "success"), {}),
+        (member("all-1g.10gb", "success"), {}),
+        (member(OURS, None, **{"nvidia.com/mig.capable": "false"}), {CONFIG: None, STATE: None}),
+    ],
+)
+def test_what_becomes_of_the_mig_configuration(found: Node, labels: dict[str, str | None]) -> None:
+    edit = release_edit(found)
+    assert edit is not None
+    assert edit.labels == {"accel.gpu/pool": None, PLUGIN: None, **labels}
+    # It is nobody's mark of ours any more.
+    assert edit.patch["metadata"]["annotations"] == {"accel.gpu/pool-labels": None}
+
+
+def test_the_first_half_keeps_every_note() -> None:
+    patch = whole_patch(member(OURS, "success"))
+    assert patch is not None
+    assert patch["metadata"]["labels"] == {PLUGIN: None, CONFIG: "all-disabled", STATE: None}
+    good = json.loads(patch["metadata"]["annotations"]["accel.gpu/last-good"])
+    assert good["labels"] == {CONFIG: OURS, PLUGIN: "mig-single-00000000"}
+    assert whole_patch(member("all-disabled", "pending", **{PLUGIN: None})) is None
+
+
+def test_the_pool_that_a_node_leaves() -> None:
+    assert left_pool(member(OURS, "success")) == "train"
+    assert is_managed(member(OURS, "success"))
+    assert is_managed(node(labels={"accel.gpu/pool": "by-hand"}))
+    assert not is_managed(a100(OURS, "success"))
+
+
+SINGLE = "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
+
+
+@pytest.mark.parametrize(
+    ("labels", "allocatable", "words"),
+    [
+        ({}, {"nvidia.com/gpu": 2}, ""),
+        # A default of the cluster shares whole GPUs.
+        ({"nvidia.com/gpu.replicas": "4"}, {"nvidia.com/gpu": 8}, ""),
+        ({"nvidia.com/gpu.replicas": "4"}, {"nvidia.com/gpu.shared": 8}, ""),
+        ({"nvidia.com/gpu.deploy.device-plugin": "false"}, {}, ""),
+        ({CONFIG: OURS}, {"nvidia.com/gpu": 2}, "all-disabled is expected"),
+        ({STATE: None}, {"nvidia.com/gpu": 2}, "mig.config.state is absent"),
+        ({STATE: "pending"}, {"nvidia.com/gpu": 2}, "mig.config.state is pending"),
+        ({STATE: "failed"}, {"nvidia.com/gpu": 2}, "does not try again"),
+        ({"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}, {"nvidia.com/gpu": 2}, "dcgm paused"),
+        ({"nvidia.com/gpu.product": SINGLE}, {"nvidia.com/gpu": 2}, "still show MIG devices"),
+        ({"nvidia.com/mig-3g.40gb.count": "4"}, {"nvidia.com/gpu": 2}, "still show MIG devices"),
+        ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-INVALID"}, {"nvidia.com/gpu": 2}, "still show MIG"),
+        ({}, {"nvidia.com/gpu": 2, "nvidia.com/mig-3g.40gb": 4}, "mig-3g.40gb is still 4"),
+        ({}, {"nvidia.com/gpu": 4}, "nvidia.com/gpu is 4, 2 is expected"),
+        ({}, {}, "nvidia.com/gpu is 0, 2 is expected"),
+        ({"nvidia.com/gpu.count": "0"}, {}, "a number of whole GPUs is expected"),
+    ],
+)
+def test_what_shows_that_gpus_are_whole(labels: dict[str, str | None], allocatable: dict[str, int], words: str) -> None:
+    given = {**A100, CONFIG: "all-disabled", STATE: "success", **labels}
+    found = not_whole(node(model="NVIDIA-A100-SXM4-80GB", gpus=2, labels=given, allocatable=allocatable))
+    assert words in str(found) if words else found is None
+
+
+@pytest.mark.parametrize(
+    ("found", "abandoned"),
+    [
+        (a100(None, "failed"), True),
+        # Cut on purpose, or in the operator's hands.
+        (a100("all-1g.10gb", "failed"), False),
+        (a100("all-disabled", "failed"), False),
+        (a100(None, "success"), False),
+        (a100(None, None), False),
+        (a100(None, None, None, **{"nvidia.com/gpu.product": SINGLE}), False),
+        (a100(None, "pending"), False),
+        (a100(None, "failed", NOTE), False),
+        (a100(None, "failed", None, **{"accel.gpu/pool": "train"}), False),
+        (a100(None, "failed", None, **{"nvidia.com/gpu.deploy.mig-manager": None}), False),
+        (a100(None, "failed", None, **{"nvidia.com/mig.capable": "false"}), False),
+    ],
+)
+def test_which_nodes_an_older_version_has_left(found: Node, abandoned: bool) -> None:
+    assert is_abandoned(found) is abandoned
+    assert bool(list(warnings.abandoned([found], sort([], [found])))) is abandoned
+
+
+def test_a_repair_sets_the_configuration_and_claims_nothing() -> None:
+    edit = release_edit(a100(None, "failed"))
+    assert edit is not None
+    assert edit.patch == {"metadata": {"labels": {CONFIG: "all-disabled", STATE: None}}}
+
+
+@pytest.mark.parametrize(
+    ("found", "begun"),
+    [
+        (a100("all-disabled", "pending", CORDON), True),
+        (a100("all-disabled", "pending"), False),
+        # Without a MIG manager there is nothing to wait for.
+        (a100("all-disabled", None, CORDON, **{"nvidia.com/gpu.deploy.mig-manager": None}), False),
+        (a100("all-1g.10gb", "success", CORDON), False),
+        (
+            a100("all-disabled", "success", {"accel.gpu/cordoned": "its machine is being taken out of the cluster"}),
+            False,
+        ),
+        (member("all-disabled", "pending"), False),
+    ],
+)
+def test_a_repair_that_was_killed_is_known_again(found: Node, begun: bool) -> None:
+    assert is_being_repaired(found) is begun

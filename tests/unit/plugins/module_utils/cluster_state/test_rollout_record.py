@@ -1,0 +1,65 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rollout settings that a node carries for its release: only what differs, and nothing that is not sound."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.rollout_record import DEFAULT, record, recorded
+from tests.helpers.fleet import node, pool, rollout
+
+ANNOTATION = "accel.gpu/rollout"
+
+
+def test_defaults_are_not_recorded() -> None:
+    assert record(rollout()) is None
+    assert recorded(node()) == DEFAULT == rollout()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"drain": "none"},
+        {"drain": "all", "force": True, "grace_period": 0, "drain_timeout": 3600},
+        {"max_unavailable": "25%", "limit": 3, "order": "name"},
+        {"on_failure": "leave", "pause_on_failure": False},
+    ],
+)
+def test_what_differs_is_recorded_and_read_again(written: dict[str, t.Any]) -> None:
+    text = record(rollout(**written))
+    assert json.loads(text or "") == written
+    assert recorded(node(annotations={ANNOTATION: text})) == rollout(**written)
+
+
+def test_a_command_is_never_recorded_and_never_read() -> None:
+    reboot = {"command": ["ssh", "{node}", "reboot"]}
+    assert record(rollout(reboot=reboot)) is None
+    assert recorded(node(annotations={ANNOTATION: json.dumps({"reboot": reboot})})) == DEFAULT
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "null", '{"drain": "some"}', '{"unknown": 1}', '{"drain_timeout": 0}', '{"limit": "x"}']
+)
+def test_what_is_not_sound_counts_as_not_recorded(text: str) -> None:
+    assert recorded(node(annotations={ANNOTATION: text})) == DEFAULT
+
+
+def test_the_record_is_part_of_the_comparison() -> None:
+    patient = pool(rollout=rollout(drain="none"))
+    first = node_edit(node(), patient)
+    assert first is not None
+    metadata = first.patch["metadata"]
+    assert metadata["annotations"][ANNOTATION] == '{"drain": "none"}'
+    done = node(labels=metadata["labels"], annotations={key: of for key, of in metadata["annotations"].items() if of})
+    assert node_edit(done, patient) is None
+    changed = node_edit(done, pool(rollout=rollout(drain="all")))
+    assert changed is not None
+    assert changed.patch == {"metadata": {"annotations": {ANNOTATION: '{"drain": "all"}'}}}
+    back = node_edit(done, pool())
+    assert back is not None
+    assert back.patch == {"metadata": {"annotations": {ANNOTATION: None}}}

@@ -1,0 +1,208 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What another way of sharing does to a node, and who has to go, for every pair of ways."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import expected_state
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import User
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import (
+    Transition,
+    displaced,
+    transition,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from tests.helpers.fleet import node, pool
+
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+FIFTHS, THIRDS = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
+A100 = "NVIDIA-A100-SXM4-40GB"
+
+
+def cut(entry: str, **sharing: t.Any) -> PoolPlan:
+    """A pool of MIG devices whose entry has a name of its own."""
+    of = pool(**sharing)
+    return replace(of, mig_key=entry, node_labels={**of.node_labels, "nvidia.com/mig.config": entry})
+
+
+POOLS = {
+    "none": pool(),
+    "x4": pool(replicas=4),
+    "x2": pool(replicas=2),
+    "renamed": pool(replicas=4, rename=True),
+    "mps": pool(mode="mps", replicas=4),
+    "single": cut("sevenths", layout={"1g.5gb": 7}),
+    "mixed": cut("mixture", layout={"3g.20gb": 1, "1g.5gb": 2}),
+    "sevenths mixed": cut("sevenths", layout={"1g.5gb": 7}, strategy="mixed"),
+    "sevenths shared": cut("sevenths", layout={"1g.5gb": 7}, replicas=2),
+}
+# From -> to: kind of change, everybody goes.
+LABELS, PLUGIN, GEOMETRY, MODE = "labels", "plugin", "mig-geometry", "mig-mode"
+PAIRS: list[tuple[str, str, str, bool]] = [
+    ("none", "x4", PLUGIN, False),
+    ("x4", "x2", PLUGIN, False),
+    ("none", "renamed", PLUGIN, False),
+    ("renamed", "x4", PLUGIN, False),
+    ("none", "mps", PLUGIN, True),
+    ("mps", "none", PLUGIN, True),
+    ("mps", "x4", PLUGIN, True),
+    ("x4", "mps", PLUGIN, True),
+    ("none", "single", MODE, True),
+    ("mps", "single", MODE, True),
+    ("single", "none", MODE, True),
+    ("mixed", "x4", MODE, True),
+    ("single", "mixed", GEOMETRY, True),
+    ("mixed", "single", GEOMETRY, True),
+    ("single", "sevenths mixed", PLUGIN, False),
+    ("single", "sevenths shared", PLUGIN, False),
+    ("sevenths shared", "single", PLUGIN, False),
+    ("none", "none", LABELS, False),
+]
+
+
+def node_in(name: str, **more: t.Any) -> Node:
+    """A node with one A100 that has become what the pool of this name declares."""
+    of = POOLS[name]
+    base = node(model=A100, labels={"nvidia.com/mig.capable": "true", "nvidia.com/mig.config": "all-disabled"})
+    shown = expected_state.labels(base, of)
+    labels = {
+        **base.labels,
+        **of.node_labels,
+        **shown,
+        "nvidia.com/mig.config.state": "success",
+        **more.pop("labels", {}),
+    }
+    noted = {"accel.gpu/gpus": "1"} if of.sharing.strategy == "single" else {}
+    annotations = {**noted, **more.pop("annotations", {})}
+    return Node("n1", labels, annotations, allocatable=expected_state.resources(base, of), ready=True, **more)
+
+
+def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> User:
+    return User("n1", "team", name, name, {resource: count}, (f"requests {resource}",), **more)
+
+
+def change(before: str, after: str, of_node: Node | None = None) -> Transition:
+    found = of_node or node_in(before)
+    # Another pool's name is no difference: the pools of the table are all one.
+    return transition(found, POOLS[after], node_edit(found, POOLS[after]))
+
+
+@pytest.mark.parametrize(("before", "after", "kind", "everybody"), PAIRS)
+def test_kind_of_a_change(before: str, after: str, kind: str, everybody: bool) -> None:
+    found = change(before, after)
+    assert (found.kind, found.everybody, found.cuts) == (kind, everybody, kind in (GEOMETRY, MODE))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "users", "gone"),
+    [
+        ("none", "x4", [holds("a")], []),
+        ("x4", "x2", [holds("a"), holds("b")], []),
+        ("x4", "x2", [holds("a", created="1"), holds("b", created="3"), holds("c", created="2")], ["b"]),
+        ("x4", "x2", [holds("a", priority=5, created="9"), holds("b", created="1"), holds("c", priority=7)], ["b"]),
+        # A pod of a DaemonSet comes again at once, so another one is given up.
+        ("x4", "none", [holds("ds", kept="DaemonSet ds", created="9"), holds("a", created="1")], ["a"]),
+        # One that holds several frees several.
+        ("x4", "none", [holds("a", created="1"), holds("b", count=3, created="2")], ["b"]),
+        ("none", "renamed", [holds("a")], ["a"]),
+        ("renamed", "x4", [holds("a", SHARED), holds("b", SHARED)], ["a", "b"]),
+        ("none", "mps", [holds("a"), User("n1", "team", "v", "v", {}, ("runtimeClassName nvidia",))], ["a", "v"]),
+        ("none", "single", [User("n1", "team", "v", "v", {}, ("mounts /dev/nvidia0",))], ["v"]),
+        ("none", "x4", [User("n1", "team", "v", "v", {}, ("mounts /dev/nvidia0",))], []),
+        ("single", "sevenths mixed", [holds("a")], ["a"]),
+        ("single", "sevenths shared", [holds("a")], []),
+        ("sevenths shared", "single", [holds(f"p{n}", created=str(n)) for n in range(9)], ["p7", "p8"]),
+        # Resources that are no GPUs are no reason to go.
+        ("none", "renamed", [holds("net", "nvidia.com/rdma")], []),
+    ],
+)
+def test_who_has_to_go(before: str, after: str, users: list[User], gone: list[str]) -> None:
+    assert [user.name for user in displaced(change(before, after), users)] == gone
+
+
+@pytest.mark.parametrize(
+    ("family", "virtual", "resets", "reboots"),
+    [("ampere", "true", True, True), ("ampere", "", True, False), ("hopper", "true", False, False)],
+)
+def test_a_mode_switch_may_need_a_reboot(family: str, virtual: str, resets: bool, reboots: bool) -> None:
+    labels = {"nvidia.com/gpu.family": family, "feature.node.kubernetes.io/cpu-cpuid.HYPERVISOR": virtual}
+    found = change("none", "single", node_in("none", labels=labels))
+    assert (found.resets, found.may_reboot) == (resets, reboots)
+    assert not change("single", "mixed", node_in("single", labels=labels)).resets
+
+
+def test_a_node_that_leaves_its_pool_is_made_whole() -> None:
+    noted = {"accel.gpu/pool-labels": '["nvidia.com/mig.config", "accel.gpu/pool"]'}
+    cut = node_in("single", annotations=noted, labels={"nvidia.com/mig.config": "mig-2x3g.40gb-0a1b2c3d"})
+    found = transition(cut, None, node_edit(cut, None))
+    assert (found.kind, found.everybody) == (MODE, True)
+
+
+@given(
+    st.sampled_from(sorted(POOLS)),
+    st.sampled_from(sorted(POOLS)),
+    st.lists(
+        st.tuples(st.sampled_from([GPU, SHARED, FIFTHS, THIRDS]), st.integers(1, 4), st.integers(0, 2)), max_size=8
+    ),
+)
+def test_who_stays_fits_into_what_is_offered(before: str, after: str, held: list[tuple[str, int, int]]) -> None:
+    users = [holds(f"p{at}", of, count, priority=priority) for at, (of, count, priority) in enumerate(held)]
+    found = change(before, after)
+    gone = displaced(found, users)
+    stays = [user for user in users if user not in gone]
+    if found.kind == LABELS:
+        return
+    for user in stays:
+        assert all(found.offers.get(resource) for resource in user.resources)
+    for resource, offered in found.offers.items():
+        assert sum(user.resources.get(resource, 0) for user in stays) <= offered
+    # And nobody goes for nothing: each that went would not fit beside those who stay.
+    for user in gone if not found.everybody else ():
+        ((resource, count),) = user.resources.items()
+        held_by_others = sum(other.resources.get(resource, 0) for other in stays)
+        assert count > found.offers.get(resource, 0) - held_by_others
+
+
+@pytest.mark.parametrize("name", sorted(POOLS))
+def test_a_node_of_the_table_is_what_its_pool_declares(name: str) -> None:
+    assert node_edit(node_in(name), POOLS[name]) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "everybody"),
+    [
+        ("nvidia.com/gpu.workload.config", "vm-passthrough", True),
+        ("nvidia.com/gpu.workload.config", "container", False),
+        ("nvidia.com/gpu.deploy.driver", "false", True),
+        ("nvidia.com/gpu.deploy.operands", "false", True),
+        ("nvidia.com/gpu.deploy.dcgm", "false", False),
+        ("team", "a", False),
+    ],
+)
+def test_labels_by_which_the_operator_takes_the_driver_away(key: str, value: str, everybody: bool) -> None:
+    to = pool(labels={key: value})
+    known = node(labels={**{k: v for k, v in to.node_labels.items() if k != key}})
+    found = transition(known, to, node_edit(known, to))
+    assert found.everybody is everybody
+    user = User("n1", "team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
+    assert displaced(found, [user]) == ((user,) if everybody else ())
+
+
+def test_an_operand_that_is_stopped_for_a_change_is_not_started_by_a_label_of_its_pool() -> None:
+    key = "nvidia.com/gpu.deploy.dcgm"
+    to = pool(labels={key: "true"})
+    of = {**to.node_labels, key: "paused-for-mig-change"}
+    change = node_edit(node(labels=of), to)
+    assert change is None or key not in change.labels
+    missing = node_edit(node(labels={**of, key: None}), to)
+    assert missing is not None
+    assert missing.labels[key] == "true"

@@ -1,0 +1,166 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes of unknown model a pool may still get, which never will be labelled, and what is said of them."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import prove
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import (
+    any_claimed,
+    awaited,
+    may_be_set_aside,
+    some_work,
+    sort,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.unusual_nodes import (
+    as_list,
+    unusual_nodes,
+    warnings,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import Match
+from ansible_collections.accel.gpu.plugins.module_utils.schema.operand_labels import (
+    without_containers,
+    without_discovery,
+    wrong_value,
+)
+from tests.helpers.fleet import node, pool
+
+PRESENT = "feature.node.kubernetes.io/pci-10de.present"
+WORKLOAD, DEPLOY = "nvidia.com/gpu.workload.config", "nvidia.com/gpu.deploy."
+
+
+def unknown(name: str = "n1", **labels: str) -> Node:
+    """A node with a GPU of which nothing more is known."""
+    found = {PRESENT: "true", **{key.replace("__", "/"): value for key, value in labels.items()}}
+    return Node(name, labels=found, ready=True)
+
+
+def labelled(name: str = "n1", labels: t.Mapping[str, str] | None = None) -> Node:
+    return Node(name, labels={PRESENT: "true", **(labels or {})}, ready=True)
+
+
+def matching(model: str | None = "Tesla-T4", **labels: str) -> PoolPlan:
+    written = {key.replace("__", "/"): value for key, value in labels.items()}
+    return pool(match=Match(model, model, (model,) if model else (), written))
+
+
+@pytest.mark.parametrize(
+    ("labels", "never"),
+    [
+        ({}, ""),
+        ({WORKLOAD: "container"}, ""),
+        ({WORKLOAD: "vm-passthrough"}, "gives its GPUs to virtual machines"),
+        ({WORKLOAD: "vm-vgpu"}, "gives its GPUs to virtual machines"),
+        ({f"{DEPLOY}operands": "false"}, f"{DEPLOY}operands=false"),
+        ({f"{DEPLOY}gpu-feature-discovery": "false"}, f"{DEPLOY}gpu-feature-discovery=false"),
+        ({f"{DEPLOY}gpu-feature-discovery": "true"}, ""),
+        ({f"{DEPLOY}gpu-feature-discovery": "paused-for-mig-change"}, ""),
+        ({f"{DEPLOY}device-plugin": "false"}, ""),
+        # KubeVirt, by the ClusterPolicy's default workload.
+        ({f"{DEPLOY}sandbox-device-plugin": "true"}, "sandboxWorkloads.defaultWorkload"),
+        ({f"{DEPLOY}sandbox-validator": "true", f"{DEPLOY}gpu-feature-discovery": "true"}, ""),
+    ],
+)
+def test_nodes_that_gpu_feature_discovery_never_labels(labels: dict[str, str], never: str) -> None:
+    reason = without_discovery(labels)
+    assert (never in reason) if never else reason == ""
+    found = labelled(labels=labels)
+    membership = sort([pool()], [found])
+    assert awaited([pool()], [found], membership) == ([] if never else ["n1"])
+    assert list(unusual_nodes([pool()], [found], membership, {})) == (["n1"] if never else [])
+
+
+def test_a_node_without_the_device_plugin_is_labelled_and_offers_nothing() -> None:
+    assert "device-plugin=false" in without_containers({f"{DEPLOY}device-plugin": "false"})
+    assert without_containers({f"{DEPLOY}dcgm": "false"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "good"),
+    [
+        (WORKLOAD, "vm-vgpu", True),
+        (WORKLOAD, "passthrough", False),
+        (f"{DEPLOY}dcgm", "false", True),
+        (f"{DEPLOY}dcgm", "no", False),
+        (f"{DEPLOY}dcgm", "paused-for-mig-change", False),
+        ("nvidia.com/vgpu.config", "A40-4Q", True),
+        ("team", "x", True),
+    ],
+)
+def test_values_of_labels_for_users(key: str, value: str, good: bool) -> None:
+    assert (wrong_value(key, value) is None) is good
+
+
+@pytest.mark.parametrize(
+    ("of_pool", "labels", "may"),
+    [
+        (matching(), {}, True),
+        (matching(None), {}, False),
+        (matching(rack="a"), {"rack": "a"}, True),
+        (matching(rack="a"), {"rack": "b"}, False),
+        # Nobody sets a label of the users' own on the way, but discovery brings its own.
+        (matching(rack="a"), {}, False),
+        (matching(None, nvidia_com__x="1"), {}, False),
+        (pool(match=Match(None, None, (), {"nvidia.com/gpu.family": "ampere"})), {}, True),
+        (pool(match=Match(None, None, (), {"feature.node.kubernetes.io/x": "true"})), {}, True),
+        (
+            pool(match=Match(None, None, (), {"nvidia.com/gpu.family": "ampere"})),
+            {"nvidia.com/gpu.family": "ada"},
+            False,
+        ),
+    ],
+)
+def test_a_match_that_can_still_fit(of_pool: PoolPlan, labels: dict[str, str], may: bool) -> None:
+    found = labelled(labels=labels)
+    membership = sort([of_pool], [found])
+    assert awaited([of_pool], [found], membership) == (["n1"] if may else [])
+    reason = unusual_nodes([of_pool], [found], membership, {}).get("n1", "")
+    assert ("no declared pool can match it" in reason) is not may
+
+
+def test_what_is_known_of_each_and_who_is_warned_of() -> None:
+    nodes = [
+        node("t4"),
+        unknown("broken"),
+        unknown("new"),
+        labelled("virtual", {WORKLOAD: "vm-passthrough"}),
+        labelled("pinned", {WORKLOAD: "vm-passthrough", "accel.gpu/pool": "notebooks"}),
+        Node("cpu", ready=True),
+    ]
+    pools = [pool()]
+    membership = sort(pools, nodes)
+    found = unusual_nodes(pools, nodes, membership, {"broken": "pod nvidia-driver-x: CrashLoopBackOff"})
+    virtual = f"label {WORKLOAD}=vm-passthrough gives its GPUs to virtual machines"
+    assert found == {"broken": "pod nvidia-driver-x: CrashLoopBackOff", "pinned": virtual, "virtual": virtual}
+    assert as_list(found, 1) == [{"name": "broken", "reason": "pod nvidia-driver-x: CrashLoopBackOff"}]
+    assert list(warnings(found, {"t4", "pinned"})) == [
+        "Not waited for, and of no pool: broken: pod nvidia-driver-x: CrashLoopBackOff.",
+        f"Not waited for, and of no pool: virtual: {virtual}.",
+    ]
+
+
+def test_a_pinned_node_that_is_never_labelled_is_not_waited_for() -> None:
+    finding = prove(labelled(labels={WORKLOAD: "vm-vgpu"}), pool())
+    assert finding is not None
+    assert finding.final
+    declared = pool(labels={WORKLOAD: "vm-vgpu"})
+    assert declared.without_containers
+    assert prove(labelled(labels={WORKLOAD: "vm-vgpu"}), declared) is None
+
+
+def test_whose_failing_operands_do_not_keep_the_operator_waiting() -> None:
+    pools = [pool()]
+    nodes = [node("t4"), node("l40s", model="NVIDIA-L40S"), unknown("broken"), Node("cpu", ready=True)]
+    # A member that is labelled is waited for: its pool would be taken for well.
+    assert may_be_set_aside(pools, nodes) == {"l40s", "broken"}
+    assert some_work(nodes, {"broken"})
+    assert not some_work([unknown("broken"), unknown("other")], {"broken"})
+    assert any_claimed(pools, nodes, {"broken"})
+    assert not any_claimed(pools, nodes, {"l40s"})
+    assert not any_claimed([matching(rack="a")], [unknown("broken")], {"broken"})

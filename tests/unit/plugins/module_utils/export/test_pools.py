@@ -1,0 +1,179 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which pools a live cluster's nodes are written as, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.export.live_sharing import Live, mig_configmap
+from ansible_collections.accel.gpu.plugins.module_utils.export.pools import Groups, groups
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, profile
+from tests.helpers.fleet import node
+
+CONFIG, PIN = "nvidia.com/device-plugin.config", "accel.gpu/pool"
+NONE, TIME = {"mode": "none"}, {"mode": "time-slicing", "replicas": 4}
+SHARED = {
+    "version": "v1",
+    "sharing": {
+        "timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}
+    },
+}
+POLICY = {
+    "metadata": {},
+    "spec": {
+        "devicePlugin": {"config": {"name": "configs", "default": "whole"}},
+        "migManager": {"config": {"name": "migs"}},
+    },
+}
+PLUGIN = {"data": {"whole": "version: v1", "four": json.dumps(SHARED), "broken": "{"}}
+MIGS = {
+    "data": {
+        "config.yaml": json.dumps({"version": "v1", "mig-configs": {"off": [{"devices": "all", "mig-enabled": False}]}})
+    }
+}
+TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+def found(*nodes: Node, live: Live | None = None) -> Groups:
+    live = live or Live(POLICY, PLUGIN, MIGS)
+    return groups(nodes, live.shared, live.tolerations)
+
+
+def shared(name: str, **changes: t.Any) -> Node:
+    return node(name, replicas=4, labels={CONFIG: "four", **changes.pop("labels", {})}, **changes)
+
+
+def test_alike_nodes_without_a_pin_are_a_pool_by_their_model() -> None:
+    whole, four = node("l4", "NVIDIA-L4"), shared("t4")
+    assert found(
+        whole, node("cpu", labels={"nvidia.com/gpu.present": None, "nvidia.com/gpu.product": None}), four
+    ).pools == [
+        {"name": "l4", "match": {"model": "L4"}, "sharing": NONE},
+        {"name": "t4", "match": {"model": "T4"}, "sharing": TIME},
+    ]
+
+
+def test_a_model_that_the_catalog_lacks_is_matched_by_its_product() -> None:
+    (pool,) = found(node("x", "NVIDIA-X1")).pools
+    assert pool == {"name": "nvidia-x1", "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-X1"}}, "sharing": NONE}
+
+
+def test_two_ways_of_sharing_a_model_are_told_apart_by_a_label() -> None:
+    zones = [{"zone": "a", CONFIG: "four"}, {"zone": "b"}]
+    result = found(node("n1", replicas=4, labels=dict(zones[0])), node("n2", labels=dict(zones[1])))
+    assert result.remarks == []
+    assert [(pool["name"], pool["match"]) for pool in result.pools] == [
+        ("t4-none", {"model": "T4", "labels": {"zone": "b"}}),
+        ("t4-time-slicing", {"model": "T4", "labels": {"zone": "a"}}),
+    ]
+
+
+def test_where_nothing_tells_them_apart_a_pin_has_to() -> None:
+    result = found(shared("n1"), node("n2"))
+    assert [pool.get("match") for pool in result.pools] == [None, None]
+    assert "kubectl label nodes n1 accel.gpu/pool=t4-time-slicing" in " ".join(result.remarks)
+
+
+def test_taints_make_pools_and_those_of_kubernetes_do_not() -> None:
+    result = found(node("a", "NVIDIA-L4", taints=(TAINT, CORDON)), node("b", "NVIDIA-L4", taints=(TAINT,)))
+    (pool,) = result.pools
+    assert pool["taints"] == [TAINT]
+
+
+def pinned(name: str, pool: str, model: str = "Tesla-T4", **changes: t.Any) -> Node:
+    """As a run leaves a node of a pool: what the pool put there is noted."""
+    labels = {PIN: pool, CONFIG: "whole", **changes.pop("labels", {})}
+    notes = {"accel.gpu/pool-labels": json.dumps(sorted(labels)), **changes.pop("notes", {})}
+    return node(name, model, labels=labels, annotations=notes, **changes)
+
+
+def test_a_pool_is_what_its_label_names_with_what_it_has_put_there() -> None:
+    notes = {"accel.gpu/pool-taints": json.dumps(["team=x:NoSchedule"])}
+    theirs = {"key": "maintenance", "effect": "NoSchedule"}
+    result = found(pinned("n1", "a", labels={"team": "x"}, taints=(TAINT, theirs), notes=notes))
+    assert result == Groups(
+        [{"name": "a", "match": {"model": "T4"}, "labels": {"team": "x"}, "taints": [TAINT], "sharing": NONE}], []
+    )
+
+
+def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_it_for_us() -> None:
+    ours = {"key": "team", "operator": "Equal", "value": "x", "effect": "NoSchedule"}
+    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([ours])}}}
+    (pool,) = found(pinned("n1", "a", taints=(TAINT,)), live=Live(policy, PLUGIN, MIGS)).pools
+    assert pool["taints"] == [TAINT]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ([pinned("n1", "a"), pinned("n2", "b")], ["pool a: without match", "pool b: without match"]),
+        ([pinned("n1", "a"), pinned("n2", "a", "NVIDIA-L4")], ["pool a: without match"]),
+        # A node of the same model that belongs to no pool would be matched too.
+        ([pinned("n1", "a"), node("n2")], ["pool a: without match", "pool t4: nothing but a pin"]),
+        ([pinned("n1", "a", labels={"x": "y"}), pinned("n2", "a")], ["pool a: labels that only some of its nodes have are left out: x"]),
+        ([pinned("n1", "a"), pinned("n2", "a", labels={CONFIG: "four"})], ["pool a (n1, n2): left out, since its nodes are shared in 2"]),
+        ([pinned("n1", "A.b")], ["pool A.b: left out, since its name is not a DNS label"]),
+        ([node("n1", labels={CONFIG: "gone"})], ["n1: left out, since it is to follow the configuration gone"]),
+        ([node("n1", labels={CONFIG: "broken"})], ["n1: left out, since its device plugin configuration is no map"]),
+        ([node("n1", labels={"nvidia.com/mig.config": "gone"})], ["n1: left out, since it is to follow the MIG configuration gone"]),
+        ([node("n1", "NVIDIA-A30-MIG-1g.6gb", gpus=4)], ["n1: left out, since its GPUs are cut, and not by its label"]),
+        ([node("n1", labels={"nvidia.com/gpu.product": None})], ["n1: left out, since gpu-feature-discovery has not labelled it"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_expressed_is_said(nodes: list[Node], words: list[str]) -> None:
+    remarks = found(*nodes).remarks
+    assert len(remarks) == len(words), remarks
+    assert [word for word in words if not any(word in remark for remark in remarks)] == []
+
+
+def test_without_a_configmap_in_the_policy_labels_are_read_by_nobody() -> None:
+    (pool,) = found(node("n1", labels={CONFIG: "four"}), live=Live()).pools
+    assert pool["sharing"] == NONE
+    assert mig_configmap(None) == "default-mig-parted-config"
+
+
+def test_a_node_cut_by_nvidia_s_own_entry_is_a_pool_with_that_layout() -> None:
+    labels = {"nvidia.com/mig.config": "all-1g.6gb", "nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb"}
+    policy = {**POLICY, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}
+    (pool,) = found(node("n1", gpus=4, labels=labels), live=Live(policy, PLUGIN, None)).pools
+    assert pool == {"name": "a30", "match": {"model": "A30"}, "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}}}
+
+
+def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> None:
+    ours = {
+        "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
+        "operator": "Exists",
+        "effect": "NoSchedule",
+    }
+    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([ours])}}}
+    live = Live({**policy, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}, PLUGIN, None)
+
+    def cut(name: str, pool: str) -> Node:
+        labels = {"nvidia.com/mig.config": "all-1g.6gb", "nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb", PIN: pool}
+        taint = {key: value for key, value in ours.items() if key != "operator"}
+        return node(name, gpus=4, labels=labels, taints=(taint,))
+
+    one, two = found(cut("n1", "a"), shared("n2"), live=live), found(cut("n1", "a"), cut("n2", "b"), live=live)
+    assert [(pool.get("startup_taint"), pool.get("taints")) for pool in one.pools] == [(True, None), (None, None)]
+    assert [pool["startup_taint"] for pool in two.pools] == [True, True]
+    assert not [remark for remark in one.remarks if "startup_taint" in remark]
+    assert [remark for remark in two.remarks if "startup_taint" in remark] == [
+        "startup_taint: nothing tells which of the pools a, b declare it, so all of them do"
+    ]
+
+
+def test_what_comes_out_has_every_node_in_its_pool_and_is_sound() -> None:
+    nodes = [pinned("n1", "a"), pinned("n2", "b"), node("l4", "NVIDIA-L4"), node("x", "NVIDIA-X1", taints=(TAINT,))]
+    plan = derive({"name": "lab"}, {}, found(*nodes).pools)
+    membership = sort(plan.pools, nodes)
+    assert membership.by_pool == {"a": ["n1"], "b": ["n2"], "l4": ["l4"], "nvidia-x1": ["x"]}
+    changes = profile(plan, nodes, membership, ConfigMaps())
+    assert all(set(edit.labels) <= {PIN, CONFIG} for edit in changes.edits)

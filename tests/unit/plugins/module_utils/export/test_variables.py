@@ -1,0 +1,137 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpu_cluster of a live cluster: where its releases are, which version, and the values that make them what they are."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.export.variables import (
+    Release,
+    cluster,
+    release_of,
+    residual,
+    text,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.merge import merge
+from tests.helpers.documents import LAB_POOLS
+
+Document = dict[str, t.Any]
+GIVEN: Document = {
+    "name": "lab",
+    "kubeconfig": "/k",
+    "nfd": {"chart": "/c/nfd", "version": "0.1.0"},
+    "validation": {"image": "i:1"},
+}
+
+
+def labelled(chart: str, name: str = "gpu-operator", namespace: str = "gpu-operator") -> Document:
+    annotations = {"meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": namespace}
+    return {"metadata": {"annotations": annotations, "labels": {"helm.sh/chart": chart}}}
+
+
+@pytest.mark.parametrize(
+    ("live", "release"),
+    [
+        (None, None),
+        ({"metadata": {"name": "x"}}, None),
+        (labelled("gpu-operator-v25.10.1"), Release("gpu-operator", "gpu-operator", "v25.10.1")),
+        (labelled("gpu-operator-v26.7.0-rc.1"), Release("gpu-operator", "gpu-operator", "v26.7.0-rc.1")),
+        (labelled("node-feature-discovery-0.19.0", "n", "m"), Release("n", "m", "0.19.0")),
+        (labelled("odd"), Release("gpu-operator", "gpu-operator", "")),
+    ],
+)
+def test_release_of(live: Document | None, release: Release | None) -> None:
+    assert release_of(live) == release
+
+
+def test_the_cluster_is_as_found_and_as_given_where_it_cannot_know() -> None:
+    plan = derive({"name": "lab"}, {}, LAB_POOLS)
+    releases = {
+        "operator": Release(
+            "nvidia", "kube-system", "v25.3.2", merge(plan.operator.values, {"dcgm": {"enabled": False}})
+        ),
+        "nfd": Release("nfd", "node-feature-discovery", "0.19.0", plan.nfd.values),
+    }
+    found = cluster(GIVEN, releases, LAB_POOLS)
+    assert found.remarks == []
+    assert found.document == {
+        "name": "lab",
+        "kubeconfig": "/k",
+        "validation": {"image": "i:1"},
+        "operator": {
+            "version": "v25.3.2",
+            "namespace": "kube-system",
+            "release": "nvidia",
+            "values": {"dcgm": {"enabled": False}},
+        },
+        "nfd": {"chart": "/c/nfd", "version": "0.19.0"},
+    }
+
+
+def test_what_helm_would_have_to_be_given_is_said_and_so_is_what_may_not_be_read() -> None:
+    releases = {
+        "operator": Release("gpu-operator", "gpu-operator", "v25.10.1", {}),
+        "nfd": Release("nfd", "x", "0.19.0"),
+    }
+    found = cluster(GIVEN, releases, LAB_POOLS)
+    assert [remark.partition(":")[0] for remark in found.remarks] == ["gpu_cluster.operator", "gpu_cluster.nfd.values"]
+    assert "nfd, operator, mig" in found.remarks[0]
+    assert "Secrets in x" in found.remarks[1]
+
+
+def test_tolerations_of_a_first_installation_are_nobody_s_values() -> None:
+    values = merge(
+        derive({"name": "lab"}, {}, LAB_POOLS).operator.values, {"daemonsets": {"tolerations": [{"key": "a"}]}}
+    )
+    found = cluster(GIVEN, {"operator": Release("gpu-operator", "gpu-operator", "v25.10.1", values)}, LAB_POOLS)
+    assert found.document["operator"] == {"version": "v25.10.1"}
+
+
+def test_secrets_of_a_release_are_left_out_and_remarked() -> None:
+    values = merge(
+        derive({"name": "lab"}, {}, LAB_POOLS).operator.values,
+        {"leftover": {"password": "hunter2", "kept": 1}, "dcgm": {"enabled": False}},
+    )
+    found = cluster(GIVEN, {"operator": Release("gpu-operator", "gpu-operator", "v25.10.1", values)}, LAB_POOLS)
+    assert found.document["operator"]["values"] == {"leftover": {"kept": 1}, "dcgm": {"enabled": False}}
+    (remark,) = [remark for remark in found.remarks if "secrets" in remark]
+    assert "values.leftover.password" in remark
+    assert "hunter2" not in str(found)
+
+
+def test_own_tolerations_of_nfd_s_workers_are_added_to_those_of_the_pools() -> None:
+    own = {"key": "own", "operator": "Exists"}
+    live = derive({"name": "lab", "nfd": {"values": {"worker": {"tolerations": [own]}}}}, {}, LAB_POOLS).nfd.values
+    found = cluster({"name": "lab"}, {"nfd": Release("nfd", "node-feature-discovery", "0.19.0", live)}, LAB_POOLS)
+    assert found.document["nfd"]["values"] == {"worker": {"tolerations": [own]}}
+    assert derive(found.document, {}, LAB_POOLS).nfd.values == live
+
+
+leaves = st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2)
+trees = st.recursive(leaves, lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=6)
+values = st.dictionaries(st.sampled_from("abc"), trees, max_size=3)
+
+
+@given(values, values)
+def test_what_lies_on_top_gives_the_live_values(live: Document, wanted: Document) -> None:
+    on_top, lacking = residual(live, wanted)
+    if not lacking:
+        assert merge(wanted, on_top) == live
+
+
+def test_text_is_yaml_with_the_remarks_as_comments() -> None:
+    written = text({"name": "lab"}, [{"name": "t4", "sharing": {"mode": "none"}}], ["a remark " * 20])
+    assert max(map(len, written.splitlines())) <= 100
+    assert written.splitlines()[1].startswith("# a remark")
+    assert yaml.safe_load(written) == {
+        "gpu_cluster": {"name": "lab"},
+        "gpu_defaults": {},
+        "gpu_pools": [{"name": "t4", "sharing": {"mode": "none"}}],
+    }

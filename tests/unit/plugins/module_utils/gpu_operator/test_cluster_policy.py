@@ -1,0 +1,250 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What changes in a ClusterPolicy: whose entry is whose, what is sent, what it shows and what it costs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
+    Wanted,
+    changes,
+    created_by_chart,
+    driver_nodes,
+    first_contact,
+    merge,
+)
+
+Object = dict[str, Any]
+
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+TEAM = {"key": "team", "operator": "Equal", "value": "research", "effect": "NoSchedule"}
+THEIRS = {"key": "example.org/maintenance", "operator": "Exists"}
+NOTE = "accel.gpu/tolerations"
+CONFIG = {"devicePlugin": {"config": {"name": "accel-gpu-device-plugin", "default": ""}}}
+
+
+def policy(tolerations: list[Object] | None = None, noted: list[Object] | None = None, **spec: Any) -> Object:
+    annotations = {} if noted is None else {NOTE: json.dumps(noted, sort_keys=True)}
+    daemonsets = {} if tolerations is None else {"daemonsets": {"tolerations": tolerations, "priorityClassName": "x"}}
+    return {
+        "apiVersion": "nvidia.com/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {
+            "name": "cluster-policy",
+            "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": annotations,
+        },
+        "spec": {**daemonsets, **spec},
+    }
+
+
+MERGES = [
+    # held, noted as ours, wanted -> written, ours
+    ([], [], [GPU], [GPU], [GPU]),
+    ([GPU], [], [GPU], [GPU], []),
+    ([GPU, THEIRS], [], [GPU, TEAM], [GPU, THEIRS, TEAM], [TEAM]),
+    ([GPU, TEAM, THEIRS], [TEAM], [GPU], [GPU, THEIRS], []),
+    # Somebody else's equal entry is not ours, and stays when ours is no longer wanted.
+    ([GPU, TEAM], [], [GPU], [GPU, TEAM], []),
+    ([GPU, TEAM], [], [GPU, TEAM], [GPU, TEAM], []),
+    # Operator Equal is what no operator means.
+    ([{"key": "team", "value": "research", "effect": "NoSchedule"}], [], [TEAM], None, []),
+    # Taken out by hand: it comes back.
+    ([GPU], [GPU, TEAM], [GPU, TEAM], [GPU, TEAM], [GPU, TEAM]),
+]
+
+
+@pytest.mark.parametrize(("held", "noted", "wanted", "written", "ours"), MERGES)
+def test_merge(
+    held: list[Object], noted: list[Object], wanted: list[Object], written: list[Object] | None, ours: list[Object]
+) -> None:
+    assert merge(held, noted, wanted) == (held if written is None else written, ours)
+
+
+_entries = st.lists(
+    st.sampled_from([GPU, TEAM, THEIRS, {"operator": "Exists"}, {**TEAM, "value": "teaching"}]),
+    max_size=4,
+    unique_by=lambda entry: json.dumps(entry, sort_keys=True),
+)
+
+
+@given(_entries, _entries, _entries)
+def test_what_others_put_there_survives_any_number_of_pools(
+    theirs: list[Object], first: list[Object], second: list[Object]
+) -> None:
+    held, ours = merge(theirs, [], first)
+    held, ours = merge(held, ours, second)
+    assert all(entry in held for entry in theirs + second)
+    held, ours = merge(held, ours, [])
+    assert held == theirs
+    assert ours == []
+
+
+def test_a_new_policy_shows_all_that_is_ours() -> None:
+    change = created_by_chart(Wanted(CONFIG, (GPU, TEAM)))
+    assert change.before == {}
+    assert change.after["spec"] == {**CONFIG, "daemonsets": {"tolerations": [GPU, TEAM]}}
+    assert json.loads(change.after["metadata"]["annotations"][NOTE]) == [GPU, TEAM]
+
+
+def test_what_the_chart_made_of_our_own_installation_ends_as_predicted() -> None:
+    wanted = Wanted(CONFIG, (GPU, TEAM))
+    change = changes(policy([GPU, TEAM], devicePlugin={"enabled": True}), wanted, seeded=True)
+    assert change.after == created_by_chart(wanted).after
+    assert change.before["spec"] == {"daemonsets": {"tolerations": [GPU, TEAM]}}
+    assert change.reaches_driver is False
+    assert change.body is not None
+    assert change.body["metadata"]["resourceVersion"] == "7"
+    assert "daemonsets" not in change.body["spec"], "a list that does not change is not taken over"
+
+
+def test_equal_entries_of_a_foreign_installation_are_not_ours() -> None:
+    change = changes(policy([GPU, TEAM]), Wanted(CONFIG, (GPU, TEAM)), seeded=False)
+    assert json.loads(change.after["metadata"]["annotations"][NOTE]) == []
+
+
+def test_nothing_is_sent_when_nothing_differs() -> None:
+    live = policy([GPU, THEIRS, TEAM], noted=[TEAM], **CONFIG)
+    assert not first_contact(live)
+    change = changes(live, Wanted(CONFIG, (GPU, TEAM)), seeded=False)
+    assert (change.changed, change.body, change.before, change.after) == (False, None, {}, {})
+
+
+def test_a_new_toleration_reaches_the_driver_and_can_be_held_back() -> None:
+    live = policy([GPU], noted=[])
+    wanted = Wanted(CONFIG, (GPU, TEAM))
+    change = changes(live, wanted, seeded=False)
+    assert change.reaches_driver
+    assert change.body is not None
+    assert change.body["spec"]["daemonsets"] == {"tolerations": [GPU, TEAM]}
+    held = changes(live, wanted, seeded=False, hold_driver=True)
+    assert held.body is not None
+    assert held.body["spec"] == CONFIG
+    assert not held.reaches_driver
+    assert json.loads(held.body["metadata"]["annotations"][NOTE]) == []
+    assert not changes(policy([GPU], noted=[], **CONFIG), wanted, seeded=False, hold_driver=True).changed
+
+
+def test_a_list_once_applied_stays_in_what_is_applied() -> None:
+    live = policy([GPU, TEAM, THEIRS], noted=[TEAM], **CONFIG)
+    live["metadata"]["managedFields"] = [
+        {
+            "manager": "accel.gpu",
+            "operation": "Apply",
+            "fieldsV1": {
+                "f:spec": {"f:daemonsets": {"f:tolerations": {}}, "f:devicePlugin": {"f:config": {"f:name": {}}}}
+            },
+        }
+    ]
+    change = changes(live, Wanted(CONFIG, (GPU,)), seeded=False)
+    assert change.body is not None
+    assert change.body["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS]
+    # Held back it is carried along as it is, or the server would take it away.
+    held = changes(
+        live, Wanted({"devicePlugin": {"config": {"name": "other"}}}, (GPU,)), seeded=False, hold_driver=True
+    )
+    assert held.body is not None
+    assert held.body["spec"]["daemonsets"]["tolerations"] == [GPU, TEAM, THEIRS]
+    assert json.loads(held.body["metadata"]["annotations"][NOTE]) == [TEAM]
+
+
+def test_fields_that_are_ours_and_no_longer_wanted_are_shown_and_go() -> None:
+    live = policy(
+        [GPU], noted=[], devicePlugin={"config": {"name": "accel-gpu-device-plugin", "default": ""}, "image": "x"}
+    )
+    live["metadata"]["managedFields"] = [
+        {
+            "manager": "accel.gpu",
+            "operation": "Apply",
+            "fieldsV1": {"f:spec": {"f:devicePlugin": {"f:config": {"f:name": {}}}}},
+        }
+    ]
+    change = changes(live, Wanted({}, (GPU,)), seeded=False)
+    assert change.before["spec"]["devicePlugin"] == {"config": {"name": "accel-gpu-device-plugin"}}
+    assert "devicePlugin" not in change.after["spec"]
+
+
+@pytest.mark.parametrize("text", ["", "no json", '{"a": 1}', "[1, null]"])
+def test_a_spoilt_note_claims_nothing(text: str) -> None:
+    live = policy([GPU, TEAM])
+    live["metadata"]["annotations"] = {NOTE: text}
+    change = changes(live, Wanted(CONFIG, (GPU,)), seeded=True)
+    assert change.body is not None
+    assert "daemonsets" not in change.body["spec"]
+
+
+def test_drivers_are_counted_by_the_nodes_that_have_one() -> None:
+    def daemonset(component: str, scheduled: int, owner: str = "ClusterPolicy") -> Object:
+        return {
+            "metadata": {"labels": {"app.kubernetes.io/component": component}, "ownerReferences": [{"kind": owner}]},
+            "status": {"currentNumberScheduled": scheduled},
+        }
+
+    assert driver_nodes([]) == 0
+    assert driver_nodes([daemonset("nvidia-driver", 3), daemonset("nvidia-driver", 4), daemonset("", 9)]) == 7
+    assert driver_nodes([daemonset("nvidia-driver", 3, owner="NVIDIADriver")]) == 0
+
+
+MIG = {"config": {"name": "accel-gpu-mig-parted"}}
+
+
+def test_a_mig_strategy_for_all_goes_whoever_set_it() -> None:
+    live = policy([GPU], [GPU], mig={"strategy": "single"}, **CONFIG)
+    assert not changes(live, Wanted(CONFIG, (GPU,)), seeded=True).changed
+    change = changes(live, Wanted({**CONFIG, "migManager": MIG}, (GPU,), mig_by_node=True), seeded=True)
+    assert change.removal == {"spec": {"mig": {"strategy": None}}}
+    assert change.before["spec"]["mig"] == {"strategy": "single"}
+    assert "mig" not in change.after["spec"]
+    assert change.after["spec"]["migManager"] == MIG
+    assert not change.reaches_driver
+    gone = policy([GPU], [GPU], mig={}, **CONFIG)
+    assert changes(gone, Wanted(CONFIG, (GPU,), mig_by_node=True), seeded=True).removal is None
+
+
+def test_our_mig_configuration_stays_named_after_the_last_pool_with_mig() -> None:
+    live = policy([GPU], [GPU], migManager={**MIG, "enabled": True})
+    change = changes(live, Wanted(CONFIG, (GPU,)), seeded=True)
+    assert change.body is not None
+    assert change.body["spec"]["migManager"] == MIG
+    theirs = policy([GPU], [GPU], migManager={"config": {"name": "theirs"}})
+    change = changes(theirs, Wanted(CONFIG, (GPU,)), seeded=True)
+    assert change.body is not None
+    assert "migManager" not in change.body["spec"]
+
+
+FORMER = "accel.gpu/former"
+THEIR_MIG: Object = {
+    "mig": {"strategy": "single"},
+    "migManager": {"config": {"name": "theirs", "default": "all-disabled"}},
+}
+OUR_MIG: Object = {**CONFIG, "migManager": {"config": {"name": "accel-gpu-mig-parted"}}}
+
+
+def test_what_ours_takes_the_place_of_in_an_adopted_policy_is_noted() -> None:
+    wanted = Wanted(OUR_MIG, (GPU,), mig_by_node=True, adopted=True)
+    change = changes(policy([GPU], **THEIR_MIG), wanted, seeded=False)
+    assert change.body is not None
+    note = json.loads(change.body["metadata"]["annotations"][FORMER])
+    assert note == {"mig": {"strategy": "single"}, "migManager": {"config": {"name": "theirs"}}}
+
+
+def test_the_note_stays_once_ours_is_there() -> None:
+    live = policy([GPU], **{**THEIR_MIG, **OUR_MIG, "mig": {}})
+    noted = {"migManager": {"config": {"name": "theirs"}}}
+    live["metadata"]["annotations"][FORMER] = json.dumps(noted)
+    change = changes(live, Wanted({}, (GPU, TEAM), adopted=True), seeded=False)
+    assert change.body is not None
+    assert json.loads(change.body["metadata"]["annotations"][FORMER]) == noted
+
+
+def test_a_policy_of_our_own_release_needs_no_such_note() -> None:
+    change = changes(policy([GPU], **THEIR_MIG), Wanted(OUR_MIG, (GPU,), mig_by_node=True), seeded=False)
+    assert change.body is not None
+    assert FORMER not in change.body["metadata"]["annotations"]

@@ -1,0 +1,277 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whose NFD and whose GPU operator a cluster has, and what follows: every state in which people have their clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.gitops import ARGO_CD, FLUX
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
+    HELM,
+    NOBODY,
+    OLM,
+    OWNER,
+    Finding,
+    Installation,
+    installation,
+    judge_nfd,
+    judge_operator,
+    needed_tolerations,
+    refused_on_openshift,
+    with_reverted_fields,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.relocation import as_installed, placed
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
+
+Object = dict[str, Any]
+
+TRACKING = "argocd.argoproj.io/tracking-id"
+FLUX_LABELS = {"helm.toolkit.fluxcd.io/name": "gpu", "helm.toolkit.fluxcd.io/namespace": "flux"}
+IMAGE = "nvcr.io/nvidia/gpu-operator:v25.10.1"
+NAMED_ELSEWHERE = {"operator": {"release": "mine", "namespace": "gpus"}}
+
+
+def deployment(
+    name: str = "gpu-operator",
+    namespace: str = "gpu-operator",
+    *,
+    image: str = IMAGE,
+    command: list[str] | None = None,
+    labels: Object | None = None,
+    helm: tuple[str, str] | None = None,
+    owners: list[Object] | None = None,
+    annotations: Object | None = None,
+    replicas: int = 1,
+) -> Object:
+    marks = {"meta.helm.sh/release-name": helm[0], "meta.helm.sh/release-namespace": helm[1]} if helm else {}
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels or {},
+        "annotations": {**marks, **(annotations or {})},
+    }
+    container = {"name": "main", "image": image, **({"command": command} if command else {})}
+    return {
+        "metadata": {**metadata, **({"ownerReferences": owners} if owners else {})},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}},
+    }
+
+
+def operator(**changes: Any) -> Installation:
+    found = installation("operator", deployment(**{"command": ["gpu-operator"], **changes}))
+    assert found is not None
+    return found
+
+
+def policy(name: str = "cluster-policy", created: str = "1", helm: tuple[str, str] | None = None) -> Object:
+    marks = {"meta.helm.sh/release-name": helm[0], "meta.helm.sh/release-namespace": helm[1]} if helm else {}
+    return {"metadata": {"name": name, "creationTimestamp": created, "annotations": marks}, "spec": {}}
+
+
+def wanted(cluster: Object | None = None, component: str = "operator") -> ReleasePlan:
+    plan = derive({"name": "c", **(cluster or {})}, {}, [])
+    return plan.operator if component == "operator" else plan.nfd
+
+
+CSV = "gpu-operator-certified.v25.3.2"
+IDENTITIES = [
+    # deployment, manager, in words, version
+    (deployment(helm=("x", "y"), command=["gpu-operator"]), HELM, "Helm release y/x", "v25.10.1"),
+    (
+        deployment(image="nvcr.io/nvidia/gpu-operator@sha256:ab", command=["gpu-operator"],
+                   labels={"olm.owner": CSV, "olm.owner.kind": "ClusterServiceVersion", "app.kubernetes.io/version": "v1.1.1"}),
+        OLM, f"OLM, ClusterServiceVersion {CSV}", "v25.3.2",
+    ),
+    (
+        deployment(image="reg:5000/gpu-operator", owners=[{"kind": "ClusterServiceVersion", "name": CSV}]),
+        OLM, f"ClusterServiceVersion {CSV}", "v25.3.2",
+    ),
+    (deployment(owners=[{"kind": "App", "name": "a"}]), OWNER, "App a", "v25.10.1"),
+    # As `helm template | kubectl apply` leaves it: Helm's labels, and no release.
+    (
+        deployment(image="reg:5000/gpu-operator", labels={"app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "gpu-operator-v24.9.2"}),
+        NOBODY, "managed by neither Helm nor OLM", "v24.9.2",
+    ),
+    (deployment(image="reg:5000/gpu-operator"), NOBODY, "managed by neither Helm nor OLM", ""),
+    # Flux upgrades by Helm, so that both have marked it; Argo CD renders a chart, and there is no release.
+    (
+        deployment(helm=("x", "y"), labels={"helm.toolkit.fluxcd.io/name": "gpu", "helm.toolkit.fluxcd.io/namespace": "flux-system"}),
+        FLUX, "Flux HelmRelease flux-system/gpu", "v25.10.1",
+    ),
+    (deployment(labels={"kustomize.toolkit.fluxcd.io/name": "infra"}), FLUX, "Flux Kustomization infra", "v25.10.1"),
+    (deployment(annotations={TRACKING: "gpu:apps/Deployment:gpu-operator/gpu-operator"}), ARGO_CD, "Argo CD application gpu", "v25.10.1"),
+    (deployment(labels={"argocd.argoproj.io/instance": "gpu"}), ARGO_CD, "Argo CD application gpu", "v25.10.1"),
+    # Copied with the annotations of the object that made this one; and the label that every chart sets.
+    (deployment(annotations={TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}), NOBODY, "managed by neither Helm nor OLM", "v25.10.1"),
+    (deployment(labels={"app.kubernetes.io/instance": "gpu-operator"}), NOBODY, "managed by neither Helm nor OLM", "v25.10.1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "manager", "words", "version"), IDENTITIES)
+def test_a_deployment_tells_whose_it_is(found: Object, manager: str, words: str, version: str) -> None:
+    seen = installation("operator", found)
+    assert seen is not None
+    assert (seen.manager, seen.managed_by, seen.version) == (manager, words, version)
+
+
+@pytest.mark.parametrize(
+    ("component", "found", "counts"),
+    [
+        ("operator", deployment(command=["/usr/bin/gpu-operator"], image="x/y:1"), True),
+        ("operator", deployment(command=["dashboard"]), False),
+        ("operator", deployment(image="x/gpu-operator-dashboard:v1.0.0"), False),
+        ("nfd", deployment(command=["nfd-master"], image="registry.k8s.io/nfd/node-feature-discovery:v0.19.0"), True),
+        ("nfd", deployment(command=["postgres"], labels={"role": "master"}), False),
+    ],
+)
+def test_only_the_program_itself_counts(component: str, found: Object, counts: bool) -> None:
+    assert (installation(component, found) is not None) == counts
+
+
+OURS = ("gpu-operator", "gpu-operator")
+JUDGEMENTS: list[tuple[str, list[Installation], list[Object], Object, set[Any], str, str]] = [
+    # what, deployments, policies, gpu_cluster, releases of ours -> verdict, words of its problem or notes
+    ("nothing", [], [], {}, set(), "ours", ""),
+    ("ours", [operator(helm=OURS)], [policy(helm=OURS)], {}, {OURS}, "ours", ""),
+    ("ours, half installed", [operator(helm=OURS)], [], {}, {OURS}, "ours", ""),
+    ("ours, its Deployment deleted", [], [policy(helm=OURS)], {}, {OURS}, "ours", ""),
+    ("Helm, at our default names", [operator(helm=OURS)], [policy(helm=OURS)], {}, set(), "adopted", ""),
+    ("Helm, at names that are said", [operator(helm=OURS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "ours", ""),
+    ("Helm elsewhere", [operator(helm=("a", "b"), namespace="b")], [policy()], {}, set(), "adopted", ""),
+    ("other names are said", [operator(helm=("a", "b"))], [policy()], NAMED_ELSEWHERE, set(), "adopted", "names the release gpus/mine"),
+    ("ours, elsewhere", [operator(helm=OURS)], [policy()], NAMED_ELSEWHERE, {OURS}, "problem", "cannot be moved"),
+    ("without a manager", [operator()], [policy()], {}, set(), "adopted", ""),
+    ("without a policy", [operator()], [], {}, set(), "problem", "no ClusterPolicy that tells it what to do"),
+    ("a policy alone", [], [policy("gpu-cluster-policy")], {}, set(), "problem", "kubectl delete clusterpolicy gpu-cluster-policy"),
+    ("two operators", [operator(), operator(namespace="b")], [policy()], {}, set(), "problem", "undo each other's work"),
+    ("one of two at rest", [operator(replicas=0), operator(helm=OURS)], [policy()], {}, {OURS}, "ours", ""),
+    ("at rest alone", [operator(replicas=0)], [policy()], {}, set(), "adopted", ""),
+    ("Flux took ours over", [operator(helm=OURS, labels=FLUX_LABELS)], [policy(helm=OURS)], {}, {OURS}, "adopted", ""),
+    ("Flux, at names that are said", [operator(helm=OURS, labels=FLUX_LABELS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "adopted", "not installed beside it"),
+    ("two policies", [operator()], [policy("b", "2"), policy("a", "1")], {}, set(), "adopted", "oldest ClusterPolicy, a, and ignores b"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "policies", "cluster", "ours", "verdict", "words"),
+    [case[1:] for case in JUDGEMENTS],
+    ids=[case[0] for case in JUDGEMENTS],
+)
+def test_what_follows(
+    found: list[Installation], policies: list[Object], cluster: Object, ours: set[Any], verdict: str, words: str
+) -> None:
+    finding = judge_operator(found, policies, wanted(cluster), ours)
+    assert {"ours": finding.ours and not finding.problem, "adopted": finding.adopted, "problem": bool(finding.problem)} == {
+        word: word == verdict for word in ("ours", "adopted", "problem")
+    }  # fmt: skip
+    assert words in " ".join([finding.problem, *finding.notes])
+    assert finding.as_dict()["adopted"] == finding.adopted
+
+
+SHARED = [{"name": "p", "match": {"model": "T4"}, "taints": [{"key": "t", "effect": "NoSchedule"}], "sharing": {"mode": "time-slicing", "replicas": 4}}]  # fmt: skip
+CUT = [{"name": "p", "match": {"model": "A100-SXM4-80GB"}, "sharing": {"mode": "mig", "layout": {"1g.10gb": 7}}}]
+POINTERS = "/spec/daemonsets/tolerations, /spec/devicePlugin/config"
+REVERTED: list[tuple[Object, Object, list[Object], str]] = [
+    # labels and annotations of the ClusterPolicy, the pools, what the note says
+    ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, f"the pools set {POINTERS} there; automated sync with selfHeal"),
+    ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, "spec.ignoreDifferences"),
+    (FLUX_LABELS, {}, SHARED, "Flux HelmRelease flux/gpu keeps ClusterPolicy cluster-policy"),
+    (FLUX_LABELS, {}, SHARED, "spec.driftDetection.ignore"),
+    (FLUX_LABELS, {}, CUT, "/spec/mig/strategy, /spec/migManager/config"),
+    ({"kustomize.toolkit.fluxcd.io/name": "gpu"}, {}, SHARED, "kustomize.toolkit.fluxcd.io/ssa"),
+    ({}, {}, SHARED, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "annotations", "pools", "words"), REVERTED)
+def test_fields_that_a_repository_reverts_are_named(
+    labels: Object, annotations: Object, pools: list[Object], words: str
+) -> None:
+    live = {"metadata": {"name": "cluster-policy", "labels": labels, "annotations": annotations}, "spec": {}}
+    finding = with_reverted_fields(Finding(operator(), ours=False), live, derive({"name": "c"}, {}, pools).policy)
+    assert words in " ".join(finding.notes)
+    assert bool(finding.notes) == bool(words)
+
+
+def test_on_openshift_nothing_is_installed_by_helm_and_what_is_there_is_used() -> None:
+    refused = refused_on_openshift(Finding(None, ours=True), "nfd", "4.18.3")
+    assert not refused.ours
+    assert refused.problem.startswith("This cluster is OpenShift 4.18.3, where NFD is not installed by Helm: install")
+    assert "OpenShift, where GPU operator" in refused_on_openshift(Finding(None, ours=True), "operator", "").problem
+    for kept in (
+        Finding(operator(), ours=False),
+        Finding(operator(helm=OURS), ours=True),
+        Finding(None, ours=False, problem="x"),
+    ):
+        assert refused_on_openshift(kept, "operator", "4.18.3") == kept
+
+
+def master(helm: tuple[str, str] | None = None) -> Installation:
+    found = installation("nfd", deployment("nfd-master", command=["nfd-master"], helm=helm, image="nfd:v0.18.2"))
+    assert found is not None
+    return found
+
+
+def test_an_nfd_that_came_with_somebody_elses_operator_is_used() -> None:
+    finding = judge_nfd([master(("nvidia", "gpus"))], wanted(component="nfd"), set())
+    assert finding.adopted
+    assert finding.installation is not None
+    assert finding.installation.title == "NFD v0.18.2 in namespace gpu-operator (Helm release gpus/nvidia)"
+
+
+def test_an_nfd_that_goes_with_an_upgrade_of_ours_is_replaced_first() -> None:
+    release = ("nvidia", "gpus")
+    finding = judge_nfd([master(release)], wanted(component="nfd"), set(), replaced=release)
+    assert (finding.ours, finding.installation) == (True, None)
+
+
+TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "lacking"),
+    [([], [TAINT]), ([{"operator": "Exists"}], []), ([{"key": "team", "operator": "Exists"}], [])],
+)
+def test_taints_that_keep_the_workers_of_an_adopted_nfd_away(tolerations: list[Object], lacking: list[Object]) -> None:
+    worker = {"spec": {"template": {"spec": {"tolerations": tolerations}}}}
+    assert needed_tolerations([worker], [TAINT]) == lacking
+    assert needed_tolerations([], [TAINT]) == []
+
+
+POOLS = [{"name": "p", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}]
+
+
+def test_a_plan_follows_its_operator() -> None:
+    plan = derive({"name": "c"}, {}, POOLS)
+    there = placed(plan, "kube-system", plan.config.name)
+    places = (there.operator, there.config, there.mig, there.validation)
+    assert {part.namespace for part in places} == {"kube-system"}
+    assert there.policy == plan.policy
+    assert there.pools == plan.pools
+    assert placed(plan, plan.operator.namespace, plan.config.name) == plan
+
+
+def test_an_adopted_operator_keeps_its_version_and_its_values() -> None:
+    plan = derive({"name": "c"}, {}, POOLS)
+    assert plan.operator.values
+    kept = as_installed(plan, "v25.3.2")
+    assert (kept.operator.version, kept.operator.values) == ("v25.3.2", {})
+    assert as_installed(plan, "").operator.version == plan.operator.version
+
+
+def test_validation_stays_where_it_was_told_to_be() -> None:
+    plan = derive({"name": "c", "validation": {"namespace": "proofs"}}, {}, POOLS)
+    assert placed(plan, "kube-system", plan.config.name).validation.namespace == "proofs"
+
+
+def test_in_somebody_elses_configmap_only_our_entries_are_ours() -> None:
+    plan = derive({"name": "c"}, {}, POOLS)
+    there = placed(plan, "gpu-operator", "device-plugin-config")
+    assert there.config.name == "device-plugin-config"
+    assert there.config.data == plan.config.data
+    assert "devicePlugin" in plan.policy.spec
+    assert "devicePlugin" not in there.policy.spec

@@ -1,0 +1,253 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When the operator's word is believed, as a table: each case breaks one thing of a cluster that is ready."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonset_nodes import expected_nodes
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import SetAside, assess
+from tests.helpers.readiness import EFFECT, Object, World, node, status
+
+
+def test_everything_seen() -> None:
+    verdict = World().verdict()
+    assert verdict.ready
+    assert (verdict.gpu_nodes, verdict.pods, verdict.unreached) == (3, (6, 6), ())
+
+
+def _false_ready(world: World) -> None:
+    """As seen at 500 nodes: state ready, while the controller has written no desired count yet."""
+    world.plugin["status"] = {}
+
+
+def _desired_lags(world: World) -> None:
+    world.plugin["status"].update(desiredNumberScheduled=1, updatedNumberScheduled=1, numberAvailable=1)
+
+
+def _old_generation(world: World) -> None:
+    world.plugin["metadata"]["generation"] = 3
+
+
+def _not_updated(world: World) -> None:
+    world.driver["status"]["updatedNumberScheduled"] = 2
+
+
+def _unavailable(world: World) -> None:
+    world.driver["status"]["numberAvailable"] = 2
+
+
+def _stale_tolerations(world: World) -> None:
+    world.driver["spec"]["template"]["spec"]["tolerations"] = []
+
+
+def _stale_volume(world: World) -> None:
+    world.plugin["spec"]["template"]["spec"]["volumes"] = []
+
+
+def _no_status(world: World) -> None:
+    del world.policy["status"]
+
+
+def _error(world: World) -> None:
+    world.policy = status("notReady", error="ReconcileFailed", message="open /host-etc/os-release: no such file")
+
+
+def _not_ready(world: World) -> None:
+    world.policy["status"]["state"] = "notReady"
+
+
+def _no_gpu_nodes(world: World) -> None:
+    world.policy = status(reason="NoGPUNodes")
+
+
+def _nfd_missing(world: World) -> None:
+    world.policy = status(reason="NFDLabelsMissing")
+    world.nodes = [node("cpu-0", gpu=False)]
+
+
+def _unlabelled(world: World) -> None:
+    del world.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.present"]
+
+
+def _none_created(world: World) -> None:
+    for found in (world.driver, world.plugin):
+        found["metadata"]["ownerReferences"] = []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (_false_ready, "nvidia-device-plugin-daemonset: its last change has not been taken up"),
+        (_desired_lags, "wanted on 1 nodes so far, but 3 nodes match"),
+        (_old_generation, "its last change has not been taken up"),
+        (_not_updated, "nvidia-driver-daemonset: 2 of 3 pods are ready"),
+        (_unavailable, "nvidia-driver-daemonset: 2 of 3 pods are ready"),
+        (_stale_tolerations, "does not have the policy's tolerations yet"),
+        (_stale_volume, "does not mount ConfigMap accel-gpu-device-plugin yet"),
+        (_no_status, "has not looked at ClusterPolicy cluster-policy yet"),
+        (_error, "ReconcileFailed: open /host-etc/os-release: no such file"),
+        (_not_ready, "reports state notReady"),
+        (_no_gpu_nodes, "has seen no GPU node yet, though NFD has labelled 3"),
+        (_nfd_missing, "NFD has not labelled any node"),
+        (_unlabelled, "1 GPU nodes have not been labelled by the operator yet: gpu-0"),
+        (_none_created, "has created none of its DaemonSets yet"),
+    ],
+)
+def test_one_thing_is_missing(spoil: Callable[[World], None], said: str) -> None:
+    world = World()
+    spoil(world)
+    verdict = world.verdict()
+    assert not verdict.ready
+    assert any(said in line for line in verdict.waiting), verdict.waiting
+
+
+def test_no_gpu_node_is_ready_when_there_is_none() -> None:
+    verdict = assess(status(reason="NoGPUNodes"), [], [node("cpu-0", gpu=False)], EFFECT)
+    assert verdict.ready
+    assert verdict.gpu_nodes == 0
+
+
+def test_a_node_that_opted_out_is_not_waited_for() -> None:
+    world = World()
+    out = node("gpu-9")
+    out["metadata"]["labels"] = {
+        "feature.node.kubernetes.io/pci-10de.present": "true",
+        "nvidia.com/gpu.deploy.operands": "false",
+    }
+    world.nodes.append(out)
+    assert world.verdict().ready
+
+
+def test_a_taint_that_no_operand_tolerates_is_told_and_not_waited_for() -> None:
+    world = World()
+    world.nodes.append(node("gpu-3", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]))
+    verdict = world.verdict()
+    assert verdict.ready
+    assert verdict.unreached == ("gpu-3",)
+
+
+@pytest.mark.parametrize("counted", [2, 3], ids=["looked again", "not looked again"])
+def test_pods_that_outlive_a_new_taint_may_be_counted_or_not(counted: int) -> None:
+    world = World()
+    world.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoSchedule"}]
+    for found in (world.driver, world.plugin):
+        numbers = ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable")
+        found["status"].update(dict.fromkeys(numbers, counted))
+    verdict = world.verdict()
+    assert verdict.ready
+    assert verdict.unreached == ("gpu-0",)
+
+
+def test_a_taint_that_evicts_is_counted() -> None:
+    world = World()
+    world.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoExecute"}]
+    assert "wanted on 3 nodes so far, but 2 nodes match" in " ".join(world.verdict().waiting)
+
+
+IN_A_OR_B = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, ["plain"]),
+        ({"nodeSelector": {"zone": "a"}}, []),
+        ({"tolerations": [{"operator": "Exists"}]}, ["plain", "tainted", "cordoned", "drained"]),
+        ({"tolerations": [{"key": "team", "value": "x"}]}, ["plain", "tainted"]),
+        ({"tolerations": [{"key": "team", "value": "y"}]}, ["plain"]),
+        ({"tolerations": [{"key": "team", "operator": "Exists", "effect": "NoExecute"}]}, ["plain"]),
+        ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"zone": "a"}}, ["tainted"]),
+        ({"tolerations": [{"operator": "Exists"}], "terms": [IN_A_OR_B]}, ["tainted", "drained"]),
+        (
+            {
+                "tolerations": [{"operator": "Exists"}],
+                "terms": [{"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}],
+            },
+            ["plain", "cordoned"],
+        ),
+        (
+            {
+                "tolerations": [{"operator": "Exists"}],
+                "terms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["plain"]}]}],
+            },
+            ["plain"],
+        ),
+        (
+            {
+                "tolerations": [{"operator": "Exists"}],
+                "terms": [{"matchExpressions": [{"key": "rank", "operator": "Gt", "values": ["3"]}]}],
+            },
+            ["drained"],
+        ),
+        ({"tolerations": [{"operator": "Exists"}], "terms": [{}]}, []),
+    ],
+)
+def test_where_a_daemon_pod_belongs(spec: Object, expected: list[str]) -> None:
+    def made(name: str, labels: Object, *taints: Object) -> Object:
+        return {"metadata": {"name": name, "labels": labels}, "spec": {"taints": list(taints)}}
+
+    nodes = [
+        made(
+            "plain",
+            {},
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+            {"key": "x", "effect": "PreferNoSchedule"},
+        ),
+        made("tainted", {"zone": "a"}, {"key": "team", "value": "x", "effect": "NoSchedule"}),
+        made("cordoned", {}, {"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"}),
+        made("drained", {"zone": "b", "rank": "4"}, {"key": "example.org/out", "effect": "NoExecute"}),
+    ]
+    pod = dict(spec)
+    terms = pod.pop("terms", None)
+    if terms is not None:
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        pod["affinity"] = {"nodeAffinity": required}
+    assert expected_nodes({"spec": {"template": {"spec": pod}}}, nodes) == expected
+
+
+def _fails_on_one_node(world: World) -> None:
+    """The driver's pod of gpu-2 fails, and what needs it waits."""
+    world.policy = status("notReady", error="OperandNotReady", message="states not ready: [state-driver]")
+    for found in (world.driver, world.plugin):
+        found["status"]["numberAvailable"] = 2
+
+
+ASIDE = SetAside(
+    {"gpu-2": "pod nvidia-driver-x: CrashLoopBackOff"},
+    {"nvidia-driver-daemonset": {"gpu-2"}, "nvidia-device-plugin-daemonset": {"gpu-2"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "ready"),
+    [
+        (lambda world: None, True),
+        # A second node is not ready, and nobody has set that one aside.
+        (lambda world: world.plugin["status"].update(numberAvailable=1), False),
+        (lambda world: world.driver["status"].update(observedGeneration=1), False),
+        (lambda world: world.driver["status"].update(updatedNumberScheduled=2), False),
+        # The operator itself is in trouble.
+        (lambda world: setattr(world, "policy", status("notReady", error="ReconcileFailed", message="x")), False),
+    ],
+)
+def test_a_node_that_is_set_aside_is_not_waited_for(spoil: Callable[[World], t.Any], ready: bool) -> None:
+    world = World()
+    _fails_on_one_node(world)
+    assert not world.verdict().ready
+    spoil(world)
+    found = assess(world.policy, [world.driver, world.plugin], world.nodes, EFFECT, None, ASIDE)
+    assert found.ready is ready, found.waiting
+    assert found.set_aside == ASIDE.reasons
+
+
+def test_a_driver_upgrade_that_failed_on_a_node_that_is_set_aside_halts_nothing() -> None:
+    world = World()
+    _fails_on_one_node(world)
+    world.nodes[2]["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = "upgrade-failed"
+    found = assess(world.policy, [world.driver, world.plugin], world.nodes, EFFECT, None, ASIDE)
+    assert found.ready, found.waiting

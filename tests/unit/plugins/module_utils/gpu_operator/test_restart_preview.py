@@ -1,0 +1,127 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a plan can tell of rolls without the chart: which agents start anew, the driver among them, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import operand_pods
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Roll
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import PolicyChange, Wanted, changes
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import Pacing
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.relocation import as_installed
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.restart_preview import Forecast, foretold, rolled
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+
+Object = dict[str, Any]
+
+READERS = {operand_pods.PLUGIN, operand_pods.DISCOVERY, operand_pods.MPS_DAEMON}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "apps"),
+    [
+        ({}, {}, set()),
+        ({"devicePlugin": {"config": {"name": "a"}}}, {"devicePlugin": {"config": {"name": "b"}}}, READERS),
+        ({}, {"migManager": {"config": {"name": "b"}}}, {operand_pods.MIG_MANAGER}),
+        ({"mig": {"strategy": "single"}}, {}, READERS),
+        ({"mig": {"strategy": "single"}}, {"migManager": {}}, {*READERS, operand_pods.MIG_MANAGER}),
+        ({}, {"daemonsets": {"tolerations": []}}, set(operand_pods.OPERANDS)),
+        ({"driver": {"version": "1"}}, {"driver": {"version": "2"}}, {operand_pods.DRIVER}),
+        ({"devicePlugin": {"config": {"name": "a"}}}, {"devicePlugin": {"config": {"name": "a"}}}, set()),
+    ],
+)
+def test_a_part_of_the_policy_reaches_those_who_read_it(
+    before: dict[str, Any], after: dict[str, Any], apps: set[str]
+) -> None:
+    assert rolled(PolicyChange({}, {"spec": before}, {"spec": after})) == apps
+
+
+def test_what_is_told_of_drivers() -> None:
+    none = {"at_most": 0, "reasons": [], "held_back": False, "release": None}
+    found = Forecast(reasons=("driver.version",), pacing=Pacing(by_itself=True))
+    assert found.told({"drivers": 0, "pods": 0}) == {"drivers": 0, "pods": 0, **none}
+    told = {**none, "drivers": 8, "at_most": 1, "reasons": ["driver.version"], "held_back": True}
+    assert found.told({"drivers": 8}) == told
+    assert found._replace(pacing=Pacing(by_itself=False)).told({"drivers": 8}) == {**told, "at_most": 0}
+    # An upgrade is refused as a whole, and nothing is held back.
+    release = {"installed": "v1", "wanted": "v2"}
+    assert found._replace(release=("v1", "v2")).told({"drivers": 8}) == {**told, "held_back": False, "release": release}
+
+
+EXISTS = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+TAINT = {"key": "restricted", "value": "yes", "effect": "NoSchedule"}
+EVERY, DRIVER = Roll(every=True), Roll(frozenset({operand_pods.DRIVER}))
+
+
+def policy(**annotations: str) -> Object:
+    marks = {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": "gpu-operator"}
+    return {
+        "metadata": {
+            "name": "cluster-policy",
+            "resourceVersion": "1",
+            "labels": {"app.kubernetes.io/version": "v25.10.1"},
+            "annotations": {**marks, **annotations},
+        },
+        "spec": {
+            "daemonsets": {"tolerations": [EXISTS]},
+            "driver": {"version": "580.105.08", "upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": 2}},
+        },
+    }
+
+
+def foreseen(live: Object, taints: list[Object] | None = None, adopted: bool = False, **operator: Any) -> Forecast:
+    cluster = {"name": "lab", "operator": {"version": "v25.10.1", **operator}}
+    plan = derive(cluster, {}, [{"name": "t4", "match": {"model": "Tesla-T4"}, "taints": taints or []}])
+    if adopted:
+        plan = as_installed(plan, "v25.10.1")
+    wanted = Wanted.by(plan, live)
+    # What the pools ask of other agents is another matter.
+    quiet = wanted.__class__({}, wanted.tolerations)
+    return foretold(live, plan, changes(live, quiet, seeded=True))
+
+
+CASES: list[tuple[Object, Roll, list[str]]] = [
+    ({}, Roll(), []),
+    ({"version": "v25.10.0"}, EVERY, ["operator v25.10.1 becomes v25.10.0"]),
+    ({"version": "25.10.1"}, Roll(), []),
+    ({"driver": {"version": "580.105.08"}}, Roll(), []),
+    ({"driver": {"version": "580.82.07"}}, DRIVER, ["driver.version 580.105.08 becomes 580.82.07"]),
+    ({"values": {"driver": {"upgradePolicy": {"maxParallelUpgrades": 4}}}}, Roll(), []),
+    ({"values": {"driver": {"nvidiaDriverCRD": {"enabled": False}}, "toolkit": {"version": "v9"}}}, Roll(), []),
+    ({"values": {"hostPaths": {"rootFS": "/mnt"}}}, Roll(frozenset(operand_pods.OPERANDS)), ["hostPaths.rootFS"]),
+    ({"proxy": {"https": "http://10.0.0.1:3128"}}, DRIVER, ["driver.env"]),
+]
+
+
+@pytest.mark.parametrize(("operator", "roll", "reasons"), CASES)
+def test_what_the_release_changes(operator: Object, roll: Roll, reasons: list[str]) -> None:
+    found = foreseen(policy(), **operator)
+    assert (found.roll, list(found.reasons)) == (roll, reasons)
+    assert found.roll.driver == bool(reasons)
+    assert found.release == (("v25.10.1", "v25.10.0") if roll.every else None)
+
+
+def test_the_pace_is_that_of_the_policy_as_it_will_be() -> None:
+    assert foreseen(policy()).pacing == Pacing(by_itself=True, parallel=2)
+    faster = {"driver": {"upgradePolicy": {"maxParallelUpgrades": 4}}}
+    assert foreseen(policy(), values=faster).pacing == Pacing(by_itself=True, parallel=4)
+
+
+def test_a_taint_that_is_new_to_the_cluster() -> None:
+    found = foreseen(policy(), taints=[TAINT])
+    assert found.roll.driver
+    assert (found.reasons, found.release) == (("daemonsets.tolerations",), None)
+
+
+@pytest.mark.parametrize(
+    ("live", "adopted"),
+    [(policy(**{"meta.helm.sh/release-namespace": "elsewhere"}), False), (policy(), True)],
+    ids=["another release", "a release of that name which is somebody else's"],
+)
+def test_an_operator_of_somebody_else_s_is_neither_upgraded_nor_given_values(live: Object, adopted: bool) -> None:
+    found = foreseen(live, [TAINT], adopted, version="v25.10.1", driver={"version": "580.82.07"})
+    assert (found.reasons, found.release) == (("daemonsets.tolerations",), None)

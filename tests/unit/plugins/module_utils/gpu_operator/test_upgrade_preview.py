@@ -1,0 +1,221 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Helm will make of a ClusterPolicy, and what the driver has to roll for, as tables."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import DriverRoll, Pacing, reaching
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade_preview import (
+    Foresight,
+    foresee,
+    merge_patch,
+    operator_deployments,
+    patched,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import Chart
+
+Object = dict[str, Any]
+OLD, NEW = (Chart("gpu-operator", version, version) for version in ("v25.3.2", "v25.10.1"))
+# Shares of what the charts of both releases render with their default values.
+BEFORE: Object = {
+    "daemonsets": {"labels": {"helm.sh/chart": OLD.label}, "tolerations": [{"key": "nvidia.com/gpu"}]},
+    "driver": {
+        "enabled": True,
+        "version": "570.148.08",
+        "env": [],
+        "upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
+    },
+    "dcgmExporter": {"version": "4.2.3", "env": [{"name": "DCGM_EXPORTER_LISTEN", "value": ":9400"}]},
+    "toolkit": {"version": "v1.17.8"},
+    "gds": {"enabled": False, "version": "2.20.5"},
+}
+AFTER: Object = {
+    "daemonsets": {"labels": {"helm.sh/chart": NEW.label}, "tolerations": [{"key": "nvidia.com/gpu"}]},
+    "driver": {
+        "enabled": True,
+        "version": "580.105.08",
+        "upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
+    },
+    "dcgmExporter": {"version": "4.4.2"},
+    "toolkit": {"version": "v1.18.1"},
+    "gds": {"enabled": False, "version": "2.26.6"},
+}
+
+
+def manifest(spec: Object, name: str = "cluster-policy") -> str:
+    deployment = {
+        "kind": "Deployment",
+        "metadata": {"name": "gpu-operator"},
+        "spec": {"template": {"metadata": {"labels": {"app": "gpu-operator"}}}},
+    }
+    policy = {"kind": "ClusterPolicy", "metadata": {"name": name}, "spec": spec}
+    return "---\n".join(["# a chart's notes\n", yaml.safe_dump(deployment), yaml.safe_dump(policy)])
+
+
+def look(live: Object, after: Object | None = None, said: Object | None = None, chart: Chart = NEW) -> Foresight:
+    policy = {"metadata": {"name": "cluster-policy"}, "spec": live}
+    found = foresee((OLD, manifest(BEFORE)), (chart, manifest(after or AFTER)), policy, said or {})
+    assert found is not None
+    return found
+
+
+def edited(**parts: Object) -> Object:
+    return {**copy.deepcopy(BEFORE), **{part: {**BEFORE[part], **change} for part, change in parts.items()}}
+
+
+def test_another_chart_rolls_the_driver_and_says_what_of_it_changes() -> None:
+    found = look(edited())
+    assert found.reasons == (
+        "chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",
+        "driver.version 570.148.08 becomes 580.105.08",
+    )
+    assert (found.lost, found.by_values) == ((), False)
+    assert found.spec["driver"]["version"] == "580.105.08"
+
+
+KEPT = [
+    {"toolkit": {"env": [{"name": "CONTAINERD_SOCKET", "value": "/run/k3s"}]}},
+    {"driver": {"upgradePolicy": {**BEFORE["driver"]["upgradePolicy"], "maxParallelUpgrades": 4}}},
+    {"daemonsets": {"tolerations": [{"key": "nvidia.com/gpu"}, {"key": "theirs"}]}},
+    {"driver": {"repoConfig": {"configMapName": "mirrors"}}},
+    # Already what is to come.
+    {"driver": {"version": "580.105.08"}},
+]
+
+
+@pytest.mark.parametrize("change", KEPT, ids=lambda change: json.dumps(change)[:40])
+def test_fields_about_which_the_charts_agree_stay(change: Object) -> None:
+    found = look(edited(**change))
+    assert found.lost == ()
+    for part, fields in change.items():
+        for key, value in fields.items():
+            assert found.spec[part][key] == value
+
+
+LOST = [
+    ({"driver": {"version": "570.1"}}, "spec.driver.version"),
+    # The new chart does not render it any more, so that Helm takes it out.
+    ({"dcgmExporter": {"env": [{"name": "X", "value": "y"}]}}, "spec.dcgmExporter.env"),
+    ({"daemonsets": {"labels": {"helm.sh/chart": "mine"}}}, "spec.daemonsets.labels.helm.sh/chart"),
+]
+
+
+@pytest.mark.parametrize(("change", "path"), LOST, ids=[path for dummy, path in LOST])
+def test_fields_that_helm_overwrites_are_told(change: Object, path: str) -> None:
+    assert look(edited(**change)).lost == (path,)
+
+
+def test_what_the_user_says_outright_is_meant_so() -> None:
+    live = edited(driver={"version": "570.1"})
+    after = {**AFTER, "driver": {**AFTER["driver"], "version": "570.2"}}
+    assert look(live, after, {"driver": {"version": "570.2"}}).lost == ()
+
+
+def test_values_alone_roll_the_driver_too() -> None:
+    after = {**BEFORE, "driver": {**BEFORE["driver"], "version": "570.172.08", "env": [{"name": "A", "value": "b"}]}}
+    found = look(edited(), after, chart=OLD)
+    assert found.by_values
+    # The value of a variable is nobody's business.
+    assert found.reasons == ("driver.env", "driver.version 570.148.08 becomes 570.172.08")
+
+
+def test_taking_the_driver_away_is_told_as_yaml_says_it() -> None:
+    after = {**BEFORE, "driver": {**BEFORE["driver"], "enabled": False, "usePrecompiled": True}}
+    assert look(edited(), after, chart=OLD).reasons == (
+        "driver.enabled true becomes false",
+        "driver.usePrecompiled (not set) becomes true",
+    )
+
+
+def test_values_that_do_not_reach_the_driver_cost_nothing() -> None:
+    after = {**BEFORE, "toolkit": {"version": "v2"}, "gds": {"enabled": False, "version": "3"}}
+    found = look(edited(), after, chart=OLD)
+    assert (found.reasons, found.by_values) == ((), False)
+
+
+def test_a_release_that_is_no_operator_is_no_concern() -> None:
+    policy = {"metadata": {"name": "cluster-policy"}, "spec": BEFORE}
+    assert foresee((OLD, "kind: ConfigMap\n"), (NEW, manifest(AFTER)), policy, {}) is None
+    assert operator_deployments(manifest(AFTER)) == ["gpu-operator"]
+
+
+def test_a_policy_of_another_name_is_not_what_helm_writes() -> None:
+    policy = {"metadata": {"name": "gpu-cluster-policy"}, "spec": edited(driver={"version": "570.1"})}
+    found = foresee((OLD, manifest(BEFORE)), (NEW, manifest(AFTER)), policy, {})
+    assert found is not None
+    assert (found.lost, found.spec["driver"]["version"]) == ((), "570.1")
+    assert found.reasons == ("chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",)
+
+
+REACHING = [
+    ({"driver": {"upgradePolicy": {"autoUpgrade": False}}}, []),
+    ({"daemonsets": {"updateStrategy": "OnDelete", "rollingUpdate": {"maxUnavailable": "5"}}}, []),
+    ({"driver": {"licensingConfig": {"configMapName": "", "secretName": ""}, "args": []}}, []),
+    ({"driver": {"rdma": {"enabled": True}}}, [("driver", "rdma", "enabled")]),
+    ({"daemonsets": {"priorityClassName": "x"}}, [("daemonsets", "priorityClassName")]),
+    ({"gds": {"enabled": False, "version": "1"}}, []),
+    ({"gdrcopy": {"enabled": True}}, [("gdrcopy", "enabled")]),
+    ({"hostPaths": {"rootFS": "/host"}}, [("hostPaths", "rootFS")]),
+    ({"toolkit": {"version": "1"}}, []),
+]
+
+
+@pytest.mark.parametrize(("spec", "paths"), REACHING)
+def test_what_reaches_the_drivers_template(spec: Object, paths: list[tuple[str, ...]]) -> None:
+    assert reaching({}, spec) == paths
+    assert reaching(spec, {}) == paths
+
+
+PACES = [
+    ({"autoUpgrade": True}, 20, 1),
+    ({"autoUpgrade": True, "maxParallelUpgrades": 4}, 20, 4),
+    ({"autoUpgrade": True, "maxParallelUpgrades": 4}, 5, 2),
+    ({"autoUpgrade": True, "maxParallelUpgrades": 0}, 20, 5),
+    ({"autoUpgrade": True, "maxParallelUpgrades": 0, "maxUnavailable": "100%"}, 20, 20),
+    ({"autoUpgrade": True, "maxParallelUpgrades": 0, "maxUnavailable": 3}, 20, 3),
+    ({"autoUpgrade": True, "maxParallelUpgrades": 8, "maxUnavailable": None}, 3, 1),
+]
+
+
+@pytest.mark.parametrize(("policy", "nodes", "at_most"), PACES)
+def test_how_many_nodes_are_at_work_at_a_time(policy: Object, nodes: int, at_most: int) -> None:
+    pacing = Pacing.of({"driver": {"upgradePolicy": policy}})
+    assert pacing.by_itself
+    assert pacing.at_most(nodes) == at_most
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"driver": {"upgradePolicy": {"autoUpgrade": False}}},
+        {"driver": {"upgradePolicy": {"autoUpgrade": True}}, "sandboxWorkloads": {"enabled": True}},
+    ],
+)
+def test_without_the_upgrade_controller_somebody_has_to_delete_pods(spec: Object) -> None:
+    roll = DriverRoll(3, Pacing.of(spec), ("a reason",))
+    assert roll.as_dict() == {"nodes": 3, "at_most": 0, "reasons": ["a reason"]}
+    assert "when somebody deletes its driver pod" in str(roll)
+
+
+TREES = st.recursive(
+    st.integers(0, 2) | st.lists(st.integers(0, 1), max_size=2),
+    lambda below: st.dictionaries(st.sampled_from("abc"), below, max_size=3),
+    max_leaves=8,
+)
+MAPS = st.dictionaries(st.sampled_from("abc"), TREES, max_size=3)
+
+
+@given(MAPS, MAPS)
+def test_a_merge_patch_leads_from_one_document_to_the_other(before: Object, after: Object) -> None:
+    assert patched(before, merge_patch(before, after)) == after
+    assert merge_patch(before, before) == {}

@@ -1,0 +1,166 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What sets do to a node, as laws: twice is once, foreign state survives, what we put can be taken out."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.node_metadata.node_patch import Contradiction, edit_of, wish_of
+from ansible_collections.accel.gpu.plugins.module_utils.node_metadata.node_sets import NodeSet, node_sets
+
+TAINT = {"key": "k", "effect": "NoSchedule"}
+_keys = st.sampled_from(["a", "b", "example.com/c"])
+_marks = st.dictionaries(_keys, st.sampled_from(["", "1", "2"]), max_size=3)
+_effects = st.sampled_from(["NoSchedule", "NoExecute"])
+_taints = st.lists(
+    st.fixed_dictionaries({"key": _keys, "effect": _effects}, optional={"value": st.sampled_from(["1", "2"])}),
+    max_size=3,
+    unique_by=lambda taint: (taint["key"], taint["effect"]),
+)
+_nodes = st.builds(
+    lambda labels, annotations, taints: Node("n", labels, annotations, tuple(taints), resource_version="1"),
+    _marks,
+    _marks,
+    _taints,
+)
+_wanted = st.fixed_dictionaries({"labels": _marks, "annotations": _marks, "taints": _taints}).filter(
+    lambda said: any(said.values())
+)
+
+
+def sets(said: dict[str, t.Any], **more: t.Any) -> list[NodeSet]:
+    return node_sets([{"selector": "", **said, **more}])
+
+
+def after(node: Node, chosen: list[NodeSet]) -> Node:
+    """The node once it is patched, as a merge patch does it."""
+    wish = wish_of(node, chosen)
+    edit = edit_of(node, wish) if wish else None
+    if edit is None:
+        return node
+
+    def merged(live: t.Mapping[str, str], patch: dict[str, t.Any]) -> dict[str, str]:
+        return {key: value for key, value in {**live, **patch}.items() if value is not None}
+
+    metadata = edit.patch["metadata"]
+    return Node(
+        node.name,
+        merged(node.labels, metadata.get("labels", {})),
+        merged(node.annotations, metadata.get("annotations", {})),
+        tuple(edit.patch.get("spec", {}).get("taints", node.taints)),
+        resource_version="2",
+    )
+
+
+def bare(node: Node) -> tuple[t.Any, ...]:
+    annotations = {key: value for key, value in node.annotations.items() if not key.startswith("accel.gpu/")}
+    return dict(node.labels), annotations, [dict(taint) for taint in node.taints]
+
+
+@given(_nodes, _wanted)
+def test_twice_is_once(node: Node, said: dict[str, t.Any]) -> None:
+    once = after(node, sets(said))
+    assert after(once, sets(said)) is once
+
+
+@given(_nodes, _wanted)
+def test_wanted_is_there_afterwards(node: Node, said: dict[str, t.Any]) -> None:
+    now = after(node, sets(said))
+    assert said["labels"].items() <= now.labels.items()
+    assert said["annotations"].items() <= now.annotations.items()
+    assert all(taint in now.taints for taint in said["taints"])
+
+
+@given(_nodes, _wanted)
+def test_what_is_not_named_survives(node: Node, said: dict[str, t.Any]) -> None:
+    now = after(node, sets(said))
+    assert {k: v for k, v in node.labels.items() if k not in said["labels"]}.items() <= now.labels.items()
+    places = [(taint["key"], taint["effect"]) for taint in said["taints"]]
+    for taint in node.taints:
+        assert (taint["key"], taint["effect"]) in places or taint in now.taints
+
+
+@given(_nodes, _wanted)
+def test_what_we_added_can_be_taken_out(node: Node, said: dict[str, t.Any]) -> None:
+    """On a node that had none of it, both ways lead back to where it was."""
+    empty = Node("n", {"other": "x"}, {"note": "y"}, ({"key": "other", "effect": "NoSchedule"},), resource_version="1")
+    put = after(empty, sets(said))
+    for leave in ({"purge": True}, {**said, "state": "absent"}):
+        assert bare(after(put, sets(leave))) == bare(empty)
+        assert after(put, sets(leave)).annotations == empty.annotations
+
+
+@given(_nodes, _wanted, _wanted)
+def test_purge_leaves_what_was_there_before_us(node: Node, first: dict[str, t.Any], second: dict[str, t.Any]) -> None:
+    once = after(after(node, sets(first)), sets(second, purge=True))
+    untouched = {
+        key: value for key, value in node.labels.items() if key not in first["labels"] and key not in second["labels"]
+    }
+    assert once.labels == {**untouched, **kept(node, first["labels"], second["labels"]), **second["labels"]}
+
+
+def kept(node: Node, first: dict[str, str], second: dict[str, str]) -> dict[str, str]:
+    """What the first set found as it wanted it, and so did not put there."""
+    return {key: value for key, value in first.items() if node.labels.get(key) == value and key not in second}
+
+
+def test_the_taint_list_is_written_only_over_what_was_read() -> None:
+    node = Node("n", resource_version="7")
+    wish = wish_of(node, sets({"taints": [{"key": "k", "effect": "NoSchedule"}]}))
+    assert wish is not None
+    edit = edit_of(node, wish)
+    assert edit is not None
+    assert edit.patch["metadata"]["resourceVersion"] == "7"
+    assert json.loads(edit.patch["metadata"]["annotations"]["accel.gpu/taints"]) == ["k:NoSchedule"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"labels": {"a": "1"}}, {"labels": {"a": "2"}}),
+        ({"labels": {"a": "1"}}, {"labels": {"a": None}}),
+        ({"annotations": {"a": "1"}}, {"annotations": {"a": "2"}}),
+        (
+            {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+            {"taints": [{"key": "k", "effect": "NoSchedule", "value": "x"}]},
+        ),
+        ({"taints": [TAINT]}, {"taints": [TAINT], "state": "absent"}),
+    ],
+)
+def test_sets_that_contradict_each_other(one: dict[str, t.Any], other: dict[str, t.Any]) -> None:
+    chosen = node_sets([{"selector": "", **one}, {"selector": "", **other}])
+    for order in (chosen, chosen[::-1]):
+        with pytest.raises(Contradiction, match="Node n is in the sets"):
+            wish_of(Node("n"), order)
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"labels": {"a": "1"}}, "sets[0]: names no nodes"),
+        ({"selector": ""}, "sets[0]: says nothing about its nodes"),
+        ({"match": {"model": None}, "labels": {"a": "1"}}, "sets[0].match: asks for nothing"),
+        ({"match": {"model": "T5"}, "labels": {"a": "1"}}, "sets[0].match.model:"),
+        ({"selector": "", "purge": True, "state": "absent"}, "sets[0].purge: does not go with state: absent"),
+        ({"selector": "", "labels": {"accel.gpu/labels": "x"}}, "is reserved"),
+        ({"selector": "", "labels": {"a": True}}, "sets[0].labels.a"),
+        ({"selector": "", "state": "gone", "labels": {"a": "1"}}, "sets[0].state"),
+        (
+            {"selector": "", "taints": [{"key": "k", "effect": "NoSchedule"}] * 2},
+            "sets[0].taints: k:NoSchedule is there more than once",
+        ),
+    ],
+)
+def test_mistakes(said: dict[str, t.Any], problem: str) -> None:
+    with pytest.raises(InvalidOptions) as caught:
+        node_sets([copy.deepcopy(said)])
+    assert any(problem in found for found in caught.value.problems), caught.value.problems

@@ -1,0 +1,197 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pools that make their own nodes: what the clouds' modules are given."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroups import resized
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import CloudPlan, GroupPlan, Plan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidDocuments, validate
+from tests.helpers.documents import Document
+
+MAGNUM: Document = {"name": "prod", "cloud": {"magnum": {"cloud": "mycloud"}}}
+VKS: Document = {"name": "prod", "cloud": {"vks": {"region": "HAN"}}}
+MADE: Document = {"name": "train", "nodes": {"flavor": "g4.p2.40g", "count": 2}}
+NO_STARTUP_TAINT: Document = {
+    "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
+    "effect": "NoSchedule",
+    "state": "absent",
+}
+TAINT: Document = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
+MIG: Document = {"mode": "mig", "layout": {"1g.10gb": 7}}
+
+
+def planned(cluster: Document, *pools: Document, defaults: Document | None = None) -> Plan:
+    return derive(cluster, defaults, list(pools))
+
+
+def test_what_defaults_say_of_nodes_is_for_pools_that_make_some() -> None:
+    defaults = {"nodes": {"image": "ubuntu", "recreate": True}, "autoscale": {"min": 1, "max": 4}, "model": "T4"}
+    existing: Document = {"name": "old", "match": {"model": "L40S"}}
+    assert validate(MAGNUM, defaults, [MADE, existing]) == []
+    made, old = planned(MAGNUM, MADE, existing, defaults=defaults).pools
+    assert made.group == GroupPlan(
+        "train", "magnum.openstack.org/nodegroup", "g4.p2.40g", 2, 1, 4, {"recreate": True, "image": "ubuntu"}
+    )
+    assert (made.model, old.model, old.group) == ("T4", "L40S", None)
+
+
+def test_defaults_name_no_group() -> None:
+    (problem,) = validate(MAGNUM, {"nodes": {"name": "x"}}, [])
+    assert problem == 'gpu_defaults.nodes.name: "x" has no place in the defaults; each node group has a name of its own'
+
+
+def test_cloud() -> None:
+    told = {"cloud": "mycloud", "region_name": "r", "cluster": "gpus", "template": "k8s-gpu", "nodegroup_label": "a/b"}
+    options = {"cloud": "mycloud", "region_name": "r"}
+    assert planned({"name": "prod", "cloud": {"magnum": told}}).cluster.cloud == CloudPlan(
+        "magnum", "gpus", "k8s-gpu", "a/b", options
+    )
+    assert planned(VKS).cluster.cloud == CloudPlan("vks", "prod", None, "", {"region": "HAN"})
+    assert planned({"name": "prod"}).cluster.cloud is None
+
+
+def test_group_of_magnum() -> None:
+    pool = {
+        **MADE,
+        "labels": {"team": "x"},
+        "taints": [TAINT],
+        "nodes": {**MADE["nodes"], "image": "i", "labels": {"zone": "a"}},
+    }
+    plan = planned(MAGNUM, pool, {"name": "old", "match": {"model": "T4"}})
+    (group,) = plan.node_groups
+    assert group == {
+        "name": "train",
+        "flavor": "g4.p2.40g",
+        "node_count": 2,
+        "image": "i",
+        "labels": {"zone": "a"},
+        "node_labels": {
+            "team": "x",
+            "accel.gpu/pool": "train",
+            "nvidia.com/device-plugin.config": plan.pools[0].config_key,
+            "nvidia.com/mig.config": None,
+        },
+        "node_taints": [TAINT, NO_STARTUP_TAINT],
+    }
+
+
+def test_group_of_vks() -> None:
+    nodes = {"flavor": "f", "name": "gpu-a", "security_groups": [], "disk_type": "NVME"}
+    (group,) = planned(VKS, {**MADE, "nodes": nodes, "autoscale": {"min": 1, "max": 3}}).node_groups
+    labels = group.pop("labels")
+    assert labels["accel.gpu/pool"] == "train"
+    assert group == {
+        "name": "gpu-a",
+        "flavor": "f",
+        "num_nodes": 1,
+        "min_size": 1,
+        "max_size": 3,
+        "security_groups": [],
+        "disk_type": "NVME",
+        "taints": [NO_STARTUP_TAINT],
+    }
+
+
+@pytest.mark.parametrize(
+    ("pool", "numbers", "size"),
+    [
+        ({}, {"node_count": 2}, "2 nodes"),
+        ({"nodes": {"flavor": "f", "count": 1}}, {"node_count": 1}, "1 node"),
+        (
+            {"autoscale": {"min": 1, "max": 6}},
+            {"node_count": 2, "min_node_count": 1, "max_node_count": 6, "autoscaling": True},
+            "1 to 6 nodes",
+        ),
+        (
+            {"nodes": {"flavor": "f"}, "autoscale": {"min": 3, "max": 6}},
+            {"node_count": 3, "min_node_count": 3, "max_node_count": 6, "autoscaling": True},
+            "3 to 6 nodes",
+        ),
+    ],
+)
+def test_how_many(pool: Document, numbers: dict[str, int], size: str) -> None:
+    plan = planned(MAGNUM, {**MADE, **pool})
+    counted = {"node_count", "min_node_count", "max_node_count", "autoscaling"}
+    assert {key: value for key, value in plan.node_groups[0].items() if key in counted} == numbers
+    assert plan.pools[0].group is not None
+    assert plan.pools[0].group.size == size
+
+
+def test_the_startup_taint_is_among_those_of_the_group() -> None:
+    pool = {**MADE, "model": "A100-SXM4-80GB", "sharing": MIG, "startup_taint": True, "taints": [TAINT]}
+    plan = planned(MAGNUM, pool)
+    keys = [taint["key"] for taint in plan.node_groups[0]["node_taints"]]
+    assert keys == ["restricted-access", "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu"]
+    assert plan.node_groups[0]["node_labels"]["nvidia.com/mig.config"] == plan.pools[0].mig_key
+
+
+def test_the_model_of_nodes_that_are_made_decides_what_a_models_match_does() -> None:
+    sharing: Document = {"mode": "time-slicing", "replicas": 4}
+    made, matched = planned(
+        MAGNUM,
+        {**MADE, "model": "T4", "sharing": sharing},
+        {"name": "old", "match": {"model": "T4"}, "sharing": sharing},
+    ).pools
+    assert made.match.pins_only
+    assert (made.model, made.accelerator, made.memory_mib_per_share) == (
+        matched.model,
+        matched.accelerator,
+        matched.memory_mib_per_share,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "drain"),
+    [
+        ([{}], {"evict": True, "force": False, "grace_period": None, "drain_timeout": 600}),
+        (
+            [{"force": True, "grace_period": 5}, {"force": True, "grace_period": 9}],
+            {"evict": True, "force": True, "grace_period": 9, "drain_timeout": 600},
+        ),
+        (
+            [{"force": True, "grace_period": 5}, {"drain_timeout": 900}],
+            {"evict": True, "force": False, "grace_period": None, "drain_timeout": 900},
+        ),
+        (
+            [{"drain": "none"}, {"drain": "all"}],
+            {"evict": False, "force": False, "grace_period": None, "drain_timeout": 600},
+        ),
+        ([], {"evict": True, "force": False, "grace_period": None, "drain_timeout": 600}),
+    ],
+)
+def test_how_nodes_are_emptied_that_go(rollouts: list[Document], drain: Document) -> None:
+    pools = [{**MADE, "name": f"pool-{number}", "rollout": rollout} for number, rollout in enumerate(rollouts)]
+    existing = {"name": "old", "match": {"model": "T4"}, "rollout": {"drain": "none", "drain_timeout": 9000}}
+    assert planned(MAGNUM, *pools, existing).draining == drain
+
+
+def test_resized() -> None:
+    pools: list[Document] = [MADE, {"name": "old", "match": {"model": "T4"}}]
+    assert resized(pools, {"train": 0}) == [{**MADE, "nodes": {"flavor": "g4.p2.40g", "count": 0}}, pools[1]]
+    assert resized(pools, {}) == pools
+    assert MADE["nodes"]["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "pool", "defaults", "message"),
+    [
+        ("tarin", MADE, {}, "gpu_pools: no pool is called tarin; declared are train"),
+        ("old", {"name": "old", "match": {"model": "T4"}}, {}, "pool old: its nodes are not made here (nodes)"),
+        (
+            "train",
+            {**MADE, "autoscale": {"min": 1, "max": 2}},
+            {},
+            "pool train: its autoscaler chooses how many nodes there are; change",
+        ),
+        ("train", MADE, {"autoscale": {"min": 1, "max": 2}}, "pool train: its autoscaler chooses"),
+    ],
+)
+def test_pools_that_nobody_resizes(name: str, pool: Document, defaults: Document, message: str) -> None:
+    with pytest.raises(InvalidDocuments) as raised:
+        resized([pool], {name: 3}, defaults)
+    (problem,) = raised.value.problems
+    assert problem.startswith(message)

@@ -1,0 +1,97 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node that its maker gives what `birth` says is what its pool declares, and no run has to touch it."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import given
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from tests.helpers.documents import CLUSTER, Document, pool_lists
+
+TAINT: Document = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
+MIG: Document = {"mode": "mig", "layout": {"3g.40gb": 2}}
+
+
+def planned(*pools: Document, defaults: Document | None = None) -> tuple[PoolPlan, ...]:
+    return derive(CLUSTER, defaults, list(pools)).pools
+
+
+def born(pool: PoolPlan, *, labels: dict[str, str] | None = None) -> t.Any:
+    """A node that was made with the pool's birth."""
+    return parse(
+        {
+            "metadata": {"name": "new", "labels": {**pool.birth.node_labels, **(labels or {})}, "resourceVersion": "1"},
+            "spec": {"taints": [dict(taint) for taint in pool.birth.taints]},
+            "status": {},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "labels"),
+    [
+        ({}, {"nvidia.com/device-plugin.config"}),
+        ({"labels": {"team": "x"}}, {"nvidia.com/device-plugin.config", "team"}),
+        ({"sharing": MIG}, {"nvidia.com/device-plugin.config", "nvidia.com/mig.config"}),
+    ],
+)
+def test_labels(written: Document, labels: set[str]) -> None:
+    (pool,) = planned({"name": "p", "match": {"model": "A100-SXM4-80GB"}, "taints": [TAINT], **written})
+    assert set(pool.birth.node_labels) == {"accel.gpu/pool", *labels}
+    assert pool.birth.node_labels["accel.gpu/pool"] == "p"
+    assert pool.birth.taints == (TAINT,)
+
+
+@given(pool_lists())
+def test_node_that_is_born_right_needs_no_edit(pools: list[Document]) -> None:
+    for pool in planned(*pools):
+        assert node_edit(born(pool), pool) is None
+
+
+def test_what_a_node_is_born_with_stays_when_it_leaves_its_pool() -> None:
+    (pool,) = planned({"name": "p", "taints": [TAINT], "labels": {"team": "x"}})
+    assert node_edit(born(pool), None) is None
+
+
+def test_labels_of_the_plan_and_of_the_birth_are_no_one_object() -> None:
+    (pool,) = planned({"name": "p"})
+    assert pool.birth.node_labels == pool.node_labels
+    assert pool.birth.node_labels is not pool.node_labels
+
+
+STARTUP: Document = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu", "effect": "NoSchedule"}
+TOLERATED: Document = {**STARTUP, "operator": "Exists"}
+CUT: Document = {"name": "cut", "match": {"model": "A100-SXM4-80GB"}, "sharing": MIG}
+
+
+def test_startup_taint_is_of_the_birth_alone() -> None:
+    (pool,) = planned({**CUT, "taints": [TAINT], "startup_taint": True})
+    assert pool.birth.taints == (TAINT, STARTUP)
+    assert pool.taints == (TAINT,)
+    # Whoever takes it off finds that nothing puts it back, and workloads are to wait for that.
+    assert node_edit(born(pool), pool) is None
+    assert TOLERATED not in pool.tolerations
+
+
+@pytest.mark.parametrize(
+    ("written", "tolerated"), [({"startup_taint": True}, True), ({"startup_taint": False}, False), ({}, False)]
+)
+def test_pods_that_make_a_node_right_tolerate_the_startup_taint(written: Document, tolerated: bool) -> None:
+    plan = derive(CLUSTER, {}, [{**CUT, **written}, {"name": "whole"}])
+    assert (TOLERATED in plan.policy.tolerations) == tolerated
+    assert (TOLERATED in plan.nfd.values["worker"]["tolerations"]) == tolerated
+
+
+def test_startup_taint_of_the_defaults_is_for_pools_that_are_cut() -> None:
+    defaults = {"startup_taint": True}
+    pools: list[Document] = [CUT, {"name": "whole"}, {**CUT, "name": "other", "match": {}, "startup_taint": False}]
+    assert validate(CLUSTER, defaults, pools) == []
+    assert [STARTUP in pool.birth.taints for pool in planned(*pools, defaults=defaults)] == [True, False, False]

@@ -1,0 +1,152 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the catalog cannot vouch for, and what is odd about a fleet."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import doubts
+from tests.helpers.fleet import node
+
+A100 = {"name": "a", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}
+CLOUD = {"name": "lab", "cloud": {"magnum": {}}}
+SCALED = {"name": "s", "model": "L4", "nodes": {"flavor": "f"}, "autoscale": {"min": 0, "max": 3}}
+X4 = {"mode": "time-slicing", "replicas": 4}
+WHOLE = {"name": "t", "match": {"model": "T4"}}
+
+
+def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), version: str = "v25.3.4") -> list[str]:
+    return doubts(derive({**CLOUD, "operator": {"version": version}}, {}, pools), traits)
+
+
+@pytest.mark.parametrize(
+    ("pools", "traits", "version", "words"),
+    [
+        ([WHOLE], (), "v25.3.4", []),
+        (
+            [{**WHOLE, "labels": {"nvidia.com/gpu.deploy.dcgm": "false", "nvidia.com/vgpu.config": "A40-4Q"}}],
+            (),
+            "v25.3.4",
+            [],
+        ),
+        (
+            [{**WHOLE, "labels": {"nvidia.com/gpu.deploy.device-plugin": "false"}}],
+            (),
+            "v25.3.4",
+            [
+                "pool t: label nvidia.com/gpu.deploy.device-plugin=false keeps the device plugin away; its nodes offer no GPU to containers"
+            ],
+        ),
+        (
+            [{**WHOLE, "labels": {"nvidia.com/gpu.workload.config": "vm-vgpu"}}],
+            (),
+            "v25.3.4",
+            [
+                "pool t: label nvidia.com/gpu.workload.config=vm-vgpu gives its GPUs to virtual machines; its nodes offer no GPU"
+            ],
+        ),
+        (
+            [{**A100, "labels": {"nvidia.com/gpu.deploy.mig-manager": "false"}}],
+            (),
+            "v25.3.4",
+            ["pool a: label nvidia.com/gpu.deploy.mig-manager=false keeps the MIG manager away"],
+        ),
+        ([], ("openshift",), "v99.1.0", []),
+        ([WHOLE], (), "v25.9.9", ["v25.9.9 is not in the catalog; it is taken to be like v25.3.4"]),
+        ([WHOLE], ("openshift",), "v25.3.4", ["GPU operator v25.3.4: OpenShift 4.18.22"]),
+        ([A100], (), "v25.10.1", ["v25.10.1: MIG manager v0.13.0 to v0.15.0"]),
+        ([A100], ("rhel8",), "v25.10.1", ["v25.10.1: RHEL 8 with", "v25.10.1: MIG manager"]),
+        ([WHOLE], ("rhel8",), "v25.10.1", []),
+        ([{"name": "b", "match": {"model": "B200"}}], (), "v25.3.0", ["v25.3.0: HGX B200"]),
+        (
+            [{"name": "x", "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-X1"}}}],
+            (),
+            "v25.3.4",
+            ["pool x: the catalog has no model NVIDIA-X1"],
+        ),
+        (
+            [{**A100, "match": {"model": "RTX-PRO-5000"}, "sharing": {"mode": "mig", "layout": {"1g.24gb": 2}}}],
+            (),
+            "v25.3.4",
+            ["pool a: what a RTX-PRO-5000 can be cut into is not verified for its layout"],
+        ),
+        (
+            [{**A100, "match": {"model": "RTX-PRO-4500"}, "sharing": {"mode": "mig", "layout": {"1g.16gb": 2}}}],
+            (),
+            "v25.3.4",
+            ["pool a: what a RTX-PRO-4500 can be cut into may differ from its layout"],
+        ),
+        ([WHOLE, SCALED], (), "v25.3.4", []),
+        ([{**SCALED, "sharing": X4}], (), "v25.3.4", []),
+        (
+            [{**SCALED, "sharing": {**X4, "rename": True}}],
+            (),
+            "v25.3.4",
+            ["pool s: the cluster autoscaler counts nvidia.com/gpu"],
+        ),
+        ([{**SCALED, "model": "A30", "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}}}], (), "v25.3.4", []),
+        (
+            [{**SCALED, "model": "A30", "sharing": {"mode": "mig", "layout": {"1g.6gb": 2, "2g.12gb": 1}}}],
+            (),
+            "v25.3.4",
+            ["pods that request nvidia.com/mig-1g.6gb and nvidia.com/mig-2g.12gb"],
+        ),
+        (
+            [{**SCALED, "autoscale": None, "nodes": {"flavor": "f", "count": 1}, "sharing": {**X4, "rename": True}}],
+            (),
+            "v25.3.4",
+            [],
+        ),
+    ],
+)
+def test_doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str], version: str, words: list[str]) -> None:
+    told = _doubts(pools, traits, version)
+    assert len(told) == len(words), told
+    assert [word for word in words if not any(word in text for text in told)] == []
+
+
+NFD = "feature.node.kubernetes.io"
+
+
+@pytest.mark.parametrize(
+    ("labels", "traits"),
+    [
+        ({}, {"model Tesla"}),
+        ({"node.openshift.io/os_id": "rhcos"}, {"openshift", "model Tesla"}),
+        ({f"{NFD}/system-os_release.ID": "rhel", f"{NFD}/system-os_release.VERSION_ID": "8.10"}, {"rhel8", "model Tesla"}),
+        ({f"{NFD}/system-os_release.ID": "rhel", f"{NFD}/system-os_release.VERSION_ID": "9.6"}, {"model Tesla"}),
+        ({f"{NFD}/kernel-selinux.enabled": "true"}, {"selinux", "model Tesla"}),
+        ({"node.kubernetes.io/instance-type": "rke2"}, {"rke2", "model Tesla"}),
+        ({"cloud.google.com/gke-nodepool": "x"}, {"gke", "model Tesla"}),
+        ({"nvidia.com/vgpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-B200"}, {"vgpu", "model B200"}),
+    ],
+)  # fmt: skip
+def test_traits_are_what_labels_tell(labels: dict[str, str], traits: set[str]) -> None:
+    assert warnings.traits([node(labels=dict(labels)), Node("cpu", labels={"node.openshift.io/os_id": "x"})]) == traits
+
+
+def test_what_is_odd_of_a_fleet() -> None:
+    plan = derive({"name": "lab"}, {}, [WHOLE, {**WHOLE, "name": "u", "match": {"labels": {"x": "y"}}}, {"name": "e"}])
+    nodes = [
+        node("both", labels={"x": "y"}),
+        node("away", ready=False),
+        node("new", "NVIDIA-X1", labels={"accel.gpu/pool": "gone"}),
+        node("pinned", "NVIDIA-L4", labels={"accel.gpu/pool": "t"}),
+    ]
+    told = warnings.all_of(nodes, sort(plan.pools, nodes), ())
+    assert [text.partition(";")[0] for text in told] == [
+        "Node both matches the pools t, u and is left as it is",
+        "No node of the cluster belongs to: u, e.",
+        "Pool t does not match pinned, pinned to it by the label accel.gpu/pool",
+        "new carry accel.gpu/pool=gone, which is no declared pool",
+        "Not ready, so neither waited for nor proven: away.",
+        "The catalog has no GPU model NVIDIA-X1 (new)",
+    ]
+    assert warnings.all_of([Node("cpu")], sort(plan.pools, []), ()) == []

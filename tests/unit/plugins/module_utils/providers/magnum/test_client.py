@@ -1,0 +1,44 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster is found by its name, also one that Magnum makes at this moment."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.client import Magnum
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.errors import OpenStackError
+
+CLUSTER = {"name": "new", "uuid": "c-1"}
+
+
+class OfMagnum(Magnum):
+    """Magnum's answers, in their order: to a request for one cluster, and to the list of all."""
+
+    def __init__(self, *answers: Any) -> None:
+        session: Any = types.SimpleNamespace(origin="cloud lab")
+        self.session = session
+        self._answers = list(answers)
+
+    def _get(self, path: str, **options: Any) -> Any:
+        answer = self._answers.pop(0)
+        if answer is None:
+            raise OpenStackError("not found", status=404)
+        return answer
+
+    def clusters(self, limit: int | None = None) -> list[dict[str, Any]]:
+        return list(self._answers.pop(0))
+
+
+@pytest.mark.parametrize("name", CLUSTER.values())
+def test_a_cluster_that_appears_between_two_requests_is_found(name: str) -> None:
+    assert OfMagnum(None, [CLUSTER], CLUSTER).cluster(name) == CLUSTER
+
+
+def test_a_cluster_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(ConnectionProblem, match=r"no cluster old \(cloud lab\): it has new\."):
+        OfMagnum(None, [CLUSTER]).cluster("old")

@@ -1,0 +1,132 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a kubeconfig is a cluster's: each way in which it is not, with certificates of real CAs."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import kubeconfig
+
+NOW = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.timezone.utc)
+MONTH = datetime.timedelta(days=30)
+_NO_DAYS = datetime.timedelta(0)
+
+
+class Authority:
+    """A CA that signs as Magnum does."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "cluster")])
+        made = self._builder(self._name, self._key.public_key(), NOW + 100 * MONTH)
+        constraints = x509.BasicConstraints(ca=True, path_length=None)
+        self.pem = _pem(made.add_extension(constraints, critical=True).sign(self._key, hashes.SHA256()))
+
+    def sign(self, csr: str, until: datetime.datetime = NOW + 10 * MONTH) -> str:
+        asked = x509.load_pem_x509_csr(csr.encode())
+        assert asked.is_signature_valid
+        return _pem(self._builder(asked.subject, asked.public_key(), until).sign(self._key, hashes.SHA256()))
+
+    def _builder(self, subject: x509.Name, key: Any, until: datetime.datetime) -> x509.CertificateBuilder:
+        made = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key)
+        return made.serial_number(1).not_valid_before(NOW - 10 * MONTH).not_valid_after(until)
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def place(authority: Authority) -> kubeconfig.Place:
+    return kubeconfig.Place("prod", "https://10.0.0.1:6443", authority.pem)
+
+
+def made(place: kubeconfig.Place, authority: Authority, **signing: Any) -> dict[str, Any]:
+    asked = kubeconfig.request()
+    return dict(yaml.safe_load(kubeconfig.document(place, asked.key, authority.sign(asked.csr, **signing))))
+
+
+def test_one_that_was_made_is_the_cluster_s(place: kubeconfig.Place, authority: Authority) -> None:
+    config = made(place, authority)
+    assert kubeconfig.fault(config, place, MONTH, NOW) is None
+    held = kubeconfig.held(config)
+    assert held is not None
+    assert held.told() == {"context": "prod", "server": place.server, "expires": "2027-09-18T12:00:00Z"}
+
+
+def test_who_it_is(authority: Authority) -> None:
+    certificate = x509.load_pem_x509_certificate(authority.sign(kubeconfig.request().csr).encode())
+    assert certificate.subject.rfc4514_string() == "CN=admin,O=system:masters"
+
+
+def test_each_way_in_which_it_is_not(place: kubeconfig.Place, authority: Authority) -> None:
+    config = made(place, authority)
+    other = Authority()
+    elsewhere = kubeconfig.Place(place.name, "https://10.0.0.2:6443", place.ca)
+    renamed = kubeconfig.Place("test", place.server, place.ca)
+    distrusted = kubeconfig.Place(place.name, place.server, other.pem)
+    foreign = made(place, other)
+    mixed = {**config, "users": [{"name": "prod", "user": {**config["users"][0]["user"], **_key_only(foreign)}}]}
+    tokens = {**config, "users": [{"name": "prod", "user": {"token": "x"}}]}
+    for found, there, said in (
+        (None, place, "there is none"),
+        ({}, place, "no current context"),
+        (config, elsewhere, "it leads to https://10.0.0.1:6443"),
+        (config, renamed, "its context is prod"),
+        (config, distrusted, "trusts another CA"),
+        (foreign, place, "of another CA than"),
+        (mixed, place, "do not belong together"),
+        (tokens, place, "no client certificate"),
+        (made(place, authority, until=NOW - MONTH), place, "expired at 2026-10-23"),
+        (made(place, authority, until=NOW + MONTH / 2), place, "expires at 2026-12-07"),
+    ):
+        assert said in (kubeconfig.fault(found, there, MONTH, NOW) or "")
+    assert kubeconfig.fault(made(place, authority, until=NOW + MONTH / 2), place, _NO_DAYS, NOW) is None
+
+
+def _key_only(config: dict[str, Any]) -> dict[str, Any]:
+    return {"client-key-data": config["users"][0]["user"]["client-key-data"]}
+
+
+def test_who_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    assert (kubeconfig.mode(str(path)), kubeconfig.loose(str(path))) == ("", False)
+    for mode, loose in ((0o644, True), (0o640, True), (0o600, False), (0o400, False)):
+        path.touch()
+        path.chmod(mode)
+        assert (kubeconfig.mode(str(path)), kubeconfig.loose(str(path))) == (f"{mode:04o}", loose)
+
+
+def test_what_is_in_the_way(tmp_path: Path, place: kubeconfig.Place, authority: Authority) -> None:
+    config = made(place, authority)
+    several = {**config, "contexts": [*config["contexts"], {"name": "mine", "context": {}}]}
+    path = str(tmp_path / "config")
+    assert kubeconfig.in_the_way(path, None) is None
+    assert kubeconfig.in_the_way(path, config) is None
+    assert "more than one cluster (prod, mine)" in (kubeconfig.in_the_way(path, several) or "")
+    assert "no kubeconfig" in (kubeconfig.in_the_way(path, {"a": 1}) or "")
+    assert "does not exist" in (kubeconfig.in_the_way(str(tmp_path / "nowhere" / "config"), None) or "")
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    assert kubeconfig.read(str(tmp_path / "none")) is None
+    (tmp_path / "broken").write_text("a: [b")
+    assert kubeconfig.read(str(tmp_path / "broken")) == {}
+    with pytest.raises(ConnectionProblem, match="cannot be read"):
+        kubeconfig.read(str(tmp_path))

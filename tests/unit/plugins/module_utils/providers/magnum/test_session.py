@@ -1,0 +1,70 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a cloud is configured: what contradicts itself, what must not be shown, and over which way a token goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.session import CloudOptions, Session
+
+AUTH = {"auth_url": "https://keystone.example/v3", "username": "u", "password": "hidden", "project_name": "p"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in ("OS_CLOUD", "OS_AUTH_URL", "OS_CLIENT_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def session(**params: Any) -> Session:
+    return Session(CloudOptions.from_params(params), "test")
+
+
+def test_options_one_by_one() -> None:
+    made = session(auth=AUTH, region_name="r", validate_certs=False, api_timeout=7)
+    assert made.origin == "Keystone https://keystone.example/v3, project p, region r"
+    assert made.timeout == 7
+
+
+def test_a_whole_configuration() -> None:
+    assert session(cloud={"auth": AUTH, "region_name": "r"}, interface="public").region == "r"
+    with pytest.raises(ConnectionProblem, match="so auth, region_name cannot be given beside it"):
+        session(cloud={"auth": AUTH}, auth=AUTH, region_name="r")
+
+
+def test_what_must_not_be_shown() -> None:
+    assert CloudOptions.from_params({"cloud": {"auth": AUTH}}).secrets == {"hidden"}
+    assert CloudOptions.from_params({"auth": {**AUTH, "application_credential_secret": "s"}}).secrets == {"hidden", "s"}
+
+
+def test_no_cloud_is_named() -> None:
+    with pytest.raises(ConnectionProblem, match="no cloud named"):
+        session()
+
+
+@pytest.mark.parametrize(
+    ("url", "verified", "refused"),
+    [
+        ("https://keystone.example/v3", None, False),
+        ("http://127.0.0.1:5000/v3", None, False),
+        ("http://[::1]:5000/v3", None, False),
+        ("http://localhost/v3", None, False),
+        ("http://keystone.example/v3", None, True),
+        ("http://keystone.example/v3", True, True),
+        ("http://keystone.example/v3", False, False),
+    ],
+)
+def test_a_token_goes_by_tls(url: str, verified: bool | None, refused: bool) -> None:
+    params = {"auth": {**AUTH, "auth_url": url}, "validate_certs": verified}
+    if not refused:
+        session(**params)
+        return
+    with pytest.raises(ConnectionProblem, match="without TLS everybody on the way reads the token"):
+        session(**params)

@@ -1,0 +1,48 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every size on the way from one to another is one that Magnum takes, and no request changes what it cannot."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.size_steps import Size, path
+
+
+@st.composite
+def sizes(draw: st.DrawFn) -> Size:
+    low = draw(st.integers(0, 9))
+    high = draw(st.none() | st.integers(low, 12))
+    count = draw(st.integers(low, 15 if high is None else high))
+    # A range of no nodes at all is one without a limit for Magnum.
+    return Size(count, low, high or None)
+
+
+@given(sizes(), sizes())
+def test_every_step_is_legal_and_the_last_one_is_the_wish(now: Size, wanted: Size) -> None:
+    before = now
+    steps = list(path(now, wanted))
+    for size in steps:
+        assert size.legal
+        # One request changes the bounds or the count; a resize is to a number inside of the bounds that there are.
+        assert (size.count == before.count) != ((size.low, size.high) == (before.low, before.high))
+        before = size
+    assert before == wanted
+    assert len(steps) <= 3
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted", "steps"),
+    [
+        (Size(2, 0, None), Size(2, 0, None), []),
+        (Size(2, 0, None), Size(5, 0, None), [Size(5, 0, None)]),
+        (Size(2, 1, 3), Size(5, 4, 6), [Size(2, 1, 6), Size(5, 1, 6), Size(5, 4, 6)]),
+        (Size(5, 4, 6), Size(1, 1, 2), [Size(5, 1, 6), Size(1, 1, 6), Size(1, 1, 2)]),
+        (Size(2, 1, 3), Size(2, 2, 4), [Size(2, 2, 4)]),
+        (Size(3, 1, 5), Size(4, 4, 4), [Size(4, 1, 5), Size(4, 4, 4)]),
+    ],
+)
+def test_the_order(now: Size, wanted: Size, steps: list[Size]) -> None:
+    assert list(path(now, wanted)) == steps

@@ -1,0 +1,87 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lists are read whole, however the service cuts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.paging import collect, rows_of
+
+Row = dict[str, Any]
+
+
+def rows(count: int) -> list[Row]:
+    return [{"id": f"ng-{at}"} for at in range(count)]
+
+
+def service(
+    there: list[Row], most: int, *, counts_asked: bool = False, total: bool = True
+) -> Callable[[int, int], Any]:
+    """Pages of at most `most`; where a page begins is counted by what was asked for, or by what comes."""
+
+    def fetch(page: int, size: int) -> Any:
+        begin = page * (size if counts_asked else min(size, most))
+        found: Row = {"items": there[begin : begin + min(size, most)], "page": page, "pageSize": min(size, most)}
+        return {**found, "total": len(there)} if total else found
+
+    return fetch
+
+
+@given(st.integers(0, 70), st.integers(1, 60), st.booleans(), st.booleans())
+def test_all_of_it_comes_once(count: int, most: int, counts_asked: bool, total: bool) -> None:
+    there = rows(count)
+    assert collect(service(there, most, counts_asked=counts_asked, total=total)) == there
+
+
+def test_a_bare_list_is_all_there_is() -> None:
+    asked = []
+
+    def fetch(page: int, size: int) -> Any:
+        asked.append(page)
+        return rows(3)
+
+    assert collect(fetch) == rows(3)
+    assert asked == [0]
+
+
+def test_a_page_that_never_changes_ends() -> None:
+    with pytest.raises(VksError, match="not whole: 10 of 23"):
+        collect(lambda page, size: {"items": rows(10), "total": 23})
+
+
+def test_an_entry_that_goes_meanwhile_is_no_gap() -> None:
+    lists = iter([rows(12), rows(11), rows(11), rows(11)])
+
+    def fetch(page: int, size: int) -> Any:
+        there = next(lists)
+        return {
+            "items": there[page * 10 : page * 10 + 10],
+            "total": 12 if page == 0 and len(there) == 12 else len(there),
+        }
+
+    assert collect(fetch) == rows(11)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{"id": 1}],
+        {"listData": [{"id": 1}]},
+        {"items": [{"id": 1}]},
+        {"data": [{"id": 1}]},
+        {"flavors": [{"id": 1}], "data": [{"id": 2}]},
+    ],
+)
+def test_vservers_envelopes(body: Any) -> None:
+    assert rows_of(body, "flavors") == [{"id": 1}]
+
+
+def test_what_is_no_list_has_no_rows() -> None:
+    assert rows_of(None) == rows_of({"listData": None}) == rows_of("x") == []

@@ -1,0 +1,71 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a terminal shows of the node groups that make the nodes of pools."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.report.nodegroup_lines import group_lines
+
+WIDTH = 300
+GROUP = {"name": "gpus", "flavor": "g2.5xlarge", "size": "1 to 6 nodes"}
+POOLS: dict[str, t.Any] = {"made": {"group": GROUP}, "found": {"group": None}, "old": {}}
+LINE = "nodes of made: node group gpus of g2.5xlarge, 1 to 6 nodes"
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "told"),
+    [
+        ("report", {"nodegroups": {"gpus": {"action": "create"}}}, ""),
+        ("plan", {}, ""),
+        ("plan", {"nodegroups": {"gpus": {"action": "none"}}}, "; as declared"),
+        ("plan", {"nodegroups": {"gpus": {"action": "create"}}}, "; will be made"),
+        ("plan", {"nodegroups": {"gpus": {"action": "update"}}}, "; differs, and will be changed"),
+        (
+            "plan",
+            {"nodegroups": {"gpus": {"action": "recreate"}}},
+            "; differs in what the cloud cannot change, and will be replaced",
+        ),
+    ],
+)
+def test_node_group_of_a_pool(kind: str, asked: dict[str, t.Any], told: str) -> None:
+    assert group_lines({"pools": POOLS, "node_groups": asked}, kind, WIDTH) == [f"{LINE}{told}"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({"node_count": 3}, {"node_count": 1}, ": node_count 3 -> 1"),
+        (
+            {"max_node_count": None, "labels": {"a": "1"}},
+            {"max_node_count": 3, "labels": {"a": "1"}},
+            ": max_node_count none -> 3",
+        ),
+        ({"labels": {"team": "x", "a": "1"}}, {"labels": {"team": "y", "a": "1"}}, ": labels team x -> y"),
+        ({"taints": []}, {"taints": [{"key": "k", "effect": "NoExecute"}]}, ": taints k:NoExecute none -> set"),
+        (
+            {"taints": [{"key": "k", "effect": "NoExecute", "value": "a"}], "image": "i"},
+            {"taints": [{"key": "k", "effect": "NoExecute", "value": "b"}], "image": "j"},
+            ": image i -> j, taints k:NoExecute a -> b",
+        ),
+        ({}, {}, ""),
+    ],
+)
+def test_what_differs_of_a_group(before: dict[str, t.Any], after: dict[str, t.Any], told: str) -> None:
+    diff = {"before": {"gpus": before}, "after": {"gpus": after}}
+    asked = {"nodegroups": {"gpus": {"action": "update"}}, "diff": diff}
+    assert group_lines({"pools": POOLS, "node_groups": asked}, "plan", WIDTH) == [
+        f"{LINE}; differs, and will be changed{told}"
+    ]
+
+
+def test_a_cloud_that_does_not_answer() -> None:
+    away = {"msg": "Keystone did not answer."}
+    assert group_lines({"pools": POOLS, "node_groups": away}, "plan", WIDTH) == [
+        LINE,
+        "cloud: not reached, so nobody knows what the groups are like: Keystone did not answer.",
+    ]
+    assert group_lines({"pools": {"old": {}}, "node_groups": away}, "plan", WIDTH) == []

@@ -1,0 +1,295 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan and the report as a terminal shows them."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.report.table import Column, table
+from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
+
+
+def _pool(**changes: t.Any) -> dict[str, t.Any]:
+    return {
+        "model": "Tesla-T4",
+        "models": ["Tesla-T4"],
+        "mode": "time-slicing",
+        "replicas": 4,
+        "resource": "nvidia.com/gpu",
+        "memory_mib_per_share": 3840,
+        "nodes": 4,
+        "gpus": 4,
+        "wanted": 16,
+        "allocatable": 16,
+        "changes": {},
+        "differs": [],
+        "differing_nodes": 0,
+        "as_declared": True,
+        **changes,
+    }
+
+
+def _info(**changes: t.Any) -> dict[str, t.Any]:
+    return {
+        "reachable": True,
+        "cluster": "lab",
+        "pools": {"notebooks": _pool()},
+        "totals": {"nodes": 20, "gpu_nodes": 16, "gpus": 64, "allocatable": {"nvidia.com/gpu": 76}},
+        **changes,
+    }
+
+
+def _found(**changes: t.Any) -> dict[str, t.Any]:
+    what = "GPU operator v25.3.2 in namespace x (OLM)"
+    return {"adopted": True, "problem": "", "what": what, "notes": [], **changes}
+
+
+CHANGES = {
+    "nodes": 4,
+    "joining": 4,
+    "switched_from": {"none": 3, "undiscovered": 1},
+    "labels": ["team"],
+    "taints": ["a=b:NoSchedule"],
+}
+DEMAND = {"1g.10gb": 2, "3g.40gb": 3}
+CUTS = [
+    {
+        "gpus": 3,
+        "profiles": {"3g.40gb": 1},
+        "slices": 8,
+        "devices": [{"profile": "3g.40gb", "start": 4, "size": 4}],
+        "wasted": {"compute": 4, "memory": 4, "media": True},
+    },
+    {
+        "gpus": 2,
+        "profiles": {"1g.10gb": 1},
+        "slices": 8,
+        "devices": [{"profile": "1g.10gb", "start": 0, "size": 1}],
+        "wasted": {"compute": 6, "memory": 7, "media": True},
+    },
+    {"gpus": 11, "profiles": {}, "slices": 8, "devices": [], "wasted": {}},
+]
+LAYOUT = [{"devices": [], "profiles": {"1g.10gb": 2, "7g.80gb": 1}}]
+PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
+
+
+def _costing(**counts: t.Any) -> dict[str, t.Any]:
+    each = {name: counts.pop(name, 0) for name in ("drivers", "pods", "agent_pods", "cut_nodes", "resets")}
+    total = {**each, "at_most": 0, "reasons": [], "held_back": False, "release": None, **counts}
+    return _info(pools={"notebooks": _pool(changes=CHANGES, costs=each)}, costs=total)
+
+
+CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
+    (
+        "as declared",
+        "report",
+        _info(),
+        ["Report of cluster lab", "16/16", "3.8 GiB", "notebooks: as declared", "64 GPUs"],
+    ),
+    (
+        "proven",
+        "report",
+        _info(pools={"a": _pool(proof=PROOF)}),
+        ["as declared; 4 pods on t4-1 ran together on 1 device"],
+    ),
+    (
+        "proven, with what was not granted",
+        "report",
+        _info(pools={"a": _pool(proof={**PROOF, "one_more": "waited", "two_shares": "refused"})}),
+        ["on 1 device(s), one more waited, two at once were refused"],
+    ),
+    (
+        "differs",
+        "report",
+        _info(pools={"a": _pool(as_declared=False, differs=["n1: x"], differing_nodes=3, allocatable=4)}),
+        ["4/16", "differs", "a: differs on 3 node(s): n1: x; and 2 more"],
+    ),
+    ("empty", "report", _info(pools={"a": _pool(nodes=0, as_declared=False)}), ["no nodes", "no node of the cluster"]),
+    (
+        "before discovery",
+        "plan",
+        _info(
+            pools={"a": _pool(nodes=0, gpus=0, wanted=0)},
+            totals={"nodes": 20, "gpu_nodes": 0, "gpus": 0, "allocatable": {}},
+        ),
+        ["3.8 GiB after discovery", "after discovery: no node is known to have GPUs yet"],
+    ),
+    ("no change", "plan", _info(), ["Plan of cluster lab", "notebooks: no change"]),
+    (
+        "changes",
+        "plan",
+        _info(pools={"a": _pool(changes=CHANGES)}),
+        ["4 nodes", "3 node(s) from none to time-slicing x4", "4 node(s) join", "labels team", "taints a=b:NoSchedule"],
+    ),
+    (
+        "offline",
+        "plan",
+        {"reachable": False, "reason": "refused", "cluster": "lab", "pools": {"a": _pool()}},
+        ["refused"],
+    ),
+    ("no pools", "plan", _info(pools={}), ["No pools are declared", "fleet:"]),
+    (
+        "memory of MIG devices",
+        "plan",
+        _info(pools={"a": _pool(mode="mig", replicas=2, memory_mib_per_share=None, layout=LAYOUT)}),
+        ["mig x2 gpu 16 5-40 GB", "each GPU in 2 x 1g.10gb + 1 x 7g.80gb"],
+    ),
+    (
+        "slices of MIG devices",
+        "plan",
+        _info(pools={"a": _pool(mode="mig", replicas=1, memory_mib_per_share=None, demand=DEMAND, cuts=CUTS)}),
+        [
+            "mig gpu 16 10-40 GB",
+            "2 x 1g.10gb + 3 x 3g.40gb in all",
+            "memory slices of the GPUs of a:",
+            "3 GPU(s), 4 compute slice(s) and 4 memory slice(s) unused |-------------------------------|3g.40gb |",
+            "2 GPU(s), 6 compute slice(s) and 7 memory slice(s) unused "
+            "|1g.10gb|-------------------------------------------------------|",
+            "11 GPU(s) whole",
+        ],
+    ),
+    (
+        "what sharing costs",
+        "plan",
+        _info(
+            pools={
+                **{name: _pool() for name in "ab"},
+                "c": _pool(mode="mps", models=["NVIDIA-L40S"], memory_mib_per_share=11517),
+                "d": _pool(mode="mig", replicas=1, models=["NVIDIA-H100-80GB-HBM3"], layout=LAYOUT),
+                "e": _pool(mode="none", replicas=1),
+            }
+        ),
+        [
+            "a, b (time-slicing x4): busy pods get 0.226 of the card each",
+            "c (mps x4): busy pods get 0.244 of the card each",
+            "11517 MiB of memory each",
+            "d (mig): 7g.80gb has 7 of 7 compute slices and 80 GB; 1g.10gb has 1 of 7",
+            "sharing: the times are those of one NVIDIA H200",
+        ],
+    ),
+    ("warnings", "plan", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
+    ("warnings of a report", "report", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
+    ("free of cost", "plan", _costing(), ["costs: no driver is rolled, no pod loses its GPU"]),
+    (
+        "costs",
+        "plan",
+        _costing(
+            drivers=4,
+            pods=9,
+            agent_pods=31,
+            cut_nodes=2,
+            resets=1,
+            at_most=1,
+            reasons=["daemonsets.tolerations", "driver.env"],
+            held_back=True,
+        ),
+        [
+            "COSTS DRIVERS ROLLED PODS LOSE GPU AGENT PODS NODES CUT GPU RESETS notebooks 4 9 31 2 1",
+            "drivers: the driver rolls on 4 node(s), at most 1 at a time: daemonsets.tolerations; driver.env; pods that hold a GPU "
+            "there are evicted first; held back, unless gpu_operator_allow_driver_rollout is true",
+            "mig: GPUs of 2 node(s) are cut anew, each node in its turn: cordoned, emptied, cut, proven, opened",
+            "resets: the MIG mode of 1 node(s) with Ampere GPUs is switched",
+        ],
+    ),
+    (
+        "another operator",
+        "plan",
+        _costing(drivers=2, reasons=["operator a becomes b"], release={"installed": "v25.3.2", "wanted": "v25.10.1"}),
+        [
+            "operator: v25.3.2 becomes v25.10.1, so that all of NVIDIA's pods start anew",
+            "drivers: the driver is to follow on 2 node(s), on each once somebody deletes its driver pod: operator a becomes b; "
+            "refused, unless gpu_operator_allow_driver_rollout is true",
+        ],
+    ),
+    ("undiscovered", "plan", _info(undiscovered=list("abcdefg")), ["7 GPU node(s)", "a, b, c, d, e and 2 more"]),
+    (
+        "released",
+        "plan",
+        _info(released=["n9"], release={"pools": {"train": 1}, "refusal": ""}),
+        ["released: 1 node(s) are released and give their pool's labels back (1 of pool train): n9"],
+    ),
+    (
+        "refused",
+        "plan",
+        _info(released=["n9"], release={"pools": {"train": 1}, "refusal": "run once with -e gpu_allow_release=train"}),
+        ["REFUSED: run once with -e gpu_allow_release=train"],
+    ),
+    (
+        "no pools, and nodes to release",
+        "plan",
+        _info(
+            pools={},
+            released=["n9"],
+            release={"pools": {"train": 1}, "refusal": "run once with -e gpu_allow_release=train"},
+        ),
+        ["No pools are declared", "released: 1 node(s)", "REFUSED: run once with -e gpu_allow_release=train"],
+    ),
+    (
+        "adopted",
+        "plan",
+        _info(installed={"operator": _found(notes=["beware"])}),
+        ["operator: GPU operator v25.3.2 in namespace x (OLM) is used as it is; beware"],
+    ),
+    (
+        "two operators",
+        "report",
+        _info(installed={"operator": _found(adopted=False, problem="Two.")}),
+        ["operator: Two."],
+    ),
+]
+
+
+def test_an_installation_of_ours_is_no_news() -> None:
+    ours = {"nfd": _found(adopted=False), "operator": _found(adopted=False)}
+    assert lines(_info(installed=ours)) == lines(_info())
+
+
+@pytest.mark.parametrize(("kind", "info", "words"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_lines(kind: str, info: dict[str, t.Any], words: list[str]) -> None:
+    text = "\n".join(lines(info, kind))
+    assert [word for word in words if word not in " ".join(text.split())] == []
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_what_sharing_costs_is_told_beforehand_and_where_it_costs() -> None:
+    assert "busy pods" not in "\n".join(lines(_info(), "report"))
+    cut = _pool(mode="mig", replicas=1, layout=LAYOUT)
+    for pool in (_pool(mode="none", replicas=1), cut):
+        assert "sharing:" not in "\n".join(lines(_info(pools={"a": pool}), "plan"))
+
+
+def test_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="one of plan, report"):
+        lines(_info(), "html")
+
+
+@given(st.text("ab-", min_size=1, max_size=63), st.text("xyz", max_size=63), st.integers(0, 5000))
+def test_a_row_fits_whatever_the_names(name: str, model: str, count: int) -> None:
+    pool = _pool(models=[model], nodes=count, gpus=count * 8, wanted=count * 64, resource="nvidia.com/gpu.shared")
+    shown = lines(_info(pools={name: pool}), "plan")
+    assert max(map(len, shown)) <= 100
+
+
+def test_numbers_stand_right_and_long_text_is_cut() -> None:
+    shown = table([Column("NAME", cuts=True), Column("N", number=True)], [["abcdefghijklmnop", 5], ["b", 500]], 16)
+    assert shown == ["NAME           N", "abcdefghi..    5", "b            500"]
+
+
+def test_a_driver_upgrade_that_has_begun_is_told() -> None:
+    upgrade = {"states": {"upgrade-required": 2, "upgrade-failed": 1}, "failed": ["t4-3"], "skipped": []}
+    told = "\n".join(lines(_info(driver_upgrade=upgrade), "plan"))
+    assert "driver: upgrade under way: 2 node(s) upgrade-required, 1 node(s) upgrade-failed; failed: t4-3" in told
+    assert "driver:" not in "\n".join(lines(_info(driver_upgrade={"states": {}, "failed": [], "skipped": []}), "plan"))
+
+
+def test_node_group_of_a_pool() -> None:
+    made = _pool(group={"name": "gpus", "flavor": "g2.5xlarge", "size": "2 nodes"})
+    for kind in ("plan", "report"):
+        for reachable in (True, False):
+            shown = lines(_info(pools={"made": made}, reachable=reachable), kind)
+            assert "nodes of made: node group gpus of g2.5xlarge, 2 nodes" in shown

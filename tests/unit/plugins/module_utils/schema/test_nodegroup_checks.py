@@ -1,0 +1,237 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pools that make their own nodes: what is refused before any cloud is asked."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from tests.helpers.documents import Document
+
+MAGNUM: Document = {"name": "prod", "cloud": {"magnum": {"cloud": "mycloud"}}}
+VKS: Document = {"name": "prod", "cloud": {"vks": {"region": "HAN"}}}
+MADE: Document = {"name": "train", "nodes": {"flavor": "g4.p2.40g", "count": 2}}
+MIG: Document = {"mode": "mig", "layout": {"1g.10gb": 7}}
+
+CLOUD_MISTAKES: list[tuple[t.Any, str]] = [
+    ({}, "gpu_cluster.cloud: names no provider; say exactly one of magnum or vks"),
+    ({"magnum": None}, "gpu_cluster.cloud: names no provider"),
+    ({"magnum": {}, "vks": {}}, "gpu_cluster.cloud: names magnum and vks; say exactly one of magnum or vks"),
+    ({"aws": {}}, "gpu_cluster.cloud.aws: is not known here; known: magnum, vks"),
+    ({"magnum": {"region": "x"}}, "gpu_cluster.cloud.magnum.region: is not known here; did you mean region_name?"),
+    ({"magnum": {"nodegroup_label": "a b"}}, 'gpu_cluster.cloud.magnum.nodegroup_label: "a b" is not a label key'),
+    (
+        {"vks": {"vks_url": "vks.example.com"}},
+        'gpu_cluster.cloud.vks.vks_url: "vks.example.com" is not an address; write it as',
+    ),
+    ({"vks": {"iam_url": "https://u:p@x"}}, "gpu_cluster.cloud.vks.iam_url: "),
+    ("mycloud", 'gpu_cluster.cloud: "mycloud" is text, not a map'),
+]
+
+
+@pytest.mark.parametrize(("cloud", "message"), CLOUD_MISTAKES)
+def test_mistake_of_a_cloud(cloud: t.Any, message: str) -> None:
+    problems = validate({"name": "prod", "cloud": cloud}, {}, [])
+    assert [problem for problem in problems if problem.startswith(message)], problems
+    assert all("; " in problem for problem in problems)
+
+
+# A pool beside its name and nodes, what its nodes are beside flavor and count, and the one message about it.
+POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
+    (MAGNUM, {}, {"count": None}, ".nodes.count: is missing; say how many nodes"),
+    (MAGNUM, {}, {"flavor": None}, ".nodes.flavor: is missing; name the flavor"),
+    (MAGNUM, {}, {"count": -1}, ".nodes.count: -1 is not allowed: a group has 0 nodes or more"),
+    (MAGNUM, {}, {"count": 5001}, ".nodes.count: 5001 is not allowed: no cluster is made for more"),
+    (MAGNUM, {}, {"node_count": 2}, ".nodes.node_count: is not known here; write count"),
+    (
+        MAGNUM,
+        {},
+        {"max_node_count": 2},
+        ".nodes.max_node_count: is not known here; say it by autoscale: {min, max} of the pool",
+    ),
+    (
+        MAGNUM,
+        {},
+        {"node_labels": {}},
+        ".nodes.node_labels: is not known here; the labels of the pool are those of its nodes",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a"},
+        {"taints": []},
+        ".nodes.taints: is not known here; the taints of the pool are those of its nodes",
+    ),
+    (VKS, {"name": "gpu-a"}, {"max_size": 2}, ".nodes.max_size: is not known here; say it by autoscale"),
+    (MAGNUM, {}, {"cluster": "x"}, ".nodes.cluster: is not known here; it belongs under gpu_cluster.cloud"),
+    (MAGNUM, {}, {"role": "master"}, '.nodes.role: "master" is the control plane\'s role'),
+    (MAGNUM, {}, {"labels": {"a": True}}, ".nodes.labels.a: true is a boolean, not text; put it in quotes"),
+    (
+        MAGNUM,
+        {},
+        {"disk_type": "NVME"},
+        ".nodes.disk_type: is a setting of VKS, and gpu_cluster.cloud is magnum; take it out",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a"},
+        {"image": "x"},
+        ".nodes.image: is a setting of Magnum, and gpu_cluster.cloud is vks; take it out",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a"},
+        {"labels": {"a": "b"}},
+        ".nodes.labels: is a setting of Magnum, and gpu_cluster.cloud is vks; the labels of",
+    ),
+    (VKS, {"name": "gpu-a"}, {"disk_size": 10}, ".nodes.disk_size: 10 is not allowed: VKS wants 20 GiB at least"),
+    (
+        VKS,
+        {"name": "gpu"},
+        {},
+        '.nodes.name: is missing, and the pool\'s name "gpu" is no name of a VKS node group (5 to 15 of',
+    ),
+    (VKS, {}, {"name": "GPU_A"}, '.nodes.name: "GPU_A" is no name of a VKS node group'),
+    (VKS, {}, {"name": "a-name-that-is-long"}, '.nodes.name: "a-name-that-is-long" is no name of a VKS node group'),
+    (MAGNUM, {}, {"name": "x" * 64}, f'.nodes.name: "{"x" * 56}... has 64 characters; a label'),
+    (MAGNUM, {}, {"name": "a b"}, '.nodes.name: "a b" is not a label value; use a-z'),
+    (
+        MAGNUM,
+        {"autoscale": {"min": 3, "max": 6}},
+        {},
+        ".nodes.count: 2 is outside of autoscale, 3 to 6; give a number between",
+    ),
+    (
+        MAGNUM,
+        {"autoscale": {"min": 0, "max": 1}},
+        {},
+        ".nodes.count: 2 is outside of autoscale, 0 to 1; give a number between",
+    ),
+    (
+        MAGNUM,
+        {"autoscale": {"min": 3, "max": 2}},
+        {},
+        ".autoscale.min: 3 is more than max, 2; give the lower number first",
+    ),
+    (MAGNUM, {"autoscale": {"min": 1}}, {}, ".autoscale.max: is missing; say how many nodes there may be"),
+    (
+        MAGNUM,
+        {"autoscale": {"min": 0, "max": 0}},
+        {"count": 0},
+        ".autoscale.max: 0 is not allowed: a group that may have no node",
+    ),
+    (MAGNUM, {"model": "T4", "match": {"model": "T4"}}, {}, ".model: stands beside match.model; take one out"),
+    (MAGNUM, {"model": "T9"}, {}, '.model: "T9" is no GPU model of the catalog; did you mean T4?'),
+    (
+        MAGNUM,
+        {"model": "L40S", "sharing": MIG},
+        {},
+        ".sharing.mode: mig does not exist on a L40S; use time-slicing or mps",
+    ),
+    (
+        MAGNUM,
+        {"model": "A100-SXM4-80GB", "sharing": {**MIG, "layout": {"1g.10gb": 8}}},
+        {},
+        ".sharing.layout: a A100-SXM4-80GB has room",
+    ),
+    (
+        MAGNUM,
+        {"labels": {"node-role.kubernetes.io/gpu": ""}},
+        {},
+        ".labels['node-role.kubernetes.io/gpu']: is in a namespace of",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a", "labels": {"k8s.io/x": ""}},
+        {},
+        ".labels['k8s.io/x']: is in a namespace of Kubernetes that a kubelet",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a", "labels": {f"l{i}": "" for i in range(48)}},
+        {},
+        ".labels: are 48; a VKS node group has at most 50",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a", "taints": [{"key": f"t{i}", "effect": "NoExecute"} for i in range(50)]},
+        {},
+        ".taints: are 50; a VKS node group has at most 50",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a", "sharing": MIG},
+        {"flavor": "g4-standard-16x64-1L40s"},
+        ".sharing.mode: mig does not exist on the L40s of the flavor g4-standard-16x64-1L40s; use time-slicing or mps, or a flavor",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a", "sharing": MIG},
+        {"flavor": "g1-standard-4x16-1rtx2080ti"},
+        ".sharing.mode: mig does not exist on the rtx2080ti of the flavor",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a", "gpus_per_node": 8},
+        {"flavor": "g4-standard-16x64-1L40s"},
+        ".gpus_per_node: 8 is not what the flavor g4-standard-16x64-1L40s has; write 1",
+    ),
+    (
+        VKS,
+        {"name": "gpu-a", "model": "A40"},
+        {"flavor": "g4-standard-16x64-1L40s"},
+        '.model: "A40" is not what the flavor g4-standard-16x64-1L40s has; write L40S',
+    ),
+]
+
+
+@pytest.mark.parametrize(("cluster", "pool", "nodes", "message"), POOL_MISTAKES)
+def test_mistake_of_a_pool(cluster: Document, pool: Document, nodes: Document, message: str) -> None:
+    (problem,) = validate(cluster, {}, [{**MADE, **pool, "nodes": {**MADE["nodes"], **nodes}}])
+    assert problem.startswith(f"gpu_pools[0]{message}")
+    assert "; " in problem
+
+
+@pytest.mark.parametrize(
+    ("pool", "message"),
+    [
+        (MADE, ".nodes: has no cloud that could make them; say which in gpu_cluster.cloud"),
+        ({"name": "p", "autoscale": {"min": 1, "max": 2}}, ".autoscale: has no effect without nodes"),
+        ({"name": "p", "model": "T4"}, ".model: has no effect without nodes; existing nodes are known by match.model"),
+    ],
+)
+def test_pool_of_a_cluster_without_cloud(pool: Document, message: str) -> None:
+    (problem,) = validate({"name": "prod"}, {}, [pool])
+    assert problem.startswith(f"gpu_pools[0]{message}")
+
+
+def test_a_group_is_of_one_pool() -> None:
+    other = {"name": "other", "nodes": {**MADE["nodes"], "name": "train"}}
+    (problem,) = validate(MAGNUM, {}, [MADE, other])
+    assert (
+        problem
+        == 'gpu_pools[1].nodes.name: the node group "train" is that of gpu_pools[0] (train) already; give each pool its own'
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "pool"),
+    [
+        (MAGNUM, {"name": "x" * 63}),
+        (MAGNUM, {"autoscale": {"min": 0, "max": 2}}),
+        (MAGNUM, {"autoscale": {"min": 2, "max": 2}}),
+        (MAGNUM, {"match": {"model": "T4"}}),
+        (MAGNUM, {"labels": {"node.kubernetes.io/x": "", "topology.kubernetes.io/zone": "a"}}),
+        (MAGNUM, {"taints": [{"key": "node-role.kubernetes.io/gpu", "effect": "NoSchedule"}]}),
+        (
+            VKS,
+            {"sharing": MIG, "nodes": {"flavor": "g5-standard-48x360x900NVMe-2H100", "count": 0}, "gpus_per_node": 2},
+        ),
+        (VKS, {"sharing": MIG, "nodes": {"flavor": "flav-4711", "count": 0}}),
+        (VKS, {"name": "gpu-12345678901", "labels": {f"l{i}": "" for i in range(47)}}),
+    ],
+)
+def test_sound(cluster: Document, pool: Document) -> None:
+    assert validate(cluster, {}, [{**MADE, **pool}]) == []

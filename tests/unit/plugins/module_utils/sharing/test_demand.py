@@ -1,0 +1,95 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the nodes that are there cannot be, in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import offered
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import Settling, settle, unfit, unmet
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import Scope
+from tests.helpers.fleet import node as fleet_node
+
+MODEL = "A100-SXM4-40GB"
+# Of a driver before R525, which has no 1g.10gb (MIG user guide).
+PUBLISHED = {"1g.5gb": 7, "1g.5gb+me": 1, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1}
+
+
+def a100(name: str, **changes: t.Any) -> Node:
+    labels = {"nvidia.com/mig.capable": "true", "nvidia.com/gpu.memory": "40960"}
+    return dataclasses.replace(fleet_node(name, f"NVIDIA-{MODEL}", labels=labels), **changes)
+
+
+def settled(sharing: dict[str, t.Any], nodes: list[Node], **options: t.Any) -> tuple[list[str], list[str]]:
+    """What does not fit, and what is not met."""
+    plan = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": MODEL}, "sharing": sharing}])
+    entries = {
+        f"all-{name.replace('+', '.')}": [{"devices": "all", "mig-enabled": True, "mig-devices": {name: most}}]
+        for name, most in PUBLISHED.items()
+    }
+    membership = sort(plan.pools, nodes)
+    published = {node.name: entries for node in nodes if options.get("published")}
+    configmaps = ConfigMaps(offered=offered(nodes, published))
+    scope = options.get("scope", scopes.EVERYTHING)
+    found = settle(plan, nodes, membership, configmaps, settling=Settling(scope))
+    by_name = {node.name: node for node in nodes}
+    return unfit(found.plan, nodes, membership, configmaps), unmet(found, by_name, membership, scope)
+
+
+def test_a_layout_that_a_node_does_not_publish_is_refused_with_the_nodes_own_word() -> None:
+    doubled = {"mode": "mig", "layout": {"1g.10gb": 4}}
+    assert settled(doubled, [a100("n1")]) == ([], [])
+    (problem,), dummy = settled(doubled, [a100("n1"), a100("n2")], published=True)
+    assert problem.startswith(
+        "gpu_pools: the layout of pool train does not fit n1, n2: the GPU has no profile 1g.10gb; it has 1g.5gb, "
+    )
+
+
+def test_a_demand_is_packed_by_what_nodes_publish() -> None:
+    doubled = {"mode": "mig", "demand": {"1g.10gb": 1}}
+    assert settled(doubled, [a100("n1")]) == ([], [])
+    dummy, (problem,) = settled(doubled, [a100("n1")], published=True)
+    assert "have no room for 1 x 1g.10gb of it; ask for less, or give the pool more nodes" in problem
+
+
+def test_a_demand_without_room_names_what_lacks() -> None:
+    dummy, (problem,) = settled({"mode": "mig", "demand": {"7g.40gb": 3}}, [a100("n1"), a100("n2")])
+    assert problem == (
+        "gpu_pools: sharing.demand of pool train is 3 x 7g.40gb, and its 2 node(s) have no room for 1 x 7g.40gb of it; "
+        "ask for less, or give the pool more nodes"
+    )
+
+
+UNDISCOVERED = a100("n2", labels={"accel.gpu/pool": "train", "nvidia.com/gpu.present": "true"})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "scope"),
+    [
+        ([a100("n1"), UNDISCOVERED], scopes.EVERYTHING),
+        ([a100("n1"), a100("n2", ready=False)], scopes.EVERYTHING),
+        ([], scopes.EVERYTHING),
+        ([a100("n1")], Scope(scopes.JOINED)),
+        ([a100("n1")], Scope(scopes.REPAIRED)),
+        ([a100("n1")], Scope(pools=frozenset({"another"}))),
+    ],
+    ids=[
+        "a node may bring the room",
+        "a node may come back",
+        "no node at all",
+        "of new nodes alone",
+        "of a repair",
+        "of another pool",
+    ],
+)
+def test_a_demand_is_not_refused_where_the_run_cannot_judge_it(nodes: list[Node], scope: Scope) -> None:
+    assert settled({"mode": "mig", "demand": {"7g.40gb": 2}}, nodes, scope=scope) == ([], [])

@@ -1,0 +1,202 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which releases go ahead, which are refused, and what they follow: the whole of it before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import User
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, Profile, profile
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import Asked
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import queues
+from tests.helpers.fleet import node
+
+GPU = "nvidia.com/gpu"
+CONFIG = "nvidia.com/device-plugin.config"
+T4: dict[str, t.Any] = {
+    "name": "notebooks",
+    "match": {"model": "Tesla-T4"},
+    "sharing": {"mode": "time-slicing", "replicas": 4},
+}
+L40S: dict[str, t.Any] = {"name": "inference", "match": {"model": "L40S"}}
+A100: dict[str, t.Any] = {"name": "train", "match": {"model": "A100-SXM4-80GB"}}
+MODELS = {"notebooks": "Tesla-T4", "inference": "NVIDIA-L40S", "train": "NVIDIA-A100-SXM4-80GB"}
+
+
+def member(name: str, pool: str, **annotations: str) -> Node:
+    """A node as a run has left it."""
+    labels = {"accel.gpu/pool": pool, CONFIG: "some"}
+    notes = {"accel.gpu/pool-labels": json.dumps(sorted(labels)), **annotations}
+    replicas = 4 if pool == "notebooks" else 1
+    return node(name, model=MODELS[pool], replicas=replicas, labels=dict(labels), annotations=notes)
+
+
+def fleet() -> list[Node]:
+    return [
+        *(member(f"t4-{at}", "notebooks") for at in (1, 2)),
+        member("l40s-1", "inference"),
+        member("a100-1", "train"),
+    ]
+
+
+def changes(
+    pools: t.Sequence[dict[str, t.Any]],
+    nodes: t.Sequence[Node],
+    scope: scopes.Scope = scopes.EVERYTHING,
+    asked: Asked | None = None,
+    defaults: t.Any = None,
+) -> Profile:
+    plan = derive({"name": "lab"}, defaults, list(pools))
+    return profile(plan, nodes, sort(plan.pools, nodes), ConfigMaps(), scope=scope, asked=asked)
+
+
+@pytest.mark.parametrize(
+    ("pools", "allowed", "counts", "uncovered"),
+    [
+        ([T4, L40S, A100], "", {}, []),
+        # One pool out of several goes ahead.
+        ([L40S, A100], "", {"notebooks": 2}, []),
+        ([T4], "", {"inference": 1, "train": 1}, ["inference", "train"]),
+        ([T4], "train", {"inference": 1, "train": 1}, ["inference"]),
+        ([T4], "train, inference", {"inference": 1, "train": 1}, []),
+        ([T4], ["train", "inference"], {"inference": 1, "train": 1}, []),
+        ([T4], "all", {"inference": 1, "train": 1}, []),
+        ([], "", {"inference": 1, "notebooks": 2, "train": 1}, ["inference", "notebooks", "train"]),
+        ([], "all", {"inference": 1, "notebooks": 2, "train": 1}, []),
+        # Renamed, and claimed by its match: moved, not released.
+        ([{**T4, "name": "lectures"}, {**L40S, "name": "serving"}, A100], "", {}, []),
+        # Its match has changed: the pool is there, and its nodes are not in it. Of one pool, that is a mistake as well.
+        ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, L40S, A100], "", {"notebooks": 2}, ["notebooks"]),
+        ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, L40S, A100], "notebooks", {"notebooks": 2}, []),
+        ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, {**L40S, "match": {"model": "L4"}}, A100], "", {"inference": 1, "notebooks": 2}, ["inference", "notebooks"]),
+    ],
+)  # fmt: skip
+def test_what_needs_a_permission(
+    pools: list[dict[str, t.Any]], allowed: t.Any, counts: dict[str, int], uncovered: list[str]
+) -> None:
+    releases = changes(pools, fleet()).releases
+    assert releases.counts == counts
+    assert releases.uncovered(allowed) == uncovered
+    assert bool(releases.refusal(allowed)) is bool(uncovered)
+
+
+def test_all_nodes_of_the_only_pool_that_has_some_need_a_permission() -> None:
+    only = [member("t4-1", "notebooks"), node("l40s-9", model="NVIDIA-L40S")]
+    releases = changes([L40S], only).releases
+    assert releases.uncovered(()) == ["notebooks"]
+    assert "all that this collection manages" in releases.refusal(())
+    assert releases.uncovered({"notebooks"}) == []
+
+
+SHARED: dict[str, t.Any] = {"mode": "time-slicing", "replicas": 4}
+WHOLE: dict[str, t.Any] = {"mode": "none"}
+BARE: dict[str, t.Any] = {key: value for key, value in T4.items() if key != "sharing"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "defaults", "unshared"),
+    [
+        (T4, {}, {}),
+        (BARE, {"sharing": SHARED}, {}),
+        (BARE, {}, {"notebooks": 2}),
+        ({**BARE, "sharing": {}}, {}, {"notebooks": 2}),
+        ({**BARE, "sharing": None}, None, {"notebooks": 2}),
+        ({**BARE, "sharing": {"mode": "none"}}, {}, {}),
+        (BARE, {"sharing": WHOLE}, {}),
+    ],
+)
+def test_a_run_that_nobody_told_how_gpus_are_shared_takes_no_sharing_away(
+    pool: dict[str, t.Any], defaults: t.Any, unshared: dict[str, int]
+) -> None:
+    """gpu_defaults that are missing or misspelled must not unshare the pools that rely on them."""
+    shared = fleet()
+    releases = changes([pool, L40S, A100], shared, defaults=defaults).releases
+    assert releases.unshared == unshared
+    assert ("neither these pools nor gpu_defaults set sharing.mode" in releases.refusal(())) is bool(unshared)
+    assert bool(releases.refusal({"all"})) is bool(unshared), "a release that is allowed says nothing of sharing"
+    assert changes([BARE, L40S, A100], shared, scopes.Scope(scopes.RESET)).releases.unshared == {}
+
+
+def test_mig_devices_and_what_others_have_shared_count() -> None:
+    by_hand = node("t4-9", replicas=2)
+    assert changes([BARE], [by_hand]).releases.unshared == {"notebooks": 1}
+    cut = {
+        "nvidia.com/mig.config": "accel-gpu-1",
+        "nvidia.com/mig-1g.10gb.count": "7",
+        "accel.gpu/pool": "train",
+        CONFIG: "mig-x",
+    }
+    notes = {"accel.gpu/pool-labels": json.dumps(["accel.gpu/pool", CONFIG, "nvidia.com/mig.config"])}
+    of_mig = node("a100-9", model=MODELS["train"], labels=cut, annotations=notes)
+    assert changes([A100], [of_mig]).releases.unshared == {"train": 1}
+    assert changes([A100], [node("a100-9", model=MODELS["train"])]).releases.unshared == {}
+
+
+@pytest.mark.parametrize("state", [scopes.RESET, scopes.REPAIRED, scopes.JOINED])
+def test_only_present_releases(state: str) -> None:
+    assert changes([], fleet(), scopes.Scope(state)).steps == ()
+    assert changes([T4], fleet(), scopes.Scope(scopes.PRESENT, frozenset({"notebooks"}))).releases.steps == ()
+
+
+def test_a_label_selector_hides_no_mistake() -> None:
+    scope, problems = scopes.read(scopes.PRESENT, None, ["accel.gpu/pool=train"], set())
+    assert problems == []
+    releases = changes([], fleet(), scope).releases
+    assert releases.counts == {"train": 1}
+    assert releases.uncovered(()) == ["train"]
+    assert releases.uncovered({"train"}) == []
+
+
+def test_a_node_without_its_label_needs_all() -> None:
+    noted = Node("t4-9", {**node().labels, CONFIG: "some"}, {"accel.gpu/pool-labels": json.dumps([CONFIG])}, ready=True)
+    releases = changes([], [noted]).releases
+    assert releases.counts == {"(unknown)": 1}
+    assert releases.uncovered({"notebooks"}) == ["(unknown)"]
+    assert "-e gpu_allow_release=all" in releases.refusal(())
+
+
+def held(name: str, pods: int) -> dict[str, list[User]]:
+    return {name: [User(name, "team", f"work-{at}", f"work-{at}", {GPU: 1}, ("requests",)) for at in range(pods)]}
+
+
+def test_the_message_names_pools_nodes_pods_and_the_variable() -> None:
+    message = changes([L40S, A100][:1], fleet(), asked=Asked(held("t4-1", 3))).releases.refusal(())
+    for words in (
+        "3 node(s) (notebooks: 2, train: 1)",
+        "evict 2 pod(s): team/work-1, team/work-2",
+        "Nothing was changed",
+        "-e gpu_allow_release=notebooks,train (option allow_release of node_profile)",
+    ):
+        assert words in message
+
+
+@pytest.mark.parametrize(
+    ("record", "evicted"),
+    [("", ["team/work-1", "team/work-2"]), ('{"drain": "none"}', []), ("not sound", ["team/work-1", "team/work-2"])],
+)
+def test_a_release_follows_what_the_pool_has_recorded(record: str, evicted: list[str]) -> None:
+    found = member("t4-1", "notebooks", **{"accel.gpu/rollout": record})
+    (step,) = changes([L40S], [found, member("l40s-1", "inference")], asked=Asked(held("t4-1", 3))).turns
+    assert (step.leaves, step.turn, step.told()["evicts"]) == ("notebooks", True, evicted)
+
+
+def test_the_most_careful_record_of_a_pool_counts() -> None:
+    nodes = [member(f"t4-{at}", "notebooks", **{"accel.gpu/rollout": json.dumps(text)}) for at, text in enumerate(({"max_unavailable": 3}, {"max_unavailable": 2, "pause_on_failure": False}))]  # fmt: skip
+    asked = Asked({name: users for at in range(2) for name, users in held(f"t4-{at}", 3).items()})
+    (queue,) = queues(changes([], nodes, asked=asked).turns, {})
+    assert (queue.width, queue.pauses) == (2, True)
+
+
+def test_a_recorded_limit_leaves_nodes_for_another_run() -> None:
+    nodes = [member(f"t4-{at}", "notebooks", **{"accel.gpu/rollout": '{"limit": 1}'}) for at in range(3)]
+    asked = Asked({name: users for at in range(3) for name, users in held(f"t4-{at}", 3).items()})
+    found = changes([], nodes, asked=asked)
+    assert (len(found.turns), len(found.limited), found.releases.counts) == (1, 2, {"notebooks": 3})

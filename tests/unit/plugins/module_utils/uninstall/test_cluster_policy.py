@@ -1,0 +1,204 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Our share of a ClusterPolicy that stays: taken out, held back while drivers run, and nothing else touched."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.cluster_policy import mounting, noted, withdrawal
+from tests.helpers.apply_model import apply, content
+
+Object = dict[str, Any]
+
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+TEAM = {"key": "team", "operator": "Equal", "value": "research", "effect": "NoSchedule"}
+THEIRS = {"key": "example.org/maintenance", "operator": "Exists"}
+NOTE = "accel.gpu/tolerations"
+NAMED = {"devicePlugin": {"config": {"name": "accel-gpu-device-plugin", "default": ""}}}
+
+
+def policy(spec: Object, annotations: Object | None = None) -> Object:
+    return {
+        "apiVersion": "nvidia.com/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {
+            "name": "cluster-policy",
+            "resourceVersion": "7",
+            **({"annotations": annotations} if annotations else {}),
+        },
+        "spec": spec,
+    }
+
+
+def with_ours(theirs: Object, ours: Object, noted_entries: list[Object] | None = None) -> Object:
+    """Somebody's policy once we have applied our part to it; who wrote the same value goes on owning it, too."""
+    live = apply(apply(None, policy(theirs), "helm"), policy(ours, _note(noted_entries)), "accel.gpu")
+    mine = [entry for entry in live["metadata"]["managedFields"] if entry["manager"] == "accel.gpu"]
+    helm = {"manager": "helm", "operation": "Update", "fieldsV1": {"f:spec": _same(theirs, live["spec"])}}
+    live["metadata"]["managedFields"] = [helm, *mine]
+    return live
+
+
+def _note(entries: list[Object] | None) -> Object | None:
+    return None if entries is None else {NOTE: json.dumps(entries)}
+
+
+def _same(written: Object, live: Object) -> Object:
+    tree: Object = {}
+    for key, value in written.items():
+        if isinstance(value, dict) and value:
+            tree[f"f:{key}"] = _same(value, live[key])
+        elif live.get(key) == value:
+            tree[f"f:{key}"] = {}
+    return tree
+
+
+def patched(live: Object, patch: Object | None) -> Object:
+    def merged(under: Object, over: Object) -> Object:
+        result = dict(under)
+        for key, value in over.items():
+            if value is None:
+                result.pop(key, None)
+            elif isinstance(value, dict):
+                result[key] = merged(result.get(key) or {}, value)
+            else:
+                result[key] = value
+        return result
+
+    return merged(copy.deepcopy(live), patch or {})
+
+
+def test_our_fields_go_and_the_users_stay() -> None:
+    theirs = {"devicePlugin": {"enabled": True, "args": ["--x"]}, "driver": {"version": "580.95.05"}}
+    live = with_ours(theirs, NAMED)
+    change = withdrawal(live)
+    assert (change.before, change.after) == (
+        {"spec": {"devicePlugin": {"config": NAMED["devicePlugin"]["config"]}}},
+        {"spec": {"devicePlugin": {}}},
+    )
+    assert change.reaches_driver is False
+    assert patched(live, change.patch)["spec"] == theirs
+    assert change.patch is not None
+    assert change.patch["metadata"] == {"resourceVersion": "7"}
+    assert withdrawal(patched(live, change.patch)).patch is None
+
+
+def test_a_field_that_somebody_has_written_too_stays() -> None:
+    live = with_ours({"migManager": {"config": {"name": "x"}}}, {"migManager": {"config": {"name": "x"}}})
+    assert withdrawal(live).patch is None
+
+
+TOLERATIONS = [
+    # in the policy, noted as ours -> what is left
+    ([GPU, TEAM, THEIRS], [TEAM], [GPU, THEIRS]),
+    ([GPU, TEAM], [GPU, TEAM], None),
+    ([GPU], [], [GPU]),
+    # Somebody else's equal entry was never noted.
+    ([TEAM], [], [TEAM]),
+    # As the server spells it, or somebody by hand.
+    ([{"key": "team", "value": "research", "effect": "NoSchedule"}], [TEAM], None),
+    # Taken out by hand already.
+    ([GPU], [GPU, TEAM], None),
+]
+
+
+@pytest.mark.parametrize(("held", "ours", "left"), TOLERATIONS)
+def test_our_tolerations_go_by_their_note(held: list[Object], ours: list[Object], left: list[Object] | None) -> None:
+    live = with_ours({"daemonsets": {"priorityClassName": "p"}}, {"daemonsets": {"tolerations": held}}, ours)
+    change = withdrawal(live)
+    after = patched(live, change.patch)["spec"]["daemonsets"]
+    assert after == {"priorityClassName": "p", **({"tolerations": left} if left else {})}
+    assert change.reaches_driver is (left != held)
+
+
+def test_held_back_while_drivers_run() -> None:
+    """The list stays as it is, with its note; everything else of ours goes."""
+    ours = {**NAMED, "daemonsets": {"tolerations": [GPU, TEAM]}}
+    live = with_ours({"daemonsets": {"priorityClassName": "p"}}, ours, [TEAM])
+    change = withdrawal(live, hold_driver=True)
+    after = patched(live, change.patch)
+    assert after["spec"] == {"daemonsets": {"priorityClassName": "p", "tolerations": [GPU, TEAM]}}
+    assert noted(after) == [TEAM]
+    assert change.reaches_driver
+    assert patched(live, withdrawal(live).patch)["spec"]["daemonsets"]["tolerations"] == [GPU]
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '"x"', "{}"])
+def test_a_note_that_cannot_be_read_notes_nothing(text: str) -> None:
+    assert noted(policy({}, {NOTE: text})) == []
+
+
+leaf = st.sampled_from(["1", "2", True])
+specs = st.dictionaries(
+    st.sampled_from(["devicePlugin", "driver", "migManager"]),
+    st.dictionaries(st.sampled_from(["name", "version", "enabled"]), leaf, min_size=1, max_size=3),
+    max_size=3,
+)
+
+
+@given(specs, specs, st.lists(st.sampled_from([GPU, TEAM, THEIRS]), unique_by=id, max_size=3))
+def test_a_policy_is_as_before_once_ours_is_out(theirs: Object, ours: Object, tolerations: list[Object]) -> None:
+    """Wherever we have not written over somebody's value."""
+    for part, fields in ours.items():
+        fields.update({key: theirs[part][key] for key in fields if key in theirs.get(part, {})})
+    entries = [entry for entry in tolerations if entry is not THEIRS]
+    before = {**theirs, "daemonsets": {"tolerations": [THEIRS]}}
+    live = with_ours(before, {**ours, "daemonsets": {"tolerations": [THEIRS, *entries]}}, entries)
+    after = patched(live, withdrawal(live).patch)
+    assert content(after)["spec"] == content(policy(before))["spec"]
+    assert withdrawal(after).patch is None
+
+
+def daemonset(mounts: list[str], desired: int = 2, updated: int = 2, observed: int = 3) -> Object:
+    volumes = [{"name": name, "configMap": {"name": name}} for name in mounts]
+    return {
+        "metadata": {"name": "plugin", "generation": 3},
+        "spec": {"template": {"spec": {"volumes": [*volumes, {"name": "h", "hostPath": {}}]}}},
+        "status": {
+            "desiredNumberScheduled": desired,
+            "updatedNumberScheduled": updated,
+            "observedGeneration": observed,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (daemonset(["other"]), ""),
+        (daemonset(["ours"]), "DaemonSet plugin still mounts ours"),
+        (daemonset([], updated=1), "DaemonSet plugin: 1 of 2 pods are as they should be"),
+        (daemonset([], observed=2), "DaemonSet plugin: 2 of 2 pods are as they should be"),
+    ],
+)
+def test_who_still_needs_a_configmap(found: Object, line: str) -> None:
+    assert mounting([found], ["ours"]) == ([line] if line else [])
+
+
+FORMER = "accel.gpu/former"
+STRATEGY, MIG_CONFIG = {"strategy": "single"}, {"config": {"name": "theirs"}}
+
+
+def test_what_was_there_before_ours_comes_back() -> None:
+    live = with_ours({"driver": {"enabled": True}}, {"migManager": {"config": {"name": "accel-gpu-mig-parted"}}})
+    live["metadata"]["annotations"] = {FORMER: json.dumps({"mig": STRATEGY, "migManager": MIG_CONFIG})}
+    found = patched(live, withdrawal(live).patch)
+    assert found["spec"] == {"driver": {"enabled": True}, "mig": STRATEGY, "migManager": MIG_CONFIG}
+    assert withdrawal({**found, "metadata": {**found["metadata"], "managedFields": []}}).patch is None
+
+
+def test_what_somebody_has_put_there_since_stays() -> None:
+    live = policy({"mig": {"strategy": "mixed"}}, {FORMER: json.dumps({"mig": STRATEGY})})
+    assert withdrawal(live).patch is None
+
+
+@pytest.mark.parametrize("note", ["", "[", "[]", '"x"', "null"])
+def test_an_unreadable_note_of_former_values_is_none(note: str) -> None:
+    assert withdrawal(policy({"mig": {}}, {FORMER: note})).patch is None

@@ -1,0 +1,287 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node gives back, what NVIDIA's operator and NFD leave on it, and what stays because it is somebody else's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NODES, POOLS, NodeEdit, edit
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import (
+    Return,
+    give_back,
+    of_nfd,
+    of_operator,
+    ours,
+    staying,
+    without,
+)
+
+MIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+CONFIG, POOL = "nvidia.com/device-plugin.config", "accel.gpu/pool"
+OURS = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
+THEIRS = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+
+
+def node(
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, t.Any] | None = None,
+    taints: t.Sequence[dict[str, t.Any]] = (),
+    **more: t.Any,
+) -> Node:
+    """A node; annotations that are no text are written as JSON."""
+    spelled = {key: text if isinstance(text, str) else json.dumps(text) for key, text in (annotations or {}).items()}
+    return Node("n1", labels or {}, spelled, tuple(taints), resource_version="7", **more)
+
+
+def after(before: Node, change: NodeEdit | None) -> Node:
+    """The node as the API server has it after a merge patch."""
+    if change is None:
+        return before
+    metadata = change.patch["metadata"]
+
+    def merged(live: t.Mapping[str, str], part: str) -> dict[str, str]:
+        return {key: value for key, value in {**live, **metadata.get(part, {})}.items() if value is not None}
+
+    spec = change.patch.get("spec", {})
+    labels, annotations = merged(before.labels, "labels"), merged(before.annotations, "annotations")
+    return dataclasses.replace(
+        before,
+        labels=labels,
+        annotations=annotations,
+        taints=tuple(spec.get("taints", before.taints)),
+        unschedulable=bool(spec.get("unschedulable", before.unschedulable)),
+    )
+
+
+LEFT = {"key": "accel.gpu/failed", "value": "drain", "effect": "NoSchedule"}
+
+RETURNS: list[tuple[str, Node, Node]] = [
+    (
+        "a change that failed",
+        node({}, {"accel.gpu/cordoned": "why", "accel.gpu/failed": "why"}, [THEIRS, LEFT], unschedulable=True),
+        node({}, {}, [THEIRS]),
+    ),
+    ("somebody else's cordon", node(unschedulable=True), node(unschedulable=True)),
+    ("nothing of ours", node({"a": "1"}, {"b": "2"}, [THEIRS]), node({"a": "1"}, {"b": "2"}, [THEIRS])),
+    (
+        "a pool's",
+        node(
+            {POOL: "train", "team": "x", "rack": "7"},
+            {POOLS.labels: [POOL, "team"], POOLS.taints: ["restricted-access=yes:NoSchedule"], "b": "2"},
+            [OURS, THEIRS],
+        ),
+        node({"rack": "7"}, {"b": "2"}, [THEIRS]),
+    ),
+    (
+        "what the module nodes has set",
+        node({"a": "1"}, {NODES.labels: ["a"], "accel.gpu/annotations": ["note"], "note": "x"}),
+        node(),
+    ),
+    ("a pin of the user's own", node({POOL: "train", "a": "1"}, {POOLS.labels: ["a"]}), node({POOL: "train"})),
+    ("an equal-looking taint of somebody else", node({}, {POOLS.taints: []}, [OURS]), node({}, {}, [OURS])),
+    (
+        "any annotation of ours",
+        node({}, {"accel.gpu/gpus": "8", "lab.accel.gpu/os": "x"}),
+        node({}, {"lab.accel.gpu/os": "x"}),
+    ),
+    ("a note that cannot be read", node({"a": "1"}, {POOLS.labels: "["}), node({"a": "1"})),
+    ("noted, and gone already", node({}, {POOLS.labels: ["a"]}), node()),
+]
+
+
+@pytest.mark.parametrize(("before", "expected"), [case[1:] for case in RETURNS], ids=[case[0] for case in RETURNS])
+def test_gives_back(before: Node, expected: Node) -> None:
+    found = give_back(before, undo_mig=True)
+    assert not found.cut
+    assert after(before, found.edit) == expected
+    assert give_back(expected, undo_mig=True).edit is None
+
+
+def test_only_what_is_ours_is_shown_and_a_list_is_written_over_what_was_read() -> None:
+    before = node(
+        {"a": "1", "b": "2"}, {POOLS.labels: ["a"], POOLS.taints: ["restricted-access=yes:NoSchedule"]}, [OURS]
+    )
+    change = give_back(before, undo_mig=True).edit
+    assert change is not None
+    assert change.patch["metadata"]["resourceVersion"] == "7"
+    assert (change.before["labels"], change.after["labels"]) == ({"a": "1"}, {})
+    assert (change.before["taints"], change.after["taints"]) == (["restricted-access=yes:NoSchedule"], [])
+
+
+def test_a_node_keeps_what_is_ours_until_its_gpus_are_whole() -> None:
+    marks = {CONFIG: "mig-1", POOL: "cut"}
+    notes = {
+        POOLS.labels: [CONFIG, MIG, POOL],
+        POOLS.taints: ["restricted-access=yes:NoSchedule"],
+        "accel.gpu/gpus": "8",
+    }
+    before = node({MIG: "mig-3g.40gb-2-abc", STATE: "success", **marks}, notes, [OURS, THEIRS])
+    first = give_back(before, undo_mig=True)
+    assert first.cut
+    asked = after(before, first.edit)
+    # The notes still list everything, so that a run that is killed here takes all of it the next time.
+    assert asked == node({MIG: "all-disabled", **marks}, notes, [OURS, THEIRS])
+    # Nothing more is sent until the MIG manager is through, and a run that begins here waits as well.
+    for state in ({}, {STATE: "pending"}, {STATE: "failed"}):
+        waiting = give_back(dataclasses.replace(asked, labels={**asked.labels, **state}), undo_mig=True)
+        assert (waiting.cut, waiting.edit) == (True, None)
+    done = dataclasses.replace(asked, labels={**asked.labels, STATE: "success"})
+    last = give_back(done, undo_mig=True)
+    assert not last.cut
+    # The state is the MIG manager's own.
+    assert after(done, last.edit) == node({STATE: "success"}, {}, [THEIRS])
+
+
+def test_the_taint_of_a_failed_change_goes_before_gpus_are_made_whole() -> None:
+    """NVIDIA's pods do not tolerate it, and are started again by the change."""
+    notes = {POOLS.labels: [MIG], "accel.gpu/cordoned": "why", "accel.gpu/failed": "why"}
+    before = node({MIG: "mig-x", STATE: "failed"}, notes, [THEIRS, LEFT], unschedulable=True)
+    first = give_back(before, undo_mig=True)
+    assert first.edit is not None
+    assert first.edit.patch["metadata"]["resourceVersion"] == "7"
+    asked = after(before, first.edit)
+    assert asked == node({MIG: "all-disabled"}, notes, [THEIRS], unschedulable=True)
+    whole = dataclasses.replace(asked, labels={**asked.labels, STATE: "success"})
+    assert after(whole, give_back(whole, undo_mig=True).edit) == node({STATE: "success"}, {}, [THEIRS])
+
+
+def test_a_run_before_this_version_noted_the_mig_configuration_alone() -> None:
+    before = node({MIG: "all-disabled", STATE: "failed"}, {POOLS.labels: [MIG]})
+    assert give_back(before, undo_mig=True) == Return(None, cut=True)
+
+
+def test_cut_gpus_may_stay_cut() -> None:
+    before = node({MIG: "mig-x", POOL: "cut"}, {POOLS.labels: [MIG, POOL]})
+    found = give_back(before, undo_mig=False)
+    assert (found.cut, after(before, found.edit)) == (False, node())
+
+
+def test_a_layout_of_somebody_else_is_not_touched() -> None:
+    before = node({MIG: "all-balanced", POOL: "p"}, {POOLS.labels: [POOL]})
+    assert after(before, give_back(before, undo_mig=True).edit) == node({MIG: "all-balanced"})
+
+
+marks = st.dictionaries(st.sampled_from(["a", "b", "example.com/c"]), st.sampled_from(["1", "2"]))
+some_taints: st.SearchStrategy[list[dict[str, str]]] = st.lists(
+    st.builds(dict, key=st.sampled_from(["k", "l"]), value=st.sampled_from(["v", "w"]), effect=st.just("NoSchedule")),
+    max_size=2,
+    unique_by=lambda taint: (taint["key"], taint["effect"]),
+)
+
+
+@given(marks, some_taints, marks, some_taints, marks)
+def test_what_was_put_on_a_node_is_given_back_and_nothing_else(
+    theirs: dict[str, str], taints: list[t.Any], pool: dict[str, str], pool_taints: list[t.Any], chosen: dict[str, str]
+) -> None:
+    """For any node, once a pool and a set of the module nodes have been at it; what they wrote over is lost."""
+    before = node(theirs, {"note": "x"}, taints)
+    used = after(before, edit(before, POOLS, labels={**pool, POOL: "p"}, taints=pool_taints, drop_others=True))
+    used = after(used, edit(used, NODES, labels={f"set/{key}": value for key, value in chosen.items()}))
+    back = after(used, give_back(used, undo_mig=True).edit)
+    over = {key for key, value in pool.items() if theirs.get(key, value) != value}
+    places = {
+        taint["key"] for taint in pool_taints for other in taints if taint["key"] == other["key"] and taint != other
+    }
+    assert back.labels == {key: value for key, value in theirs.items() if key not in over}
+    assert list(back.taints) == [taint for taint in taints if taint["key"] not in places]
+    assert back.annotations == {"note": "x"}
+    assert give_back(back, undo_mig=True).edit is None
+
+
+def test_what_the_operator_leaves() -> None:
+    found = of_operator(
+        node(
+            {
+                "nvidia.com/gpu.present": "true",
+                "nvidia.com/gpu.deploy.driver": "true",
+                "nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change",
+                "nvidia.com/gpu.deploy.operands": "false",
+                "nvidia.com/gpu-driver-upgrade-state": "upgrade-done",
+                "nvidia.com/gpu-driver-upgrade.skip": "true",
+                "nvidia.com/gpu-operator.driver.owner": "default",
+                MIG: "all-disabled",
+                STATE: "success",
+                "nvidia.com/gpu.product": "Tesla-T4",
+                "example.com/nvidia.com": "x",
+            },
+            {"nvidia.com/gpu-driver-upgrade-enabled": "true", "nvidia.com/other": "x"},
+        )
+    )
+    assert found.labels == {
+        "nvidia.com/gpu.present",
+        "nvidia.com/gpu.deploy.driver",
+        "nvidia.com/gpu.deploy.dcgm",
+        "nvidia.com/gpu-driver-upgrade-state",
+        "nvidia.com/gpu-operator.driver.owner",
+        MIG,
+        STATE,
+    }
+    assert found.annotations == {"nvidia.com/gpu-driver-upgrade-enabled"}
+
+
+NFD_ANNOTATIONS = {
+    "nfd.node.kubernetes.io/feature-labels": "pci-10de.present,nvidia.com/gpu.product,gone",
+    "nfd.node.kubernetes.io/feature-annotations": "note",
+    "nfd.node.kubernetes.io/extended-resources": "cards,example.com/fpga",
+    "nfd.node.kubernetes.io/taints": "special=yes:NoSchedule",
+    "nfd.node.kubernetes.io/worker.version": "v0.19.0",
+    "feature.node.kubernetes.io/note": "x",
+    "example.com/kept": "x",
+}
+
+
+def test_what_nfd_leaves() -> None:
+    labels = {
+        "feature.node.kubernetes.io/pci-10de.present": "true",
+        "nvidia.com/gpu.product": "Tesla-T4",
+        "feature.node.kubernetes.io/not-noted": "true",
+    }
+    special = {"key": "special", "value": "yes", "effect": "NoSchedule"}
+    before = node(labels, NFD_ANNOTATIONS, [special, THEIRS])
+    leaving = of_nfd(before)
+    assert leaving.resources == {"feature.node.kubernetes.io/cards", "example.com/fpga"}
+    left = after(before, without(before, leaving))
+    kept = {"feature.node.kubernetes.io/not-noted": "true"}
+    assert left == node(kept, {"example.com/kept": "x"}, [THEIRS])
+    assert without(left, of_nfd(left)) is None
+
+
+def test_another_instance_of_nfd_keeps_its_own() -> None:
+    annotations = {"mine.nfd.node.kubernetes.io/feature-labels": "a", "nfd.node.kubernetes.io/feature-labels": "b"}
+    found = of_nfd(node({}, annotations), "mine")
+    assert found.labels == {"feature.node.kubernetes.io/a"}
+    assert found.annotations == {"mine.nfd.node.kubernetes.io/feature-labels"}
+
+
+STAYING: list[tuple[Node, list[str]]] = [
+    (node({POOL: "p"}, {POOLS.labels: [POOL]}), []),
+    (node({POOL: "p"}), ["label accel.gpu/pool=p, which this collection did not set"]),
+    (
+        node({"nvidia.com/gpu.deploy.driver": "false"}),
+        ["label nvidia.com/gpu.deploy.driver=false, by which somebody keeps"],
+    ),
+    (node({MIG: "all-balanced"}), ["label nvidia.com/mig.config=all-balanced, which somebody else has set"]),
+    (node({MIG: "all-disabled"}), []),
+    (node({"nvidia.com/gpu-driver-upgrade-state": "drain-required"}, unschedulable=True), ["cordoned by the operator"]),
+    (node({"nvidia.com/gpu-driver-upgrade-state": "upgrade-done"}, unschedulable=True), []),
+    (node(unschedulable=True), []),
+]
+
+
+@pytest.mark.parametrize(("found", "lines"), STAYING)
+def test_what_stays_is_said(found: Node, lines: list[str]) -> None:
+    told = list(staying(found, operator=True))
+    assert [line for line, wanted in zip(told, lines, strict=True) if line.startswith(wanted)] == told
+    assert list(staying(found, operator=False)) == [line for line in told if line.startswith("label accel.gpu/pool")]
+
+
+def test_our_own_annotations_are_ours() -> None:
+    assert ours(node({}, {"accel.gpu/anything": "x", "other": "y"})).annotations == {"accel.gpu/anything"}

@@ -1,0 +1,137 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node must not grant: how the cluster's answers are read, and what a trial makes of its looks."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.validation import negative_checks
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Site, Workload
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pool_test import Trial
+from tests.helpers.fleet import node, pool
+
+GPU = "nvidia.com/gpu"
+WORKLOAD = Workload("gpu-operator", "registry.example/cuda:1", "run-1", hold=10, deadline=300)
+
+
+def pod(phase: str, start: int | None = None, end: int | None = None, **status: t.Any) -> dict[str, t.Any]:
+    """A pod that has begun and ended in these seconds."""
+    state: dict[str, t.Any] = {}
+    if start is not None:
+        times = {"startedAt": f"2026-01-01T00:00:{start:02d}Z"}
+        ended = {**times, "finishedAt": f"2026-01-01T00:00:{end or 0:02d}Z"}
+        state = {"running": times} if end is None else {"terminated": ended}
+    return {"metadata": {"name": "p"}, "status": {"phase": phase, "containerStatuses": [{"state": state}], **status}}
+
+
+def unscheduled(message: str) -> dict[str, t.Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return pod("Pending", conditions=[condition])
+
+
+# As kube-scheduler 1.36 says it.
+FULL = unscheduled(
+    f"0/24 nodes are available: 1 Insufficient {GPU}, 23 node(s) didn't match Pod's node affinity/selector."
+)
+NO_CPU = unscheduled(
+    "0/24 nodes are available: 1 Insufficient cpu, 23 node(s) didn't match Pod's node affinity/selector."
+)
+REFUSED = pod(
+    "Failed",
+    reason="UnexpectedAdmissionError",
+    message=f'Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = invalid allocation request for "{GPU}": '
+    "invalid request: maximum request size for shared resources is 1; found 2, which is unexpected",
+)
+GONE = pod("Failed", reason="UnexpectedAdmissionError", message=f"no healthy devices present; cannot allocate {GPU}")
+RUN = [pod("Running", 1), pod("Running", 3)]
+ENDED = [pod("Succeeded", 1, 11), pod("Succeeded", 3, 13)]
+ONE_ENDED = [pod("Succeeded", 1, 11), pod("Running", 3)]
+COMING = [pod("Running", 1), pod("Pending")]
+
+# The pod, those that hold all there is, whether they were seen together, and the answer: None, what is told, a problem.
+SURPLUS: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
+    ("waits while all run", FULL, RUN, True, "waited", ""),
+    ("waits until all have ended", FULL, ENDED, True, "waited", ""),
+    ("waits, but not all run yet", FULL, COMING, False, None, ""),
+    ("waits, but one has ended", FULL, ONE_ENDED, True, None, ""),
+    ("waits for another reason", NO_CPU, RUN, True, None, ""),
+    ("not looked at yet", pod("Pending"), RUN, True, None, ""),
+    ("begins when one has ended", pod("Running", 11), ONE_ENDED, True, "waited", ""),
+    ("was brief, and after the first", pod("Succeeded", 12, 12), ENDED, True, "waited", ""),
+    ("began before the first had ended", pod("Succeeded", 10, 11), ENDED, True, "ran", "ran beside the 2"),
+    ("runs beside them", pod("Running", 4), RUN, True, "ran", f"hold all {GPU}"),
+    ("came before one of them", pod("Running", 2), COMING, False, None, ""),
+    ("fails", GONE, RUN, True, "failed", "no healthy devices present"),
+]
+
+
+@pytest.mark.parametrize(
+    ("late", "crowd", "together", "told", "problem"), [case[1:] for case in SURPLUS], ids=[case[0] for case in SURPLUS]
+)
+def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, told: str | None, problem: str) -> None:
+    over = all(other["status"]["phase"] == "Succeeded" for other in crowd)
+    answer = negative_checks.surplus(late, crowd, GPU, together=together, over=over)
+    assert (answer and answer.told) == told
+    assert bool(answer and answer.problem) == bool(problem)
+    assert problem in (answer.problem if answer else "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "problem"),
+    [
+        (REFUSED, "refused", ""),
+        (GONE, "failed", "not refused as it should be"),
+        (pod("Running", 1), "granted", "although failRequestsGreaterThanOne"),
+        (pod("Succeeded", 1, 1), "granted", GPU),
+        (FULL, None, ""),
+        (pod("Pending"), None, ""),
+    ],
+)
+def test_two_shares(asked: t.Any, told: str | None, problem: str) -> None:
+    answer = negative_checks.pair(asked, GPU)
+    assert (answer and answer.told) == told
+    assert bool(answer and answer.problem) == bool(problem)
+    assert problem in (answer.problem if answer else "")
+
+
+def looked(*looks: list[t.Any]) -> Trial:
+    """A trial of two pods, one more and one for two shares, after these looks at them, in that order."""
+    trial = Trial(pool(replicas=2), Site(node(replicas=2), (GPU, GPU), surplus=GPU, pair=GPU), WORKLOAD)
+    names = [trial.pod(ask) for ask in (*trial.site.crowd, *trial.site.beyond)]
+    for pods in looks:
+        trial.see({name: {**seen, "metadata": {"name": name}} for name, seen in zip(names, pods, strict=False)})
+    return trial
+
+
+def test_a_trial_remembers_its_answers() -> None:
+    trial = looked([*RUN, FULL, FULL], [*ENDED, pod("Succeeded", 12, 12), REFUSED])
+    assert trial.over
+    assert trial.together
+    assert trial.told == {"one_more": "waited", "two_shares": "refused"}
+    assert trial.problems == ()
+
+
+def test_a_trial_is_not_over_before_both_have_answered() -> None:
+    trial = looked([*RUN, FULL, FULL], [*ENDED, FULL, FULL])
+    assert not trial.over
+    assert trial.told == {"one_more": "waited"}
+    [problem] = trial.problems
+    assert problem.startswith(
+        "whether a request for two shares is refused was not seen in time: Pending, Unschedulable"
+    )
+
+
+def test_pods_that_are_not_there_answer_nothing() -> None:
+    trial = looked(RUN)
+    assert not trial.over
+    assert [problem.rpartition(": ")[2] for problem in trial.problems] == ["no pod", "no pod"]
+
+
+def test_what_was_granted_is_a_problem() -> None:
+    trial = looked([*ENDED, pod("Succeeded", 4, 5), pod("Succeeded", 14, 14)])
+    assert trial.over
+    assert trial.told == {"one_more": "ran", "two_shares": "granted"}
+    assert len(trial.problems) == 2
