@@ -49,7 +49,7 @@ def _devices(model: models.Model, layout: str) -> tuple[str, ...]:
         counts[name] = counts.get(name, 0) + int(count or "1")
     placed = placement.place(geometry, counts)
     if placed is None:
-        raise LabError(f"--mig: {model.key} {fit_error.misfit(geometry, counts)}")
+        raise LabError(f"--mig: {model.key} {fit_error.fit_error(geometry, counts)}")
     return tuple(f"{one.profile}@{one.start}" for one in placed)
 
 

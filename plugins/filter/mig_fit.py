@@ -98,13 +98,13 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.mig.enumerate import nearest, wasted
-from ..module_utils.mig.fit_error import misfit
+from ..module_utils.mig.enumerate import nearest, unused
+from ..module_utils.mig.fit_error import fit_error
 from ..module_utils.mig.geometry_lookup import geometry_of
-from ..module_utils.mig.layout import PROFILE, listed
+from ..module_utils.mig.layout import PROFILE, format_devices
 from ..module_utils.mig.placement import place
 from ..module_utils.schema import coercion
-from ..module_utils.schema.messages import said
+from ..module_utils.schema.messages import quote
 
 # More devices than any cluster has; larger numbers are mistakes.
 _MOST = 10**9
@@ -120,9 +120,11 @@ def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
     return {
         "fits": placements is not None,
         "placements": [dict(placement._asdict()) for placement in placements or ()],
-        "wasted": None if placements is None else dict(wasted(geometry, counts)._asdict()),
-        "alternatives": [] if placements is not None else [listed(layout) for layout in nearest(geometry, counts)],
-        "reason": misfit(geometry, counts) or "",
+        "wasted": None if placements is None else dict(unused(geometry, counts)._asdict()),
+        "alternatives": []
+        if placements is not None
+        else [format_devices(layout) for layout in nearest(geometry, counts)],
+        "reason": fit_error(geometry, counts) or "",
     }
 
 
@@ -139,7 +141,7 @@ def _counts(profiles: t.Any) -> dict[str, int]:
         given = profiles[name] if isinstance(profiles, t.Mapping) else 1
         count = coercion.integer(given) if isinstance(given, str) else given
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST:
-            raise ValueError(f"{said(given)} of {name} is not a count; give a whole number")
+            raise ValueError(f"{quote(given)} of {name} is not a count; give a whole number")
         counts[str(name)] = counts.get(name, 0) + int(count)
     return counts
 

@@ -50,13 +50,13 @@ from ansible.errors import AnsibleFilterError
 
 from ..module_utils.mig.enumerate import maximal
 from ..module_utils.mig.geometry_lookup import geometry_of
-from ..module_utils.mig.layout import listed
+from ..module_utils.mig.layout import format_devices
 
 
 def mig_layouts(model: t.Any) -> list[list[str]]:
     """The maximal layouts of the model."""
     try:
-        return [listed(layout) for layout in maximal(geometry_of(model))]
+        return [format_devices(layout) for layout in maximal(geometry_of(model))]
     except ValueError as error:
         raise AnsibleFilterError(f"accel.gpu.mig_layouts: {error}") from error
 

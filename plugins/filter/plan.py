@@ -87,14 +87,14 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils.pools.derive import derive
-from ..module_utils.pools.variables import InvalidDocuments, parts
+from ..module_utils.pools.variables import InvalidVariables, parts
 
 
 def plan(documents: t.Any) -> dict[str, t.Any]:
     """The plan of the documents as plain data."""
     try:
         return derive(*parts(documents)).as_dict()
-    except InvalidDocuments as error:
+    except InvalidVariables as error:
         raise AnsibleFilterError(str(error)) from error
 
 

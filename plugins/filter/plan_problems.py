@@ -42,14 +42,14 @@ _value:
 
 import typing as t
 
-from ..module_utils.pools.variables import InvalidDocuments, parts, validate
+from ..module_utils.pools.variables import InvalidVariables, parts, validate
 
 
 def plan_problems(documents: t.Any) -> list[str]:
     """All mistakes of the documents."""
     try:
         return validate(*parts(documents))
-    except InvalidDocuments as error:
+    except InvalidVariables as error:
         return error.problems
 
 

@@ -54,15 +54,15 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils.pools.merge import plain
-from ..module_utils.pools.nodegroups import resized as _resized
-from ..module_utils.pools.variables import InvalidDocuments
+from ..module_utils.pools.nodegroups import with_node_counts as _resized
+from ..module_utils.pools.variables import InvalidVariables
 
 
 def resized(pools: t.Any, counts: t.Any, defaults: t.Any = None) -> list[dict[str, t.Any]]:
     """The documents of the pools, with these numbers of nodes."""
     try:
         return _resized(plain(pools), plain(counts), plain(defaults))
-    except InvalidDocuments as error:
+    except InvalidVariables as error:
         raise AnsibleFilterError(str(error)) from error
 
 

@@ -48,7 +48,7 @@ from ansible.errors import AnsibleFilterError
 
 from ..module_utils.pools.merge import plain
 from ..module_utils.schema import coercion
-from ..module_utils.schema.messages import is_whole, kind, said
+from ..module_utils.schema.messages import is_whole, quote, type_name
 
 # The largest number of seconds that every part of a run can count.
 _LARGEST = 2**31 - 1
@@ -70,7 +70,7 @@ def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
             try:
                 found[name] = _converted(value, defaults[name])
             except ValueError as error:
-                shown = f"{said(value)} " if isinstance(value, (str, int, float)) else ""
+                shown = f"{quote(value)} " if isinstance(value, (str, int, float)) else ""
                 problems.append(f"{name}: {shown}{error}")
     if problems:
         raise AnsibleFilterError("\n".join(problems))
@@ -87,7 +87,7 @@ def _converted(value: t.Any, default: t.Any) -> t.Any:
     if isinstance(default, dict):
         return _map(value)
     if isinstance(value, (dict, list)):
-        raise ValueError(f"is {kind(value)}, not text; give one value")
+        raise ValueError(f"is {type_name(value)}, not text; give one value")
     return value
 
 
@@ -102,14 +102,14 @@ def _names(value: t.Any) -> list[str]:
 def _boolean(value: t.Any) -> bool:
     found = coercion.boolean(value) if isinstance(value, str) else value
     if not isinstance(found, bool):
-        raise ValueError(f"is {kind(value)}, not a boolean; give true or false")
+        raise ValueError(f"is {type_name(value)}, not a boolean; give true or false")
     return found
 
 
 def _number(value: t.Any) -> int:
     found: t.Any = coercion.integer(value) if isinstance(value, str) else value
     if not is_whole(found):
-        raise ValueError(f"is {kind(value)}, not a whole number; give decimal digits alone, such as 600")
+        raise ValueError(f"is {type_name(value)}, not a whole number; give decimal digits alone, such as 600")
     if not 0 <= found <= _LARGEST:
         raise ValueError(f"is not allowed: give a number from 0 to {_LARGEST}")
     return int(found)
@@ -123,7 +123,7 @@ def _map(value: t.Any) -> dict[t.Any, t.Any]:
         except (ValueError, RecursionError):
             found = None
     if not isinstance(found, dict):
-        raise ValueError(f'is {kind(value)}, not a map; write it as JSON, such as {{"train": 3}}')
+        raise ValueError(f'is {type_name(value)}, not a map; write it as JSON, such as {{"train": 3}}')
     return found
 
 

@@ -149,20 +149,20 @@ from ..module_utils.gpu_operator.cluster_policy import (
     API_VERSION,
     CHART_NAME,
     KIND,
+    DesiredPolicy,
     PolicyChange,
-    Wanted,
     changes,
     created_by_chart,
     driver_nodes,
     first_contact,
 )
-from ..module_utils.gpu_operator.cluster_policy_client import PolicyClient
-from ..module_utils.gpu_operator.cluster_policy_result import seen, warnings
-from ..module_utils.gpu_operator.detect import follow
-from ..module_utils.gpu_operator.driver_rollout import DriverRoll, Pacing
-from ..module_utils.gpu_operator.readiness import Effect, Verdict, mounted_by
+from ..module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
+from ..module_utils.gpu_operator.cluster_policy_result import observed, warnings
+from ..module_utils.gpu_operator.detect import adapt_plan
+from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy
+from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, configmaps_mounted_by
 from ..module_utils.gpu_operator.upgrade_preview import reaching_paths
-from ..module_utils.helm.preparation import Waiting
+from ..module_utils.helm.preparation import WaitOptions
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.objects import InvalidObjects
@@ -180,16 +180,16 @@ class _Found(t.NamedTuple):
 
     live: Object | None
     change: PolicyChange
-    roll: DriverRoll | None
+    roll: DriverRollout | None
     held_back: list[str]
 
 
 def work(module: GpuModule) -> Object:
     """Derive from the pools, read the policy, change what differs, and see that the operator has done it."""
-    cluster = PolicyClient(module.client, module.plan.operator.namespace, module.plan.pools)
+    cluster = ClusterPolicyClient(module.client, module.plan.operator.namespace, module.plan.pools)
     live = _live(module, cluster)
-    plan = module.plan = follow(module.client, module.plan, live)
-    wanted = Wanted.by(plan, live)
+    plan = module.plan = adapt_plan(module.client, module.plan, live)
+    wanted = DesiredPolicy.by(plan, live)
     found = _compare(module, cluster, wanted, live)
     lacking = cluster.lacking(plan, found.live) if found.change.changed else []
     changed, note = found.change.changed, None
@@ -212,17 +212,19 @@ def work(module: GpuModule) -> Object:
     before, after = found.change.before, found.change.after
     if lacking:
         after = {**after, "configmaps": [configmap["metadata"]["name"] for configmap in lacking]}
-    verdict = _see(module, cluster, found, Effect(_reaching(found, wanted), mounted_by(wanted.spec)), told)
+    verdict = _see(
+        module, cluster, found, RequiredEffect(_reaching(found, wanted), configmaps_mounted_by(wanted.spec)), told
+    )
     for name, reason in sorted(verdict.set_aside.items()) if verdict else ():
         module.warn(f"Node {name} was not waited for: {reason}.")
     result = {
         "changed": changed or bool(lacking) or bool(cluster.replaced),
-        "cluster_policy": {**told, **seen(verdict)},
+        "cluster_policy": {**told, **observed(verdict)},
     }
     return {**result, "diff": diff_of(before, after, f"{KIND} {told['name']}")}
 
 
-def _live(module: GpuModule, cluster: PolicyClient) -> Object | None:
+def _live(module: GpuModule, cluster: ClusterPolicyClient) -> Object | None:
     live = cluster.policy()
     if live is None and not (module.check_mode and (API_VERSION, KIND) in module.expected.kinds):
         raise InvalidObjects(
@@ -231,7 +233,7 @@ def _live(module: GpuModule, cluster: PolicyClient) -> Object | None:
     return live
 
 
-def _compare(module: GpuModule, cluster: PolicyClient, wanted: Wanted, live: Object | None) -> _Found:
+def _compare(module: GpuModule, cluster: ClusterPolicyClient, wanted: DesiredPolicy, live: Object | None) -> _Found:
     if live is None:
         return _Found(None, created_by_chart(wanted), None, [])
     operator = module.plan.operator
@@ -241,13 +243,17 @@ def _compare(module: GpuModule, cluster: PolicyClient, wanted: Wanted, live: Obj
     nodes = driver_nodes(cluster.daemonsets()) if paths else 0
     if not nodes:
         return _Found(live, change, None, [])
-    roll = DriverRoll(nodes, Pacing.of(live["spec"]), tuple(f"{path} of the ClusterPolicy changes" for path in paths))
+    roll = DriverRollout(
+        nodes, UpgradePolicy.of(live["spec"]), tuple(f"{path} of the ClusterPolicy changes" for path in paths)
+    )
     if module.params["allow_driver_rollout"]:
         return _Found(live, change, roll, [])
     return _Found(live, changes(live, wanted, seeded=seeded, hold_driver=True), roll, paths)
 
 
-def _apply(module: GpuModule, cluster: PolicyClient, wanted: Wanted, found: _Found) -> tuple[bool, str | None, _Found]:
+def _apply(
+    module: GpuModule, cluster: ClusterPolicyClient, wanted: DesiredPolicy, found: _Found
+) -> tuple[bool, str | None, _Found]:
     """Send it; where somebody else wrote meanwhile, compare with what is there now and try again."""
     for attempt in range(_ATTEMPTS):
         if found.live is None or not found.change.changed:
@@ -263,15 +269,17 @@ def _apply(module: GpuModule, cluster: PolicyClient, wanted: Wanted, found: _Fou
     return False, None, found
 
 
-def _see(module: GpuModule, cluster: PolicyClient, found: _Found, effect: Effect, told: Object) -> Verdict | None:
+def _see(
+    module: GpuModule, cluster: ClusterPolicyClient, found: _Found, effect: RequiredEffect, told: Object
+) -> OperatorReadiness | None:
     if found.live is None:
         return None
     name, params = found.live["metadata"]["name"], module.params
     if module.check_mode or not params["wait"]:
         return cluster.look(name, effect)
-    waiting = Waiting(params["wait_timeout"], params["wait_sleep"], module.progress)
+    waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
     return cluster.await_ready(
-        name, effect, waiting, lambda verdict: {"cluster_policy": {**told, **seen(verdict)}}, module.lease
+        name, effect, waiting, lambda verdict: {"cluster_policy": {**told, **observed(verdict)}}, module.lease
     )
 
 
@@ -279,7 +287,7 @@ def _tolerations(found: _Found) -> list[Object]:
     return of_policy(found.change.after if found.live is None or found.change.changed else found.live)
 
 
-def _reaching(found: _Found, wanted: Wanted) -> tuple[Object, ...]:
+def _reaching(found: _Found, wanted: DesiredPolicy) -> tuple[Object, ...]:
     return () if found.held_back else wanted.tolerations
 
 

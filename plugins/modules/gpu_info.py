@@ -190,18 +190,18 @@ import typing as t
 
 from ..module_utils.catalog.names import LIVE_PODS
 from ..module_utils.cluster_state import report_data, warnings
-from ..module_utils.cluster_state.gpu_requests import holders
+from ..module_utils.cluster_state.gpu_requests import gpu_requests
 from ..module_utils.cluster_state.impact import total
 from ..module_utils.cluster_state.node import UNREAD, Node, parse
 from ..module_utils.common.errors import ConnectionProblem
-from ..module_utils.gpu_operator.detect import Survey, survey
-from ..module_utils.gpu_operator.restart_preview import forecast
+from ..module_utils.gpu_operator.detect import Detection, detect
+from ..module_utils.gpu_operator.restart_preview import preview_restarts
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
-from ..module_utils.pools.warnings import doubts
-from ..module_utils.sharing.impact_preview import expense
+from ..module_utils.pools.warnings import warnings as doubts
+from ..module_utils.sharing.impact_preview import impact_preview
 from ..module_utils.sharing.overview import Overview, add_membership, add_unusual, overview
 from ..module_utils.validation import evidence
 
@@ -227,13 +227,13 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         told.update(reachable=False, reason=reason)
         return _limited(module, told, [])
     told["cluster"] = told["cluster"] or module.client.cluster_name or module.client.server
-    told.update(reachable=True, identity=identity_report(module.client, module.identity), **report_data.seen(nodes))
+    told.update(reachable=True, identity=identity_report(module.client, module.identity), **report_data.observed(nodes))
     told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][: warnings.NAMES_LIMIT]
     pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
-    held = holders(pods()) if module.params["workloads"] else None
+    held = gpu_requests(pods()) if module.params["workloads"] else None
     if module.params["pools"] is None:
         return _limited(module, told, report_data.rows(nodes, (), None, (), held))
-    there = survey(module.client, module.plan)
+    there = detect(module.client, module.plan)
     looks = module.params["workloads"] or module.params["costs"]
     found = overview(module.client, there.plan, nodes, pods if looks else None)
     plan, membership, changes = found.plan, found.membership, found.changes
@@ -241,9 +241,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     allowed = frozenset(module.params["allow_release"])
     told["release"] = changes.releases.as_dict(allowed, warnings.NAMES_LIMIT)
     if module.params["costs"]:
-        rolls = forecast(module.client, plan, there.policy)
+        rolls = preview_restarts(module.client, plan, there.policy)
         asked = pods() if changes.edits or rolls.roll.any else []
-        counts, steps = expense(module.client, plan, nodes, membership, changes, rolls.roll, asked)
+        counts, steps = impact_preview(module.client, plan, nodes, membership, changes, rolls.roll, asked)
         for name, of_pool in told["pools"].items():
             of_pool["costs"] = counts[name]
         told["costs"] = rolls.told(total(counts.values()))
@@ -252,7 +252,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     return _limited(module, told, report_data.rows(nodes, plan.pools, membership, changes.edits, held))
 
 
-def _tell(client: Client, there: Survey, found: Overview, nodes: list[Node], told: dict[str, t.Any]) -> None:
+def _tell(client: Client, there: Detection, found: Overview, nodes: list[Node], told: dict[str, t.Any]) -> None:
     """Add what the pools declare against what is seen."""
     plan, membership = found.plan, found.membership
     told["installed"] = {name: of.as_dict() for name, of in there.found.items()}

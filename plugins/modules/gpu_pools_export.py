@@ -103,8 +103,8 @@ from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.export import variables
 from ..module_utils.export.live_sharing import Live, mig_configmap, plugin_configmap
 from ..module_utils.export.pools import groups
-from ..module_utils.gpu_operator.detect import follow, is_ours
-from ..module_utils.helm.release_records import Records
+from ..module_utils.gpu_operator.detect import adapt_plan, is_ours
+from ..module_utils.helm.release_records import ReleaseRecords
 from ..module_utils.kube.cluster_identity import read_recorded_name, read_uid
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
@@ -136,7 +136,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     releases = {part: _as_ours(module, part, of, given) for part, of in theirs.items()}
     remarks = [*found.remarks, *_of_releases(policy, theirs, releases)]
     cluster = variables.cluster(given, releases, found.pools)
-    plan = follow(client, derive(cluster.document, {}, found.pools), policy)
+    plan = adapt_plan(client, derive(cluster.document, {}, found.pools), policy)
     changing = _changing(module, plan, nodes)
     remarks += [*cluster.remarks, *_of_changes(changing)]
     shown = {key: _without_values(value) for key, value in cluster.document.items()}
@@ -190,7 +190,7 @@ def _as_ours(
         module.client, (release.name, release.namespace), getattr(derive(given, {}, []), part)
     ):
         return None
-    records = Records(module.client, release.name, release.namespace)
+    records = ReleaseRecords(module.client, release.name, release.namespace)
     try:
         newest = next(iter(records.revisions()), None)
         content = records.content(newest)

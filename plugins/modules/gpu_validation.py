@@ -127,23 +127,23 @@ gpu_validation:
 import time
 import typing as t
 
-from ..module_utils.cluster_state.pool_assignment import awaited, undiscovered_cluster
+from ..module_utils.cluster_state.pool_assignment import awaited_nodes, undiscovered_cluster
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
 from ..module_utils.drain.operand_diagnosis import failing_operands
-from ..module_utils.gpu_operator.detect import follow_cluster
+from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.validation import evidence
-from ..module_utils.validation.pods import Nowhere, Workload
-from ..module_utils.validation.pool_test import Trial
-from ..module_utils.validation.validator import Proving, State, elapsed
+from ..module_utils.validation.pods import NotTestable, Workload
+from ..module_utils.validation.pool_test import PoolTest
+from ..module_utils.validation.validator import ValidationState, Validator, elapsed
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Skip what stands, prove the rest."""
     began = time.monotonic()
     params = module.params
-    module.plan = follow_cluster(module.client, module.plan)
+    module.plan = adapt_plan_to_cluster(module.client, module.plan)
     workload = Workload(
         namespace=module.plan.validation.namespace,
         image=module.plan.validation.image,
@@ -153,7 +153,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         pull_secrets=tuple(params["pull_secrets"]),
         run_as_user=params["run_as_user"] or None,
     )
-    proving = Proving(
+    proving = Validator(
         module.client, module.plan, workload, params["max_pods"], module.progress, float(params["wait_sleep"])
     )
     state = proving.read()
@@ -183,7 +183,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     return result
 
 
-def _standing(module: GpuModule, state: State) -> dict[str, dict[str, t.Any]]:
+def _standing(module: GpuModule, state: ValidationState) -> dict[str, dict[str, t.Any]]:
     """What is known of each pool before anything runs."""
     pools: dict[str, dict[str, t.Any]] = {}
     for pool in module.plan.pools:
@@ -193,7 +193,7 @@ def _standing(module: GpuModule, state: State) -> dict[str, dict[str, t.Any]]:
         elif pool.without_containers:
             pools[pool.name] = {"status": "not_applicable", "reason": pool.without_containers}
         elif state.current(pool.name) and not module.params["force"]:
-            pools[pool.name] = {"status": "skipped", **evidence.seen(entry)}
+            pools[pool.name] = {"status": "skipped", **evidence.is_current(entry)}
         else:
             reason = (
                 "forced" if state.current(pool.name) else "changed since it was proven" if entry else "never proven"
@@ -209,16 +209,16 @@ def _evidence(pool: t.Mapping[str, t.Any]) -> str:
 
 
 def _prove(
-    module: GpuModule, proving: Proving, state: State, pools: dict[str, dict[str, t.Any]], lease: t.Any
+    module: GpuModule, proving: Validator, state: ValidationState, pools: dict[str, dict[str, t.Any]], lease: t.Any
 ) -> list[str]:
     """Run what is due; writes what became of it into `pools` and returns the problems."""
     due = [pool for pool in module.plan.pools if pools[pool.name]["status"] == "would_run"]
     problems: list[str] = []
-    trials: list[Trial] = []
+    trials: list[PoolTest] = []
     if not due:
         return problems
     for name, site in proving.sites(due, state).items():
-        if isinstance(site, Nowhere):
+        if isinstance(site, NotTestable):
             pools[name] = {"status": "busy" if site.busy else "failed", "reason": site.reason}
             if site.busy:
                 module.warn(f"Pool {name} was not proven: {site.reason}.")
@@ -246,11 +246,11 @@ def _prove(
     return problems
 
 
-def _after_discovery(module: GpuModule, state: State) -> dict[str, t.Any]:
+def _after_discovery(module: GpuModule, state: ValidationState) -> dict[str, t.Any]:
     empty = list(state.membership.empty)
     if not empty:
         return {}
-    waiting = awaited(module.plan.pools, state.nodes.values(), state.membership)
+    waiting = awaited_nodes(module.plan.pools, state.nodes.values(), state.membership)
     failing = failing_operands(module.client, module.plan.config.namespace, waiting, time.time())
     if undiscovered_cluster(state.nodes.values()) or set(waiting) - set(failing):
         return {"pools": empty}

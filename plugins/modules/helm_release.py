@@ -190,12 +190,12 @@ import tempfile
 import typing as t
 
 from ..module_utils.common.results import diff_of
-from ..module_utils.gpu_operator.driver_rollout import DriverRoll
-from ..module_utils.gpu_operator.upgrade import Judgement, UpgradeRefused, Upgrading
-from ..module_utils.helm.await_workloads import release_is_rolled_out
+from ..module_utils.gpu_operator.driver_rollout import DriverRollout
+from ..module_utils.gpu_operator.upgrade import OperatorUpgrade, UpgradeDecision, UpgradeRefused
+from ..module_utils.helm.await_workloads import await_workloads
 from ..module_utils.helm.chart import ChartProblem
 from ..module_utils.helm.cli import INSTALL_HELM
-from ..module_utils.helm.preparation import Preparation, Release, Waiting
+from ..module_utils.helm.preparation import ReleaseOptions, ReleasePreparation, WaitOptions
 from ..module_utils.helm.release import NOTHING
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
@@ -218,12 +218,12 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Derive from the chart, read the release, repair and apply, and see that it runs."""
     params = module.params
-    release = Release.from_params(params)
+    release = ReleaseOptions.from_params(params)
     binary = _binary(module)
     environment = helm_environment(module.client)
-    waiting = Waiting(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
+    waiting = WaitOptions(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder, contextlib.ExitStack() as held:
-        preparation = Preparation(
+        preparation = ReleasePreparation(
             module.client,
             release,
             module.run_command,
@@ -235,7 +235,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         )
         chart, definitions = preparation.chart(binary, folder)
         preparation.settle()
-        upgrading = Upgrading(module.client, release.namespace, allowed=params["allow_driver_rollout"])
+        upgrading = OperatorUpgrade(module.client, release.namespace, allowed=params["allow_driver_rollout"])
         judgement = upgrading.judge(preparation.decide(chart), preparation, chart, release.wanted)
         step = judgement.step
         if judgement.roll:
@@ -249,7 +249,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             upgrading.stop(preparation.manifest, waiting)
     workloads = {}
     if step.action == NOTHING and params["wait"] and not module.check_mode:
-        workloads = release_is_rolled_out(
+        workloads = await_workloads(
             module.client, release.namespace, release.name, preparation.manifest, params["node_annotation"], waiting
         )
     return {
@@ -264,13 +264,13 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     }
 
 
-def _announcement(roll: DriverRoll, held_back: t.Sequence[str]) -> str:
+def _announcement(roll: DriverRollout, held_back: t.Sequence[str]) -> str:
     if not held_back:
         return roll.announcement
     return f"{', '.join(held_back)} of the release's values was held back, because {roll}. Set allow_driver_rollout when that may happen."
 
 
-def _cost(judgement: Judgement) -> dict[str, t.Any]:
+def _cost(judgement: UpgradeDecision) -> dict[str, t.Any]:
     roll = judgement.roll.as_dict() if judgement.roll else {"nodes": 0, "at_most": 0, "reasons": []}
     return {"driver_rollout": roll, "held_back": list(judgement.held_back)}
 

@@ -119,7 +119,7 @@ magnum_cluster:
 import functools
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions, SomeFailed
+from ..module_utils.common.errors import InvalidOptions, PartialFailure
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import wait_until
@@ -177,7 +177,7 @@ def _present(module: MagnumModule, live: dict[str, t.Any]) -> dict[str, t.Any]:
         raise InvalidOptions(clusters.refusals(module.params["name"], found))
     if not module.check_mode and module.params["wait"]:
         live = _settled(module, live["uuid"])
-    told = clusters.told(live)
+    told = clusters.cluster_result(live)
     return {"changed": False, "magnum_cluster": {**told, **clusters.state(live)}, "diff": diff_of(told, told)}
 
 
@@ -186,14 +186,14 @@ def _create(module: MagnumModule) -> dict[str, t.Any]:
     if found:
         raise InvalidOptions(found, f"Cluster {module.params['name']} cannot be created:")
     name = module.params["name"]
-    told = after = {"name": name, **clusters.declared(module.params)}
+    told = after = {"name": name, **clusters.declared_cluster(module.params)}
     if not module.check_mode:
         made = module.magnum.create_cluster(clusters.body_of(module.params))
         module.progress.say(f"cluster {name}: creating")
         told = {**told, "id": made}
         if module.params["wait"]:
             live = _settled(module, made)
-            told = {**clusters.told(live), **clusters.state(live)}
+            told = {**clusters.cluster_result(live), **clusters.state(live)}
     return {"changed": True, "magnum_cluster": told, "diff": diff_of({}, after, f"cluster {name}")}
 
 
@@ -221,7 +221,7 @@ def _unknown(module: MagnumModule) -> t.Iterator[str]:
 
 
 def _absent(module: MagnumModule, live: dict[str, t.Any] | None) -> dict[str, t.Any]:
-    before = clusters.told(live) if live else {}
+    before = clusters.cluster_result(live) if live else {}
     if live and not module.check_mode:
         if live["status"] != "DELETE_IN_PROGRESS":
             module.magnum.delete_cluster(live["uuid"])
@@ -248,14 +248,16 @@ def _settled(module: MagnumModule, cluster_id: str) -> dict[str, t.Any]:
     )
     # A group of its own that failed to change is the group's matter.
     if str(live["status"]) in ("CREATE_FAILED", "DELETE_FAILED"):
-        raise SomeFailed(_story(module, live), {"magnum_cluster": {**clusters.told(live), **clusters.state(live)}})
+        raise PartialFailure(
+            _story(module, live), {"magnum_cluster": {**clusters.cluster_result(live), **clusters.state(live)}}
+        )
     return t.cast("dict[str, t.Any]", live)
 
 
 def _gone(module: MagnumModule, cluster_id: str) -> None:
     def over(now: dict[str, t.Any] | None) -> bool:
         if now is not None and now["status"] == "DELETE_FAILED":
-            raise SomeFailed(_story(module, now))
+            raise PartialFailure(_story(module, now))
         return now is None
 
     _wait(module, lambda: module.magnum.find_cluster(cluster_id), over, lambda now: _story(module, now))

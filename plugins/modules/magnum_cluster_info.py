@@ -71,7 +71,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
         if outcome.error is not None:
             raise outcome.error
     whole = [outcome.value for outcome in outcomes if outcome.value is not None]
-    told = [{**clusters.told(one), **clusters.state(one)} for one in whole]
+    told = [{**clusters.cluster_result(one), **clusters.state(one)} for one in whole]
     return {"changed": False, "clusters": sorted(told, key=lambda one: (str(one["name"]), str(one["id"])))}
 
 

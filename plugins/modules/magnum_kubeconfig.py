@@ -124,16 +124,16 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
                 "(accel.gpu.magnum_cluster waits)."
             ]
         )
-    place = kubeconfig.Place(cluster["name"], cluster["api_address"], module.magnum.ca(cluster["uuid"]))
+    place = kubeconfig.ClusterEndpoint(cluster["name"], cluster["api_address"], module.magnum.ca(cluster["uuid"]))
     now = datetime.datetime.now(datetime.timezone.utc)
     config = kubeconfig.read(dest)
-    reason = kubeconfig.fault(config, place, datetime.timedelta(days=module.params["renew_before"]), now)
-    if reason is None and kubeconfig.loose(dest):
+    reason = kubeconfig.problem(config, place, datetime.timedelta(days=module.params["renew_before"]), now)
+    if reason is None and kubeconfig.too_permissive(dest):
         reason = "others than its owner may read it"
-    obstacle = kubeconfig.in_the_way(dest, config) if reason else None
+    obstacle = kubeconfig.obstacle(dest, config) if reason else None
     if obstacle:
         raise InvalidOptions([f"{dest} cannot be written: {obstacle}."])
-    had = kubeconfig.held(config) if config else None
+    had = kubeconfig.read_existing(config) if config else None
     told: dict[str, t.Any] = {
         "dest": dest,
         "cluster": place.name,
@@ -149,7 +149,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
         }
     if not module.check_mode:
         _write(module, cluster["uuid"], place)
-        written = kubeconfig.held(kubeconfig.read(dest) or {})
+        written = kubeconfig.read_existing(kubeconfig.read(dest) or {})
         told.update(written.told() if written else {})
     after = {"context": place.name, "server": place.server, "mode": "0600"}
     return {
@@ -159,7 +159,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
     }
 
 
-def _write(module: MagnumModule, cluster_id: str, place: kubeconfig.Place) -> None:
+def _write(module: MagnumModule, cluster_id: str, place: kubeconfig.ClusterEndpoint) -> None:
     asked = kubeconfig.request()
     module.no_log_values.add(asked.key)
     certificate = module.magnum.sign(cluster_id, asked.csr)

@@ -103,11 +103,13 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
         "server": cluster.get("api_address"),
     }
     if module.params["path"]:
-        place = kubeconfig.Place(cluster["name"], str(cluster.get("api_address")), module.magnum.ca(cluster["uuid"]))
+        place = kubeconfig.ClusterEndpoint(
+            cluster["name"], str(cluster.get("api_address")), module.magnum.ca(cluster["uuid"])
+        )
         config = kubeconfig.read(module.params["path"])
         now = datetime.datetime.now(datetime.timezone.utc)
-        reason = kubeconfig.fault(config, place, datetime.timedelta(0), now)
-        had = kubeconfig.held(config) if config else None
+        reason = kubeconfig.problem(config, place, datetime.timedelta(0), now)
+        had = kubeconfig.read_existing(config) if config else None
         told["valid"] = reason is None
         told.update({"reason": reason} if reason else {})
         told.update({"expires": kubeconfig.stamp(had.expires)} if had and had.expires else {})

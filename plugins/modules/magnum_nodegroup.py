@@ -121,12 +121,12 @@ import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.drain.module import KUBERNETES, EmptyingModule
-from ..module_utils.nodegroups.reconciler import Pace, bring
+from ..module_utils.drain.module import KUBERNETES, DrainingModule
+from ..module_utils.nodegroups.reconciler import ReconcileOptions, reconcile
 from ..module_utils.providers.magnum.module import MagnumModule
 from ..module_utils.providers.magnum.options import COMMON, GROUP, GROUPS
-from ..module_utils.providers.magnum.provider import MagnumCloud
-from ..module_utils.providers.magnum.specs import as_options, declared, problems
+from ..module_utils.providers.magnum.provider import MagnumProvider
+from ..module_utils.providers.magnum.specs import as_options, declared_group, problems
 
 _SPEC: ArgumentSpec = {
     "cluster": {"type": "str", "required": True},
@@ -137,7 +137,7 @@ _SPEC: ArgumentSpec = {
 }
 
 
-class NodegroupModule(MagnumModule, EmptyingModule):
+class NodegroupModule(MagnumModule, DrainingModule):
     """One that may have to empty nodes before their machines go."""
 
 
@@ -150,18 +150,20 @@ def work(module: NodegroupModule) -> dict[str, t.Any]:
         raise InvalidOptions(found, "These node groups cannot be as they are declared:")
     cluster = module.magnum.cluster(params["cluster"])
     labelled = module.magnum.has_node_labels
-    wanted = [declared(group, cluster_labels=cluster.get("labels") or {}, node_labels=labelled) for group in groups]
+    wanted = [
+        declared_group(group, cluster_labels=cluster.get("labels") or {}, node_labels=labelled) for group in groups
+    ]
     if not labelled and any(group.get("node_labels") or group.get("node_taints") for group in groups):
         module.warn(
             "This Magnum has no labels and taints of nodes (they came with release 23, microversion 1.14): put them on the nodes with "
             "accel.gpu.nodes, or by the pools' labels."
         )
     try:
-        brought = bring(
-            MagnumCloud(module.magnum, module.nova, module.glance, cluster, wanted),
+        brought = reconcile(
+            MagnumProvider(module.magnum, module.nova, module.glance, cluster, wanted),
             [one.wish for one in wanted],
             check_mode=module.check_mode,
-            pace=Pace(params["wait"], params["timeout"], params["wait_sleep"], max(1, params["parallel"])),
+            pace=ReconcileOptions(params["wait"], params["timeout"], params["wait_sleep"], max(1, params["parallel"])),
             emptier=module.emptier,
             progress=module.progress,
         )

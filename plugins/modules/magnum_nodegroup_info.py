@@ -73,7 +73,7 @@ import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.providers.magnum.module import MagnumModule
-from ..module_utils.providers.magnum.provider import MagnumCloud
+from ..module_utils.providers.magnum.provider import MagnumProvider
 from ..module_utils.providers.magnum.specs import WORDS, as_options
 
 _SPEC: ArgumentSpec = {
@@ -86,7 +86,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
     """List, and read each group whole."""
     names = module.params["names"]
     cluster = module.magnum.cluster(module.params["cluster"])
-    cloud = MagnumCloud(module.magnum, module.nova, module.glance, cluster, ())
+    cloud = MagnumProvider(module.magnum, module.nova, module.glance, cluster, ())
     groups = {
         live.name: {
             **as_options(live.told(WORDS)),

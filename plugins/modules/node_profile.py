@@ -283,7 +283,7 @@ node_profile:
 import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.gpu_operator.detect import follow_cluster
+from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.sharing import scope
 from ..module_utils.sharing.operation import operate, scope_of
@@ -292,7 +292,7 @@ from ..module_utils.sharing.operation import operate, scope_of
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Follow the operator that is there, then preview or run."""
     asked = scope_of(module)
-    module.plan = follow_cluster(module.client, module.plan)
+    module.plan = adapt_plan_to_cluster(module.client, module.plan)
     return operate(module, asked)
 
 

@@ -139,7 +139,7 @@ import typing as t
 
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.node_metadata.node_sets import node_sets
-from ..module_utils.node_metadata.reconciler import change_nodes
+from ..module_utils.node_metadata.reconciler import reconcile
 
 _SPEC: dict[str, dict[str, t.Any]] = {
     "sets": {"type": "list", "elements": "dict", "required": True},
@@ -151,7 +151,7 @@ _SPEC: dict[str, dict[str, t.Any]] = {
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Bring the nodes of the sets to what they are to carry."""
     sets = node_sets(module.params["sets"])
-    outcome = change_nodes(
+    outcome = reconcile(
         module.client,
         sets,
         check=module.check_mode,

@@ -114,7 +114,7 @@ import typing as t
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.nodegroup_nodes.reconciler import Reception
+from ..module_utils.nodegroup_nodes.reconciler import ArrivalReconciler
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
@@ -129,7 +129,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     if problems:
         raise InvalidOptions(problems)
     cloud = module.plan.cluster.cloud
-    reception = Reception(
+    reception = ArrivalReconciler(
         module.client, module.plan, module.params["groups"], only, check=module.check_mode, lease=module.lease
     )
     if cloud is not None and any(pool.group for pool in module.plan.pools):

@@ -144,17 +144,17 @@ from ..module_utils.common.results import diff_of
 from ..module_utils.gpu_operator.cluster_policy import driver_nodes
 from ..module_utils.helm import preparation
 from ..module_utils.helm.release_records import note_path
-from ..module_utils.helm.release_removal import Leaving
+from ..module_utils.helm.release_removal import ReleaseRemoval
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan, ReleasePlan
-from ..module_utils.sharing.mig_manager import renew
+from ..module_utils.sharing.mig_manager import ensure_config_read
 from ..module_utils.uninstall import after_helm, before_helm, lease_object, new_nodes
 from ..module_utils.uninstall.crds import Definition
 from ..module_utils.uninstall.gpu_pods import driver_warning
-from ..module_utils.uninstall.operands import Waiting
-from ..module_utils.uninstall.result import Account
+from ..module_utils.uninstall.operands import OperandWait
+from ..module_utils.uninstall.result import UninstallResult
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "stage": {"type": "str", "choices": ["join", "before_helm", "after_helm"], "required": True},
@@ -187,7 +187,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _join(module: GpuModule) -> dict[str, t.Any]:
-    account, found = Account(), new_nodes.read(module.client)
+    account, found = UninstallResult(), new_nodes.read(module.client)
     if module.check_mode or not found.any:
         new_nodes.preview(module.client, found, account)
     else:
@@ -197,19 +197,21 @@ def _join(module: GpuModule) -> dict[str, t.Any]:
     return {"changed": account.changed, "removal": removal, "diff": diff_of(*account.diff(), "removal")}
 
 
-def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool, Account]:
+def _before(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tuple[bool, UninstallResult]:
     params = module.params
-    settings = before_helm.Settings(
+    settings = before_helm.BeforeHelmSettings(
         namespace=plan.operator.namespace,
         is_ours=lambda found: releases[0].ours and releases[0].has(found),
         driver_nodes=driver_nodes,
-        restart_mig_managers=lambda place, nodes, lease: renew(module.client, place, nodes, lease, module.progress),
+        restart_mig_managers=lambda place, nodes, lease: ensure_config_read(
+            module.client, place, nodes, lease, module.progress
+        ),
         allow_driver_rollout=params["allow_driver_rollout"],
         undo_mig=params["undo_mig"] and params["wait"],
         progress=module.progress,
         waiting=_waiting(module),
     )
-    stage = before_helm.Before(module.client, settings)
+    stage = before_helm.BeforeHelm(module.client, settings)
     found = stage.read()
     to_open = [release for release in releases if release.ours and not release.open]
     if any(settings.is_ours(policy) for policy in found.policies):
@@ -232,10 +234,10 @@ def _before(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[boo
     return stage.account.changed, stage.account
 
 
-def _after(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool, Account]:
+def _after(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tuple[bool, UninstallResult]:
     kinds = (_OPERATOR_KINDS, NFD_KINDS)
     operator, nfd = (_release(release, of) for release, of in zip(releases, kinds, strict=True))
-    settings = after_helm.Settings(
+    settings = after_helm.AfterHelmSettings(
         operator=operator,
         nfd=nfd,
         nfd_instance=str((plan.nfd.values.get("master") or {}).get("instance") or ""),
@@ -243,7 +245,7 @@ def _after(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool
         progress=module.progress,
         waiting=_waiting(module),
     )
-    stage = after_helm.After(module.client, settings)
+    stage = after_helm.AfterHelm(module.client, settings)
     found = stage.read()
     lease_path = lease_object.lease_path(LEASE_NAME, module.params["lease_namespace"])
     left = [
@@ -265,18 +267,18 @@ def _after(module: GpuModule, plan: Plan, releases: list[Leaving]) -> tuple[bool
     return stage.account.changed, stage.account
 
 
-def _leaving(module: GpuModule, release: ReleasePlan) -> Leaving:
+def _leaving(module: GpuModule, release: ReleasePlan) -> ReleaseRemoval:
     params = module.params
-    waiting = preparation.Waiting(
+    waiting = preparation.WaitOptions(
         params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress
     )
-    return Leaving(
+    return ReleaseRemoval(
         module.client, release.name, release.namespace, module.run_command, waiting, float(params["pending_timeout"])
     )
 
 
-def _release(release: Leaving, kinds: t.Iterable[tuple[str, str]]) -> after_helm.Release:
-    return after_helm.Release(
+def _release(release: ReleaseRemoval, kinds: t.Iterable[tuple[str, str]]) -> after_helm.UninstalledRelease:
+    return after_helm.UninstalledRelease(
         name=release.name,
         namespace=release.namespace,
         ours=release.ours,
@@ -288,13 +290,13 @@ def _release(release: Leaving, kinds: t.Iterable[tuple[str, str]]) -> after_helm
     )
 
 
-def _waiting(module: GpuModule) -> Waiting | None:
+def _waiting(module: GpuModule) -> OperandWait | None:
     of = module.params
-    return Waiting(of["wait_timeout"], of["wait_sleep"], module.progress) if of["wait"] else None
+    return OperandWait(of["wait_timeout"], of["wait_sleep"], module.progress) if of["wait"] else None
 
 
 @contextlib.contextmanager
-def _partial(module: GpuModule, account: Account) -> t.Iterator[None]:
+def _partial(module: GpuModule, account: UninstallResult) -> t.Iterator[None]:
     try:
         yield
     except Exception as error:

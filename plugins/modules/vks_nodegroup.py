@@ -123,30 +123,30 @@ import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.drain.module import KUBERNETES
-from ..module_utils.nodegroups.reconciler import Pace, bring
+from ..module_utils.nodegroups.reconciler import ReconcileOptions, reconcile
 from ..module_utils.providers.vks.module import WAIT
-from ..module_utils.providers.vks.nodegroup_module import VksGroupModule
+from ..module_utils.providers.vks.nodegroup_module import VksNodeGroupModule
 from ..module_utils.providers.vks.options import GROUP, GROUPS, groups_of
-from ..module_utils.providers.vks.provider import VksCloud
+from ..module_utils.providers.vks.provider import VksProvider
 
 # A request that was accepted and shows no effect after so many looks is taken for lost.
 _LOOKS = 4
 
 
-def work(module: VksGroupModule) -> dict[str, t.Any]:
+def work(module: VksNodeGroupModule) -> dict[str, t.Any]:
     """Read, resolve, check, and bring the groups there."""
     params = module.params
-    cloud = VksCloud(
+    cloud = VksProvider(
         module.transport,
         module.vserver,
         module.cluster(params["cluster"]),
         patience=float(_LOOKS * max(1, params["wait_sleep"])),
     )
-    brought = bring(
+    brought = reconcile(
         cloud,
         cloud.wishes(groups_of(params)),
         check_mode=module.check_mode,
-        pace=Pace(params["wait"], params["wait_timeout"], params["wait_sleep"], params["parallel"]),
+        pace=ReconcileOptions(params["wait"], params["wait_timeout"], params["wait_sleep"], params["parallel"]),
         emptier=module.emptier,
         progress=module.progress,
     )
@@ -168,7 +168,7 @@ def main() -> None:
         "nodegroups": GROUPS,
         "parallel": {"type": "int", "default": 32},
     }
-    module = VksGroupModule(
+    module = VksNodeGroupModule(
         spec,
         mutually_exclusive=[("name", "nodegroups")],
         required_one_of=[("name", "nodegroups")],

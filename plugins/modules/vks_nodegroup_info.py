@@ -69,15 +69,15 @@ import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.parallel import run_bounded
-from ..module_utils.nodegroups.spec import Live
+from ..module_utils.nodegroups.spec import NodeGroupState
 from ..module_utils.providers.vks.module import VksModule
-from ..module_utils.providers.vks.provider import VksCloud
+from ..module_utils.providers.vks.provider import VksProvider
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
     """Read and tell."""
     cluster = module.cluster(module.params["cluster"])
-    cloud = VksCloud(module.transport, module.vserver, cluster, patience=0.0)
+    cloud = VksProvider(module.transport, module.vserver, cluster, patience=0.0)
     wanted = module.params["name"]
     lives = cloud.survey(lambda name: not wanted or name == wanted)
     told = {live.name: {"id": live.id, "status": live.status, **live.told(cloud.words)} for live in lives}
@@ -87,7 +87,7 @@ def work(module: VksModule) -> dict[str, t.Any]:
     return {"changed": False, "nodegroups": told}
 
 
-def _nodes(cloud: VksCloud, lives: t.Sequence[Live]) -> dict[str, list[dict[str, t.Any]]]:
+def _nodes(cloud: VksProvider, lives: t.Sequence[NodeGroupState]) -> dict[str, list[dict[str, t.Any]]]:
     found = {}
     for outcome in run_bounded([(live.name, functools.partial(cloud.nodes, live)) for live in lives]):
         if outcome.error is not None:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.kubeconfig import Place, document
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.kubeconfig import ClusterEndpoint, document
 
 
 def kubeconfig(name: str, server: str, days: float) -> str:
@@ -33,4 +33,4 @@ def kubeconfig(name: str, server: str, days: float) -> str:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
-    return document(Place(name, server, pem), private, pem)
+    return document(ClusterEndpoint(name, server, pem), private, pem)

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import Emptier
-from ansible_collections.accel.gpu.plugins.module_utils.drain.pod_eviction import Rules
-from ansible_collections.accel.gpu.plugins.module_utils.drain.shared_lease import CommonLease
+from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer
+from ansible_collections.accel.gpu.plugins.module_utils.drain.pod_eviction import DrainOptions
+from ansible_collections.accel.gpu.plugins.module_utils.drain.shared_lease import SharedLease
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
 from tests.helpers.kube import Kube
@@ -58,10 +58,12 @@ class DrainFixture:
         notes = [(node["metadata"].get("annotations") or {}).get(NOTE, "") for node in found]
         return [(bool(node["spec"].get("unschedulable")), note) for node, note in zip(found, notes, strict=True)]
 
-    def emptier(self, client: Client | None = None, run: str = "test", wait: float = 0, **rules: Any) -> Emptier:
+    def emptier(self, client: Client | None = None, run: str = "test", wait: float = 0, **rules: Any) -> NodeDrainer:
         used = client or self.kube.client
 
         def lease() -> Lease:
             return Lease(used, run, namespace="default", name=self.kube.prefix, wait_timeout=wait)
 
-        return Emptier(used, Rules(**{"drain_timeout": 20, **rules}), CommonLease(lease), lambda node, text: None)
+        return NodeDrainer(
+            used, DrainOptions(**{"drain_timeout": 20, **rules}), SharedLease(lease), lambda node, text: None
+        )

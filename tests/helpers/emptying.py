@@ -8,7 +8,7 @@ import json
 import sys
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.module import ArgumentSpec
-from ansible_collections.accel.gpu.plugins.module_utils.drain.module import KUBERNETES, EmptyingModule
+from ansible_collections.accel.gpu.plugins.module_utils.drain.module import KUBERNETES, DrainingModule
 from tests.helpers.modules import run_module
 
 
@@ -19,9 +19,9 @@ def main() -> None:
         "count": {"type": "int"},
         "reopen": {"type": "bool", "default": False},
     }
-    module = EmptyingModule({**KUBERNETES, **spec})
+    module = DrainingModule({**KUBERNETES, **spec})
 
-    def work(module: EmptyingModule) -> dict[str, object]:
+    def work(module: DrainingModule) -> dict[str, object]:
         emptier = module.emptier
         if emptier is None:
             return {"changed": False, "asked": False}

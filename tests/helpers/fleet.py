@@ -11,7 +11,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Birth, PoolPlan, RolloutPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, Registration, RolloutPlan
 from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import Match
 
 
@@ -46,7 +46,7 @@ def pool(
         "memory_mib_per_share": 15360 // replicas,
         "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **cut, **labels},
     }
-    values["birth"] = Birth(values["node_labels"], values["taints"])
+    values["birth"] = Registration(values["node_labels"], values["taints"])
     values["model"] = changes.get("match", values["match"]).model
     return PoolPlan(**{"rollout": rollout(), **values, **changes})
 

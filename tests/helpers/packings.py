@@ -10,7 +10,7 @@ from collections import Counter
 
 from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import Counts
-from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import Gpu
+from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu
 from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits
 
 Key = tuple[str, int]
@@ -18,7 +18,7 @@ Key = tuple[str, int]
 Cost = tuple[int, int, int, int, tuple[Key, ...]]
 
 
-def cost(gpus: t.Sequence[Gpu], demand: Counts, layouts: t.Mapping[Key, Counts]) -> Cost:
+def cost(gpus: t.Sequence[PackedGpu], demand: Counts, layouts: t.Mapping[Key, Counts]) -> Cost:
     """What a packing costs; `layouts` are those of all GPUs that are cut afterwards."""
     offered = sum((Counter(dict(counts)) for counts in layouts.values()), Counter[str]())
     missing = sum(n * _size(gpus, name) for name, n in (Counter(dict(demand)) - offered).items())
@@ -27,7 +27,7 @@ def cost(gpus: t.Sequence[Gpu], demand: Counts, layouts: t.Mapping[Key, Counts])
     return missing, sum(gpu.used for gpu in touched), len(touched), len({node for node, dummy in keys}), keys
 
 
-def exhaustive(gpus: t.Sequence[Gpu], demand: Counts) -> Cost:
+def exhaustive(gpus: t.Sequence[PackedGpu], demand: Counts) -> Cost:
     """The least cost of all sets of touched GPUs, each cut as far as it goes in every way."""
     best: Cost | None = None
     for touched in itertools.chain.from_iterable(itertools.combinations(gpus, n) for n in range(len(gpus) + 1)):
@@ -40,7 +40,7 @@ def exhaustive(gpus: t.Sequence[Gpu], demand: Counts) -> Cost:
     return best
 
 
-def first_fit_decreasing(gpus: t.Sequence[Gpu], demand: Counts) -> Cost:
+def first_fit_decreasing(gpus: t.Sequence[PackedGpu], demand: Counts) -> Cost:
     """The largest device first: where there is one already, else on the first GPU with room, else on one more, unused first."""
     order = sorted(gpus, key=lambda gpu: (gpu.used, gpu.node, gpu.index))
     spare = {(gpu.node, gpu.index): Counter(dict(gpu.now or {})) for gpu in gpus}
@@ -69,6 +69,6 @@ def first_fit_decreasing(gpus: t.Sequence[Gpu], demand: Counts) -> Cost:
     return cost(gpus, demand, {**kept, **cut})
 
 
-def _size(gpus: t.Sequence[Gpu], name: str) -> int:
+def _size(gpus: t.Sequence[PackedGpu], name: str) -> int:
     """Memory slices of a profile, the most of those that the GPUs' models have; 1 where none has it."""
     return max((one.size for gpu in gpus if (one := gpu.geometry.profile(name))), default=1)

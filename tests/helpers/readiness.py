@@ -6,12 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import Effect, Verdict, assess
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import (
+    OperatorReadiness,
+    RequiredEffect,
+    assess,
+)
 
 Object = dict[str, Any]
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-EFFECT = Effect((GPU,), {"nvidia-device-plugin-daemonset": "accel-gpu-device-plugin"})
+EFFECT = RequiredEffect((GPU,), {"nvidia-device-plugin-daemonset": "accel-gpu-device-plugin"})
 
 
 def node(name: str, gpu: bool = True, taints: list[Object] | None = None) -> Object:
@@ -70,5 +74,5 @@ class World:
         self.others: list[Object] = []
         self.nodes = [node("gpu-0"), node("gpu-1"), node("gpu-2"), node("cpu-0", gpu=False)]
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OperatorReadiness:
         return assess(self.policy, [self.driver, self.plugin, *self.others], self.nodes, EFFECT)

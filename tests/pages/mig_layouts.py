@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
-from ansible_collections.accel.gpu.plugins.module_utils.mig.drawing import drawn
-from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import all_layouts, maximal, wasted
-from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import spelled
+from ansible_collections.accel.gpu.plugins.module_utils.mig.drawing import draw_gpu
+from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import all_layouts, maximal, unused
+from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import format_layout
 from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import place
 from tests.programs import REPO
 
@@ -82,11 +82,11 @@ def _profiles(geometry: Geometry) -> Iterator[str]:
 
 def _rows(geometry: Geometry) -> Iterator[str]:
     layouts = maximal(geometry)
-    bars = drawn([(geometry.slices, place(geometry, counts) or ()) for counts in layouts], _NARROW)
+    bars = draw_gpu([(geometry.slices, place(geometry, counts) or ()) for counts in layouts], _NARROW)
     for counts, drawing in zip(layouts, bars, strict=True):
-        left = wasted(geometry, counts)
+        left = unused(geometry, counts)
         ofa = "yes" if left.media else "no"
-        yield f"| {spelled(counts)} | `{drawing.replace('|', '│')}` | {left.compute} | {left.memory} | {ofa} |"
+        yield f"| {format_layout(counts)} | `{drawing.replace('|', '│')}` | {left.compute} | {left.memory} | {ofa} |"
 
 
 def _title(keys: list[str]) -> str:

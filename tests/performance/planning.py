@@ -10,14 +10,14 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import offered
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import mig_capacity
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
-from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import Gpu, pack
+from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu, pack
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, profile
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import settle
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import Asked
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import plan_demand
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import PodsByNode
 from tests.helpers.fleet import node
 
 MODEL = "A100-SXM4-40GB"
@@ -35,7 +35,7 @@ def packing() -> None:
     geometry = mig.geometry(MODEL)
     assert geometry
     gpus = [
-        Gpu(
+        PackedGpu(
             f"n{at // GPUS_PER_NODE:04}",
             at % GPUS_PER_NODE,
             {"3g.20gb": 1} if at % 3 == 0 else None,
@@ -53,10 +53,10 @@ def planning() -> None:
     demand = {"1g.5gb": NODES * GPUS_PER_NODE, "2g.10gb": NODES, "3g.20gb": NODES * 2}
     sharing = {"mode": "mig", "demand": demand}
     plan = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": MODEL}, "sharing": sharing}])
-    membership = sort(plan.pools, FLEET)
-    configmaps = ConfigMaps(offered=offered(FLEET, {}))
-    settled = settle(plan, FLEET, membership, configmaps, Asked())
-    changes = profile(settled.plan, FLEET, membership, configmaps, asked=Asked())
+    membership = assign_pools(plan.pools, FLEET)
+    configmaps = ConfigMaps(offered=mig_capacity(FLEET, {}))
+    settled = plan_demand(plan, FLEET, membership, configmaps, PodsByNode())
+    changes = plan_changes(settled.plan, FLEET, membership, configmaps, asked=PodsByNode())
     assert not settled.missing
     assert len(changes.steps) == NODES
 

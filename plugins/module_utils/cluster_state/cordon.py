@@ -23,25 +23,25 @@ LONGEST = 1000
 LEAVING = "its machine is being taken out of the cluster"
 
 
-class Edit(t.NamedTuple):
+class CordonEdit(t.NamedTuple):
     """Parts of a patch: fields of the node's spec, and annotations (None takes one out)."""
 
     spec: Patch
     annotations: Annotations
 
 
-def closing(node: Node, why: str) -> Edit:
+def cordon_edit(node: Node, why: str) -> CordonEdit:
     """Cordon it, with the note that the cordon is ours; nothing where it is cordoned already, by whomever."""
     if node.unschedulable:
-        return Edit({}, {})
-    return Edit({"unschedulable": True}, {CORDONED_ANNOTATION: why[:LONGEST]})
+        return CordonEdit({}, {})
+    return CordonEdit({"unschedulable": True}, {CORDONED_ANNOTATION: why[:LONGEST]})
 
 
-def opening(node: Node) -> Edit:
+def uncordon_edit(node: Node) -> CordonEdit:
     """Take back a cordon of ours, with its note; nothing where it is somebody else's."""
     if CORDONED_ANNOTATION not in node.annotations:
-        return Edit({}, {})
-    return Edit({"unschedulable": None}, {CORDONED_ANNOTATION: None})
+        return CordonEdit({}, {})
+    return CordonEdit({"unschedulable": None}, {CORDONED_ANNOTATION: None})
 
 
 def patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:
@@ -54,18 +54,18 @@ def patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:
     return {"metadata": metadata, **({"spec": spec} if spec else {})}
 
 
-def is_leaving(node: Node) -> bool:
+def is_cordoned_for_removal(node: Node) -> bool:
     """Whether a run of ours has cordoned it because its machine is to be taken out."""
     return node.annotations.get(CORDONED_ANNOTATION) == LEAVING
 
 
-def leave(node: Node) -> Patch | None:
+def cordon_for_removal(node: Node) -> Patch | None:
     """Cordon a node whose machine is to be taken out; a cordon of ours for another reason becomes one for this."""
-    if CORDONED_ANNOTATION in node.annotations and not is_leaving(node):
+    if CORDONED_ANNOTATION in node.annotations and not is_cordoned_for_removal(node):
         return patch(node, {}, {CORDONED_ANNOTATION: LEAVING})
-    return patch(node, *closing(node, LEAVING))
+    return patch(node, *cordon_edit(node, LEAVING))
 
 
-def stay(node: Node) -> Patch | None:
+def cancel_removal(node: Node) -> Patch | None:
     """Take that back: the node is to stay after all. None for every other cordon."""
-    return patch(node, *opening(node)) if is_leaving(node) else None
+    return patch(node, *uncordon_edit(node)) if is_cordoned_for_removal(node) else None

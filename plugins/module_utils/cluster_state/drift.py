@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import CONFIG_LABEL, CORDONED_ANNOTATION, FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
-from .node_check import prove
+from .node_check import check
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 _NOT_TOLD = frozenset({MIG_STATE_LABEL})
 
 
-def differences(
+def drift_of_node(
     node: Node, pool: PoolPlan | None, change: NodeEdit | None, claiming: t.Sequence[str] = ()
 ) -> list[str]:
     """All of it: what the node shows, what a run would change on it, and the pools that match it beside each other.
@@ -30,7 +30,7 @@ def differences(
         return [f"matches the pools {', '.join(claiming)}, and is in none of them"]
     told = [] if pool is None or node.ready else ["is not ready"]
     told.extend(_begun(node))
-    finding = prove(node, pool) if pool else None
+    finding = check(node, pool) if pool else None
     told.extend(finding.seen if finding else ())
     told.extend(text for text in _of_edit(change) if text not in told)
     return told

@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import DRIVER_UPGRADE_LABEL, DRIVER_UPGRADE_SKIP_LABEL
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 
 REQUIRED, DONE, FAILED = "upgrade-required", "upgrade-done", "upgrade-failed"
 # The nodes of which something is left to do; a node without the label has not been looked at, or nothing upgrades it.
@@ -60,14 +60,14 @@ class Upgrade:
         """One line for each thing to say, the worst first."""
         lines = []
         if self.failed:
-            lines.append(f"the driver's upgrade failed on {some(self.failed)}")
+            lines.append(f"the driver's upgrade failed on {abbreviate(self.failed)}")
         if self.working:
             shown = [f"{name} ({state})" for name, state in sorted(self.working.items())]
-            lines.append(f"the driver is being upgraded on {some(shown)}")
+            lines.append(f"the driver is being upgraded on {abbreviate(shown)}")
         if self.waiting:
             lines.append(f"{len(self.waiting)} nodes wait for their turn")
         if self.skipped:
-            lines.append(f"{some(self.skipped)} keep the old driver, by their label {DRIVER_UPGRADE_SKIP_LABEL}")
+            lines.append(f"{abbreviate(self.skipped)} keep the old driver, by their label {DRIVER_UPGRADE_SKIP_LABEL}")
         return lines
 
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import typing as t
 
-from .cordon import is_leaving
+from .cordon import is_cordoned_for_removal
 
 if t.TYPE_CHECKING:
-    from .gpu_pods import User
+    from .gpu_pods import PodOnNode
     from .node import Node
 
 
-def evictable(users: t.Iterable[User], *, force: bool) -> tuple[User, ...]:
+def pods_to_evict(users: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNode, ...]:
     """Those of the pods that a drain evicts, by namespace and name.
 
     Pods of DaemonSets and static ones are left alone: they would be there again at once, and end with their node. One that no
@@ -23,15 +23,15 @@ def evictable(users: t.Iterable[User], *, force: bool) -> tuple[User, ...]:
     return tuple(sorted(found, key=lambda user: (user.namespace, user.name)))
 
 
-def unwilling(users: t.Iterable[User], *, force: bool) -> list[str]:
+def blocking_pods(users: t.Iterable[PodOnNode], *, force: bool) -> list[str]:
     """The pods that a drain leaves alone although they end with the node, each with the reason."""
     return [
         f"{user.shown} (no controller makes it again)" for user in users if user.bare and not user.kept and not force
     ]
 
 
-def victims(
-    nodes: t.Iterable[Node], present: t.Mapping[str, t.Sequence[User]], count: int, *, force: bool
+def scale_down_candidates(
+    nodes: t.Iterable[Node], present: t.Mapping[str, t.Sequence[PodOnNode]], count: int, *, force: bool
 ) -> list[Node]:
     """So many of the nodes whose end costs least, the cheapest first.
 
@@ -44,8 +44,8 @@ def victims(
         pods = [user for user in present.get(node.name, ()) if not user.kept]
         using = [user for user in pods if user.ways]
         return (
-            bool(unwilling(pods, force=force)),
-            not is_leaving(node),
+            bool(blocking_pods(pods, force=force)),
+            not is_cordoned_for_removal(node),
             bool(using),
             max((user.priority for user in using), default=0),
             len(using),

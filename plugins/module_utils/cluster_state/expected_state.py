@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
 _MPS_CAPABLE = "nvidia.com/mps.capable"
 
 
-def gpus(node: Node, pool: PoolPlan) -> int:
+def expected_gpus(node: Node, pool: PoolPlan) -> int:
     """The physical GPUs of a node of the pool.
 
     Under the strategy `single` GFD counts MIG devices; then it is what was counted before, else what the pool declares,
@@ -41,15 +41,15 @@ def gpus(node: Node, pool: PoolPlan) -> int:
     if node.noted_gpus or pool.gpus_per_node:
         return node.noted_gpus or pool.gpus_per_node or 0
     layout = pool.on(node.name).sharing.layout
-    devices = sum(mig.on_gpu(layout, 0).values())
-    return max(1, node.gpus // devices) if devices and mig.uniform(layout) else node.gpus
+    expected_devices = sum(mig.on_gpu(layout, 0).values())
+    return max(1, node.gpus // expected_devices) if expected_devices and mig.uniform(layout) else node.gpus
 
 
 def resources(node: Node, pool: PoolPlan) -> dict[str, int]:
     """How much of each resource the node offers; nothing where its GPUs are not for containers."""
     if pool.without_containers:
         return {}
-    return pool.on(node.name).sharing.offers(gpus(node, pool))
+    return pool.on(node.name).sharing.offers(expected_gpus(node, pool))
 
 
 def parts(node: Node, pool: PoolPlan) -> int:
@@ -59,7 +59,7 @@ def parts(node: Node, pool: PoolPlan) -> int:
     return pool.sharing.devices(resources(node, pool))
 
 
-def offered(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
+def expected_resources(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
     """What the nodes of a pool are to offer and do offer, all together: `resource` and its counts, and `resources`."""
     of_each = [(node, resources(node, pool)) for node in nodes]
     # A node that a demand does not touch may offer other devices than it asks for.
@@ -91,7 +91,7 @@ def labels(node: Node, pool: PoolPlan) -> dict[str, str]:
         return {**found, _MPS_CAPABLE: "true"} if sharing.mode == MPS else found
     found = {MIG_STRATEGY_LABEL: sharing.strategy}
     how = {"replicas": str(sharing.replicas), "sharing-strategy": TIME_SLICING if sharing.shared else EXCLUSIVE}
-    counts = devices(node, pool) or dict.fromkeys(mig.profiles(sharing.layout), 0)
+    counts = expected_devices(node, pool) or dict.fromkeys(mig.profiles(sharing.layout), 0)
     if sharing.strategy == mig.SINGLE:
         (profile, count), *dummy = counts.items()
         product = mig.single_product(node.model, profile, sharing.suffix)
@@ -116,16 +116,16 @@ def mig_config(node: Node, pool: PoolPlan, *, ours: bool) -> str | None:
     return mig_parted.DISABLED if live and (live != mig_parted.DISABLED or ours) else None
 
 
-def incapable(node: Node, pool: PoolPlan) -> bool:
+def incapable_devices(node: Node, pool: PoolPlan) -> bool:
     """Whether the pool's GPUs are to be cut and this node's cannot be."""
     return pool.mode == MIG and node.discovered and node.labels.get(MIG_CAPABLE_LABEL) != "true"
 
 
-def devices(node: Node, pool: PoolPlan) -> dict[str, int]:
+def expected_devices(node: Node, pool: PoolPlan) -> dict[str, int]:
     """The MIG devices of a node of the pool, by profile; none where its GPUs stay whole."""
     counts: dict[str, int] = {}
     layout = pool.on(node.name).sharing.layout
-    for index in range(gpus(node, pool)):
+    for index in range(expected_gpus(node, pool)):
         for profile, count in mig.on_gpu(layout, index).items():
             counts[profile] = counts.get(profile, 0) + count
     return counts

@@ -14,7 +14,7 @@ import typing as t
 from ..catalog import models
 from ..catalog.names import GENERATED_NODE_LABEL
 from ..nvidia_config import mig_parted
-from ..schema.messages import listed, some
+from ..schema.messages import abbreviate, join_words
 from ..schema.validators import label_value
 from .mig_capacity import model_of
 
@@ -110,7 +110,7 @@ def _of_pools(plan: Plan) -> tuple[str, ...]:
 def _said(found: t.Mapping[str, list[str]], what: str) -> t.Iterator[str]:
     if found:
         nodes = sorted({node for names in found.values() for node in names})
-        yield f"MIG configuration {listed(sorted(found))} of {some(nodes)}: {what}."
+        yield f"MIG configuration {join_words(sorted(found))} of {abbreviate(nodes)}: {what}."
 
 
 def _node(configmap: t.Mapping[str, t.Any]) -> str:

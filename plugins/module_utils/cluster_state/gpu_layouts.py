@@ -9,10 +9,10 @@ from collections import Counter
 
 from ..catalog import mig as geometries
 from ..mig import layout as layouts
-from ..mig.drawing import drawn
-from ..mig.enumerate import wasted
+from ..mig.drawing import draw_gpu
+from ..mig.enumerate import unused as wasted
 from ..mig.placement import Placement, place
-from ..schema.messages import listed
+from ..schema.messages import join_words
 from . import expected_state
 
 if t.TYPE_CHECKING:
@@ -37,7 +37,7 @@ def of_nodes(pool: PoolPlan, nodes: t.Iterable[Node], known: t.Mapping[str, Geom
         if node.name in known and node.discovered:
             layout = pool.on(node.name).sharing.layout
             layouts_of[id(layout)] = layout
-            alike[id(layout), expected_state.gpus(node, pool), known[node.name]] += 1
+            alike[id(layout), expected_state.expected_gpus(node, pool), known[node.name]] += 1
     found: Counter[tuple[tuple[tuple[str, int], ...], Geometry]] = Counter()
     for (key, gpus, geometry), count in alike.items():
         for index in range(gpus):
@@ -53,7 +53,7 @@ def lines(pools: Document, width: int) -> list[str]:
         cuts: t.Sequence[Document] = pool.get("cuts") or ()
         if any(cut["devices"] for cut in cuts):
             told.append(f"memory slices of the GPUs of {name}:")
-            bars = drawn([(cut["slices"], [Placement(**of) for of in cut["devices"]]) for cut in cuts], width - 4)
+            bars = draw_gpu([(cut["slices"], [Placement(**of) for of in cut["devices"]]) for cut in cuts], width - 4)
             for cut, shown in zip(cuts, bars, strict=True):
                 told += _lines(cut, shown)
     return told
@@ -79,4 +79,4 @@ def _lines(cut: Document, shown: str) -> list[str]:
 
 def _unused(wasted: Document) -> str:
     counts = [f"{wasted[what]} {what} slice(s)" for what in ("compute", "memory") if wasted[what]]
-    return f", {listed(counts, 'and')} unused" if counts else ""
+    return f", {join_words(counts, 'and')} unused" if counts else ""

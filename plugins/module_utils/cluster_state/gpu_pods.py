@@ -28,7 +28,7 @@ Claim = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
-class User:
+class PodOnNode:
     """One pod on a node, and what a drain must know of it.
 
     resources: as cluster_state.gpu_requests.requests() counts them. ways: how it comes to a GPU, in words; none for a pod that uses no GPU.
@@ -57,13 +57,13 @@ class User:
         return f"{self.namespace}/{self.name}"
 
 
-def users(
+def gpu_pods(
     pods: t.Iterable[Pod],
     claims: t.Iterable[Claim] = (),
     *,
     operator_namespace: str,
     runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
-) -> dict[str, list[User]]:
+) -> dict[str, list[PodOnNode]]:
     """Every pod that uses a GPU, by node, each node's by namespace and name.
 
     `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta); without them no pod counts as a user by DRA.
@@ -75,30 +75,30 @@ def users(
 
 def possible_holders(
     pods: t.Iterable[Pod], *, operator_namespace: str, runtime_classes: t.Collection[str] = RUNTIME_CLASSES
-) -> dict[str, list[User]]:
+) -> dict[str, list[PodOnNode]]:
     """The pods of the cluster itself that may hold a GPU although nothing says that they do, by node; no drain evicts them."""
     return _by_node(user for user in _pods(pods, (), operator_namespace, runtime_classes) if user.possible)
 
 
-def others(
+def other_pods(
     pods: t.Iterable[Pod],
     claims: t.Iterable[Claim] = (),
     *,
     operator_namespace: str,
     runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
-) -> dict[str, list[User]]:
+) -> dict[str, list[PodOnNode]]:
     """What a drain of everything evicts beside the users, by node: no DaemonSet's pods, no static ones, no operands."""
     found = _pods(pods, claims, operator_namespace, runtime_classes)
     return _by_node(user for user in found if not user.ways and not user.kept)
 
 
-def everybody(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = ()) -> dict[str, list[User]]:
+def all_pods(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = ()) -> dict[str, list[PodOnNode]]:
     """Every pod that is on a node, by node, whatever it uses and whoever has made it."""
     return _by_node(_pods(pods, claims, "", RUNTIME_CLASSES))
 
 
-def _by_node(found: t.Iterable[User]) -> dict[str, list[User]]:
-    by_node: dict[str, list[User]] = {}
+def _by_node(found: t.Iterable[PodOnNode]) -> dict[str, list[PodOnNode]]:
+    by_node: dict[str, list[PodOnNode]] = {}
     for user in sorted(found, key=lambda user: (user.node, user.namespace, user.name)):
         by_node.setdefault(user.node, []).append(user)
     return by_node
@@ -106,7 +106,7 @@ def _by_node(found: t.Iterable[User]) -> dict[str, list[User]]:
 
 def _pods(
     pods: t.Iterable[Pod], claims: t.Iterable[Claim], operator_namespace: str, runtime_classes: t.Collection[str]
-) -> t.Iterator[User]:
+) -> t.Iterator[PodOnNode]:
     claimed = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
     for node, pod in bound(pods):
         if _is_operand(pod, operator_namespace):
@@ -118,7 +118,7 @@ def _pods(
         of_the_cluster = bool(kept) or int(pod["spec"].get("priority") or 0) >= _SYSTEM_CRITICAL
         if not of_the_cluster:
             ways += sees_all
-        yield User(
+        yield PodOnNode(
             node=node,
             namespace=metadata.get("namespace", ""),
             name=metadata["name"],

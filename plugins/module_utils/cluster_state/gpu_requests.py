@@ -15,7 +15,7 @@ Pod = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Holder:
+class GpuRequest:
     """One pod and what it holds of one resource on its node."""
 
     node: str
@@ -25,13 +25,13 @@ class Holder:
     count: int
 
 
-def holders(pods: t.Iterable[Pod]) -> dict[str, list[Holder]]:
+def gpu_requests(pods: t.Iterable[Pod]) -> dict[str, list[GpuRequest]]:
     """Every pod that is bound to a node and asks for NVIDIA resources, by node."""
-    found: dict[str, list[Holder]] = {}
+    found: dict[str, list[GpuRequest]] = {}
     for node, pod in bound(pods):
         metadata = pod["metadata"]
         for resource, count in requests(pod).items():
-            holder = Holder(node, metadata.get("namespace", ""), metadata["name"], resource, count)
+            holder = GpuRequest(node, metadata.get("namespace", ""), metadata["name"], resource, count)
             found.setdefault(node, []).append(holder)
     return found
 
@@ -44,7 +44,7 @@ def bound(pods: t.Iterable[Pod]) -> t.Iterator[tuple[str, Pod]]:
             yield node, pod
 
 
-def held(of_node: t.Iterable[Holder], resource: str) -> int:
+def held(of_node: t.Iterable[GpuRequest], resource: str) -> int:
     """How many of a resource the holders have together."""
     return sum(holder.count for holder in of_node if holder.resource == resource)
 

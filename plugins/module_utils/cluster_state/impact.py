@@ -12,7 +12,7 @@ from . import operand_pods
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import PoolPlan
-    from .gpu_pods import User
+    from .gpu_pods import PodOnNode
     from .node import Node
     from .transition import Transition
 
@@ -22,7 +22,7 @@ COUNTS = ("drivers", "pods", "agent_pods", "cut_nodes", "resets")
 
 
 @dataclass(frozen=True)
-class Roll:
+class OperandRestart:
     """Whose pods the operator starts anew on every node that has them: `every` operand, the driver's too, or some `apps`."""
 
     apps: frozenset[str] = frozenset()
@@ -39,21 +39,23 @@ class Roll:
         return self.every or bool(self.apps)
 
 
-class Change(t.NamedTuple):
+class NodeImpact(t.NamedTuple):
     """What becomes of one node, and which users of its GPUs cannot stay."""
 
     transition: Transition
-    goes: t.Sequence[User]
+    goes: t.Sequence[PodOnNode]
 
 
-class Running(t.NamedTuple):
+class RunningPods(t.NamedTuple):
     """What runs on the nodes: the apps of NVIDIA's pods, one for each pod, and who uses GPUs."""
 
     operands: t.Mapping[str, t.Sequence[str]]
-    users: t.Mapping[str, t.Sequence[User]]
+    users: t.Mapping[str, t.Sequence[PodOnNode]]
 
 
-def costs(nodes: t.Iterable[Node], changes: t.Mapping[str, Change], roll: Roll, running: Running) -> dict[str, int]:
+def impact(
+    nodes: t.Iterable[Node], changes: t.Mapping[str, NodeImpact], roll: OperandRestart, running: RunningPods
+) -> dict[str, int]:
     """The counts of COUNTS for some nodes.
 
     `drivers`: nodes on which the driver is rolled. `pods`: pods that lose a GPU, because the driver is rolled under them or
@@ -80,17 +82,17 @@ def of_pools(
     pools: t.Iterable[PoolPlan],
     nodes: t.Iterable[Node],
     membership: Membership,
-    changes: t.Mapping[str, Change],
-    roll: Roll,
-    running: Running,
+    changes: t.Mapping[str, NodeImpact],
+    roll: OperandRestart,
+    running: RunningPods,
 ) -> dict[str, dict[str, int]]:
     """The costs of each pool by its name, and under OUTSIDE those of nodes of no pool."""
     by_name = {node.name: node for node in nodes}
     found = {
-        pool.name: costs([by_name.pop(name) for name in membership.by_pool[pool.name]], changes, roll, running)
+        pool.name: impact([by_name.pop(name) for name in membership.by_pool[pool.name]], changes, roll, running)
         for pool in pools
     }
-    return {**found, OUTSIDE: costs(by_name.values(), changes, roll, running)}
+    return {**found, OUTSIDE: impact(by_name.values(), changes, roll, running)}
 
 
 def total(of_pools: t.Iterable[t.Mapping[str, int]]) -> dict[str, int]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import MIG_INFIX
 from ..mig import layout as layouts
-from ..mig.packing import Gpu, pack
+from ..mig.packing import PackedGpu, pack
 from ..nvidia_config import mig_parted
-from ..pools.per_node_plan import spread
+from ..pools.per_node_plan import per_node_plan
 from . import expected_state
 from .mig_capacity import model_of
 
@@ -31,7 +31,7 @@ Counts = t.Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownLayouts:
     """What is known of the nodes beside their labels.
 
     `entries`: the configurations that the MIG manager reads, by name. `geometries`: what each node's GPUs can be cut into. `used`:
@@ -45,7 +45,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Allotment:
+class MigAllocation:
     """The plan in which each node of a pool with a demand has a layout of its own (PoolPlan.on).
 
     `missing`: by pool, the devices for which no GPU has room. `asks`: GPUs have to be cut, and who uses them would decide which.
@@ -56,13 +56,13 @@ class Allotment:
     asks: bool = False
 
 
-def allot(
+def allocate(
     plan: Plan,
     nodes: t.Iterable[Node],
     membership: Membership,
-    known: Known,
+    known: KnownLayouts,
     free: t.Callable[[Node, PoolPlan], bool] = lambda node, pool: True,
-) -> Allotment:
+) -> MigAllocation:
     """Spread the demand of each pool over its nodes; `free` says which of them may be cut anew, the others stay as they are.
 
     A node that is not discovered, or is not ready, cannot be cut; one of which nobody knows into what it can be cut is left whole.
@@ -73,8 +73,8 @@ def allot(
         for pool in plan.pools
         if pool.sharing.demand
     }
-    return Allotment(
-        plan=spread(plan, {name: of.layouts for name, of in found.items()}) if found else plan,
+    return MigAllocation(
+        plan=per_node_plan(plan, {name: of.layouts for name, of in found.items()}) if found else plan,
         missing={name: of.missing for name, of in found.items() if of.missing},
         asks=known.used is None and any(of.cuts for of in found.values()),
     )
@@ -89,10 +89,10 @@ class _Spread(t.NamedTuple):
 
 
 def _of_pool(
-    pool: PoolPlan, members: t.Sequence[Node], known: Known, free: t.Callable[[Node, PoolPlan], bool]
+    pool: PoolPlan, members: t.Sequence[Node], known: KnownLayouts, free: t.Callable[[Node, PoolPlan], bool]
 ) -> _Spread:
     now = {node.name: _now(node, pool, known) for node in members if node.discovered}
-    gpus: list[Gpu] = []
+    gpus: list[PackedGpu] = []
     left = Counter(pool.sharing.demand)
     for node in members:
         geometry = known.geometries.get(node.name)
@@ -100,11 +100,13 @@ def _of_pool(
             geometry
             and node.discovered
             and node.ready
-            and not expected_state.incapable(node, pool)
+            and not expected_state.incapable_devices(node, pool)
             and free(node, pool)
         ):
             used = known.used is not None and node.name in known.used
-            gpus += [Gpu(node.name, index, cut or None, used, geometry) for index, cut in enumerate(now[node.name])]
+            gpus += [
+                PackedGpu(node.name, index, cut or None, used, geometry) for index, cut in enumerate(now[node.name])
+            ]
         else:
             for cut in now.get(node.name, ()):
                 left.subtract(cut)
@@ -128,7 +130,7 @@ def _layout(by_gpu: t.Sequence[Counts]) -> layouts.Layout:
     return layouts.read({index: dict(of) for index, of in enumerate(by_gpu) if of})
 
 
-def _now(node: Node, pool: PoolPlan, known: Known) -> list[Counts]:
+def _now(node: Node, pool: PoolPlan, known: KnownLayouts) -> list[Counts]:
     """What each GPU of the node is cut into, or about to be: as its MIG configuration says, else as the devices show it.
 
     Devices that no configuration explains are those of each GPU alike, where that can be; else the GPUs count as whole.
@@ -163,7 +165,7 @@ def _gpus(node: Node, pool: PoolPlan, of_each: Counts) -> int:
     """The physical GPUs: under the strategy single GFD counts the devices, of which each GPU has so many."""
     if MIG_INFIX in node.product and not node.noted_gpus and not pool.gpus_per_node and of_each:
         return max(1, node.gpus // sum(of_each.values()))
-    return expected_state.gpus(node, pool)
+    return expected_state.expected_gpus(node, pool)
 
 
 def _written(devices: Counts, geometry: Geometry | None) -> dict[str, int]:

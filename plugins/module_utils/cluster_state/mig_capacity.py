@@ -15,7 +15,7 @@ import typing as t
 from ..catalog import mig, models
 from ..catalog.names import MIG_INFIX
 from ..mig.layout import without_memory
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from ..nvidia_config.mig_parted import Entry
@@ -28,14 +28,14 @@ Counts = t.Mapping[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class Offered:
+class MigCapacity:
     """The geometry of each node of which one is known, and where nodes publish another one than the catalog has, a sentence each."""
 
     geometries: t.Mapping[str, mig.Geometry] = dataclasses.field(default_factory=dict)
     doubts: tuple[str, ...] = ()
 
 
-NOTHING: t.Final = Offered()
+NOTHING: t.Final = MigCapacity()
 
 
 def model_of(node: Node) -> models.Model | None:
@@ -45,7 +45,7 @@ def model_of(node: Node) -> models.Model | None:
     return models.of_gpu(node.product, None if MIG_INFIX in node.product else node.memory_mib)
 
 
-def offered(nodes: t.Iterable[Node], published: t.Mapping[str, t.Mapping[str, Entry]]) -> Offered:
+def mig_capacity(nodes: t.Iterable[Node], published: t.Mapping[str, t.Mapping[str, Entry]]) -> MigCapacity:
     """The geometries of these nodes; `published` are the generated entries by node."""
     found: dict[str, mig.Geometry] = {}
     differing: dict[str, list[str]] = {}
@@ -59,9 +59,11 @@ def offered(nodes: t.Iterable[Node], published: t.Mapping[str, t.Mapping[str, En
         found[node.name] = geometry
         if counts and model and geometry != known:
             differing.setdefault(_difference(geometry, known, model), []).append(node.name)
-    return Offered(
+    return MigCapacity(
         found,
-        tuple(f"{some(sorted(names))}: {what}; what the nodes publish counts." for what, names in differing.items()),
+        tuple(
+            f"{abbreviate(sorted(names))}: {what}; what the nodes publish counts." for what, names in differing.items()
+        ),
     )
 
 

@@ -36,6 +36,10 @@ def remedy(node: Node, pool: PoolPlan | None) -> str:
     if node.product.endswith(INVALID_SUFFIX):
         return f"its MIG layout cannot be used ({node.product})"
     wanted = expected_state.mig_config(node, pool, ours=True) if pool else None
-    if pool and wanted == node.mig_config and named(node.mig_devices) != named(expected_state.devices(node, pool)):
+    if (
+        pool
+        and wanted == node.mig_config
+        and named(node.mig_devices) != named(expected_state.expected_devices(node, pool))
+    ):
         return f"the MIG manager says {node.mig_state or 'nothing'}, and the MIG devices are not those of {wanted}"
     return ""

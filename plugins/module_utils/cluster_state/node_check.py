@@ -21,7 +21,7 @@ from ..schema.operand_labels import without_discovery
 from . import expected_state
 from .node import Node
 from .operand_pods import DISCOVERY, MIG_MANAGER
-from .ownership import POOLS, noted
+from .ownership import POOLS, recorded_keys
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -51,7 +51,7 @@ class Finding:
         return f"{self.node} (pool {self.pool}): {'; '.join(self.seen)}"
 
 
-def prove(node: Node, pool: PoolPlan) -> Finding | None:
+def check(node: Node, pool: PoolPlan) -> Finding | None:
     """None when GFD's labels and the allocatable resources are what the pool declares."""
     if pool.without_containers:
         return None
@@ -62,7 +62,7 @@ def prove(node: Node, pool: PoolPlan) -> Finding | None:
                 node.name, pool.name, (f"{never}, so that it cannot become what the pool declares",), final=True
             )
         return Finding(node.name, pool.name, (_unlabelled(node),))
-    if expected_state.incapable(node, pool):
+    if expected_state.incapable_devices(node, pool):
         what = f"its {node.model} cannot be cut into MIG devices; choose another sharing.mode for it"
         return Finding(node.name, pool.name, (what,), final=True)
     if node.mig_state == FAILED and expected_state.mig_config(node, pool, ours=True) in (None, node.mig_config):
@@ -114,7 +114,7 @@ def settled(findings: t.Mapping[str, Finding]) -> bool:
     return all(finding.final for finding in findings.values())
 
 
-def pending_words(findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]) -> str:
+def pending_message(findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]) -> str:
     """What a wait still waits for, in a few words."""
     waiting = [f"{len(findings)} nodes not as declared yet"] if findings else []
     if undiscovered:
@@ -124,7 +124,7 @@ def pending_words(findings: t.Mapping[str, Finding], undiscovered: t.Collection[
 
 def _config(node: Node, pool: PoolPlan) -> str | None:
     """The MIG configuration that the node is to have by our word; None where the label is the operator's."""
-    return expected_state.mig_config(node, pool, ours=MIG_CONFIG_LABEL in noted(node.annotations, POOLS.labels))
+    return expected_state.mig_config(node, pool, ours=MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels))
 
 
 def _agents(node: Node, pool: PoolPlan) -> t.Iterator[str]:
@@ -169,7 +169,7 @@ def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
 
 
 def _hardware(node: Node, pool: PoolPlan) -> str | None:
-    found = expected_state.gpus(node, pool)
+    found = expected_state.expected_gpus(node, pool)
     if pool.gpus_per_node in (None, found):
         return None
     return f"has {found} GPU(s), gpus_per_node says {pool.gpus_per_node}"

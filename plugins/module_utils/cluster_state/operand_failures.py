@@ -7,7 +7,17 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from .operand_pods import DISCOVERY, DRIVER, VALIDATOR, Ailment, Pod, ailments, app_of, is_ready, node_of
+from .operand_pods import (
+    DISCOVERY,
+    DRIVER,
+    VALIDATOR,
+    ContainerFailure,
+    Pod,
+    app_of,
+    container_failures,
+    is_ready,
+    node_of,
+)
 
 # A container that has crashed so often is in a back-off of 40 seconds or more (kubelet: 10 seconds, doubled each time).
 _RESTARTS = 3
@@ -21,12 +31,12 @@ _NEVER_STARTED = (
 _ORDER = (DRIVER, "nvidia-container-toolkit-daemonset", VALIDATOR, DISCOVERY)
 
 
-def operand_failures(pods: t.Iterable[Pod], now: float) -> dict[str, Ailment]:
+def operand_failures(pods: t.Iterable[Pod], now: float) -> dict[str, ContainerFailure]:
     """By node, what fails there first in the order of NVIDIA's pods; `now` is in seconds since 1970."""
-    found: dict[str, tuple[int, Ailment]] = {}
+    found: dict[str, tuple[int, ContainerFailure]] = {}
     for pod in pods:
         place = _place(app_of(pod))
-        for ailment in (of for listed in ailments([pod]).values() for of in listed):
+        for ailment in (of for listed in container_failures([pod]).values() for of in listed):
             if ailment.node and _lasts(pod, ailment, now) and place < found.get(ailment.node, (99, ailment))[0]:
                 found[ailment.node] = (place, ailment)
     return {node: ailment for node, (dummy, ailment) in found.items()}
@@ -47,7 +57,7 @@ def _place(app: str) -> int:
     return _ORDER.index(known) if known in _ORDER else len(_ORDER)
 
 
-def _lasts(pod: Pod, ailment: Ailment, now: float) -> bool:
+def _lasts(pod: Pod, ailment: ContainerFailure, now: float) -> bool:
     if ailment.restarts >= _RESTARTS:
         return True
     created = pod["metadata"].get("creationTimestamp")

@@ -27,7 +27,7 @@ Pod = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Ailment:
+class ContainerFailure:
     """Why an agent's pod does not do its work; container and previous say whose log tells more."""
 
     node: str
@@ -46,9 +46,9 @@ def node_of(pod: Pod) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
-def ailments(pods: t.Iterable[Pod]) -> dict[str, list[Ailment]]:
+def container_failures(pods: t.Iterable[Pod]) -> dict[str, list[ContainerFailure]]:
     """What is wrong with the agents' pods, by node; running and ready pods are not named."""
-    found: dict[str, list[Ailment]] = {}
+    found: dict[str, list[ContainerFailure]] = {}
     for pod in pods:
         for ailment in _of_pod(pod):
             found.setdefault(ailment.node, []).append(ailment)
@@ -72,7 +72,7 @@ def pod_of(pods: t.Iterable[Pod], app: str, node: str) -> str | None:
     return next((pod["metadata"]["name"] for pod in pods if app_of(pod) == app and node_of(pod) == node), None)
 
 
-def _of_pod(pod: Pod) -> t.Iterator[Ailment]:
+def _of_pod(pod: Pod) -> t.Iterator[ContainerFailure]:
     name = pod["metadata"]["name"]
     status = pod.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
@@ -82,11 +82,11 @@ def _of_pod(pod: Pod) -> t.Iterator[Ailment]:
         restarts = int(container.get("restartCount") or 0)
         if waiting.get("reason") and waiting["reason"] != "PodInitializing":
             last = f" ({ended})" if ended else f" ({waiting['message']})" if waiting.get("message") else ""
-            yield Ailment(node_of(pod), name, container["name"], f"{waiting['reason']}{last}", restarts)
+            yield ContainerFailure(node_of(pod), name, container["name"], f"{waiting['reason']}{last}", restarts)
         elif ended and restarts and not container.get("ready"):
-            yield Ailment(node_of(pod), name, container["name"], ended, restarts)
+            yield ContainerFailure(node_of(pod), name, container["name"], ended, restarts)
     if not containers and status.get("phase") != "Running":
-        yield Ailment(node_of(pod), name, "-", f"{status.get('phase') or 'unknown'}{_why(status)}")
+        yield ContainerFailure(node_of(pod), name, "-", f"{status.get('phase') or 'unknown'}{_why(status)}")
 
 
 def _ended(container: t.Mapping[str, t.Any]) -> str:

@@ -66,13 +66,15 @@ def edit(
     """
     wanted = {key: value for key, value in (labels or {}).items() if value is not None}
     dropped = [key for key, value in (labels or {}).items() if value is None]
-    label_patch, owned_labels = _labels(node, noted(node.annotations, owner.labels), wanted, dropped, drop_others)
+    label_patch, owned_labels = _labels(
+        node, recorded_keys(node.annotations, owner.labels), wanted, dropped, drop_others
+    )
     for key, value in (handed_over or {}).items():
         label_patch.pop(key, None)
         if node.labels.get(key) != value:
             label_patch[key] = value
         owned_labels = [owned for owned in owned_labels if owned != key]
-    merged, owned_taints = _taints(node, noted(node.annotations, owner.taints), taints, drop_others)
+    merged, owned_taints = _taints(node, recorded_keys(node.annotations, owner.taints), taints, drop_others)
     noting = {
         key: json.dumps(owned) if owned else None
         for key, owned in ((owner.labels, owned_labels), (owner.taints, owned_taints))
@@ -98,7 +100,7 @@ def edit(
     return NodeEdit(node.name, patch, before, after)
 
 
-def noted(annotations: t.Mapping[str, str], annotation: str) -> list[str]:
+def recorded_keys(annotations: t.Mapping[str, str], annotation: str) -> list[str]:
     """What an annotation of ours lists; what cannot be read lists nothing."""
     text = annotations.get(annotation)
     return list(_entries(text)) if text else []
@@ -114,7 +116,7 @@ def _entries(text: str) -> tuple[str, ...]:
     return tuple(str(entry) for entry in entries) if isinstance(entries, list) else ()
 
 
-def spelled(taint: Taint) -> str:
+def format_taint(taint: Taint) -> str:
     """A taint as kubectl writes it: key=value:Effect."""
     value = taint.get("value")
     return f"{taint['key']}={value}:{taint['effect']}" if value else f"{taint['key']}:{taint['effect']}"
@@ -141,23 +143,23 @@ def _taints(
     changed = False
     for live in node.taints:
         mine = by_place.pop((live.get("key"), live.get("effect")), None)
-        ours = spelled(live) in noted_before
+        ours = format_taint(live) in noted_before
         if mine is None:
             if ours and drop_others:
                 changed = True
                 continue
             kept.append(dict(live))
-        elif spelled(live) == spelled(mine):
+        elif format_taint(live) == format_taint(mine):
             kept.append(dict(live))
         else:
             kept.append(_clean(mine))
             ours = changed = True
             live = mine
         if ours:
-            owned.append(spelled(live))
+            owned.append(format_taint(live))
     for missing in by_place.values():
         kept.append(_clean(missing))
-        owned.append(spelled(missing))
+        owned.append(format_taint(missing))
         changed = True
     return (kept if changed else None), sorted(owned)
 
@@ -180,6 +182,6 @@ def _difference(
             before[part] = {key: live[key] for key in patch if key in live}
             after[part] = {key: value for key, value in patch.items() if value is not None}
     if merged is not None:
-        before["taints"] = sorted(spelled(taint) for taint in node.taints)
-        after["taints"] = sorted(spelled(taint) for taint in merged)
+        before["taints"] = sorted(format_taint(taint) for taint in node.taints)
+        after["taints"] = sorted(format_taint(taint) for taint in merged)
     return before, after

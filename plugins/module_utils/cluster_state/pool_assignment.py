@@ -8,7 +8,7 @@ import typing as t
 
 from ..catalog.names import NFD_PREFIX, POOL_LABEL
 from ..pools.membership import Membership, NodeFacts, members
-from .ownership import POOLS, noted
+from .ownership import POOLS, recorded_keys
 from .unusual_nodes import claimable
 from .unusual_nodes import members as members_of
 
@@ -17,7 +17,7 @@ if t.TYPE_CHECKING:
     from .node import Node
 
 
-def sort(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
+def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
     """The membership; a pin of ours keeps a node in its pool only as long as the pool's match fits it.
 
     A pin that the user has set counts whatever the match says.
@@ -25,7 +25,7 @@ def sort(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
     facts = {node.name: NodeFacts(node.name, node.labels, node.annotations) for node in nodes}
     membership = members(pools, facts.values())
     strayed = [name for names in membership.mismatched.values() for name in names]
-    ours = [name for name in strayed if POOL_LABEL in noted(facts[name].annotations, POOLS.labels)]
+    ours = [name for name in strayed if POOL_LABEL in recorded_keys(facts[name].annotations, POOLS.labels)]
     if not ours:
         return membership
     for name in ours:
@@ -34,7 +34,7 @@ def sort(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
     return members(pools, facts.values())
 
 
-def awaited(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
+def awaited_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
     """The nodes whose pool shows only when gpu-feature-discovery has labelled them, and will."""
     ready = [node for node in nodes if node.ready]
     return claimable(pools, ready, membership)
@@ -50,7 +50,7 @@ def may_be_set_aside(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> se
 
     Those of no pool, and those that gpu-feature-discovery has not labelled: where a pool has one of these, its sharing fails in the end.
     """
-    of_pools = members_of(sort(pools, nodes))
+    of_pools = members_of(assign_pools(pools, nodes))
     return {node.name for node in nodes if node.has_gpu and (node.name not in of_pools or not node.discovered)}
 
 
@@ -61,6 +61,6 @@ def some_work(nodes: t.Iterable[Node], failing: t.Collection[str]) -> bool:
 
 def any_claimed(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node], names: t.Collection[str]) -> bool:
     """Whether one of the named nodes is of a pool, or may become so."""
-    membership = sort(pools, nodes)
+    membership = assign_pools(pools, nodes)
     claimed = {*members_of(membership), *claimable(pools, nodes, membership)}
     return any(name in claimed for name in names)

@@ -21,7 +21,7 @@ from ..nvidia_config import mig_parted
 from . import expected_state
 from .node import Node
 from .node_check import paused
-from .ownership import POOLS, NodeEdit, edit, noted, spelled
+from .ownership import POOLS, NodeEdit, edit, format_taint, recorded_keys
 from .pool_release import STALE, is_managed, release_edit
 from .rollout_record import record
 
@@ -48,7 +48,7 @@ def node_edit(node: Node, pool: PoolPlan | None, held: t.Collection[str] = ()) -
     A held taint is not put on the node, and stays where the node has it. With another profile goes a note of the one that
     the node has, if it works.
     """
-    good = working(node) if pool and _is_another(node, pool) else None
+    good = is_working(node) if pool and _is_another(node, pool) else None
     return _edit(node, pool, held, {LAST_GOOD_ANNOTATION: str(good)} if good else {})
 
 
@@ -58,17 +58,17 @@ def whole_patch(node: Node) -> dict[str, t.Any] | None:
     None when the node is told so already. The profile that worked until then is noted, so that a failure can be rolled back.
     """
     labels: dict[str, str | None] = {}
-    if CONFIG_LABEL in node.labels and CONFIG_LABEL in noted(node.annotations, POOLS.labels):
+    if CONFIG_LABEL in node.labels and CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels):
         labels[CONFIG_LABEL] = None
     if node.mig_config != mig_parted.DISABLED:
         labels.update({MIG_CONFIG_LABEL: mig_parted.DISABLED, STALE[MIG_CONFIG_LABEL]: None})
-    good = working(node) if labels and is_managed(node) else None
+    good = is_working(node) if labels and is_managed(node) else None
     annotations = {LAST_GOOD_ANNOTATION: str(good)} if good else {}
     metadata = {key: part for key, part in (("labels", labels), ("annotations", annotations)) if part}
     return {"metadata": metadata} if metadata else None
 
 
-def working(node: Node) -> LastGood | None:
+def is_working(node: Node) -> LastGood | None:
     """The node's profile, when what it shows is a node that works: GPUs are offered, and nothing is in the middle of a change."""
     offers = {name: count for name, count in sorted(node.allocatable.items()) if count and expected_state.of_gpus(name)}
     if not offers or not node.ready or paused(node) or node.mig_state not in ("", "success"):
@@ -92,7 +92,7 @@ def _is_another(node: Node, pool: PoolPlan) -> bool:
 
 
 def _cut(node: Node, pool: PoolPlan) -> str | None:
-    return expected_state.mig_config(node, pool, ours=MIG_CONFIG_LABEL in noted(node.annotations, POOLS.labels))
+    return expected_state.mig_config(node, pool, ours=MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels))
 
 
 def _unpaused(node: Node, labels: t.Mapping[str, str]) -> dict[str, str]:
@@ -111,10 +111,14 @@ def _edit(
 ) -> NodeEdit | None:
     if pool is None:
         return release_edit(node)
-    there = {spelled(taint) for taint in node.taints}
-    taints = [taint for taint in pool.taints if spelled(taint) in there or spelled(taint) not in held]
+    there = {format_taint(taint) for taint in node.taints}
+    taints = [taint for taint in pool.taints if format_taint(taint) in there or format_taint(taint) not in held]
     cut = _cut(node, pool)
-    counted = str(expected_state.gpus(node, pool)) if pool.sharing.strategy == mig.SINGLE and node.discovered else None
+    counted = (
+        str(expected_state.expected_gpus(node, pool))
+        if pool.sharing.strategy == mig.SINGLE and node.discovered
+        else None
+    )
     return edit(
         node,
         POOLS,

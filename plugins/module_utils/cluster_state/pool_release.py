@@ -26,10 +26,10 @@ from ..catalog.names import (
     SHARED_GPU_RESOURCE,
 )
 from ..nvidia_config import mig_parted
-from .cordon import is_leaving
+from .cordon import is_cordoned_for_removal
 from .node_check import CHANGING, FAILED, Finding, paused
 from .operand_pods import MIG_MANAGER
-from .ownership import POOLS, NodeEdit, edit, noted
+from .ownership import POOLS, NodeEdit, edit, recorded_keys
 
 if t.TYPE_CHECKING:
     from .node import Node
@@ -49,7 +49,7 @@ def left_pool(node: Node) -> str:
 
 def is_managed(node: Node) -> bool:
     """Whether the node carries the name of a pool, or labels or taints that a pool has put there."""
-    owned = noted(node.annotations, POOLS.labels) or noted(node.annotations, POOLS.taints)
+    owned = recorded_keys(node.annotations, POOLS.labels) or recorded_keys(node.annotations, POOLS.taints)
     return bool(owned) or POOL_LABEL in node.labels
 
 
@@ -87,7 +87,7 @@ def is_being_repaired(node: Node) -> bool:
     """Whether a run has begun to make the GPUs of an abandoned node whole, and has not finished."""
     return (
         CORDONED_ANNOTATION in node.annotations
-        and not is_leaving(node)
+        and not is_cordoned_for_removal(node)
         and not is_managed(node)
         and node.mig_config == mig_parted.DISABLED
         and _has_answer(node)
@@ -161,4 +161,4 @@ def _has_answer(node: Node) -> bool:
 def _sets_mig_config(node: Node) -> bool:
     """Whether the label nvidia.com/mig.config is a pool's, on GPUs that can be cut at all."""
     incapable = node.labels.get(MIG_CAPABLE_LABEL) == "false"
-    return MIG_CONFIG_LABEL in noted(node.annotations, POOLS.labels) and not incapable
+    return MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels) and not incapable

@@ -13,7 +13,7 @@ Document = t.Mapping[str, t.Any]
 Spec = dict[str, t.Any]
 
 
-def noted_former(policy: Document) -> Spec:
+def record_previous(policy: Document) -> Spec:
     """The noted part of the spec; empty where nothing, or nothing readable, is noted."""
     try:
         former = json.loads((policy["metadata"].get("annotations") or {}).get(FORMER_ANNOTATION) or "{}")
@@ -22,13 +22,13 @@ def noted_former(policy: Document) -> Spec:
     return former if isinstance(former, dict) else {}
 
 
-def with_former(rest: Spec, former: Spec) -> Spec:
+def restore_previous(rest: Spec, former: Spec) -> Spec:
     """The spec without ours, with what was there before ours wherever nobody has put anything since."""
     result = dict(rest)
     for key, value in former.items():
         below = result.get(key)
         if isinstance(value, dict) and isinstance(below or {}, dict):
-            result[key] = with_former(below or {}, value)
+            result[key] = restore_previous(below or {}, value)
         elif key not in result:
             result[key] = value
     return result

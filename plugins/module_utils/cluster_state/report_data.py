@@ -8,19 +8,19 @@ import typing as t
 from collections import Counter, defaultdict
 
 from ..catalog.names import CONFIG_LABEL, MIG_CAPABLE_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
-from ..mig.layout import spelled
+from ..mig.layout import format_layout
 from ..nvidia_config.device_plugin import MIG
 from . import expected_state, gpu_layouts
-from .drift import differences
+from .drift import drift_of_node
 from .driver_upgrade import state_of, upgrade_of
-from .node_check import prove
+from .node_check import check
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
     from ..pools.membership import Membership
-    from ..pools.plan import GroupPlan, PoolPlan
-    from .gpu_requests import Holder
-    from .mig_allocation import Allotment
+    from ..pools.plan import NodeGroupPlan, PoolPlan
+    from .gpu_requests import GpuRequest
+    from .mig_allocation import MigAllocation
     from .node import Node
     from .ownership import NodeEdit
 
@@ -35,7 +35,7 @@ def rows(
     pools: t.Iterable[PoolPlan],
     membership: Membership | None,
     changing: t.Iterable[NodeEdit] = (),
-    held: t.Mapping[str, t.Sequence[Holder]] | None = None,
+    held: t.Mapping[str, t.Sequence[GpuRequest]] | None = None,
 ) -> list[dict[str, t.Any]]:
     """Every GPU node by its name, compared with the pools where a membership says which is whose."""
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members} if membership else {}
@@ -48,7 +48,7 @@ def rows(
         of_node = held.get(node.name, ()) if held is not None else None
         differs = None
         if membership:
-            differs = differences(node, pool, edits.get(node.name), membership.overlaps.get(node.name, ()))
+            differs = drift_of_node(node, pool, edits.get(node.name), membership.overlaps.get(node.name, ()))
         found.append(node_row(node, name, pool, of_node, differs))
     return found
 
@@ -57,7 +57,7 @@ def node_row(
     node: Node,
     name: str | None,
     pool: PoolPlan | None = None,
-    of_node: t.Sequence[Holder] | None = None,
+    of_node: t.Sequence[GpuRequest] | None = None,
     differs: t.Sequence[str] | None = None,
 ) -> dict[str, t.Any]:
     """One node as gpu_info returns it; `name` is that of its pool, which need not be a declared one.
@@ -68,7 +68,7 @@ def node_row(
         "name": node.name,
         "pool": name,
         "model": node.model or None,
-        "gpus": expected_state.gpus(node, pool) if pool else node.noted_gpus or node.gpus,
+        "gpus": expected_state.expected_gpus(node, pool) if pool else node.noted_gpus or node.gpus,
         "memory_mib": node.memory_mib,
         "driver": node.driver or None,
         "driver_upgrade": state_of(node.labels) or None,
@@ -100,7 +100,7 @@ def _mig(node: Node) -> dict[str, t.Any] | None:
     return {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
 
 
-def seen(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
+def observed(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
     """What is told of the nodes whatever the pools are."""
     return {"totals": totals(nodes), "models": models(nodes), "driver_upgrade": driver_upgrade(nodes)}
 
@@ -141,7 +141,7 @@ def models(nodes: t.Iterable[Node]) -> dict[str, dict[str, t.Any]]:
 
 
 def pools(
-    settled: Allotment,
+    settled: MigAllocation,
     nodes: t.Sequence[Node],
     membership: Membership,
     changing: t.Iterable[NodeEdit],
@@ -178,7 +178,7 @@ def declared(pool: PoolPlan) -> dict[str, t.Any]:
     }
 
 
-def _group(group: GroupPlan | None) -> dict[str, t.Any] | None:
+def _group(group: NodeGroupPlan | None) -> dict[str, t.Any] | None:
     return None if group is None else {"name": group.name, "flavor": group.flavor, "size": group.size}
 
 
@@ -199,7 +199,7 @@ def drift(of_pools: t.Mapping[str, t.Mapping[str, t.Any]], limit: int = DRIFT_LI
 def _pool(
     pool: PoolPlan, nodes: t.Sequence[Node], edits: t.Mapping[str, NodeEdit], missing: t.Mapping[str, int]
 ) -> dict[str, t.Any]:
-    findings = [finding for node in nodes for finding in [prove(node, pool)] if finding]
+    findings = [finding for node in nodes for finding in [check(node, pool)] if finding]
     changing = [edits[node.name] for node in nodes if node.name in edits]
     cut = pool.mode == MIG
     memory = {node.memory_mib // pool.sharing.replicas for node in nodes if node.memory_mib and not cut}
@@ -208,8 +208,8 @@ def _pool(
         "memory_mib_per_share": min(memory) if memory else pool.memory_mib_per_share,
         "models": sorted({node.model for node in nodes if node.model}),
         "nodes": len(nodes),
-        "gpus": sum(expected_state.gpus(node, pool) for node in nodes),
-        **expected_state.offered(nodes, pool),
+        "gpus": sum(expected_state.expected_gpus(node, pool) for node in nodes),
+        **expected_state.expected_resources(nodes, pool),
         "changes": _changes(changing, nodes),
         "differs": [*_lacking(nodes, missing), *(str(finding) for finding in findings)][:DIFFERS_LIMIT],
         "differing_nodes": len({finding.node for finding in findings} | {edit.name for edit in changing}),
@@ -218,7 +218,7 @@ def _pool(
 
 
 def _lacking(nodes: t.Sequence[Node], missing: t.Mapping[str, int]) -> list[str]:
-    return [f"its {len(nodes)} node(s) have no room for {spelled(missing)} of its demand"] if missing else []
+    return [f"its {len(nodes)} node(s) have no room for {format_layout(missing)} of its demand"] if missing else []
 
 
 def _changes(changing: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[str, t.Any]:

@@ -34,7 +34,7 @@ from .pool_release import is_abandoned, is_cut
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
-    from .gpu_pods import User
+    from .gpu_pods import PodOnNode
     from .node import Node
     from .ownership import NodeEdit
 
@@ -69,7 +69,7 @@ def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, ag
     `again`: the MIG manager is to do once more what it was told before.
     """
     labels = change.labels if change else {}
-    before, after = named(node.mig_devices), named(expected_state.devices(node, pool)) if pool else {}
+    before, after = named(node.mig_devices), named(expected_state.expected_devices(node, pool)) if pool else {}
     offers = expected_state.resources(node, pool) if pool else {GPU_RESOURCE: node.noted_gpus or node.gpus}
     if pool is None and (is_cut(node) or is_abandoned(node)):
         return _switched(node, offers)
@@ -106,7 +106,7 @@ def _switched(node: Node, offers: t.Mapping[str, int]) -> Transition:
     return Transition(MODE, True, offers, resets, resets and virtual)
 
 
-def displaced(change: Transition, users: t.Sequence[User]) -> tuple[User, ...]:
+def displaced_pods(change: Transition, users: t.Sequence[PodOnNode]) -> tuple[PodOnNode, ...]:
     """Those of the node's users who cannot stay; in the order of their names."""
     if change.kind == LABELS:
         return ()
@@ -134,11 +134,11 @@ def named(devices: t.Mapping[str, int]) -> dict[str, int]:
     return {name.replace("+", "."): count for name, count in devices.items() if count}
 
 
-def _least_first(users: t.Iterable[User]) -> list[User]:
+def _least_first(users: t.Iterable[PodOnNode]) -> list[PodOnNode]:
     """In the order in which they are given up: what a drain leaves alone last, then the least important, then the youngest."""
     youngest = sorted(users, key=lambda user: (user.created, _name(user)), reverse=True)
     return sorted(youngest, key=lambda user: (bool(user.kept), user.priority))
 
 
-def _name(user: User) -> tuple[str, str]:
+def _name(user: PodOnNode) -> tuple[str, str]:
     return user.namespace, user.name

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import NFD_PREFIX
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from ..schema.operand_labels import without_discovery
 
 if t.TYPE_CHECKING:
@@ -80,4 +80,4 @@ def warnings(found: t.Mapping[str, str], members: t.Collection[str]) -> t.Iterat
         if name not in members:
             by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
-        yield f"Not waited for, and of no pool: {some(names)}: {reason}."
+        yield f"Not waited for, and of no pool: {abbreviate(names)}: {reason}."

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import models
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from .pool_release import ABANDONED, is_abandoned
 from .unusual_nodes import members
 
@@ -24,7 +24,7 @@ _OPENSHIFT, _OS, _OS_VERSION = (
 _SELINUX, _INSTANCE = "feature.node.kubernetes.io/kernel-selinux.enabled", "node.kubernetes.io/instance-type"
 
 
-def all_of(nodes: t.Sequence[Node], membership: Membership, released: t.Collection[str]) -> list[str]:
+def all_warnings(nodes: t.Sequence[Node], membership: Membership, released: t.Collection[str]) -> list[str]:
     """Everything odd of a fleet and its pools; nothing before any GPU is known of, since pools are empty then."""
     if not any(node.has_gpu for node in nodes):
         return []
@@ -32,12 +32,12 @@ def all_of(nodes: t.Sequence[Node], membership: Membership, released: t.Collecti
     return [*of_membership(membership, released), *_of_nodes(nodes, member)]
 
 
-def abandoned(nodes: t.Iterable[Node], membership: Membership) -> t.Iterator[str]:
+def abandoned_pins(nodes: t.Iterable[Node], membership: Membership) -> t.Iterator[str]:
     """Nodes of no pool that a release without verification may have left with GPUs that are cut."""
     member = members(membership)
     names = sorted(node.name for node in nodes if node.name not in member and is_abandoned(node))
     if names:
-        yield f"{some(names)}: {ABANDONED}; share, site or repair makes them whole."
+        yield f"{abbreviate(names)}: {ABANDONED}; share, site or repair makes them whole."
 
 
 def of_membership(membership: Membership, released: t.Collection[str]) -> t.Iterator[str]:
@@ -50,32 +50,34 @@ def of_membership(membership: Membership, released: t.Collection[str]) -> t.Iter
     member = members(membership)
     if membership.empty:
         unknown = sorted(set(membership.undiscovered) - member)
-        maybe = f" GPU nodes whose model is not known, and that may be theirs: {some(unknown)}." if unknown else ""
+        maybe = (
+            f" GPU nodes whose model is not known, and that may be theirs: {abbreviate(unknown)}." if unknown else ""
+        )
         yield f"No node of the cluster belongs to: {', '.join(membership.empty)}.{maybe}"
     for pool, names in sorted(membership.mismatched.items()):
-        yield f"Pool {pool} does not match {some(names)}, pinned to it by the label accel.gpu/pool; the pin counts."
+        yield f"Pool {pool} does not match {abbreviate(names)}, pinned to it by the label accel.gpu/pool; the pin counts."
     for pool, names in sorted(membership.unlike.items()):
-        yield f"Of another model than pool {pool} says that its flavor has (model): {some(names)}; put one of both right."
+        yield f"Of another model than pool {pool} says that its flavor has (model): {abbreviate(names)}; put one of both right."
     for pool, names in sorted(membership.left.items()):
         pinned = [name for name in names if name not in member and name not in released]
         if pinned:
-            yield f"{some(pinned)} carry accel.gpu/pool={pool}, which is no declared pool; they are left as they are."
+            yield f"{abbreviate(pinned)} carry accel.gpu/pool={pool}, which is no declared pool; they are left as they are."
 
 
 def _of_nodes(nodes: t.Sequence[Node], member: t.Collection[str]) -> t.Iterator[str]:
     """Nodes of pools that are not ready, and GPUs that the catalog does not know."""
     away = sorted(node.name for node in nodes if node.name in member and not node.ready)
     if away:
-        yield said_not_ready(away)
+        yield not_ready_message(away)
     unknown = {node.model for node in nodes if node.discovered and models.of_gpu(node.product, node.memory_mib) is None}
     for model in sorted(unknown):
         names = sorted(node.name for node in nodes if node.model == model)
-        yield f"The catalog has no GPU model {model} ({some(names)}); a MIG layout for it cannot be verified before it is applied."
+        yield f"The catalog has no GPU model {model} ({abbreviate(names)}); a MIG layout for it cannot be verified before it is applied."
 
 
-def said_not_ready(names: t.Sequence[str]) -> str:
+def not_ready_message(names: t.Sequence[str]) -> str:
     """Of nodes of pools."""
-    return f"Not ready, so neither waited for nor proven: {some(names)}."
+    return f"Not ready, so neither waited for nor proven: {abbreviate(names)}."
 
 
 def traits(nodes: t.Iterable[Node]) -> set[str]:

@@ -31,7 +31,7 @@ class ReleaseRefused(Exception):
         self.partial: dict[str, t.Any] = {}
 
 
-class SomeFailed(Exception):
+class PartialFailure(Exception):
     """Part of the work could not be done; the rest was, and stands in `partial`."""
 
     def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:

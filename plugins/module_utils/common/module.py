@@ -13,15 +13,15 @@ from urllib.parse import quote
 from ansible.module_utils.basic import AnsibleModule
 
 from ..catalog.names import VERSION
-from .errors import ConnectionProblem, InvalidOptions, ReleaseRefused, ServiceError, SomeFailed
+from .errors import ConnectionProblem, InvalidOptions, PartialFailure, ReleaseRefused, ServiceError
 from .progress import INVENTORY_HOST_ENV, RUN_ID_ENV, Progress
-from .wait import TimeoutStory
+from .wait import WaitTimeout
 
 ArgumentSpec = dict[str, dict[str, t.Any]]
 Work = t.Callable[[t.Any], dict[str, t.Any]]
 
 
-def composed(*parts: ArgumentSpec) -> ArgumentSpec:
+def merge_specs(*parts: ArgumentSpec) -> ArgumentSpec:
     """One argument spec of several; of an option that two of them have, the later one's attributes win."""
     spec: ArgumentSpec = {}
     for part in parts:
@@ -37,8 +37,8 @@ class BaseModule(AnsibleModule):
     failures: t.ClassVar[dict[type[Exception], str]] = {
         InvalidOptions: "invalid",
         ConnectionProblem: "connection",
-        TimeoutStory: "timeout",
-        SomeFailed: "partial",
+        WaitTimeout: "timeout",
+        PartialFailure: "partial",
         ReleaseRefused: "release_refused",
     }
 

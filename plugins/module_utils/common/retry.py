@@ -11,7 +11,7 @@ from .errors import ServiceError
 _FIRST, _MOST = 0.25, 8.0
 
 
-def pause(error: ServiceError, attempt: int, most_asked: float) -> float:
+def delay(error: ServiceError, attempt: int, most_asked: float) -> float:
     """Seconds: what the service asks for, `most_asked` at most; else twice as long each time, by chance a bit less."""
     if error.retry_after is not None:
         return min(error.retry_after, most_asked)

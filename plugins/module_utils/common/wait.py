@@ -13,7 +13,7 @@ from .progress import Progress
 T = t.TypeVar("T")
 
 
-class TimeoutStory(Exception):
+class WaitTimeout(Exception):
     """The time is over: which object, in which state, since when, what to do; and what was reached so far."""
 
     def __init__(self, story: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
@@ -83,7 +83,7 @@ def wait_until(
             trouble = error
         left = start + timeout - clock()
         if left <= 0:
-            raise TimeoutStory(_told(timeout, last, trouble, story), partial(last[0]) if partial and last else None)
+            raise WaitTimeout(_told(timeout, last, trouble, story), partial(last[0]) if partial and last else None)
         sleep(min(pause, left))
         pause = min(2 * pause, interval)
 

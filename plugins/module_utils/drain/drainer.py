@@ -16,36 +16,37 @@ import time
 import typing as t
 
 from ..cluster_state import cordon
-from ..cluster_state.eviction_order import evictable, unwilling, victims
-from ..cluster_state.gpu_pods import everybody
+from ..cluster_state.eviction_order import blocking_pods, pods_to_evict
+from ..cluster_state.eviction_order import scale_down_candidates as victims
+from ..cluster_state.gpu_pods import all_pods
 from ..cluster_state.node import UNREAD, Node, parse
 from ..common.parallel import DEFAULT_LIMIT, run_bounded
-from ..common.wait import TimeoutStory
+from ..common.wait import WaitTimeout
 from ..kube.paths import NODES
-from ..nodegroups.provider import Machine
+from ..nodegroups.provider import ClusterNode
 from .eviction import EvictionRefused
-from .node_patcher import OneNode
-from .pod_eviction import PARALLEL, Rules, await_end, send_away
+from .node_patcher import NodePatcher
+from .pod_eviction import PARALLEL, DrainOptions, await_termination, evict_pods
 from .pods_on_nodes import claims_of, pods_on
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.gpu_pods import User
+    from ..cluster_state.gpu_pods import PodOnNode
     from ..kube.client import Client
     from ..kube.lease import Lease
-    from .shared_lease import CommonLease
+    from .shared_lease import SharedLease
 
 T = t.TypeVar("T")
 _TOLD = 5
 
 
-class Emptier:
+class NodeDrainer:
     """Empties nodes of one cluster; may be used by many threads. `say` takes a node's name and what is going on there."""
 
     def __init__(
         self,
         client: Client,
-        rules: Rules,
-        lease: CommonLease,
+        rules: DrainOptions,
+        lease: SharedLease,
         say: t.Callable[[str, str], None],
         *,
         parallel: int = PARALLEL,
@@ -60,7 +61,7 @@ class Emptier:
         self._clock = clock
         self._held = contextlib.ExitStack()
 
-    def __enter__(self) -> Emptier:
+    def __enter__(self) -> NodeDrainer:
         """Take the right to change the cluster, until the block's end."""
         self._held.enter_context(self._lease.held())
         return self
@@ -73,17 +74,17 @@ class Emptier:
         """Raise LeaseLost where the right to change the cluster was lost meanwhile."""
         self._lease.check()
 
-    def machines(self) -> list[Machine]:
+    def machines(self) -> list[ClusterNode]:
         """All nodes of the cluster, as a cloud can tell its machines among them."""
         return [
-            Machine(node.name, node.ready, node.addresses, node.provider_id, node.labels) for node in self._listed()
+            ClusterNode(node.name, node.ready, node.addresses, node.provider_id, node.labels) for node in self._listed()
         ]
 
     def victims(self, names: t.Collection[str], count: int) -> list[str]:
         """So many of these nodes, those whose end costs least (cluster_state.eviction_order.victims)."""
         nodes = [node for node in self._listed() if node.name in names]
         pods = pods_on(self._client)
-        present = everybody(pods, claims_of(self._client, pods))
+        present = all_pods(pods, claims_of(self._client, pods))
         return [node.name for node in victims(nodes, present, count, force=self._rules.force)]
 
     def empty(self, names: t.Collection[str]) -> list[str]:
@@ -95,11 +96,13 @@ class Emptier:
         if not names:
             return []
         with self._lease.held() as lease:
-            known = _Nodes(node for node in self._listed() if node.name in names)
-            by_node = everybody(pods_on(self._client))
+            known = _NodeCache(node for node in self._listed() if node.name in names)
+            by_node = all_pods(pods_on(self._client))
             self._require_willing({name: by_node.get(name, ()) for name in known.names})
             try:
-                self._each(known, lambda name: OneNode(self._client, lease, known, name).write(cordon.leave))
+                self._each(
+                    known, lambda name: NodePatcher(self._client, lease, known, name).write(cordon.cordon_for_removal)
+                )
                 evicted = self._each(known, lambda name: self._without_pods(name, lease), self._parallel)
             except Exception as error:
                 self._open_after(error, known, lease)
@@ -108,7 +111,9 @@ class Emptier:
 
     def reopen(self, names: t.Collection[str]) -> list[str]:
         """Take back the cordons with which a run has begun to empty these nodes; returns the nodes. Others' cordons stay."""
-        left = _Nodes(node for node in self._listed() if node.name in names and cordon.is_leaving(node))
+        left = _NodeCache(
+            node for node in self._listed() if node.name in names and cordon.is_cordoned_for_removal(node)
+        )
         if left.names:
             with self._lease.held() as lease:
                 self._open(left, lease)
@@ -117,10 +122,10 @@ class Emptier:
     def _listed(self) -> t.Iterator[Node]:
         return map(parse, self._client.list(NODES, without=UNREAD))
 
-    def _open(self, known: _Nodes, lease: Lease) -> None:
-        self._each(known, lambda name: OneNode(self._client, lease, known, name).write(cordon.stay))
+    def _open(self, known: _NodeCache, lease: Lease) -> None:
+        self._each(known, lambda name: NodePatcher(self._client, lease, known, name).write(cordon.cancel_removal))
 
-    def _open_after(self, error: Exception, known: _Nodes, lease: Lease) -> None:
+    def _open_after(self, error: Exception, known: _NodeCache, lease: Lease) -> None:
         """The same after a failure, which is what is told; a node that stays closed is named beside it."""
         try:
             self._open(known, lease)
@@ -129,7 +134,7 @@ class Emptier:
             if partial is not None:
                 partial["left_cordoned"] = known.leaving
 
-    def _each(self, known: _Nodes, work: t.Callable[[str], T], limit: int = DEFAULT_LIMIT) -> list[T]:
+    def _each(self, known: _NodeCache, work: t.Callable[[str], T], limit: int = DEFAULT_LIMIT) -> list[T]:
         """Do it for each node; when one fails no other begins, and what all have to say is raised as one failure."""
         calls = [(name, functools.partial(work, name)) for name in known.names]
         outcomes = run_bounded(calls, limit)
@@ -138,10 +143,10 @@ class Emptier:
             raise _together(errors)
         return [t.cast("T", outcome.value) for outcome in outcomes]
 
-    def _require_willing(self, present: t.Mapping[str, t.Sequence[User]]) -> None:
+    def _require_willing(self, present: t.Mapping[str, t.Sequence[PodOnNode]]) -> None:
         """Nobody on these nodes is in the way for good."""
         force = self._rules.force or not self._rules.evict
-        stay = {name: found for name, pods in present.items() if (found := unwilling(pods, force=force))}
+        stay = {name: found for name, pods in present.items() if (found := blocking_pods(pods, force=force))}
         if stay:
             told = [f"node {name}: {', '.join(pods[:_TOLD])}" for name, pods in sorted(stay.items())]
             raise EvictionRefused(
@@ -159,7 +164,7 @@ class Emptier:
             left = end - self._clock()
             if left <= 0:
                 names = [user.shown for user in pods]
-                raise TimeoutStory(
+                raise WaitTimeout(
                     f"Node {name} has not become empty within {self._rules.drain_timeout:.0f} s (drain_timeout): pods come to it although "
                     f"it is cordoned, now {', '.join(names[:_TOLD])}. Take the toleration of node.kubernetes.io/unschedulable from "
                     "them, or scale down what makes them.",
@@ -167,23 +172,23 @@ class Emptier:
                 )
             rules = dataclasses.replace(self._rules, drain_timeout=left)
             if rules.evict:
-                send_away(self._client, name, pods, rules, lease, say)
+                evict_pods(self._client, name, pods, rules, lease, say)
                 gone += [user.shown for user in pods]
             else:
                 say(f"{len(pods)} pod(s) have to end by themselves")
                 uids = {user.uid for user in pods}
                 why = "drain.evict is false: wait for their end, raise drain.drain_timeout, or let them be evicted."
-                await_end(functools.partial(self._going, name), uids, left, lease, why)
+                await_termination(functools.partial(self._going, name), uids, left, lease, why)
         return gone
 
-    def _going(self, name: str) -> tuple[User, ...]:
+    def _going(self, name: str) -> tuple[PodOnNode, ...]:
         """Who is on the node and has to go."""
-        present = everybody(pods_on(self._client, name)).get(name, ())
+        present = all_pods(pods_on(self._client, name)).get(name, ())
         self._require_willing({name: present})
-        return evictable(present, force=True)
+        return pods_to_evict(present, force=True)
 
 
-class _Nodes:
+class _NodeCache:
     """The nodes as they are known, for many threads."""
 
     def __init__(self, nodes: t.Iterable[Node]) -> None:
@@ -196,7 +201,7 @@ class _Nodes:
 
     @property
     def leaving(self) -> list[str]:
-        return [name for name in self.names if cordon.is_leaving(self._nodes[name])]
+        return [name for name in self.names if cordon.is_cordoned_for_removal(self._nodes[name])]
 
     def get(self, name: str) -> Node | None:
         with self._lock:
@@ -209,9 +214,9 @@ class _Nodes:
 
 def _together(errors: t.Sequence[Exception]) -> Exception:
     """One failure for all: what nothing survives comes first; stories are told one after the other."""
-    stories = [error for error in errors if isinstance(error, TimeoutStory)]
+    stories = [error for error in errors if isinstance(error, WaitTimeout)]
     if len(stories) < len(errors):
-        return next(error for error in errors if not isinstance(error, TimeoutStory))
-    kind = EvictionRefused if all(isinstance(error, EvictionRefused) for error in stories) else TimeoutStory
+        return next(error for error in errors if not isinstance(error, WaitTimeout))
+    kind = EvictionRefused if all(isinstance(error, EvictionRefused) for error in stories) else WaitTimeout
     left = [pod for error in stories for pod in error.partial.get("pods_left", ())]
     return kind(" ".join(str(error) for error in stories), {"pods_left": left})

@@ -15,7 +15,7 @@ import time
 import typing as t
 
 from ..catalog.names import LIVE_PODS
-from ..common.wait import Since, TimeoutStory
+from ..common.wait import Since, WaitTimeout
 from ..kube.errors import BUDGET_CAUSE, ApiError
 from ..kube.paths import NODES, PODS, object_path
 
@@ -44,14 +44,14 @@ class Target(t.NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-class Checked(t.Protocol):
+class LeaseCheck(t.Protocol):
     """The part of a lease that is asked before each change."""
 
     def check(self) -> None:
         """Raise unless the lease is ours."""
 
 
-class EvictionRefused(TimeoutStory):
+class EvictionRefused(WaitTimeout):
     """A pod may not be evicted at all: no waiting mends that. All others that could be were evicted."""
 
 
@@ -62,7 +62,7 @@ def evict(
     node: str,
     grace_period: int | None,
     timeout: float,
-    lease: Checked,
+    lease: LeaseCheck,
     say: t.Callable[[str], None],
     clock: t.Callable[[], float] = time.monotonic,
     sleep: t.Callable[[float], None] = time.sleep,
@@ -76,7 +76,7 @@ def evict(
     Raises TimeoutStory when the time is over, EvictionRefused (one of those) where waiting is in vain, what lease.check() raises,
     and ApiError when the right to evict is missing or the request is wrong. The failure's `partial` has `pods_left`.
     """
-    drain = _Drain(client, pods, node, grace_period, lease, clock, now)
+    drain = _Eviction(client, pods, node, grace_period, lease, clock, now)
     start = clock()
     while True:
         try:
@@ -95,7 +95,7 @@ def evict(
         sleep(min(LOOK_EVERY, max(0.1, start + timeout - clock())) if waited < timeout else LOOK_EVERY)
 
 
-class _Drain:
+class _Eviction:
     """What is known of the pods that are to go."""
 
     trouble: ApiError | None
@@ -106,7 +106,7 @@ class _Drain:
         pods: t.Sequence[Target],
         node: str,
         grace_period: int | None,
-        lease: Checked,
+        lease: LeaseCheck,
         clock: t.Callable[[], float],
         now: t.Callable[[], float],
     ) -> None:
@@ -171,7 +171,7 @@ class _Drain:
             for uid, metadata in self._left.items()
         )
 
-    def story(self, title: str, kind: type[TimeoutStory] = TimeoutStory) -> TimeoutStory:
+    def story(self, title: str, kind: type[WaitTimeout] = WaitTimeout) -> WaitTimeout:
         """Each pod that is left, why, and what to do about it."""
         away = self._kubelet_is_away()
         lines = [f"{self._targets[uid]}: {self._of(uid, metadata, away)}" for uid, metadata in self._left.items()]

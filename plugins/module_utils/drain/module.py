@@ -18,15 +18,15 @@ from ..kube.errors import ApiError, WrongCluster, explain
 from ..kube.lease import Lease, LeaseHeld, LeaseLost
 from ..kube.lease_holder import holder_of
 from ..kube.shown_options import secrets_in, shown_options
-from .node_progress import teller
-from .pod_eviction import PARALLEL, Rules
-from .shared_lease import CommonLease
+from .node_progress import progress_by_node
+from .pod_eviction import PARALLEL, DrainOptions
+from .shared_lease import SharedLease
 
 if t.TYPE_CHECKING:
     from ..common.errors import ServiceError
     from ..kube.client import Client
     from ..kube.cluster_identity import ClusterIdentity
-    from .drainer import Emptier
+    from .drainer import NodeDrainer
 
 KUBERNETES: ArgumentSpec = {
     "kubernetes": {
@@ -42,7 +42,7 @@ KUBERNETES: ArgumentSpec = {
                     "evict": {"type": "bool", "default": True},
                     "force": {"type": "bool", "default": False},
                     "grace_period": {"type": "int"},
-                    "drain_timeout": {"type": "int", "default": int(Rules.drain_timeout)},
+                    "drain_timeout": {"type": "int", "default": int(DrainOptions.drain_timeout)},
                     "parallel": {"type": "int", "default": PARALLEL},
                 },
             },
@@ -51,7 +51,7 @@ KUBERNETES: ArgumentSpec = {
 }
 
 
-class EmptyingModule(BaseModule):
+class DrainingModule(BaseModule):
     """A module of a cloud that may have to empty nodes before their machines go; its argument spec contains KUBERNETES."""
 
     failures: t.ClassVar[dict[type[Exception], str]] = {
@@ -76,20 +76,19 @@ class EmptyingModule(BaseModule):
         return shown
 
     @functools.cached_property
-    def emptier(self) -> Emptier | None:
+    def emptier(self) -> NodeDrainer | None:
         """For the cluster that `kubernetes` names; None where the option is not given. Nothing is sent yet."""
         given = self.params["kubernetes"]
         if given is None:
             return None
         # Imported here: a module that is given no cluster drains nothing, and these take half a second to import.
         from ..kube.connection import KUBERNETES_IMPORT_ERROR
-        from ..kube.module import connected, identity_of
-        from .drainer import Emptier
+        from ..kube.module import connect_module, identity_of
 
         if KUBERNETES_IMPORT_ERROR is not None:
             self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
         cluster = given["cluster"] or {}
-        client = self._kube = connected(given, cluster, self.user_agent)
+        client = self._kube = connect_module(given, cluster, self.user_agent)
         self._identity = identity_of(client, cluster, records=False)
         try:
             self._verify()
@@ -98,8 +97,10 @@ class EmptyingModule(BaseModule):
             if not error.unreachable:
                 raise
         drain = given["drain"]
-        rules = Rules(drain["evict"], drain["force"], drain["grace_period"], drain["drain_timeout"])
-        return Emptier(client, rules, CommonLease(self._lease), teller(self.progress), parallel=drain["parallel"])
+        rules = DrainOptions(drain["evict"], drain["force"], drain["grace_period"], drain["drain_timeout"])
+        return NodeDrainer(
+            client, rules, SharedLease(self._lease), progress_by_node(self.progress), parallel=drain["parallel"]
+        )
 
     def explained(self, error: ServiceError) -> str:
         """With the connection's story, where Kubernetes has failed."""

@@ -13,13 +13,13 @@ from ..kube.paths import NODES
 if t.TYPE_CHECKING:
     from ..cluster_state.cordon import Patch
     from ..kube.client import Client
-    from .eviction import Checked
+    from .eviction import LeaseCheck
 
 # Somebody else may write the same node at the same time, which is then read again this often.
 _CONFLICTS = 8
 
 
-class Known(t.Protocol):
+class NodeCache(t.Protocol):
     """Where the newest that is known of each node is kept."""
 
     def get(self, name: str) -> Node | None:
@@ -29,10 +29,10 @@ class Known(t.Protocol):
         """What the server has answered."""
 
 
-class OneNode:
+class NodePatcher:
     """The node of this name; nothing is sent once the lease is lost. `changed`: something was sent."""
 
-    def __init__(self, client: Client, lease: Checked, known: Known, name: str) -> None:
+    def __init__(self, client: Client, lease: LeaseCheck, known: NodeCache, name: str) -> None:
         """Ask nothing yet."""
         self._client = client
         self._lease = lease

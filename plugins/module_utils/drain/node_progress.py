@@ -13,7 +13,7 @@ if t.TYPE_CHECKING:
 _NODES = 3
 
 
-def teller(progress: Progress) -> t.Callable[[str, str], None]:
+def progress_by_node(progress: Progress) -> t.Callable[[str, str], None]:
     """Takes a node's name and what is going on there; one line of progress tells the latest of up to three nodes."""
     at: dict[str, str] = {}
     lock = threading.Lock()

@@ -11,7 +11,7 @@ from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.operand_pods import Ailment
+    from ..cluster_state.operand_pods import ContainerFailure
     from ..kube.client import Client
 
 # Up to so many nodes one list each costs less than a list of the operator's whole namespace.
@@ -35,10 +35,10 @@ def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> li
 def failing_operands(client: Client, namespace: str, nodes: t.Collection[str], now: float) -> dict[str, str]:
     """By node, which of NVIDIA's pods fails there and why, in words; nodes on which none does are left out."""
     found = operand_failures(operand_pods(client, namespace, nodes), now) if nodes else {}
-    return described(client, namespace, found)
+    return describe_failures(client, namespace, found)
 
 
-def described(client: Client, namespace: str, failures: t.Mapping[str, Ailment]) -> dict[str, str]:
+def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, ContainerFailure]) -> dict[str, str]:
     """The failures in words, with the end of the log of the first few."""
     told = {node: str(ailment) for node, ailment in failures.items()}
     for node in sorted(failures)[:_LOGS]:

@@ -12,10 +12,10 @@ from ..schema import rollout as rollout_fields
 from .eviction import Target, evict
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.gpu_pods import User
+    from ..cluster_state.gpu_pods import PodOnNode
     from ..kube.client import Client
     from ..pools.plan import RolloutPlan
-    from .eviction import Checked
+    from .eviction import LeaseCheck
 
 # Nodes that are emptied at the same time; budgets keep the pods apart.
 PARALLEL = 4
@@ -23,7 +23,7 @@ _TOLD = 5
 
 
 @dataclass(frozen=True)
-class Rules:
+class DrainOptions:
     """How pods leave a node; named as in `rollout` of a pool (docs/rollout.md).
 
     evict: False leaves them until they have ended by themselves. force: evict also what no controller makes again.
@@ -36,7 +36,7 @@ class Rules:
     drain_timeout: float = 600
 
     @classmethod
-    def of(cls, rollout: RolloutPlan | None) -> Rules:
+    def of(cls, rollout: RolloutPlan | None) -> DrainOptions:
         """Those of a pool; of no pool the usual ones."""
         if rollout is None:
             return cls()
@@ -44,12 +44,12 @@ class Rules:
         return cls(evicts, rollout.force, rollout.grace_period, rollout.drain_timeout)
 
 
-def send_away(
+def evict_pods(
     client: Client,
     node: str,
-    pods: t.Iterable[User],
-    rules: Rules,
-    lease: Checked,
+    pods: t.Iterable[PodOnNode],
+    rules: DrainOptions,
+    lease: LeaseCheck,
     say: t.Callable[[str], None],
 ) -> None:
     """Evict these pods of a node, and return when all are gone; raises as kube.eviction.evict does."""
@@ -64,8 +64,8 @@ def send_away(
     )
 
 
-def await_end(
-    look: t.Callable[[], t.Iterable[User]], uids: t.Collection[str], timeout: float, lease: Checked, why: str
+def await_termination(
+    look: t.Callable[[], t.Iterable[PodOnNode]], uids: t.Collection[str], timeout: float, lease: LeaseCheck, why: str
 ) -> None:
     """Wait until none of these pods (by uid) is among those that `look` finds; `why` they are not evicted ends the story."""
 

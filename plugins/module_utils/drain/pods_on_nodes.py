@@ -9,14 +9,16 @@ import typing as t
 from ..catalog.names import LIVE_PODS
 from ..cluster_state.gpu_access import RUNTIME_CLASSES as KNOWN_CLASSES
 from ..cluster_state.gpu_access import nvidia_runtime_classes
-from ..cluster_state.gpu_pods import User, others, possible_holders, users
+from ..cluster_state.gpu_pods import PodOnNode, possible_holders
+from ..cluster_state.gpu_pods import gpu_pods as users
+from ..cluster_state.gpu_pods import other_pods as others
 from ..kube.paths import PODS, RESOURCE_CLAIMS, RUNTIME_CLASSES
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
 
 Object = t.Mapping[str, t.Any]
-ByNode = t.Mapping[str, t.Sequence[User]]
+ByNode = t.Mapping[str, t.Sequence[PodOnNode]]
 
 
 class GpuPods(t.NamedTuple):

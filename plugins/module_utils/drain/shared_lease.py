@@ -12,7 +12,7 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
 
 
-class CommonLease:
+class SharedLease:
     """Leases of one cluster one after the other; each is held as long as anybody works under it."""
 
     def __init__(self, make: t.Callable[[], Lease]) -> None:

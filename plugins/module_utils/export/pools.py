@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
-from ..cluster_state.ownership import POOLS, noted, spelled
+from ..cluster_state.ownership import POOLS, format_taint, recorded_keys
 from ..nvidia_config.device_plugin import MIG
 from ..pools.derive import STARTUP_TAINT, toleration
 from ..schema import validators
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from ..schema.operand_labels import is_for_users
 from .sharing import Inexpressible
 
@@ -47,7 +47,7 @@ class _Member:
     @property
     def likeness(self) -> str:
         """Equal for nodes that may be of one pool."""
-        taints = sorted(spelled(taint) for taint in self.taints)
+        taints = sorted(format_taint(taint) for taint in self.taints)
         return json.dumps([self.shared, taints], sort_keys=True)
 
 
@@ -77,7 +77,7 @@ def groups(
             pinned.setdefault(pin, []).append(member)
         else:
             free.setdefault((_kind(node), member.likeness), []).append(member)
-    found.remarks += [f"{some(names)}: left out, since {reason}" for reason, names in sorted(left_out.items())]
+    found.remarks += [f"{abbreviate(names)}: left out, since {reason}" for reason, names in sorted(left_out.items())]
     whose = _whose(nodes)
     for pin, members in sorted(pinned.items()):
         products = {_kind(member.node) for member in members}
@@ -100,7 +100,7 @@ def _add_startup_taint(found: Groups, ours: t.Sequence[t.Mapping[str, t.Any]]) -
     for pool in cut:
         pool["startup_taint"] = True
     if len(cut) > 1:
-        names = some([pool["name"] for pool in cut])
+        names = abbreviate([pool["name"] for pool in cut])
         found.remarks.append(f"startup_taint: nothing tells which of the pools {names} declare it, so all of them do")
 
 
@@ -119,7 +119,7 @@ def _add_pinned(found: Groups, name: str, members: list[_Member], *, alone: bool
         return
     sharings = {json.dumps(member.shared, sort_keys=True) for member in members}
     if len(sharings) > 1:
-        names = some([member.node.name for member in members])
+        names = abbreviate([member.node.name for member in members])
         found.remarks.append(
             f"pool {name} ({names}): left out, since its nodes are shared in {len(sharings)} different ways"
         )
@@ -132,7 +132,7 @@ def _add_pinned(found: Groups, name: str, members: list[_Member], *, alone: bool
             f"pool {name}: without match, since no GPU model is its alone; the label {POOL_LABEL} pins its nodes"
         )
     labels = _common(found, name, "labels", [_labels(member.node) for member in members])
-    taints = _common(found, name, "taints", [{spelled(taint): taint for taint in of.taints} for of in members])
+    taints = _common(found, name, "taints", [{format_taint(taint): taint for taint in of.taints} for of in members])
     found.pools.append(_pool(pool, members[0], labels, list(taints.values())))
 
 
@@ -178,22 +178,22 @@ def _labels(node: Node) -> dict[str, str]:
     followers = {POOL_LABEL, CONFIG_LABEL, MIG_CONFIG_LABEL}
     return {
         key: node.labels[key]
-        for key in noted(node.annotations, POOLS.labels)
+        for key in recorded_keys(node.annotations, POOLS.labels)
         if key in node.labels and key not in followers
     }
 
 
 def _taints(node: Node, ours: t.Sequence[t.Mapping[str, t.Any]], *, pinned: bool) -> tuple[Document, ...]:
     """What a pool declares: on a node of a pool those that are noted or have a toleration of ours, else all of somebody's."""
-    mine = noted(node.annotations, POOLS.taints)
+    mine = recorded_keys(node.annotations, POOLS.taints)
     found = []
     for live in node.taints:
         if validators.free_taint(live["key"]):
             continue
         taint = {key: live[key] for key in ("key", "value", "effect") if live.get(key)}
-        if not pinned or spelled(taint) in mine or toleration(taint) in ours:
+        if not pinned or format_taint(taint) in mine or toleration(taint) in ours:
             found.append(taint)
-    return tuple(sorted(found, key=spelled))
+    return tuple(sorted(found, key=format_taint))
 
 
 def _apart(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from ..catalog import releases
 from ..kube.helm_marks import marks_of
 from ..nvidia_config.yaml_text import render
 from ..pools.derive import derive
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from ..schema.secret_values import without_secrets
 
 if t.TYPE_CHECKING:
@@ -99,7 +99,7 @@ def cluster(given: t.Mapping[str, t.Any], live: t.Mapping[str, Release | None], 
         values, lacking = residual(_without_initial(release.values), planned.values)
         values, left_out = without_secrets(values)
         if left_out:
-            told = some([f"values.{path}" for path in left_out], _TOLD)
+            told = abbreviate([f"values.{path}" for path in left_out], _TOLD)
             remarks.append(
                 f"gpu_cluster.{part}: left out, since they look like secrets, which have no place in Helm values: {told}. Before site "
                 "upgrades the release, put each into a Secret and name that."
@@ -107,7 +107,7 @@ def cluster(given: t.Mapping[str, t.Any], live: t.Mapping[str, Release | None], 
         if values:
             document[part]["values"] = values
         if lacking:
-            told = some(lacking, _TOLD)
+            told = abbreviate(lacking, _TOLD)
             remarks.append(f"gpu_cluster.{part}: site will give the release values that it does not have: {told}")
     return Cluster(document, remarks)
 

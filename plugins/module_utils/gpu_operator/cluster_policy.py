@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, FORMER_ANNOTATION, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
-from ..cluster_state.previous_spec import noted_former
+from ..cluster_state.previous_spec import record_previous
 from ..cluster_state.tolerations import of_policy
 from ..kube.diff import difference
 from ..kube.helm_marks import marks_of
@@ -34,7 +34,7 @@ _DRIVER_PARTS = ("daemonsets", "driver")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredPolicy:
     """What the pools ask of the policy; of an `adopted` one is noted what stood where ours has to."""
 
     spec: Object
@@ -43,7 +43,7 @@ class Wanted:
     adopted: bool = False
 
     @classmethod
-    def by(cls, plan: Plan, live: Document | None) -> Wanted:
+    def by(cls, plan: Plan, live: Document | None) -> DesiredPolicy:
         """What is derived; a policy of another release than the planned one is adopted."""
         adopted = live is not None and marks_of(live) != (plan.operator.name, plan.operator.namespace)
         return cls(plan.policy.spec, tuple(plan.policy.tolerations), plan.policy.mig_by_node, adopted)
@@ -68,7 +68,7 @@ class PolicyChange:
         return self.body is not None or self.removal is not None
 
 
-def created_by_chart(wanted: Wanted) -> PolicyChange:
+def created_by_chart(wanted: DesiredPolicy) -> PolicyChange:
     """The change to a policy that does not exist yet: all that is ours, on an object of which nothing is known."""
     name = CHART_NAME
     body = _body(name, wanted.spec, list(wanted.tolerations), wanted.tolerations)
@@ -80,7 +80,7 @@ def first_contact(live: Document) -> bool:
     return _noted(live) is None
 
 
-def changes(live: Document, wanted: Wanted, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
+def changes(live: Document, wanted: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
     """Compare the live policy with what is wanted.
 
     `seeded`: our own first installation gave the chart these tolerations, so entries equal to ours are ours although no annotation says so.
@@ -127,9 +127,9 @@ def _kept(live: Document, spec: Object) -> Object:
     return {**spec, "migManager": {"config": {"name": MIG_CONFIGMAP}}}
 
 
-def _former(live: Document, wanted: Wanted, spec: Object) -> Object:
+def _former(live: Document, wanted: DesiredPolicy, spec: Object) -> Object:
     """The part of the spec that stood there before ours, as far as it was noted or is about to be overwritten."""
-    former = noted_former(live)
+    former = record_previous(live)
     if not wanted.adopted:
         return former
     strategy = _part(live, "spec", "mig", "strategy") if wanted.mig_by_node else None

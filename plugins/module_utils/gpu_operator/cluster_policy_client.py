@@ -15,21 +15,21 @@ from ..cluster_state.operand_failures import operand_failures, unready
 from ..cluster_state.ownership import POOLS
 from ..cluster_state.pool_assignment import any_claimed, may_be_set_aside, some_work
 from ..cluster_state.tolerations import singleton
-from ..common.wait import TimeoutStory, wait_until
-from ..drain.operand_diagnosis import described, operand_pods
-from ..helm.await_workloads import ailing
-from ..helm.preparation import Waiting
+from ..common.wait import WaitTimeout, wait_until
+from ..drain.operand_diagnosis import describe_failures, operand_pods
+from ..helm.await_workloads import failure_message
+from ..helm.preparation import WaitOptions
 from ..helm.release_records import note_path, was_installed
-from ..helm.workloads import told
+from ..helm.workloads import format_rollout
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED, same_object
 from ..kube.paths import CLUSTER_POLICIES, NODES, collection_path, object_path
 from ..nvidia_config import mig_parted
 from ..pools.plan import Plan, PoolPlan
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from .cluster_policy import PolicyChange, is_driver, owned
-from .readiness import Effect, SetAside, Verdict, assess, is_outdated
+from .readiness import IgnoredNodes, OperatorReadiness, RequiredEffect, assess, is_outdated
 from .stalled_rollout import is_stalled, next_pod
 
 if t.TYPE_CHECKING:
@@ -41,7 +41,7 @@ _OPERATOR_PODS = "app=gpu-operator"
 _DEFAULT_MIG = "default-mig-parted-config"
 
 
-class PolicyClient:
+class ClusterPolicyClient:
     """One cluster's ClusterPolicy and what its operator makes of it."""
 
     def __init__(self, client: Client, namespace: str, pools: t.Sequence[PoolPlan] = ()) -> None:
@@ -52,7 +52,7 @@ class PolicyClient:
         self._nodes: list[Object] | None = None
         self._unread: Object | None = None
         self._daemonsets: list[Object] = []
-        self._aside = SetAside()
+        self._aside = IgnoredNodes()
         self.replaced: list[str] = []
 
     def policy(self) -> Object | None:
@@ -124,7 +124,7 @@ class PolicyClient:
         for body in configmaps:
             self._client.apply(_path(body["metadata"]["name"], body["metadata"]["namespace"]), body)
 
-    def look(self, name: str, effect: Effect) -> Verdict:
+    def look(self, name: str, effect: RequiredEffect) -> OperatorReadiness:
         """Read the DaemonSets anew, the policy unless it has just been read, and the nodes when the rest might be as it should."""
         policy = self._unread or self._client.get(f"{CLUSTER_POLICIES}/{name}") or {"metadata": {"name": name}}
         self._unread = None
@@ -140,7 +140,7 @@ class PolicyClient:
         aside = self._set_aside(verdict)
         return assess(policy, daemonsets, self._nodes, effect, None, aside) if aside else verdict
 
-    def _set_aside(self, verdict: Verdict) -> SetAside | None:
+    def _set_aside(self, verdict: OperatorReadiness) -> IgnoredNodes | None:
         """The nodes that are not waited for, read where all pods that are not ready may be theirs; None where there are none.
 
         While no other GPU node works, a node that a pool may claim is waited for: what fails everywhere is not the node's fault.
@@ -160,7 +160,7 @@ class PolicyClient:
         failures = {name: found for name, found in failures.items() if name in may_be_set_aside(self._pools, fresh)}
         if not failures or not (some_work(fresh, failures) or not any_claimed(self._pools, fresh, failures)):
             return None
-        self._aside = SetAside(described(self._client, self._namespace, failures), unready(pods, failures))
+        self._aside = IgnoredNodes(describe_failures(self._client, self._namespace, failures), unready(pods, failures))
         return self._aside
 
     def _replace(self, lease: t.Callable[[], Lease]) -> None:
@@ -182,14 +182,14 @@ class PolicyClient:
     def await_ready(
         self,
         name: str,
-        effect: Effect,
-        waiting: Waiting,
-        partial: t.Callable[[Verdict], Object],
+        effect: RequiredEffect,
+        waiting: WaitOptions,
+        partial: t.Callable[[OperatorReadiness], Object],
         lease: t.Callable[[], Lease],
-    ) -> Verdict:
+    ) -> OperatorReadiness:
         """Until everything is seen; raises TimeoutStory with what is not, and what ails the pods, also where waiting is of no use."""
 
-        def look() -> Verdict:
+        def look() -> OperatorReadiness:
             verdict = self.look(name, effect)
             if verdict.set_aside and not verdict.ready:
                 self._replace(lease)
@@ -206,7 +206,7 @@ class PolicyClient:
             progress=waiting.progress,
         )
         if not verdict.ready:
-            raise TimeoutStory(self._story(verdict), partial(verdict))
+            raise WaitTimeout(self._story(verdict), partial(verdict))
         return verdict
 
     def _upgrade(self, daemonsets: t.Iterable[Object]) -> Upgrade:
@@ -216,22 +216,22 @@ class PolicyClient:
         listed = self._client.list(NODES, label_selector=UNFINISHED, metadata_only=True)
         return upgrade_of((found["metadata"]["name"], found["metadata"].get("labels") or {}) for found in listed)
 
-    def _story(self, verdict: Verdict) -> str:
+    def _story(self, verdict: OperatorReadiness) -> str:
         apps = sorted({item.app for item in verdict.unfinished if item.app})
         # Without one of its DaemonSets to blame, the operator itself is the one to look at.
         selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
         lines = [*verdict.waiting, *verdict.halted]
-        lines += [told(ailment) for ailment in ailing(self._client, self._namespace, [selector])]
+        lines += [format_rollout(ailment) for ailment in failure_message(self._client, self._namespace, [selector])]
         away = [node["metadata"]["name"] for node in self._nodes or [] if not _is_ready(node)]
         if away:
-            lines.append(f"{len(away)} nodes are not Ready: {some(away)}")
+            lines.append(f"{len(away)} nodes are not Ready: {abbreviate(away)}")
         return (
             "The GPU operator is not ready: " + "; ".join(lines) + f". More: kubectl -n {self._namespace} get pods, "
             f"kubectl -n {self._namespace} logs deployment/gpu-operator."
         )
 
 
-def _said(verdict: Verdict) -> str:
+def _said(verdict: OperatorReadiness) -> str:
     ready, wanted = verdict.pods
     counted = f"{ready}/{wanted} operand pods ready" if wanted else "waiting for the GPU operator"
     # How far the driver is says more than how many pods are away because of it.

@@ -7,13 +7,13 @@ from __future__ import annotations
 import typing as t
 
 from ..cluster_state.unusual_nodes import as_list
-from .driver_rollout import DriverRoll
-from .readiness import Verdict
+from .driver_rollout import DriverRollout
+from .readiness import OperatorReadiness
 
 Object = dict[str, t.Any]
 
 
-def warnings(roll: DriverRoll | None, held_back: t.Sequence[str]) -> t.Iterator[str]:
+def warnings(roll: DriverRollout | None, held_back: t.Sequence[str]) -> t.Iterator[str]:
     """The driver's roll, announced or held back."""
     if roll and held_back:
         yield (
@@ -24,9 +24,9 @@ def warnings(roll: DriverRoll | None, held_back: t.Sequence[str]) -> t.Iterator[
         yield roll.announcement
 
 
-def seen(verdict: Verdict | None) -> Object:
+def observed(verdict: OperatorReadiness | None) -> Object:
     """A verdict as a result; None where there is no policy to look at yet."""
-    verdict = verdict or Verdict("", "", 0, waiting=("",))
+    verdict = verdict or OperatorReadiness("", "", 0, waiting=("",))
     return {
         "ready": verdict.ready,
         "state": verdict.state,

@@ -14,10 +14,10 @@ from ..kube.errors import ApiError
 from ..kube.helm_marks import Release, marks_of
 from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, NODES, object_path
 from ..pools.plan import Plan, ReleasePlan
-from ..schema.messages import some_nodes
+from ..schema.messages import abbreviate_nodes
 from .installation import (
-    Finding,
     Installation,
+    InstallationFinding,
     installation,
     judge_nfd,
     judge_operator,
@@ -27,7 +27,7 @@ from .installation import (
     with_reverted_fields,
 )
 from .openshift import openshift_version
-from .relocation import as_installed, placed
+from .relocation import adopt_installed, relocate_plan
 
 Object = dict[str, t.Any]
 
@@ -39,38 +39,38 @@ _NFD_MASTERS = ("role=master", "app in (nfd,nfd-master)")
 _NFD_WORKERS = ("role=worker", "app in (nfd,nfd-worker)")
 
 
-def find_operator(client: Client, plan: Plan) -> Finding:
+def find_operator(client: Client, plan: Plan) -> InstallationFinding:
     """Two lists, and the note that we would have left beside a Helm release."""
     return _find_operator(client, plan, client.list_known(CLUSTER_POLICIES))
 
 
-class Survey(t.NamedTuple):
+class Detection(t.NamedTuple):
     """What there is: NFD and the operator, the ClusterPolicy that counts, and the plan where they are."""
 
-    found: dict[str, Finding]
+    found: dict[str, InstallationFinding]
     policy: Object | None
     plan: Plan
 
 
-def survey(client: Client, plan: Plan) -> Survey:
+def detect(client: Client, plan: Plan) -> Detection:
     """All that a report needs; the plan is as an adopted operator is."""
     listed = client.list_known(CLUSTER_POLICIES)
     operator = _find_operator(client, plan, listed)
     found = {"nfd": find_nfd(client, plan), "operator": operator}
     policy = t.cast("Object | None", singleton(listed))
-    there = follow(client, plan, policy)
+    there = adapt_plan(client, plan, policy)
     if operator.installation is not None and operator.adopted:
-        there = as_installed(there, operator.installation.version)
-    return Survey(found, policy, there)
+        there = adopt_installed(there, operator.installation.version)
+    return Detection(found, policy, there)
 
 
-def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> Finding:
+def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> InstallationFinding:
     found = _operators(client)
     finding = judge_operator(found, listed, plan.operator, _ours(client, found, plan.operator))
     return _where_helm_installs(client, "operator", with_reverted_fields(finding, singleton(listed), plan.policy))
 
 
-def find_nfd(client: Client, plan: Plan) -> Finding:
+def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
     """Two lists, and as above; of an adopted one its workers too, when pools have taints, and the pools' nodes if that keeps it away."""
     masters = _deployments(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
@@ -94,15 +94,15 @@ def find_nfd(client: Client, plan: Plan) -> Finding:
     unseen = never_labelled(client.list(NODES, label_selector=f"{POOL_LABEL} in ({pools})"), lacking)
     if unseen:
         problem = (
-            f"{t.cast('Installation', finding.installation).title} will never label {some_nodes(unseen)}, since its workers do not tolerate "
+            f"{t.cast('Installation', finding.installation).title} will never label {abbreviate_nodes(unseen)}, since its workers do not tolerate "
             f"{named}, and without its labels no GPU is found there: give its workers that toleration where NFD is managed, and run again."
         )
-        return Finding(finding.installation, ours=False, problem=problem)
+        return InstallationFinding(finding.installation, ours=False, problem=problem)
     note = f"its workers do not tolerate {named}: give them a toleration where NFD is managed, or they will not come back there"
-    return Finding(finding.installation, finding.ours, finding.problem, (*finding.notes, note))
+    return InstallationFinding(finding.installation, finding.ours, finding.problem, (*finding.notes, note))
 
 
-def follow(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> Plan:
+def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> Plan:
     """The plan where the operator of this ClusterPolicy is: its namespace, and the device plugin's ConfigMap that it names.
 
     Costs nothing where both are as planned; one look at a ConfigMap of somebody else's; one list where the policy does not
@@ -116,15 +116,15 @@ def follow(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> 
     if name != DEVICE_PLUGIN_CONFIGMAP and client.get(object_path("v1", "ConfigMap", name, namespace)) is None:
         # Plugins that are to mount it do not start: there is nothing to keep.
         name = DEVICE_PLUGIN_CONFIGMAP
-    return placed(plan, namespace, name)
+    return relocate_plan(plan, namespace, name)
 
 
-def follow_cluster(client: Client, plan: Plan) -> Plan:
+def adapt_plan_to_cluster(client: Client, plan: Plan) -> Plan:
     """follow(), with the ClusterPolicy that counts, for one more list."""
-    return follow(client, plan, singleton(client.list_known(CLUSTER_POLICIES)))
+    return adapt_plan(client, plan, singleton(client.list_known(CLUSTER_POLICIES)))
 
 
-def _where_helm_installs(client: Client, component: str, finding: Finding) -> Finding:
+def _where_helm_installs(client: Client, component: str, finding: InstallationFinding) -> InstallationFinding:
     """Asks for the platform only where something would be installed."""
     if finding.installation is not None or not finding.ours or finding.problem:
         return finding

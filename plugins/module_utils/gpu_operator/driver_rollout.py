@@ -25,32 +25,36 @@ PARTS = ("driver", "daemonsets", "gds", "gdrcopy", "hostPaths")
 _SIDECARS = frozenset({"gds", "gdrcopy"})
 
 
-def reaching(before: Document, after: Document) -> list[Path]:
+def driver_fields(before: Document, after: Document) -> list[Path]:
     """The paths, below spec, at which two policies differ and the driver's DaemonSet with them."""
     found: list[Path] = []
     for part in PARTS:
         old, new = before.get(part), after.get(part)
         if part in _SIDECARS and not (_enabled(old) or _enabled(new)):
             continue
-        found += [path for path in differing(old, new, (part,)) if path[:2] not in _NOT_IN_TEMPLATE]
+        found += [path for path in differing_fields(old, new, (part,)) if path[:2] not in _NOT_IN_TEMPLATE]
     return found
 
 
-def differing(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]:
+def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]:
     """Where two documents differ; a list is one value, and what is empty is as good as absent."""
     if isinstance(before, dict) or isinstance(after, dict):
         old, new = (value if isinstance(value, dict) else {} for value in (before, after))
-        return [found for key in sorted({*old, *new}) for found in differing(old.get(key), new.get(key), (*path, key))]
-    return [] if before == after or (empty(before) and empty(after)) else [path]
+        return [
+            found
+            for key in sorted({*old, *new})
+            for found in differing_fields(old.get(key), new.get(key), (*path, key))
+        ]
+    return [] if before == after or (is_empty(before) and is_empty(after)) else [path]
 
 
-def empty(value: t.Any) -> bool:
+def is_empty(value: t.Any) -> bool:
     """Whether a value says nothing; False and 0 say something."""
     return value is None or (isinstance(value, (str, list, dict)) and not value)
 
 
 @dataclass(frozen=True)
-class Pacing:
+class UpgradePolicy:
     """How the operator replaces driver pods: by itself, or only those that somebody deletes."""
 
     by_itself: bool
@@ -58,7 +62,7 @@ class Pacing:
     unavailable: str = "25%"
 
     @classmethod
-    def of(cls, spec: Document) -> Pacing:
+    def of(cls, spec: Document) -> UpgradePolicy:
         """From a ClusterPolicy's spec; without an upgradePolicy the operator leaves driver pods alone."""
         said = (spec.get("driver") or {}).get("upgradePolicy") or {}
         sandbox = (spec.get("sandboxWorkloads") or {}).get("enabled")
@@ -79,11 +83,11 @@ class Pacing:
 
 
 @dataclass(frozen=True)
-class DriverRoll:
+class DriverRollout:
     """A change that the driver has to follow: on how many nodes, how fast, and why."""
 
     nodes: int
-    pacing: Pacing
+    pacing: UpgradePolicy
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:

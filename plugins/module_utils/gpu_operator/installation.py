@@ -57,7 +57,7 @@ class Installation:
 
 
 @dataclass(frozen=True)
-class Finding:
+class InstallationFinding:
     """What a component's role has to do: install or upgrade it (`ours`), adopt it, or fail with the problem."""
 
     installation: Installation | None
@@ -114,7 +114,7 @@ def judge_nfd(
     wanted: ReleasePlan,
     ours: t.Container[Release],
     replaced: Release | None = None,
-) -> Finding:
+) -> InstallationFinding:
     """What follows for NFD. `ours` are the Helm releases that this collection has installed.
 
     `replaced` is an operator's release that is to be upgraded, and with our values has no NFD of its own any more.
@@ -124,25 +124,27 @@ def judge_nfd(
 
 def judge_operator(
     found: t.Sequence[Installation], policies: t.Sequence[Document], wanted: ReleasePlan, ours: t.Container[Release]
-) -> Finding:
+) -> InstallationFinding:
     """What follows for the GPU operator, which works by the oldest ClusterPolicy."""
     finding = _judge(found, wanted, ours)
     if finding.problem:
         return finding
     if finding.installation is None:
         strange = [item for item in policies if marks_of(item) != (wanted.name, wanted.namespace)]
-        return Finding(None, ours=True, problem=_abandoned(strange)) if strange else finding
+        return InstallationFinding(None, ours=True, problem=_abandoned(strange)) if strange else finding
     if finding.ours:
         return finding
     if not policies:
         problem = (
             f"{finding.installation.title} is there, but no ClusterPolicy that tells it what to do. {_CREATE_POLICY}"
         )
-        return Finding(finding.installation, ours=False, problem=problem)
-    return Finding(finding.installation, ours=False, notes=(*finding.notes, *_several(policies)))
+        return InstallationFinding(finding.installation, ours=False, problem=problem)
+    return InstallationFinding(finding.installation, ours=False, notes=(*finding.notes, *_several(policies)))
 
 
-def with_reverted_fields(finding: Finding, policy: Document | None, planned: PolicyPlan) -> Finding:
+def with_reverted_fields(
+    finding: InstallationFinding, policy: Document | None, planned: PolicyPlan
+) -> InstallationFinding:
     """With a note where Argo CD or Flux keeps the ClusterPolicy, since it would take out again what the pools set in it."""
     owner = gitops_owner(policy, "ClusterPolicy") if policy is not None else None
     if policy is None or owner is None or finding.problem:
@@ -154,7 +156,7 @@ def with_reverted_fields(finding: Finding, policy: Document | None, planned: Pol
     return replace(finding, notes=(*finding.notes, note)) if note else finding
 
 
-def refused_on_openshift(finding: Finding, component: str, version: str) -> Finding:
+def refused_on_openshift(finding: InstallationFinding, component: str, version: str) -> InstallationFinding:
     """On OpenShift nothing is installed by Helm; what is there already stays what it was found to be."""
     if finding.installation is not None or not finding.ours or finding.problem:
         return finding
@@ -163,7 +165,7 @@ def refused_on_openshift(finding: Finding, component: str, version: str) -> Find
         "Feature Discovery and NVIDIA GPU Operator from the OperatorHub (OLM), create their NodeFeatureDiscovery and ClusterPolicy, and "
         "run again; both are then used as they are."
     )
-    return Finding(None, ours=False, problem=problem)
+    return InstallationFinding(None, ours=False, problem=problem)
 
 
 def needed_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Document]) -> list[Document]:
@@ -185,32 +187,32 @@ def never_labelled(nodes: t.Iterable[Document], lacking: t.Iterable[Document]) -
     ]
 
 
-def _judge(found: t.Sequence[Installation], wanted: ReleasePlan, ours: t.Container[Release]) -> Finding:
+def _judge(found: t.Sequence[Installation], wanted: ReleasePlan, ours: t.Container[Release]) -> InstallationFinding:
     # What somebody has scaled to nothing does no harm beside one that runs.
     counted = [item for item in found if item.running] or list(found)
     if not counted:
-        return Finding(None, ours=True)
+        return InstallationFinding(None, ours=True)
     if len(counted) > 1:
         listed = "; ".join(item.title for item in counted)
         title = _TITLES[counted[0].component]
         problem = (
             f"The cluster has {len(counted)} of {title}, which undo each other's work: {listed}. Uninstall all but one."
         )
-        return Finding(counted[0], ours=False, problem=problem)
+        return InstallationFinding(counted[0], ours=False, problem=problem)
     (only,) = counted
     if only.manager in TOOLS:
         # An upgrade by Helm would be undone, or fight with the next one from the repository.
-        return Finding(only, ours=False, notes=_unheeded(only, wanted))
+        return InstallationFinding(only, ours=False, notes=_unheeded(only, wanted))
     if only.release == (wanted.name, wanted.namespace) and (wanted.named or only.release in ours):
-        return Finding(only, ours=True)
+        return InstallationFinding(only, ours=True)
     if only.release in ours:
         name, namespace = t.cast("Release", only.release)
         problem = (
             f"This collection has installed {_TITLES[only.component]} as Helm release {namespace}/{name}, and gpu_cluster now says "
             f"{wanted.namespace}/{wanted.name}. A release cannot be moved: say the old names, or run accel.gpu.uninstall with them first."
         )
-        return Finding(only, ours=False, problem=problem)
-    return Finding(only, ours=False, notes=_unheeded(only, wanted))
+        return InstallationFinding(only, ours=False, problem=problem)
+    return InstallationFinding(only, ours=False, notes=_unheeded(only, wanted))
 
 
 def _unheeded(found: Installation, wanted: ReleasePlan) -> tuple[str, ...]:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
 from ..cluster_state.driver_upgrade import Upgrade, remedies, upgrade_of
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from .cluster_policy import is_driver, owned
 from .daemonset_nodes import expected_nodes, lingering_nodes, untolerated
 from .daemonset_template import stale_by
-from .driver_rollout import Pacing
+from .driver_rollout import UpgradePolicy
 
 Document = t.Mapping[str, t.Any]
 
@@ -46,7 +46,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class OperatorReadiness:
     """`waiting` is empty when everything is seen; each line of it is one thing that is not, in words for a user.
 
     `halted` says what to do where waiting is of no use. `set_aside` are the nodes that are not waited for, with the reason.
@@ -81,7 +81,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Effect:
+class RequiredEffect:
     """What the applied policy must have left in the DaemonSets' templates before their numbers count.
 
     `configmaps` says which ConfigMap each DaemonSet mounts.
@@ -91,7 +91,7 @@ class Effect:
     configmaps: t.Mapping[str, str] = field(default_factory=dict)
 
 
-def mounted_by(spec: Document) -> dict[str, str]:
+def configmaps_mounted_by(spec: Document) -> dict[str, str]:
     """Which ConfigMap each DaemonSet is to mount by this part of a policy's spec."""
     named = {
         daemonset: ((spec.get(part) or {}).get("config") or {}).get("name")
@@ -101,7 +101,7 @@ def mounted_by(spec: Document) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class SetAside:
+class IgnoredNodes:
     """Nodes that are not waited for, since NVIDIA's pods fail there: the reason of each, and by app where its pod is not ready."""
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
@@ -112,15 +112,15 @@ def assess(
     policy: Document,
     daemonsets: t.Iterable[Document],
     nodes: t.Sequence[Document],
-    effect: Effect,
+    effect: RequiredEffect,
     upgrade: Upgrade | None = None,
-    set_aside: SetAside | None = None,
-) -> Verdict:
+    set_aside: IgnoredNodes | None = None,
+) -> OperatorReadiness:
     """Judge one reading of the cluster; without a newer reading, the nodes tell how far a driver upgrade is.
 
     What the operator says of operands that are not ready is passed over where all that lack are on nodes that are set aside.
     """
-    aside = set_aside or SetAside()
+    aside = set_aside or IgnoredNodes()
     ours = [found for found in daemonsets if owned(found)]
     if not any(is_driver(found) for found in ours):
         upgrade = Upgrade()  # what labels say of a driver that is gone says nothing
@@ -144,7 +144,7 @@ def assess(
     waiting += [line for found in ours for line in (_stale(found, effect) or stale_by(spec, found))]
     waiting += upgrade.told()
     waiting += [_unfinished(item) for item in operands if not item.done]
-    return Verdict(
+    return OperatorReadiness(
         state=state,
         reason=reason,
         gpu_nodes=len(gpu_nodes),
@@ -231,7 +231,7 @@ def _halted(policy: Document, ours: t.Iterable[Document], upgrade: Upgrade) -> t
     """What to do about a driver that does not become the new one by itself."""
     drivers = [found for found in ours if is_driver(found)]
     nodes = sum(int((found.get("status") or {}).get("desiredNumberScheduled") or 0) for found in drivers)
-    pacing = Pacing.of(policy.get("spec") or {})
+    pacing = UpgradePolicy.of(policy.get("spec") or {})
     if pacing.by_itself:
         if upgrade.stuck(pacing.at_most(nodes)):
             yield from remedies(upgrade)
@@ -253,7 +253,9 @@ def _nodes_waiting(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]:
     ]
     waiting = []
     if unlabelled:
-        waiting.append(f"{len(unlabelled)} GPU nodes have not been labelled by the operator yet: {some(unlabelled)}")
+        waiting.append(
+            f"{len(unlabelled)} GPU nodes have not been labelled by the operator yet: {abbreviate(unlabelled)}"
+        )
     if reason == "NFDLabelsMissing":
         waiting.append("NFD has not labelled any node: is it installed, and do its workers run?")
     elif gpu_nodes and reason == "NoGPUNodes":
@@ -261,7 +263,7 @@ def _nodes_waiting(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]:
     return waiting
 
 
-def _stale(daemonset: Document, effect: Effect) -> list[str]:
+def _stale(daemonset: Document, effect: RequiredEffect) -> list[str]:
     """Whether the operator has not yet carried the policy over into this template."""
     spec = daemonset["spec"]["template"]["spec"]
     name = daemonset["metadata"]["name"]

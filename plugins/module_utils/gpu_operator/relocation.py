@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..pools.plan import Plan
 
 
-def placed(plan: Plan, namespace: str, configmap: str) -> Plan:
+def relocate_plan(plan: Plan, namespace: str, configmap: str) -> Plan:
     """The plan with everything that goes by the operator's namespace there, and our entries in this ConfigMap.
 
     In somebody else's ConfigMap our entries stand beside theirs, and the ClusterPolicy's devicePlugin.config stays theirs:
@@ -28,7 +28,7 @@ def placed(plan: Plan, namespace: str, configmap: str) -> Plan:
     )
 
 
-def as_installed(plan: Plan, version: str) -> Plan:
+def adopt_installed(plan: Plan, version: str) -> Plan:
     """The plan for an operator of somebody else's, which stays at its version and its values.
 
     A version that nothing tells is empty, and left as planned.

@@ -10,12 +10,12 @@ from __future__ import annotations
 import typing as t
 
 from ..cluster_state import operand_pods
-from ..cluster_state.impact import Roll
+from ..cluster_state.impact import OperandRestart
 from ..kube.helm_marks import marks_of
-from .cluster_policy import PolicyChange, Wanted, changes, first_contact
-from .cluster_policy_client import PolicyClient
-from .driver_rollout import PARTS, DriverRoll, Pacing, Path, reaching
-from .upgrade_preview import in_words, patched, reaching_paths
+from .cluster_policy import DesiredPolicy, PolicyChange, changes, first_contact
+from .cluster_policy_client import ClusterPolicyClient
+from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields
+from .upgrade_preview import apply_merge_patch, format_paths, reaching_paths
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -36,12 +36,12 @@ _READERS: dict[str, frozenset[str]] = {
 _ELSEWHERE = ("driver", "nvidiaDriverCRD")
 
 
-class Forecast(t.NamedTuple):
+class RestartPreview(t.NamedTuple):
     """What rolls; `reasons` why the driver does, if there is one; `release`: the operator's versions, where they differ."""
 
-    roll: Roll = Roll()
+    roll: OperandRestart = OperandRestart()
     reasons: tuple[str, ...] = ()
-    pacing: Pacing = Pacing(by_itself=False)
+    pacing: UpgradePolicy = UpgradePolicy(by_itself=False)
     release: tuple[str, str] | None = None
 
     def told(self, counts: t.Mapping[str, int]) -> dict[str, t.Any]:
@@ -49,7 +49,7 @@ class Forecast(t.NamedTuple):
         drivers = counts["drivers"]
         return {
             **counts,
-            "at_most": DriverRoll(drivers, self.pacing, self.reasons).at_most,
+            "at_most": DriverRollout(drivers, self.pacing, self.reasons).at_most,
             "reasons": list(self.reasons) if drivers else [],
             # An upgrade is one step, and refused as a whole.
             "held_back": bool(drivers) and self.release is None,
@@ -57,16 +57,16 @@ class Forecast(t.NamedTuple):
         }
 
 
-def forecast(client: Client, plan: Plan, live: t.Mapping[str, t.Any] | None) -> Forecast:
+def preview_restarts(client: Client, plan: Plan, live: t.Mapping[str, t.Any] | None) -> RestartPreview:
     """Compare the ClusterPolicy with the plan; without an operator, or without pools, nothing rolls."""
     if live is None or not plan.pools:
-        return Forecast()
-    cluster = PolicyClient(client, plan.operator.namespace)
+        return RestartPreview()
+    cluster = ClusterPolicyClient(client, plan.operator.namespace)
     seeded = first_contact(live) and cluster.installed_by_us(plan.operator.name, plan.operator.namespace)
-    return foretold(live, plan, changes(live, Wanted.by(plan, live), seeded=seeded))
+    return predicted_policy(live, plan, changes(live, DesiredPolicy.by(plan, live), seeded=seeded))
 
 
-def foretold(live: Document, plan: Plan, change: PolicyChange) -> Forecast:
+def predicted_policy(live: Document, plan: Plan, change: PolicyChange) -> RestartPreview:
     """What follows from the plan's release, and from the `change` that its pools make to the policy: pure."""
     spec, operator = live.get("spec") or {}, plan.operator
     # Only the release that is planned is upgraded, or given values.
@@ -74,22 +74,22 @@ def foretold(live: Document, plan: Plan, change: PolicyChange) -> Forecast:
     installed = (live["metadata"].get("labels") or {}).get(VERSION_LABEL) or ""
     moved = bool(planned and installed) and _bare(installed) != _bare(operator.version)
     values = {part: operator.values[part] for part in PARTS if planned and part in operator.values}
-    outcome = t.cast("Document", patched(spec, values))
-    by_values = [path for path in reaching(spec, outcome) if path[:2] != _ELSEWHERE]
+    outcome = t.cast("Document", apply_merge_patch(spec, values))
+    by_values = [path for path in driver_fields(spec, outcome) if path[:2] != _ELSEWHERE]
     by_pools = [path for path in reaching_paths(live, change) if path not in by_values]
     reasons = [f"operator {installed} becomes {operator.version}"] if moved else []
-    reasons += [in_words(spec, outcome, path) for path in by_values]
+    reasons += [format_paths(spec, outcome, path) for path in by_values]
     reasons += [".".join(path) for path in by_pools]
-    return Forecast(
+    return RestartPreview(
         # The new chart's version is among the labels of every pod.
-        Roll(apps=rolled(change, by_values), every=moved),
+        OperandRestart(apps=restarted_operands(change, by_values), every=moved),
         tuple(reasons),
-        Pacing.of(outcome),
+        UpgradePolicy.of(outcome),
         (installed, operator.version) if moved else None,
     )
 
 
-def rolled(change: PolicyChange, reaching_driver: t.Iterable[Path] = ()) -> frozenset[str]:
+def restarted_operands(change: PolicyChange, reaching_driver: t.Iterable[Path] = ()) -> frozenset[str]:
     """The apps whose DaemonSets get another template by this change, and by values at these paths."""
     before, after = change.before.get("spec") or {}, change.after.get("spec") or {}
     parts = {part for part in {*before, *after} if before.get(part) != after.get(part)}

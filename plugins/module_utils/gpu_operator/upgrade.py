@@ -17,14 +17,14 @@ from ..catalog.names import STOPPING_MANAGER
 from ..cluster_state.tolerations import singleton
 from ..common.wait import wait_until
 from ..helm.chart import Chart
-from ..helm.preparation import Preparation, Waiting
-from ..helm.release import NOTHING, UPGRADE, Step, differing
+from ..helm.preparation import ReleasePreparation, WaitOptions
+from ..helm.release import NOTHING, UPGRADE, ReleaseStep, differing
 from ..kube.client import Client
 from ..kube.managed_fields import child, owned_by
 from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
 from .cluster_policy import driver_nodes
-from .driver_rollout import PARTS, DriverRoll, Pacing
-from .upgrade_preview import Foresight, foresee, operator_deployments
+from .driver_rollout import PARTS, DriverRollout, UpgradePolicy
+from .upgrade_preview import UpgradePreview, operator_deployments, preview_upgrade
 
 Object = dict[str, t.Any]
 _PODS = "app=gpu-operator"
@@ -40,15 +40,15 @@ class UpgradeRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Judgement:
+class UpgradeDecision:
     """What is left to do once the cost is known; `roll` is None when the driver stays as it is."""
 
-    step: Step
-    roll: DriverRoll | None = None
+    step: ReleaseStep
+    roll: DriverRollout | None = None
     held_back: tuple[str, ...] = ()
 
 
-class Upgrading:
+class OperatorUpgrade:
     """Judges one upgrade, and stops the operator for it."""
 
     def __init__(self, client: Client, namespace: str, *, allowed: bool) -> None:
@@ -57,30 +57,34 @@ class Upgrading:
         self._namespace = namespace
         self._allowed = allowed
 
-    def judge(self, step: Step, preparation: Preparation, chart: Chart, said: t.Mapping[str, t.Any]) -> Judgement:
+    def judge(
+        self, step: ReleaseStep, preparation: ReleasePreparation, chart: Chart, said: t.Mapping[str, t.Any]
+    ) -> UpgradeDecision:
         """Raises UpgradeRefused where it would overwrite what others have set, or roll the driver without leave."""
         held = preparation.held
         if step.action != UPGRADE or held is None or not operator_deployments(held.manifest):
-            return Judgement(step)
+            return UpgradeDecision(step)
         live = t.cast("Object | None", singleton(self._client.list_known(CLUSTER_POLICIES)))
-        found = foresee((held.chart, held.manifest), (chart, preparation.rendered()), live, said) if live else None
+        found = (
+            preview_upgrade((held.chart, held.manifest), (chart, preparation.rendered()), live, said) if live else None
+        )
         if live is None or found is None:
-            return Judgement(step)
+            return UpgradeDecision(step)
         if found.lost:
             raise UpgradeRefused("custom_fields", _custom(found, live["metadata"]["name"]))
         namespace = (live.get("status") or {}).get("namespace") or self._namespace
         nodes = driver_nodes(self._client.list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets"))
         if not nodes or not found.reasons:
-            return Judgement(step)
-        roll = DriverRoll(nodes, Pacing.of(found.spec), found.reasons)
+            return UpgradeDecision(step)
+        roll = DriverRollout(nodes, UpgradePolicy.of(found.spec), found.reasons)
         if self._allowed:
-            return Judgement(step, roll)
+            return UpgradeDecision(step, roll)
         paths = differing(held.config, preparation.wanted)
         if found.by_values and paths and all(path.partition(".")[0] in PARTS for path in paths):
-            return Judgement(Step(NOTHING), roll, tuple(paths))
+            return UpgradeDecision(ReleaseStep(NOTHING), roll, tuple(paths))
         raise UpgradeRefused("driver_rollout", _without_leave(roll, held.chart, chart))
 
-    def stop(self, manifest: str, waiting: Waiting) -> None:
+    def stop(self, manifest: str, waiting: WaitOptions) -> None:
         """Stop the operators of a manifest, and wait until their pods are gone; raises TimeoutStory."""
         for name in operator_deployments(manifest):
             # One that somebody has deleted is brought back by the upgrade.
@@ -128,7 +132,7 @@ class Upgrading:
         return f"{NAMESPACES}/{self._namespace}/pods"
 
 
-def _custom(found: Foresight, name: str) -> str:
+def _custom(found: UpgradePreview, name: str) -> str:
     return (
         f"Helm would overwrite what somebody has set by hand in ClusterPolicy {name}: {', '.join(found.lost)}. To keep it, say it "
         "in the release's values (release_values; gpu_cluster.operator.values, without 'spec.'). To give it up, say there what "
@@ -136,6 +140,6 @@ def _custom(found: Foresight, name: str) -> str:
     )
 
 
-def _without_leave(roll: DriverRoll, held: Chart, chart: Chart) -> str:
+def _without_leave(roll: DriverRollout, held: Chart, chart: Chart) -> str:
     stay = f"stay with version {held.version}" if held != chart else "take the driver's values out"
     return f"Not upgraded, because {roll}. Set allow_driver_rollout (gpu_operator_allow_driver_rollout) when that may happen, or {stay}."

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..helm.chart import Chart, documents
 from .cluster_policy import KIND, PolicyChange
-from .driver_rollout import Path, empty, reaching
+from .driver_rollout import Path, driver_fields, is_empty
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -28,7 +28,7 @@ _SHOWN = frozenset({"version", "image", "repository", "enabled", "usePrecompiled
 
 
 @dataclass(frozen=True)
-class Foresight:
+class UpgradePreview:
     """What Helm will do to the policy that counts; `spec` is what comes out of it.
 
     `lost` are the fields that somebody has set by hand and Helm would overwrite; `reasons` say why the driver's DaemonSet
@@ -41,9 +41,9 @@ class Foresight:
     by_values: bool = False
 
 
-def foresee(
+def preview_upgrade(
     held: tuple[Chart, str], new: tuple[Chart, str], live: Document, said: t.Mapping[str, t.Any]
-) -> Foresight | None:
+) -> UpgradePreview | None:
     """Compare the charts with their manifests; None when neither manifest is that of a GPU operator.
 
     `live` is the ClusterPolicy that counts, `said` the values that the user gives outright: what they say is meant so.
@@ -54,14 +54,14 @@ def foresee(
     before, after = _spec(held[1], name), _spec(new[1], name)
     spec = dict(live.get("spec") or {})
     patch = merge_patch(before, after)
-    outcome = t.cast("Object", patched(spec, patch))
-    paths = reaching(spec, outcome)
+    outcome = t.cast("Object", apply_merge_patch(spec, patch))
+    paths = driver_fields(spec, outcome)
     replaced = held[0] != new[0]
     reasons = [f"chart {held[0].label} becomes {new[0].label}"] if replaced else []
     # A new chart labels every pod with its version; of the rest only the driver itself is worth a word then.
     named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
-    reasons += [in_words(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
-    return Foresight(
+    reasons += [format_paths(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
+    return UpgradePreview(
         spec=outcome,
         reasons=tuple(reasons) if replaced or paths else (),
         lost=tuple(".".join(("spec", *path)) for path in _lost(patch, before, spec, said)),
@@ -98,10 +98,10 @@ def reaching_paths(live: Document, change: PolicyChange) -> list[Path]:
     if not change.reaches_driver:
         return []
     spec = live.get("spec") or {}
-    return reaching(spec, t.cast("Document", patched(spec, change.after.get("spec") or {})))
+    return driver_fields(spec, t.cast("Document", apply_merge_patch(spec, change.after.get("spec") or {})))
 
 
-def patched(document: t.Any, patch: t.Any) -> t.Any:
+def apply_merge_patch(document: t.Any, patch: t.Any) -> t.Any:
     """The document after a merge patch."""
     if not isinstance(patch, dict):
         return patch
@@ -110,11 +110,11 @@ def patched(document: t.Any, patch: t.Any) -> t.Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = patched(result.get(key), value)
+            result[key] = apply_merge_patch(result.get(key), value)
     return result
 
 
-def in_words(before: Document, after: Document, path: Path) -> str:
+def format_paths(before: Document, after: Document, path: Path) -> str:
     """A path at which two specs differ, with both values where a reader may see them."""
     name = ".".join(path)
     if path[-1] not in _SHOWN:
@@ -131,7 +131,7 @@ def _lost(patch: Object, before: Object, live: Object, said: t.Mapping[str, t.An
         if isinstance(patch, dict) and isinstance(now, dict):
             for key, below in patch.items():
                 look(below, _at(old, key), _at(now, key), _at(meant, key), (*path, key))
-        elif now is not _MISSING and not empty(now) and now not in (old, patch) and meant is _MISSING:
+        elif now is not _MISSING and not is_empty(now) and now not in (old, patch) and meant is _MISSING:
             found.append(path)
 
     look(patch, before, live, dict(said), ())
@@ -145,7 +145,7 @@ def _at(document: t.Any, key: str) -> t.Any:
 def _word(value: t.Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return "(not set)" if empty(value) else str(value)
+    return "(not set)" if is_empty(value) else str(value)
 
 
 def _value(document: t.Any, path: t.Iterable[str]) -> t.Any:

@@ -7,14 +7,22 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..cluster_state.operand_pods import Ailment
+from ..cluster_state.operand_pods import ContainerFailure
 from ..common.wait import wait_until
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, NODES
-from ..schema.messages import some
-from .preparation import Waiting
-from .workloads import WORKLOADS, Rollout, absent, rollout, told, troubles, workloads
+from ..schema.messages import abbreviate
+from .preparation import WaitOptions
+from .workloads import (
+    WORKLOADS,
+    WorkloadRollout,
+    format_rollout,
+    missing_workload,
+    pod_failures,
+    workload_rollout,
+    workloads,
+)
 
 Object = dict[str, t.Any]
 _LOG_LINES = 3
@@ -22,7 +30,7 @@ _LOG_LINES = 3
 
 @dataclass(frozen=True)
 class _State:
-    rollouts: tuple[Rollout, ...]
+    rollouts: tuple[WorkloadRollout, ...]
     unmarked: tuple[str, ...]
     # None: not asked for, or not counted while the pods themselves are missing.
     marked: int | None
@@ -41,8 +49,8 @@ class _State:
         return {"workloads": {f"{item.kind} {item.name}": f"{item.ready}/{item.wanted}" for item in self.rollouts}}
 
 
-def release_is_rolled_out(
-    client: Client, namespace: str, name: str, manifest: str, annotation: str | None, waiting: Waiting
+def await_workloads(
+    client: Client, namespace: str, name: str, manifest: str, annotation: str | None, waiting: WaitOptions
 ) -> dict[str, str]:
     """Pods ready and wanted by workload, once all are; raises TimeoutStory."""
     wanted = workloads(manifest)
@@ -53,7 +61,8 @@ def release_is_rolled_out(
             path = f"/apis/apps/v1/namespaces/{namespace}/{WORKLOADS[kind]}"
             live.update({(kind, found["metadata"]["name"]): found for found in client.list(path)})
         rollouts = tuple(
-            rollout(kind, live[kind, own]) if (kind, own) in live else absent(kind, own) for kind, own in wanted
+            workload_rollout(kind, live[kind, own]) if (kind, own) in live else missing_workload(kind, own)
+            for kind, own in wanted
         )
         if annotation is None or not all(item.done for item in rollouts):
             return _State(rollouts, (), None)
@@ -69,7 +78,7 @@ def release_is_rolled_out(
     def story(state: _State) -> str:
         lines = _open(state)
         selectors = [item.selector for item in state.rollouts if not item.done and item.selector]
-        lines += [told(ailment) for ailment in ailing(client, namespace, selectors)]
+        lines += [format_rollout(ailment) for ailment in failure_message(client, namespace, selectors)]
         lines += _silent(state, namespace)
         return f"Release {namespace}/{name}: " + "; ".join(lines) + "."
 
@@ -77,7 +86,7 @@ def release_is_rolled_out(
         lines = [str(item) for item in state.rollouts if not item.done]
         if not lines and state.missing_marks:
             lines.append(
-                f"{state.missing_marks} node(s) without annotation {annotation}: {some(sorted(state.unmarked))}"
+                f"{state.missing_marks} node(s) without annotation {annotation}: {abbreviate(sorted(state.unmarked))}"
             )
         return lines
 
@@ -108,16 +117,16 @@ def _silent(state: _State, namespace: str) -> list[str]:
     ]
 
 
-def ailing(client: Client, namespace: str, selectors: t.Iterable[str]) -> list[Ailment]:
+def failure_message(client: Client, namespace: str, selectors: t.Iterable[str]) -> list[ContainerFailure]:
     """What ails the pods behind the selectors, the last words of the worst one's log added; never raises for a log."""
     pods = [
         pod for selector in selectors for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=selector)
     ]
-    found = troubles(pods)
+    found = pod_failures(pods)
     return [_with_log(client, namespace, ailment) if at == 0 else ailment for at, ailment in enumerate(found)]
 
 
-def _with_log(client: Client, namespace: str, ailment: Ailment) -> Ailment:
+def _with_log(client: Client, namespace: str, ailment: ContainerFailure) -> ContainerFailure:
     if ailment.container == "-":
         return ailment
     query: dict[str, t.Any] = {"container": ailment.container, "tailLines": _LOG_LINES}
@@ -131,6 +140,6 @@ def _with_log(client: Client, namespace: str, ailment: Ailment) -> Ailment:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines or lines[-1] in ailment.reason:
         return ailment
-    return Ailment(
+    return ContainerFailure(
         ailment.node, ailment.pod, ailment.container, f"{ailment.reason}; log: {lines[-1][:300]}", ailment.restarts
     )

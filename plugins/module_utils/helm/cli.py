@@ -60,7 +60,7 @@ class Helm:
         status, _out, errors = self._call(command)
         if status:
             raise ChartProblem(
-                f"The chart {_where(reference, repository, version)} is not to be had. {condense(errors)}"
+                f"The chart {_where(reference, repository, version)} is not to be had. {shorten_output(errors)}"
             )
         return os.path.join(
             self._folder, next(name for name in sorted(os.listdir(self._folder)) if name.endswith(".tgz"))
@@ -85,7 +85,7 @@ class Helm:
         if status and _INCOMPATIBLE in errors:
             status, out, errors = self._call([*command, "--kube-version", server_version()], given)
         if status:
-            raise ChartProblem(f"The chart {path} does not accept these values. {condense(errors)}")
+            raise ChartProblem(f"The chart {path} does not accept these values. {shorten_output(errors)}")
         return out
 
     def _call(self, command: list[str], data: str | None = None) -> tuple[int, str, str]:
@@ -94,7 +94,7 @@ class Helm:
         return self._run([self._binary, *command], environ_update=environment, data=data)
 
 
-def condense(errors: str) -> str:
+def shorten_output(errors: str) -> str:
     """Helm's own reason in one line, and what to do where that is known."""
     lines = [line.strip() for line in _PREFIX.sub("", errors.strip()).splitlines() if line.strip()]
     reason = " ".join(lines)[:600] or "helm gave no reason"
@@ -108,7 +108,7 @@ def _where(reference: str, repository: str | None, version: str | None) -> str:
     return f"{reference}{place}" + (f" at version {version}" if version else "")
 
 
-def at_work(release: str, processes: t.Iterable[t.Sequence[str]]) -> bool:
+def is_running(release: str, processes: t.Iterable[t.Sequence[str]]) -> bool:
     """Whether one of these command lines is a helm that works on the release."""
     return any(args and os.path.basename(args[0]).startswith("helm") and release in args[1:] for args in processes)
 

@@ -17,7 +17,7 @@ Object = dict[str, t.Any]
 _ESTABLISH_TIMEOUT = 30.0
 
 
-def bring(
+def apply_crds(
     client: Client, definitions: list[Object], *, check: bool, before_write: t.Callable[[], None]
 ) -> list[ObjectChange]:
     """Apply what differs, and wait until the server serves it; nothing is sent in check mode."""
@@ -28,7 +28,7 @@ def bring(
     return changes
 
 
-def sketch(definition: t.Mapping[str, t.Any]) -> Object:
+def crd_summary(definition: t.Mapping[str, t.Any]) -> Object:
     """A CRD as a diff shows it: its versions and a hash of the rest."""
     spec = definition.get("spec") or {}
     content = hashlib.sha256(json.dumps(spec, sort_keys=True).encode("utf-8")).hexdigest()

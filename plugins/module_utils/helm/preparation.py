@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from ..common.progress import Progress
 from ..common.wait import wait_until
 from ..kube.client import Client
-from ..kube.objects import Expected, InvalidObjects, ObjectChange
+from ..kube.objects import ExpectedObjects, InvalidObjects, ObjectChange
 from ..kube.paths import NAMESPACES
 from . import release as helm
 from .chart import Chart, custom_resource_definitions, read
-from .cli import Helm, at_work, processes
-from .crds import bring, sketch
-from .release import Content, Revision, Step
-from .release_records import Records, machine
+from .cli import Helm, is_running, processes
+from .crds import apply_crds, crd_summary
+from .release import ReleaseContent, ReleaseStep, Revision
+from .release_records import ReleaseRecords, machine
 
 Object = dict[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseOptions:
     """The release as the user wants it."""
 
     name: str
@@ -37,7 +37,7 @@ class Release:
     pending_timeout: float = 600.0
 
     @classmethod
-    def from_params(cls, params: t.Mapping[str, t.Any]) -> Release:
+    def from_params(cls, params: t.Mapping[str, t.Any]) -> ReleaseOptions:
         """From the module's options; an empty text is nothing said."""
         return cls(
             name=params["release_name"],
@@ -52,7 +52,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitOptions:
     """How long to wait, how often to look, and where to tell of it."""
 
     timeout: float
@@ -60,19 +60,19 @@ class Waiting:
     progress: Progress
 
 
-class Preparation:
+class ReleasePreparation:
     """Holds what has been found and done so far."""
 
     def __init__(
         self,
         client: Client,
-        release: Release,
+        release: ReleaseOptions,
         run_command: t.Callable[..., tuple[int, str, str]],
         *,
         check: bool,
-        expected: Expected,
+        expected: ExpectedObjects,
         run_id: str,
-        waiting: Waiting,
+        waiting: WaitOptions,
         before_write: t.Callable[[], object],
     ) -> None:
         """`before_write` is called before the first change, once."""
@@ -85,10 +85,10 @@ class Preparation:
         self._waiting = waiting
         self._before_write = before_write
         self._may_write = False
-        self._records = Records(client, release.name, release.namespace)
+        self._records = ReleaseRecords(client, release.name, release.namespace)
         self._latest: Revision | None = None
         self._found: Revision | None = None
-        self._content: Content | None = None
+        self._content: ReleaseContent | None = None
         self._definitions: list[ObjectChange] = []
         self._render: t.Callable[[t.Mapping[str, t.Any]], str] = lambda given: ""
         self.repaired: list[str] = []
@@ -130,14 +130,14 @@ class Preparation:
         self._latest = revisions[0] if revisions else None
         self._content = self._records.content(self._latest)
 
-    def decide(self, chart: Chart) -> Step:
+    def decide(self, chart: Chart) -> ReleaseStep:
         """What helm has to do next, in a namespace that is there; a revision that a dead one had begun to replace is gone over again."""
         step = helm.next_step(self._latest, self._content, chart, self.wanted)
         if step.action == helm.NOTHING and self.repaired and self._latest:
             if not self._check:
                 self.begin()
                 self._records.supersede(self._latest)
-            step = Step(helm.UPGRADE, ("an operation that broke off has left the release half changed",))
+            step = ReleaseStep(helm.UPGRADE, ("an operation that broke off has left the release half changed",))
         elif self._latest and self._latest.status == helm.FAILED and not self._check:
             # Where chart and values are equal, kubernetes.core.helm would leave the failed revision as it is.
             self.begin()
@@ -154,9 +154,9 @@ class Preparation:
 
     def apply_definitions(self, definitions: list[Object]) -> None:
         """Bring the CRDs to the chart's content and wait until the server serves new ones."""
-        self._definitions = bring(self._client, definitions, check=self._check, before_write=self.begin)
+        self._definitions = apply_crds(self._client, definitions, check=self._check, before_write=self.begin)
 
-    def announce(self, step: Step) -> None:
+    def announce(self, step: ReleaseStep) -> None:
         """Say that helm is about to work, from which machine and on which revision."""
         if step.action == helm.NOTHING:
             return
@@ -166,7 +166,7 @@ class Preparation:
             self._records.announce(self._run_id, step.action, self._next_number(), self._release.pending_timeout)
 
     @property
-    def held(self) -> Content | None:
+    def held(self) -> ReleaseContent | None:
         """What the newest revision that counts consists of."""
         return self._content
 
@@ -189,7 +189,7 @@ class Preparation:
         """What the newest revision that counts has brought, as YAML."""
         return self._content.manifest if self._content else ""
 
-    def told(self, chart: Chart, step: Step) -> Object:
+    def told(self, chart: Chart, step: ReleaseStep) -> Object:
         """The result, which holds no value of the release."""
         by_action = {
             action: sorted(change.name for change in self._definitions if change.action == action)
@@ -206,15 +206,15 @@ class Preparation:
             "initial_values": self.initial_values,
         }
 
-    def shown(self, chart: Chart, step: Step) -> tuple[Object, Object]:
+    def shown(self, chart: Chart, step: ReleaseStep) -> tuple[Object, Object]:
         """Before and after: CRDs by name, versions and a hash of their content (a schema has 300 KB), and the release."""
         before: Object = {}
         after: Object = {}
         for change in self._definitions:
             if change.changed:
-                after.setdefault("crds", {})[change.name] = sketch(change.after)
+                after.setdefault("crds", {})[change.name] = crd_summary(change.after)
                 if change.before:
-                    before.setdefault("crds", {})[change.name] = sketch(change.before)
+                    before.setdefault("crds", {})[change.name] = crd_summary(change.before)
         if step.action != helm.NOTHING:
             after["release"] = {"chart": chart.label, "app_version": chart.app_version, "reasons": list(step.reasons)}
         if self._found and (step.action != helm.NOTHING or self.repaired):
@@ -244,9 +244,9 @@ class Preparation:
 
     def _judge(self, revision: Revision) -> tuple[bool, str]:
         running = processes(self._run)
-        watch = helm.Watch(
+        watch = helm.PendingWatch(
             here=machine(),
-            helm_here=None if running is None else at_work(self._release.name, running),
+            helm_here=None if running is None else is_running(self._release.name, running),
             note=self._records.note(),
             now=datetime.datetime.now(datetime.timezone.utc),
             timeout=self._release.pending_timeout,

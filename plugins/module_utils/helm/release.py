@@ -42,7 +42,7 @@ class Revision:
 
 
 @dataclass(frozen=True)
-class Content:
+class ReleaseContent:
     """What a revision consists of; the values may hold secrets and are not for results."""
 
     chart: Chart
@@ -51,7 +51,7 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Step:
+class ReleaseStep:
     """What helm has to do next, and why in words that hold no value."""
 
     action: str
@@ -77,12 +77,12 @@ def revisions(secrets: t.Iterable[t.Mapping[str, t.Any]]) -> list[Revision]:
     return sorted(found, key=lambda revision: revision.number, reverse=True)
 
 
-def content(secret: t.Mapping[str, t.Any]) -> Content | None:
+def content(secret: t.Mapping[str, t.Any]) -> ReleaseContent | None:
     """What a revision's Secret holds; None when it is not helm's format."""
     document = _unpacked(secret)
     if document is None:
         return None
-    return Content(
+    return ReleaseContent(
         Chart.of(document["chart"]["metadata"]), dict(document.get("config") or {}), str(document.get("manifest") or "")
     )
 
@@ -113,12 +113,14 @@ def _unpacked(secret: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
         return None
 
 
-def next_step(latest: Revision | None, held: Content | None, chart: Chart, wanted: t.Mapping[str, t.Any]) -> Step:
+def next_step(
+    latest: Revision | None, held: ReleaseContent | None, chart: Chart, wanted: t.Mapping[str, t.Any]
+) -> ReleaseStep:
     """What remains once the unfinished and failed revisions are out of the way."""
     if latest is None or latest.status == UNINSTALLED:
-        return Step(INSTALL, ("the release does not exist",))
+        return ReleaseStep(INSTALL, ("the release does not exist",))
     if held is None:
-        return Step(UPGRADE, (f"revision {latest.number} cannot be read",))
+        return ReleaseStep(UPGRADE, (f"revision {latest.number} cannot be read",))
     reasons = []
     if latest.status != DEPLOYED:
         reasons.append(f"revision {latest.number} is {latest.status}")
@@ -127,7 +129,7 @@ def next_step(latest: Revision | None, held: Content | None, chart: Chart, wante
     paths = differing(held.config, wanted)
     if paths:
         reasons.append("values differ: " + ", ".join(paths[:20]) + (" ..." if len(paths) > 20 else ""))
-    return Step(UPGRADE, tuple(reasons)) if reasons else Step(NOTHING)
+    return ReleaseStep(UPGRADE, tuple(reasons)) if reasons else ReleaseStep(NOTHING)
 
 
 def differing(held: t.Any, wanted: t.Any, path: str = "") -> list[str]:
@@ -176,7 +178,7 @@ def seeded(initial: t.Mapping[str, t.Any], held: t.Mapping[str, t.Any] | None) -
 
 
 @dataclass(frozen=True)
-class Watch:
+class PendingWatch:
     """What is known of whoever works, or worked, on an unfinished revision.
 
     `here` names this machine, `helm_here` says whether a helm works on the release on it (None: cannot be seen), `note` is the Lease that
@@ -190,7 +192,7 @@ class Watch:
     timeout: float
 
 
-def abandoned(revision: Revision, watch: Watch) -> tuple[bool, str]:
+def abandoned(revision: Revision, watch: PendingWatch) -> tuple[bool, str]:
     """Whether nobody works on an unfinished revision any more, and the reason in words.
 
     1. A helm process of this machine works on the release: it is at work, however old.
@@ -210,7 +212,7 @@ def abandoned(revision: Revision, watch: Watch) -> tuple[bool, str]:
     )
 
 
-def _noted(revision: Revision, watch: Watch) -> bool:
+def _noted(revision: Revision, watch: PendingWatch) -> bool:
     annotations = ((watch.note or {}).get("metadata") or {}).get("annotations") or {}
     return annotations.get(MACHINE_ANNOTATION) == watch.here and annotations.get(REVISION_ANNOTATION) == str(
         revision.number

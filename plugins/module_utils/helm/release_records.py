@@ -13,14 +13,23 @@ import uuid
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, object_path
-from .release import INSTALL, MACHINE_ANNOTATION, REVISION_ANNOTATION, Content, Revision, content, revisions, superseded
+from .release import (
+    INSTALL,
+    MACHINE_ANNOTATION,
+    REVISION_ANNOTATION,
+    ReleaseContent,
+    Revision,
+    content,
+    revisions,
+    superseded,
+)
 
 INSTALLED_ANNOTATION = "accel.gpu/installed"
 
 Object = dict[str, t.Any]
 
 
-class Records:
+class ReleaseRecords:
     """The Secrets of one release; Secrets are listed by their metadata, and only the newest one is ever read."""
 
     def __init__(self, client: Client, name: str, namespace: str) -> None:
@@ -35,7 +44,7 @@ class Records:
         selector = f"owner=helm,name={self._name}"
         return revisions(self._client.list(self._secrets, label_selector=selector, metadata_only=True))
 
-    def content(self, revision: Revision | None) -> Content | None:
+    def content(self, revision: Revision | None) -> ReleaseContent | None:
         """What a revision consists of."""
         secret = self._client.get(f"{self._secrets}/{revision.secret}") if revision else None
         return content(secret) if secret else None

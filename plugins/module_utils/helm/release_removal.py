@@ -11,13 +11,13 @@ from ..common.wait import wait_until
 from ..kube.client import Client
 from ..kube.helm_marks import marks_of
 from . import release as helm
-from .cli import at_work, processes
-from .preparation import Waiting
+from .cli import is_running, processes
+from .preparation import WaitOptions
 from .release import Revision
-from .release_records import Records, machine, was_installed
+from .release_records import ReleaseRecords, machine, was_installed
 
 
-class Leaving:
+class ReleaseRemoval:
     """One release; reads its records when it is made."""
 
     def __init__(
@@ -26,7 +26,7 @@ class Leaving:
         name: str,
         namespace: str,
         run_command: t.Callable[..., tuple[int, str, str]],
-        waiting: Waiting,
+        waiting: WaitOptions,
         pending_timeout: float,
     ) -> None:
         """Two small reads: the note that we left, and the metadata of helm's records."""
@@ -34,7 +34,7 @@ class Leaving:
         self._run = run_command
         self._waiting = waiting
         self._timeout = pending_timeout
-        self._records = Records(client, name, namespace)
+        self._records = ReleaseRecords(client, name, namespace)
         self._note = self._records.note()
         self._latest = self._newest()
         # The status in which it was found.
@@ -120,9 +120,9 @@ class Leaving:
 
     def _judge(self, revision: Revision) -> tuple[bool, str]:
         running = processes(self._run)
-        watch = helm.Watch(
+        watch = helm.PendingWatch(
             here=machine(),
-            helm_here=None if running is None else at_work(self.name, running),
+            helm_here=None if running is None else is_running(self.name, running),
             note=self._note,
             now=datetime.datetime.now(datetime.timezone.utc),
             timeout=self._timeout,

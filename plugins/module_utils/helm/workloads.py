@@ -8,7 +8,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..cluster_state.operand_pods import Ailment, ailments
+from ..cluster_state.operand_pods import ContainerFailure, container_failures
 from .chart import documents
 
 Document = t.Mapping[str, t.Any]
@@ -19,7 +19,7 @@ _WORKLOAD = re.compile(rf"^kind:\s*[\"']?({'|'.join(WORKLOADS)})[\"']?\s*$", re.
 
 
 @dataclass(frozen=True)
-class Rollout:
+class WorkloadRollout:
     """One workload of the release, as far as its controller has brought it."""
 
     kind: str
@@ -39,7 +39,7 @@ def workloads(manifest: str) -> list[tuple[str, str]]:
     return [item for item in found if item[0] in WORKLOADS]
 
 
-def rollout(kind: str, live: Document) -> Rollout:
+def workload_rollout(kind: str, live: Document) -> WorkloadRollout:
     """The state of a workload by its status, which counts only once it is about the present generation."""
     metadata, spec, status = live["metadata"], live["spec"], live.get("status") or {}
     current = int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
@@ -51,7 +51,7 @@ def rollout(kind: str, live: Document) -> Rollout:
         updated = int(status.get("updatedReplicas") or 0)
         ready = int(status.get("availableReplicas", status.get("readyReplicas")) or 0)
     labels = (spec.get("selector") or {}).get("matchLabels") or {}
-    return Rollout(
+    return WorkloadRollout(
         kind=kind,
         name=metadata["name"],
         wanted=wanted,
@@ -61,25 +61,25 @@ def rollout(kind: str, live: Document) -> Rollout:
     )
 
 
-def absent(kind: str, name: str) -> Rollout:
+def missing_workload(kind: str, name: str) -> WorkloadRollout:
     """A workload that the release should have and that is not there."""
-    return Rollout(kind=kind, name=name, wanted=1, ready=0, done=False, selector="")
+    return WorkloadRollout(kind=kind, name=name, wanted=1, ready=0, done=False, selector="")
 
 
-def troubles(pods: t.Iterable[Document], limit: int = 5) -> list[Ailment]:
+def pod_failures(pods: t.Iterable[Document], limit: int = 5) -> list[ContainerFailure]:
     """What ails the pods, the most restarted first, one line a pod; those that merely have not started yet count too."""
     listed = list(pods)
-    found = [lines[0] for lines in (ailments([pod]).get(_node(pod)) for pod in listed) if lines]
+    found = [lines[0] for lines in (container_failures([pod]).get(_node(pod)) for pod in listed) if lines]
     named = {ailment.pod for ailment in found}
     found += [
-        Ailment(_node(pod), pod["metadata"]["name"], "-", "running, but not ready")
+        ContainerFailure(_node(pod), pod["metadata"]["name"], "-", "running, but not ready")
         for pod in listed
         if pod["metadata"]["name"] not in named and not _ready(pod)
     ]
     return sorted(found, key=lambda ailment: -ailment.restarts)[:limit]
 
 
-def told(ailment: Ailment) -> str:
+def format_rollout(ailment: ContainerFailure) -> str:
     """One pod's trouble in words, with its node."""
     place = f" on node {ailment.node}" if ailment.node else " (on no node)"
     return f"{ailment}{place}"

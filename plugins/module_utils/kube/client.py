@@ -16,7 +16,7 @@ from .connection_options import ConnectionOptions
 from .diff import difference
 from .errors import ApiError
 from .listing import Listing
-from .transport import Answer, Transport
+from .transport import ApiResponse, Transport
 from .watch import interruptible, watch
 
 MERGE = "application/merge-patch+json"
@@ -199,7 +199,7 @@ class Client:
         *,
         dry_run: bool,
         accept: str = "application/json",
-    ) -> Answer:
+    ) -> ApiResponse:
         """The answer; a conflict over an object of which no version was named is the server's own haste, and passes."""
         # A JSON patch that was carried out may fail or do something else the second time.
         repeatable = content_type != JSON or dry_run

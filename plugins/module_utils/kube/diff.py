@@ -28,7 +28,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _FieldContext:
     """Where in an object two values are compared."""
 
     built_in: bool
@@ -37,8 +37,8 @@ class _Place:
     text: bool = False
     atomic: bool = False
 
-    def below(self, key: str) -> _Place:
-        return _Place(
+    def below(self, key: str) -> _FieldContext:
+        return _FieldContext(
             self.built_in,
             managed_fields.child(self.tree, key),
             quantities=not self.text and (self.quantities or is_quantity_field(key)),
@@ -46,8 +46,8 @@ class _Place:
             atomic=self.atomic,
         )
 
-    def at(self, tree: managed_fields.Tree, *, atomic: bool = False) -> _Place:
-        return _Place(self.built_in, tree, self.quantities, self.text, self.atomic or atomic)
+    def at(self, tree: managed_fields.Tree, *, atomic: bool = False) -> _FieldContext:
+        return _FieldContext(self.built_in, tree, self.quantities, self.text, self.atomic or atomic)
 
 
 def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
@@ -55,7 +55,7 @@ def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
     body = normalized(wanted)
     if live is None:
         return Difference(True, {}, shown(body), body)
-    place = _Place(is_built_in(str(body.get("apiVersion", ""))), managed_fields.known_shape(live))
+    place = _FieldContext(is_built_in(str(body.get("apiVersion", ""))), managed_fields.known_shape(live))
     owned = managed_fields.owned_by(live, manager)
     changed = not _holds(live, body, place) or next(managed_fields.dropped(live, owned, body), None) is not None
     remaining = (
@@ -106,7 +106,7 @@ def _bare(found: Object | None) -> Object:
     }
 
 
-def _holds(live: t.Any, wanted: t.Any, place: _Place) -> bool:
+def _holds(live: t.Any, wanted: t.Any, place: _FieldContext) -> bool:
     """Live contains wanted; fields that only live has are somebody else's, or a default of the server."""
     if wanted is None:
         return live is None
@@ -117,7 +117,7 @@ def _holds(live: t.Any, wanted: t.Any, place: _Place) -> bool:
     return same_scalar(live, wanted, quantities=place.quantities, text=place.text)
 
 
-def _map_holds(live: Object, wanted: Object, place: _Place) -> bool:
+def _map_holds(live: Object, wanted: Object, place: _FieldContext) -> bool:
     for key, value in wanted.items():
         if key in live:
             if not _holds(live[key], value, place.below(key)):
@@ -128,7 +128,7 @@ def _map_holds(live: Object, wanted: Object, place: _Place) -> bool:
     return not place.atomic or all(key in wanted or is_default(key, live[key]) for key in live)
 
 
-def _may_be_left_out(key: str, value: t.Any, place: _Place) -> bool:
+def _may_be_left_out(key: str, value: t.Any, place: _FieldContext) -> bool:
     if value is None:
         return True
     if value == {} or value == []:
@@ -136,7 +136,7 @@ def _may_be_left_out(key: str, value: t.Any, place: _Place) -> bool:
     return place.built_in and not place.text and value in (False, 0, "")
 
 
-def _list_holds(live: list[t.Any], wanted: list[t.Any], place: _Place) -> bool:
+def _list_holds(live: list[t.Any], wanted: list[t.Any], place: _FieldContext) -> bool:
     names = managed_fields.list_keys(place.tree)
     if names:
         return all(_element_holds(live, value, names, place) for value in wanted)
@@ -146,7 +146,7 @@ def _list_holds(live: list[t.Any], wanted: list[t.Any], place: _Place) -> bool:
     return len(live) == len(wanted) and all(map(lambda one, other: _holds(one, other, inside), live, wanted))
 
 
-def _element_holds(live: list[t.Any], value: t.Any, names: tuple[str, ...], place: _Place) -> bool:
+def _element_holds(live: list[t.Any], value: t.Any, names: tuple[str, ...], place: _FieldContext) -> bool:
     if not isinstance(value, dict):
         return False
     wanted_keys = {name: value[name] for name in names if name in value}
@@ -158,7 +158,7 @@ def _element_holds(live: list[t.Any], value: t.Any, names: tuple[str, ...], plac
     return False
 
 
-def _merged(live: t.Any, wanted: t.Any, place: _Place) -> t.Any:
+def _merged(live: t.Any, wanted: t.Any, place: _FieldContext) -> t.Any:
     """Live with wanted written over it, as the server would; live's own spelling is kept where both mean the same."""
     if isinstance(live, dict) and isinstance(wanted, dict):
         merged = dict(live)
@@ -175,7 +175,7 @@ def _merged(live: t.Any, wanted: t.Any, place: _Place) -> t.Any:
     return live if not isinstance(wanted, (dict, list)) and _holds(live, wanted, place) else wanted
 
 
-def _merged_list(live: list[t.Any], wanted: list[t.Any], place: _Place) -> list[t.Any]:
+def _merged_list(live: list[t.Any], wanted: list[t.Any], place: _FieldContext) -> list[t.Any]:
     names = managed_fields.list_keys(place.tree)
     if names:
         merged = list(live)

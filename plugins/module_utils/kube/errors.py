@@ -50,7 +50,7 @@ class ApiError(ServiceError):
         return self.status == 500 and TWO_BUDGETS in self.message
 
 
-class Asked(t.Protocol):
+class ServerInfo(t.Protocol):
     """What explain() says about the client that was used."""
 
     @property
@@ -66,7 +66,7 @@ class Asked(t.Protocol):
         """Since when the client certificate is out of date, else an empty string."""
 
 
-def explain(error: ApiError, client: Asked) -> str:
+def explain(error: ApiError, client: ServerInfo) -> str:
     """One message for a user: what was asked, what came back, and what to do about it."""
     if error.unreachable:
         return _unreachable(error, client)
@@ -81,7 +81,7 @@ def explain(error: ApiError, client: Asked) -> str:
     return f"{error.method} {error.path} on {client.server} failed with {error.status} {error.reason}: {error.message}"
 
 
-def _unreachable(error: ApiError, client: Asked) -> str:
+def _unreachable(error: ApiError, client: ServerInfo) -> str:
     advice = {
         "Refused": "Nothing listens there: is the cluster up, and is this the right kubeconfig?",
         "DNS": "The name of the server does not resolve from this machine.",
@@ -93,7 +93,7 @@ def _unreachable(error: ApiError, client: Asked) -> str:
     return f"Cannot reach the Kubernetes API at {client.server} ({client.origin}): {error.message}. {advice}"
 
 
-def _unauthorized(error: ApiError, client: Asked) -> str:
+def _unauthorized(error: ApiError, client: ServerInfo) -> str:
     if client.expiry:
         return (
             f"{client.server} does not accept the client certificate ({client.origin}): it expired at {client.expiry}. "

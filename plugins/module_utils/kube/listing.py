@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from .errors import ApiError
 
 if t.TYPE_CHECKING:
-    from .transport import Answer, Transport
+    from .transport import ApiResponse, Transport
 
 Object = dict[str, t.Any]
 # API servers write a list's own metadata before its objects. Where another one does not, pages come one after the other.
@@ -53,7 +53,7 @@ class Listing(t.Iterator[Object]):
     def _pages(self) -> t.Iterator[Object]:
         token: str | None = None
         taken: set[tuple[str, str]] = set()
-        ahead: tuple[str, Future[Answer]] | None = None
+        ahead: tuple[str, Future[ApiResponse]] | None = None
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="list") as pool:
             while True:
                 try:
@@ -84,7 +84,7 @@ class Listing(t.Iterator[Object]):
                 if not token:
                     return
 
-    def _ask(self, token: str | None) -> Answer:
+    def _ask(self, token: str | None) -> ApiResponse:
         return self._transport.send("GET", self._path, query={**self._query, "continue": token}, accept=self._accept)
 
 

@@ -12,11 +12,11 @@ from ansible.module_utils.basic import missing_required_lib
 
 from ..catalog.names import LEASE_NAMESPACE
 from ..common.errors import ServiceError
-from ..common.module import ArgumentSpec, BaseModule, composed
+from ..common.module import ArgumentSpec, BaseModule, merge_specs
 from ..common.results import diff_of
 from ..pools.derive import derive
 from ..pools.plan import Plan
-from ..pools.variables import InvalidDocuments
+from ..pools.variables import InvalidVariables
 from ..schema.coercion import names
 from .client import Client
 from .cluster_identity import RECORD, ClusterIdentity
@@ -27,7 +27,7 @@ from .connection_spec import CONNECTION
 from .errors import ApiError, WrongCluster, explain
 from .lease import Lease, LeaseHeld, LeaseLost
 from .lease_holder import holder_of
-from .object_changes import Expected
+from .object_changes import ExpectedObjects
 from .shown_options import secrets_in, shown_options
 
 DOCUMENTS: ArgumentSpec = {
@@ -68,7 +68,7 @@ class GpuModule(BaseModule):
     failures: t.ClassVar[dict[type[Exception], str]] = {
         **BaseModule.failures,
         WrongCluster: "wrong_cluster",
-        InvalidDocuments: "invalid",
+        InvalidVariables: "invalid",
         LeaseHeld: "lease_held",
         LeaseLost: "lease_lost",
     }
@@ -90,7 +90,7 @@ class GpuModule(BaseModule):
         """
         shared = ((DOCUMENTS, documents), (EXPECTED, expected), (WAIT, wait), (LEASE, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]
-        super().__init__(composed(*parts, argument_spec or {}), **kwargs)
+        super().__init__(merge_specs(*parts, argument_spec or {}), **kwargs)
         self._client: Client | None = None
         self._records_name = records_name
         self._verified = False
@@ -128,7 +128,7 @@ class GpuModule(BaseModule):
         if self._client is None:
             if KUBERNETES_IMPORT_ERROR is not None:
                 self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
-            self._client = connected(self.params, self.params["cluster"], self.user_agent)
+            self._client = connect_module(self.params, self.params["cluster"], self.user_agent)
         if not self._verified:
             self.identity.verify()
             self._verified = True
@@ -147,9 +147,9 @@ class GpuModule(BaseModule):
         return derive(self.params["cluster"], self.params.get("defaults") or {}, self.params["pools"])
 
     @property
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedObjects:
         """What earlier steps of this run will have created by the time of the real run."""
-        return Expected.from_dict(self.params["expected"])
+        return ExpectedObjects.from_dict(self.params["expected"])
 
     def lease(self) -> Lease:
         """The right to change this cluster, to be held (with) around all changes; does nothing in check mode."""
@@ -198,7 +198,7 @@ class GpuModule(BaseModule):
         return {**result, "changed": True, "diff": diff}
 
 
-def connected(params: t.Mapping[str, t.Any], cluster: t.Mapping[str, t.Any] | None, user_agent: str) -> Client:
+def connect_module(params: t.Mapping[str, t.Any], cluster: t.Mapping[str, t.Any] | None, user_agent: str) -> Client:
     """A client by the one source that counts; raises WrongCluster where the environment or the kubeconfig contradicts gpu_cluster."""
     document = cluster or {}
     client = Client(ConnectionOptions.from_params(params, document), user_agent)

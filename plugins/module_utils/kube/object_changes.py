@@ -18,14 +18,14 @@ class InvalidObjects(InvalidOptions):
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedObjects:
     """What this very run will have created before the objects are applied: namespaces and (apiVersion, kind)."""
 
     namespaces: frozenset[str] = frozenset()
     kinds: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def from_dict(cls, said: t.Mapping[str, t.Any] | None) -> Expected:
+    def from_dict(cls, said: t.Mapping[str, t.Any] | None) -> ExpectedObjects:
         """From `{namespaces: [..], kinds: [{api_version, kind}]}`."""
         given = said or {}
         return cls(
@@ -69,12 +69,12 @@ class ObjectChange:
         return {**told, "note": self.note} if self.note else told
 
 
-def brought_by(wanted: t.Sequence[Object]) -> Expected:
+def objects_created_by(wanted: t.Sequence[Object]) -> ExpectedObjects:
     """Namespaces and kinds that the list itself brings."""
     namespaces: set[str] = set()
     kinds: set[tuple[str, str]] = set()
     for body in wanted:
-        if malformed(body):
+        if malformed_definitions(body):
             continue
         if body["kind"] == "Namespace":
             namespaces.add(body["metadata"]["name"])
@@ -82,10 +82,10 @@ def brought_by(wanted: t.Sequence[Object]) -> Expected:
             spec = body.get("spec") or {}
             kind = str((spec.get("names") or {}).get("kind"))
             kinds.update((f"{spec.get('group')}/{version.get('name')}", kind) for version in spec.get("versions") or [])
-    return Expected(frozenset(namespaces), frozenset(kinds))
+    return ExpectedObjects(frozenset(namespaces), frozenset(kinds))
 
 
-def malformed(body: t.Any) -> str | None:
+def malformed_definitions(body: t.Any) -> str | None:
     """What a definition lacks, or None."""
     if not isinstance(body, dict):
         return "is no object"

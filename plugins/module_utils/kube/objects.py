@@ -15,10 +15,17 @@ from .client import Client
 from .diff import Difference, Object, difference, same_object, shown
 from .errors import ApiError
 from .lease import Lease
-from .object_changes import Action, Expected, InvalidObjects, ObjectChange, brought_by, malformed
+from .object_changes import (
+    Action,
+    ExpectedObjects,
+    InvalidObjects,
+    ObjectChange,
+    malformed_definitions,
+    objects_created_by,
+)
 from .paths import NAMESPACES, Discovery, Kind, UnknownKind
 
-__all__ = ["NOT_CHECKED", "Expected", "InvalidObjects", "ObjectChange", "apply_objects", "same_object"]
+__all__ = ["NOT_CHECKED", "ExpectedObjects", "InvalidObjects", "ObjectChange", "apply_objects", "same_object"]
 
 _TITLE = "These objects cannot be applied:"
 _ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
@@ -28,7 +35,7 @@ _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 
 
 @dataclass(frozen=True)
-class _Target:
+class _ObjectTarget:
     wanted: Object
     kind: Kind | None
     namespace: str | None
@@ -59,7 +66,7 @@ def apply_objects(
     wanted: t.Sequence[Object],
     *,
     check: bool,
-    expected: Expected | None = None,
+    expected: ExpectedObjects | None = None,
     state: t.Literal["present", "absent"] = "present",
     force: bool = True,
     note_creation: bool = False,
@@ -76,18 +83,18 @@ def apply_objects(
     Raises InvalidObjects before anything is sent when a kind or namespace is not there and is not expected either.
     """
     discovery = discovery or Discovery(client)
-    work = _Work(client, expected or Expected(), check, force, note_creation, manager, discovery, on_done)
+    work = _ObjectWork(client, expected or ExpectedObjects(), check, force, note_creation, manager, discovery, on_done)
     targets = work.targets(wanted)
     if state == "absent":
         return work.delete(targets, before_write)
     return work.apply(targets, before_write)
 
 
-class _Work:
+class _ObjectWork:
     def __init__(
         self,
         client: Client,
-        expected: Expected,
+        expected: ExpectedObjects,
         check: bool,
         force: bool,
         note_creation: bool,
@@ -107,14 +114,14 @@ class _Work:
         self._namespaces: dict[str, bool] = {}
         self._brought: frozenset[tuple[str, str]] = frozenset()
 
-    def targets(self, wanted: t.Sequence[Object]) -> list[_Target]:
+    def targets(self, wanted: t.Sequence[Object]) -> list[_ObjectTarget]:
         """Find each object's place; all that is wrong with them is raised together."""
-        own = brought_by(wanted)
+        own = objects_created_by(wanted)
         self._brought = own.kinds
         problems: list[str] = []
-        found: list[_Target] = []
+        found: list[_ObjectTarget] = []
         for index, body in enumerate(wanted):
-            problem = malformed(body)
+            problem = malformed_definitions(body)
             if problem:
                 problems.append(f"definitions[{index}]: {problem}")
                 continue
@@ -132,12 +139,14 @@ class _Work:
                     f"definitions[{index}] ({kind_name} {body['metadata']['name']}): metadata.namespace is missing"
                 )
                 continue
-            found.append(_Target(body, kind, namespace if kind is None or kind.namespaced else None))
+            found.append(_ObjectTarget(body, kind, namespace if kind is None or kind.namespaced else None))
         if problems:
             raise InvalidObjects(problems, _TITLE)
         return sorted(found, key=lambda target: _ORDER.get(target.kind_name, 2))
 
-    def apply(self, targets: list[_Target], before_write: t.Callable[[], Lease | None] | None) -> list[ObjectChange]:
+    def apply(
+        self, targets: list[_ObjectTarget], before_write: t.Callable[[], Lease | None] | None
+    ) -> list[ObjectChange]:
         live = self._read(targets)
         self._check_namespaces(targets, live)
         planned = self._planned(targets, live)
@@ -150,7 +159,7 @@ class _Work:
             for target, found, plan in zip(targets, live, planned, strict=True)
         ]
 
-    def _planned(self, targets: list[_Target], live: list[Object | None]) -> list[Difference]:
+    def _planned(self, targets: list[_ObjectTarget], live: list[Object | None]) -> list[Difference]:
         return [
             difference(found, self._noted(target.wanted, found), self._manager)
             for target, found in zip(targets, live, strict=True)
@@ -165,7 +174,9 @@ class _Work:
         annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}
         return {**wanted, "metadata": {**metadata, "annotations": annotations}}
 
-    def delete(self, targets: list[_Target], before_write: t.Callable[[], Lease | None] | None) -> list[ObjectChange]:
+    def delete(
+        self, targets: list[_ObjectTarget], before_write: t.Callable[[], Lease | None] | None
+    ) -> list[ObjectChange]:
         live = self._read(targets)
         if before_write is not None and not self._check and any(found is not None for found in live):
             self._lease = before_write()
@@ -187,7 +198,7 @@ class _Work:
         if self._lease is not None:
             self._lease.check()
 
-    def _deleted(self, target: _Target) -> str | None:
+    def _deleted(self, target: _ObjectTarget) -> str | None:
         self._check_lease()
         try:
             self._client.delete(target.path, dry_run=self._check)
@@ -197,7 +208,7 @@ class _Work:
             return NOT_CHECKED
         return None
 
-    def _read(self, targets: list[_Target]) -> list[Object | None]:
+    def _read(self, targets: list[_ObjectTarget]) -> list[Object | None]:
         paths = [target.path for target in targets if target.kind is not None]
         calls = [(path, functools.partial(self._client.get, path)) for path in paths]
         outcomes = run_bounded(calls, fatal=lambda dummy: True)
@@ -207,9 +218,9 @@ class _Work:
         values = iter(outcomes)
         return [next(values).value if target.kind is not None else None for target in targets]
 
-    def _check_namespaces(self, targets: list[_Target], live: list[Object | None]) -> None:
+    def _check_namespaces(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
         """A namespace matters only where an object is not there yet."""
-        own = brought_by([target.wanted for target in targets])
+        own = objects_created_by([target.wanted for target in targets])
         needed = {
             target.namespace
             for target, found in zip(targets, live, strict=True)
@@ -236,7 +247,7 @@ class _Work:
                 self._namespaces[name] = True
         return self._namespaces[name]
 
-    def _applied(self, target: _Target, live: Object | None, plan: Difference) -> ObjectChange:
+    def _applied(self, target: _ObjectTarget, live: Object | None, plan: Difference) -> ObjectChange:
         if not plan.changed:
             return target.change("unchanged", plan.before, plan.after)
         action: Action = "created" if live is None else "updated"
@@ -263,13 +274,13 @@ class _Work:
         # What is new is shown as it was asked for, so that a preview without the server says the same.
         return target.change(action, plan.before, plan.after if live is None else shown(result))
 
-    def _can_dry_run(self, target: _Target, live: Object | None) -> bool:
+    def _can_dry_run(self, target: _ObjectTarget, live: Object | None) -> bool:
         """The server can only try what has its kind and its namespace already."""
         if target.kind is None:
             return False
         return live is not None or not target.namespace or self._has_namespace(target.namespace)
 
-    def _located(self, target: _Target) -> _Target:
+    def _located(self, target: _ObjectTarget) -> _ObjectTarget:
         """In a real run the kind must be there by now; one that this list's own CRD brings is served a moment later."""
         deadline = time.monotonic() + _ESTABLISH_TIMEOUT
         while True:
@@ -281,4 +292,4 @@ class _Work:
                     raise InvalidObjects([f"{target.kind_name} {target.name}: {error}"]) from error
                 time.sleep(_ESTABLISH_POLL)
                 continue
-            return _Target(target.wanted, kind, target.namespace if kind.namespaced else None)
+            return _ObjectTarget(target.wanted, kind, target.namespace if kind.namespaced else None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import secrets
-from ..schema.messages import said
+from ..schema.messages import quote
 from ..schema.secret_values import secret_texts
 
 Document = dict[str, t.Any]
@@ -83,7 +83,7 @@ def _quotable(value: t.Any) -> t.Any:
         return {key: _quotable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_quotable(item) for item in value]
-    return said(value) if isinstance(value, str) and not secrets.is_quotable(value) else value
+    return quote(value) if isinstance(value, str) and not secrets.is_quotable(value) else value
 
 
 def _shown_cluster(cluster: t.Any) -> t.Any:

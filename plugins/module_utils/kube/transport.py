@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from ..common.errors import ConnectionProblem
-from ..common.retry import pause
+from ..common.retry import delay
 from .connection import KUBERNETES_IMPORT_ERROR, Connection
 from .errors import ApiError
 
@@ -40,7 +40,7 @@ _SSL_SOURCE = re.compile(r"^\[SSL: \w+\] | \(_ssl\.c:\d+\)")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ApiResponse:
     """Status, headers and the whole body of an answer that is not an error."""
 
     status: int
@@ -92,7 +92,7 @@ class Transport:
         repeatable: bool = True,
         budget: float | None = None,
         at_once: t.Callable[[ApiError], bool] = lambda error: False,
-    ) -> Answer:
+    ) -> ApiResponse:
         """The answer, after as many tries as fit into the budget (seconds; twice the request timeout if not said).
 
         Only what certainly was not carried out is sent again when the request is not repeatable; errors that are the
@@ -112,9 +112,9 @@ class Transport:
                     accept=accept,
                     timeout=min(self._timeout, max(1.0, deadline - self._clock())),
                 )
-                return Answer(response.status, _read(response, method, path))
+                return ApiResponse(response.status, _read(response, method, path))
             except ApiError as error:
-                wait = pause(error, attempt, _RETRY_AFTER_MAX)
+                wait = delay(error, attempt, _RETRY_AFTER_MAX)
                 if (
                     at_once(error)
                     or not self._worth_trying_again(error, attempt, repeatable)
@@ -175,7 +175,7 @@ class Transport:
 
     def rest(self, error: ApiError) -> None:
         """Pause before a stream that broke is taken up again."""
-        self._sleep(pause(error, 1, _RETRY_AFTER_MAX))
+        self._sleep(delay(error, 1, _RETRY_AFTER_MAX))
 
     def _url(self, path: str, query: t.Mapping[str, t.Any] | None) -> str:
         asked = {key: value for key, value in (query or {}).items() if value is not None}

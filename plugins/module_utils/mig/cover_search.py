@@ -24,7 +24,7 @@ STATES = 3000
 _MANY_PROFILES = 5
 
 
-class Kind(t.NamedTuple):
+class GpuKind(t.NamedTuple):
     """GPUs that differ in nothing that matters here."""
 
     group: int
@@ -35,7 +35,7 @@ class Kind(t.NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class CoverProblem:
     """A demand, the GPUs that may be touched, and what the others have."""
 
     memory: Vector
@@ -47,12 +47,12 @@ class Problem:
     """What is there of the demand on GPUs that are not touched in any case."""
     patterns: tuple[tuple[Vector, ...], ...]
     """What of the demand one GPU of each group can have at most, each a layout to which nothing demanded can be added."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[GpuKind, ...]
     numbers: tuple[int, ...]
     """How many GPUs there are of each kind."""
 
 
-class Cut(t.NamedTuple):
+class CoverCut(t.NamedTuple):
     """So many GPUs of a kind, by its number, get a pattern."""
 
     kind: int
@@ -60,16 +60,16 @@ class Cut(t.NamedTuple):
     times: int
 
 
-class Solution(t.NamedTuple):
+class CoverSolution(t.NamedTuple):
     """The best cuts that were found, and what they cost."""
 
     cost: Cost
-    cuts: tuple[Cut, ...]
+    cuts: tuple[CoverCut, ...]
     states: int
     """How many states the search may still have looked at: 0 when it was broken off."""
 
 
-def cover(problem: Problem, states: int = STATES) -> Solution:
+def search_cover(problem: CoverProblem, states: int = STATES) -> CoverSolution:
     """The cuts that cost least: certainly so where a few GPUs have to be touched, near it where they are many."""
     return _Search(problem, states).run()
 
@@ -87,7 +87,7 @@ class _State(t.NamedTuple):
     closed: frozenset[int] = frozenset()
     used: int = 0
     touched: int = 0
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[CoverCut, ...] = ()
 
 
 class _Search:
@@ -97,7 +97,7 @@ class _Search:
     tried, or none does, and it is closed: so nothing is left out.
     """
 
-    def __init__(self, problem: Problem, states: int) -> None:
+    def __init__(self, problem: CoverProblem, states: int) -> None:
         self._problem = problem
         self._measures = _measures(problem)
         self._poorer = _poorer(problem.kinds)
@@ -106,9 +106,9 @@ class _Search:
         whole = [kind.now for kind in problem.kinds]
         offered = tuple(have + dot(problem.numbers, (now[at] for now in whole)) for at, have in enumerate(problem.kept))
         self._start = _State(offered, problem.numbers)
-        self._best = Solution(self._cost(self._start), (), states)
+        self._best = CoverSolution(self._cost(self._start), (), states)
 
-    def run(self) -> Solution:
+    def run(self) -> CoverSolution:
         """The best solution."""
         self._descend(self._in_bulk(self._start))
         return self._best._replace(states=self._states)
@@ -188,7 +188,7 @@ class _Search:
             state.closed,
             state.used + times * kind.used,
             state.touched + times,
-            (*state.cuts, Cut(number, pattern, times)),
+            (*state.cuts, CoverCut(number, pattern, times)),
         )
 
     def _times(self, state: _State, number: int, pattern: Vector, most: int) -> int:
@@ -230,7 +230,7 @@ class _Search:
     def _note(self, state: _State) -> None:
         cost = self._cost(state)
         if cost < self._best.cost:
-            self._best = Solution(cost, state.cuts, self._states)
+            self._best = CoverSolution(cost, state.cuts, self._states)
 
     def _at_least(self, state: _State) -> Cost:
         """What any solution costs that goes on from here, makes nothing of what is closed, and misses no more than the best."""
@@ -256,7 +256,7 @@ class _Search:
         return -(-dot(measure[0], gap) // measure[1])
 
 
-def _measures(problem: Problem) -> list[tuple[Vector, int]]:
+def _measures(problem: CoverProblem) -> list[tuple[Vector, int]]:
     """Ways to weigh devices, each with the most that one GPU holds by it; the first weighs memory slices.
 
     Others weigh compute slices, or both, or count the devices of some profiles, whichever few or all of them.
@@ -274,7 +274,7 @@ def _measures(problem: Problem) -> list[tuple[Vector, int]]:
     return [(measure, most) for measure, most in each if most]
 
 
-def _poorer(kinds: t.Sequence[Kind]) -> list[set[int]]:
+def _poorer(kinds: t.Sequence[GpuKind]) -> list[set[int]]:
     """For each kind the others that can be cut into the same, lose no more of anything, and are no more in use."""
     return [
         {

@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
 _FRAME, _FREE = "|", "-"
 
 
-def drawn(gpus: t.Sequence[tuple[int, t.Sequence[Placement]]], width: int) -> list[str]:
+def draw_gpu(gpus: t.Sequence[tuple[int, t.Sequence[Placement]]], width: int) -> list[str]:
     """A bar for each GPU, given as its number of memory slices and its devices; all in one scale.
 
     Each device is a field with its profile's name, as wide as it has slices; free slices are lines. Of the names `gb` is left out, then all of

@@ -16,7 +16,7 @@ from .placement import in_order, mask
 Vector = tuple[int, ...]
 
 
-class Wasted(t.NamedTuple):
+class Unused(t.NamedTuple):
     """What no device of a layout has."""
 
     compute: int
@@ -40,7 +40,7 @@ def maximal(geometry: Geometry) -> tuple[Counts, ...]:
     return tuple(_counts(geometry, vector) for vector in _maximal(geometry))
 
 
-def wasted(geometry: Geometry, counts: Counts) -> Wasted:
+def unused(geometry: Geometry, counts: Counts) -> Unused:
     """What a layout that fits leaves unused.
 
     Decoders and encoders come with the slices. What a layout can leave to nobody is the engine of which a GPU has just one,
@@ -48,7 +48,7 @@ def wasted(geometry: Geometry, counts: Counts) -> Wasted:
     Profiles"; `nvidia-smi mig -lgip` on an H200, driver 580.159.04).
     """
     devices = [(profile, counts[profile.name]) for profile in geometry.profiles if counts.get(profile.name)]
-    return Wasted(
+    return Unused(
         compute=max(profile.compute for profile in geometry.profiles) - sum(one.compute * n for one, n in devices),
         memory=geometry.slices - sum(one.size * n for one, n in devices),
         media=not any(one.media in ("one", "all") or one.size == geometry.slices for one, dummy in devices),

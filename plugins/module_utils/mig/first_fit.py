@@ -9,11 +9,11 @@ import operator
 import typing as t
 
 from .cover_search import Vector
-from .gpu_selection import Key, Place
+from .gpu_selection import GpuSlot, Key
 
 
 def first_fit(
-    places: t.Iterable[Place], patterns: t.Sequence[tuple[Vector, ...]], offered: Vector, demand: Vector
+    places: t.Iterable[GpuSlot], patterns: t.Sequence[tuple[Vector, ...]], offered: Vector, demand: Vector
 ) -> dict[Key, Vector]:
     """The new patterns when each device that is missing, the largest first, goes onto the first GPU with room for it.
 
@@ -29,7 +29,7 @@ def first_fit(
     have, cut = list(offered), list[list[int]]()
     # Of each profile: the first of the GPUs that are cut which may have room yet, none any more once it has been refused.
     first, refused = [0] * len(demand), set[int]()
-    opened: list[Place] = []
+    opened: list[GpuSlot] = []
     waiting = dict.fromkeys(range(len(order)))
 
     def opens(at: int) -> bool:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from ..catalog.mig import Geometry, Profile
 from .enumerate import nearest
-from .layout import Counts, spelled
+from .layout import Counts, format_layout
 from .placement import Placement, clash, fits, in_order, mask, place
 
 
-def misfit(geometry: Geometry, counts: Counts) -> str | None:
+def fit_error(geometry: Geometry, counts: Counts) -> str | None:
     """Why these profiles do not fit, and the three nearest layouts that do, as what follows `an A100 `; None when they fit.
 
     The reason is about as few of the devices as will do: those named fit without the last of them.
@@ -18,7 +18,7 @@ def misfit(geometry: Geometry, counts: Counts) -> str | None:
     reason = _unknown(geometry, counts) or _too_many(geometry, counts) or _media(geometry, counts)
     if reason is None and fits(geometry, counts):
         return None
-    alternatives = "; ".join(spelled(layout) for layout in nearest(geometry, counts))
+    alternatives = "; ".join(format_layout(layout) for layout in nearest(geometry, counts))
     return f"{reason or _overlap(geometry, counts)}; the nearest layouts that fit: {alternatives}"
 
 
@@ -60,7 +60,7 @@ def _overlap(geometry: Geometry, counts: Counts) -> str:
     in_the_way = [placed for placed in place(geometry, rest) or () if placed.mask & possible]
     leave = "leave" if len(in_the_way) > 1 else "leaves"
     return (
-        f"has no room for {spelled(counts)} together: {_and([_lying(placed) for placed in in_the_way])} (memory slices) {leave} no "
+        f"has no room for {format_layout(counts)} together: {_and([_lying(placed) for placed in in_the_way])} (memory slices) {leave} no "
         f"place for {last.name}, which needs {_places(last)}"
     )
 

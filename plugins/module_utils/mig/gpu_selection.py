@@ -11,7 +11,7 @@ import operator
 import typing as t
 from collections import Counter, defaultdict
 
-from .cover_search import Cost, Kind, Vector
+from .cover_search import Cost, GpuKind, Vector
 
 # A GPU among all: its node's name and its index there.
 Key = tuple[str, int]
@@ -23,14 +23,14 @@ Sort = t.TypeVar("Sort", bound=t.Hashable)
 _MOST_SETS = 3000
 
 
-class Place(t.NamedTuple):
+class GpuSlot(t.NamedTuple):
     """A GPU that may be touched, as the search sees it."""
 
     key: Key
-    kind: Kind
+    kind: GpuKind
 
 
-def fewest_nodes(places: t.Sequence[Place], numbers: t.Mapping[Kind, int], allowed: Vector) -> tuple[Place, ...]:
+def fewest_nodes(places: t.Sequence[GpuSlot], numbers: t.Mapping[GpuKind, int], allowed: Vector) -> tuple[GpuSlot, ...]:
     """GPUs that can stand for so many of each kind, on few nodes.
 
     Another kind can stand for one that is as much used and can be cut into the same, as long as no more than `allowed` is lost
@@ -45,7 +45,7 @@ def fewest_nodes(places: t.Sequence[Place], numbers: t.Mapping[Kind, int], allow
     return min((found for found in (exact, other) if len(found) == len(exact)), key=_preference)
 
 
-def sets(places: t.Sequence[Place], cost: Cost) -> list[tuple[Place, ...]]:
+def sets(places: t.Sequence[GpuSlot], cost: Cost) -> list[tuple[GpuSlot, ...]]:
     """All sets with as many GPUs, used and in all, as the cost says: fewest nodes first, then by keys; none if too many."""
     dummy, used, touched = cost
     busy = [place for place in places if place.kind.used]
@@ -56,7 +56,7 @@ def sets(places: t.Sequence[Place], cost: Cost) -> list[tuple[Place, ...]]:
     return sorted((tuple(sorted(one + other, key=_key)) for one, other in both), key=_preference)
 
 
-def dealt(places: t.Sequence[Place], new: New) -> dict[Key, Vector]:
+def assign_patterns(places: t.Sequence[GpuSlot], new: New) -> dict[Key, Vector]:
     """The patterns given to the GPUs so that each keeps as much as can be of what it has; one may go away empty-handed."""
     rest = Counter(dict(new))
     waiting: dict[tuple[int, Vector], list[Key]] = defaultdict(list)
@@ -72,18 +72,18 @@ def dealt(places: t.Sequence[Place], new: New) -> dict[Key, Vector]:
 
 
 def _node_by_node(
-    places: t.Sequence[Place], numbers: t.Mapping[Sort, int], sort: t.Callable[[Place], Sort], allowed: Vector
-) -> tuple[Place, ...]:
+    places: t.Sequence[GpuSlot], numbers: t.Mapping[Sort, int], sort: t.Callable[[GpuSlot], Sort], allowed: Vector
+) -> tuple[GpuSlot, ...]:
     """So many GPUs of each sort, each time from the node that has most of those still wanted; what they lose is allowed.
 
     A node never gets more to give, so it is counted anew only when it seems to be the best.
     """
     wanted, room = Counter(dict(numbers)), list(allowed)
-    nodes: dict[str, list[Place]] = defaultdict(list)
+    nodes: dict[str, list[GpuSlot]] = defaultdict(list)
     for place in sorted(places, key=lambda place: (sum(place.kind.now), place.key)):
         nodes[place.key[0]].append(place)
 
-    def to_give(node: str) -> list[Place]:
+    def to_give(node: str) -> list[GpuSlot]:
         found, left, free = [], Counter(wanted), room
         for place in nodes[node]:
             if left[sort(place)] > 0 and all(map(operator.le, place.kind.now, free)):
@@ -92,7 +92,7 @@ def _node_by_node(
                 found.append(place)
         return found
 
-    chosen: list[Place] = []
+    chosen: list[GpuSlot] = []
     queue = [(-len(members), node) for node, members in nodes.items()]
     heapq.heapify(queue)
     while queue and wanted.total():
@@ -109,9 +109,9 @@ def _node_by_node(
     return tuple(sorted(chosen, key=_key))
 
 
-def _preference(some: tuple[Place, ...]) -> tuple[int, list[Key]]:
+def _preference(some: tuple[GpuSlot, ...]) -> tuple[int, list[Key]]:
     return len({place.key[0] for place in some}), [place.key for place in some]
 
 
-def _key(place: Place) -> Key:
+def _key(place: GpuSlot) -> Key:
     return place.key

@@ -106,12 +106,12 @@ def resource(profile: str) -> str:
     return RESOURCE_PREFIX + profile.replace("+", ".")
 
 
-def listed(counts: Counts) -> list[str]:
+def format_devices(counts: Counts) -> list[str]:
     """A layout of one GPU as the sorted list of its devices' profiles."""
     return [name for name, count in sorted(counts.items()) for dummy in range(count)]
 
 
-def spelled(counts: Counts) -> str:
+def format_layout(counts: Counts) -> str:
     """A layout of one GPU in words: `2 x 1g.5gb + 1 x 3g.20gb`."""
     return " + ".join(f"{count} x {name}" for name, count in sorted(counts.items()) if count) or "nothing"
 

@@ -10,15 +10,15 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from ..catalog.mig import Geometry
-from .cover_search import STATES, Cut, Kind, Problem, Vector, cover
+from .cover_search import STATES, CoverCut, CoverProblem, GpuKind, Vector, search_cover
 from .enumerate import maximal
 from .first_fit import first_fit
-from .gpu_selection import Key, New, Place, dealt, fewest_nodes, sets
+from .gpu_selection import GpuSlot, Key, New, assign_patterns, fewest_nodes, sets
 from .layout import Counts
 
 
 @dataclass(frozen=True)
-class Gpu:
+class PackedGpu:
     """One GPU that may be cut."""
 
     node: str
@@ -36,7 +36,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackingResult:
     """How the GPUs are cut afterwards."""
 
     layouts: t.Mapping[Key, Counts]
@@ -47,7 +47,7 @@ class Packed:
     """The devices for which there was no room; empty when the demand is met."""
 
 
-def pack(gpus: t.Sequence[Gpu], demand: Counts) -> Packed:
+def pack(gpus: t.Sequence[PackedGpu], demand: Counts) -> PackingResult:
     """Layouts with which the GPUs together have at least the demanded devices.
 
     Least is missing (in memory slices), then the fewest used GPUs are touched, then the fewest GPUs, of the fewest nodes,
@@ -69,7 +69,7 @@ def pack(gpus: t.Sequence[Gpu], demand: Counts) -> Packed:
 class _Pool:
     """The GPUs and the demand as vectors with a place for each demanded profile, the largest first."""
 
-    def __init__(self, gpus: t.Sequence[Gpu], wanted: Counts) -> None:
+    def __init__(self, gpus: t.Sequence[PackedGpu], wanted: Counts) -> None:
         self._gpus = gpus
         geometries = tuple(dict.fromkeys(gpu.geometry for gpu in gpus))
         sizes = {name: _size(name, geometries) for name in wanted}
@@ -80,42 +80,42 @@ class _Pool:
         groups = {geometry: number for number, geometry in enumerate(geometries)}
         nothing = self._vector({})
         self._places = [
-            Place(gpu.key, Kind(groups[gpu.geometry], self._vector(gpu.now) if gpu.now else nothing, gpu.used))
+            GpuSlot(gpu.key, GpuKind(groups[gpu.geometry], self._vector(gpu.now) if gpu.now else nothing, gpu.used))
             for gpu in gpus
         ]
 
-    def packed(self) -> Packed:
+    def packed(self) -> PackingResult:
         """The best layouts that were found; never worse ones than those of first fit decreasing."""
         able = [place for place in self._places if self._patterns[place.kind.group]]
         plain = first_fit(able, self._patterns, self._offered({}), self._demand)
-        found = self._without_surplus(dealt(*self._choice()))
+        found = self._without_surplus(assign_patterns(*self._choice()))
         return min((self._made(found), self._made(plain)), key=self._cost)
 
-    def _made(self, new: t.Mapping[Key, Vector]) -> Packed:
+    def _made(self, new: t.Mapping[Key, Vector]) -> PackingResult:
         layouts = {gpu.key: dict(gpu.now) for gpu in self._gpus if gpu.now is not None}
         for key, pattern in new.items():
             layouts[key] = {name: n for name, n in sorted(zip(self._names, pattern, strict=True)) if n}
         missing = {name: -surplus for name, surplus in zip(self._names, self._surplus(new), strict=True) if surplus < 0}
-        return Packed(dict(sorted(layouts.items())), tuple(sorted(new)), dict(sorted(missing.items())))
+        return PackingResult(dict(sorted(layouts.items())), tuple(sorted(new)), dict(sorted(missing.items())))
 
-    def _choice(self) -> tuple[tuple[Place, ...], New]:
+    def _choice(self) -> tuple[tuple[GpuSlot, ...], New]:
         """The GPUs to touch, and the new patterns for them."""
         problem = self._problem({place.key for place in self._places})
-        solution = cover(problem)
+        solution = search_cover(problem)
         new = _new(problem, solution.cuts)
         if not solution.cuts:
             return (), new
         able = [place for place in self._places if self._patterns[place.kind.group]]
-        numbers: Counter[Kind] = Counter()
+        numbers: Counter[GpuKind] = Counter()
         for cut in solution.cuts:
             numbers[problem.kinds[cut.kind]] += cut.times
-        known: dict[frozenset[tuple[Kind, int]], tuple[int, New]] = {}
+        known: dict[frozenset[tuple[GpuKind, int]], tuple[int, New]] = {}
         states = STATES
         for some in sets(able, solution.cost):
             alike = frozenset(Counter(place.kind for place in some).items())
             if alike not in known:
                 anew = self._problem({place.key for place in some}, whole=True)
-                missing, cuts, states = cover(anew, states)
+                missing, cuts, states = search_cover(anew, states)
                 known[alike] = missing[0], _new(anew, cuts)
             if known[alike][0] <= solution.cost[0]:
                 return some, known[alike][1]
@@ -123,7 +123,7 @@ class _Pool:
                 break
         return fewest_nodes(able, numbers, self._allowed(numbers, new)), new
 
-    def _allowed(self, numbers: t.Mapping[Kind, int], new: New) -> Vector:
+    def _allowed(self, numbers: t.Mapping[GpuKind, int], new: New) -> Vector:
         """What GPUs may lose when others get these patterns and nothing more shall be missing than if these kinds lost it."""
         return tuple(
             max(
@@ -135,16 +135,16 @@ class _Pool:
             for at, want in enumerate(self._demand)
         )
 
-    def _problem(self, free: t.Container[Key], whole: bool = False) -> Problem:
+    def _problem(self, free: t.Container[Key], whole: bool = False) -> CoverProblem:
         """The problem in which these GPUs may be touched, as they are or as if they were whole."""
-        kinds: Counter[Kind] = Counter()
+        kinds: Counter[GpuKind] = Counter()
         kept = [0] * len(self._names)
         for place in self._places:
             if place.key in free and self._patterns[place.kind.group]:
                 kinds[place.kind._replace(now=(0,) * len(kept)) if whole else place.kind] += 1
             else:
                 kept = [have + more for have, more in zip(kept, place.kind.now, strict=True)]
-        return Problem(
+        return CoverProblem(
             memory=tuple(memory for memory, dummy in self._sizes),
             worth=tuple(memory + compute for memory, compute in self._sizes),
             demand=self._demand,
@@ -168,7 +168,7 @@ class _Pool:
         # A GPU for which nothing is left keeps what it has, and that may be more than is demanded beside the others' new ones.
         return left if len(left) == len(new) else self._without_surplus(left)
 
-    def _cost(self, packed: Packed) -> tuple[int, int, int, int]:
+    def _cost(self, packed: PackingResult) -> tuple[int, int, int, int]:
         """What is missing, in memory slices; used GPUs that are touched, all that are, and their nodes."""
         memory = {name: size for name, (size, dummy) in zip(self._names, self._sizes, strict=True)}
         touched = [gpu for gpu in self._gpus if packed.layouts.get(gpu.key) != gpu.now]
@@ -209,7 +209,7 @@ def _size(name: str, geometries: t.Sequence[Geometry]) -> tuple[int, int]:
     return max(found, default=(1, 1))
 
 
-def _new(problem: Problem, cuts: t.Iterable[Cut]) -> New:
+def _new(problem: CoverProblem, cuts: t.Iterable[CoverCut]) -> New:
     new: Counter[tuple[int, Vector]] = Counter()
     for cut in cuts:
         new[problem.kinds[cut.kind].group, cut.pattern] += cut.times

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, noted, spelled
+from ..cluster_state.ownership import NODES, POOLS, NodeEdit, format_taint, recorded_keys
 from .node_sets import NodeSet
 
 ANNOTATIONS_NOTE = "accel.gpu/annotations"
@@ -19,7 +19,7 @@ _Marks = dict[str, "str | None"]
 
 
 @dataclass
-class Wish:
+class NodeMetadata:
     """Labels, annotations (None: take ours out) and taints that the sets of a node want together."""
 
     labels: _Marks = field(default_factory=dict)
@@ -29,16 +29,16 @@ class Wish:
     purge: bool = False
 
 
-class Contradiction(Exception):
+class ConflictingSets(Exception):
     """Two sets, or a set and the node's pool, want different things of the same node."""
 
 
-def wish_of(node: Node, sets: t.Sequence[NodeSet]) -> Wish | None:
+def metadata_of(node: Node, sets: t.Sequence[NodeSet]) -> NodeMetadata | None:
     """What the sets that hold the node want, None when none does; raises Contradiction."""
     holding = [candidate for candidate in sets if candidate.holds(node)]
     if not holding:
         return None
-    wish = Wish()
+    wish = NodeMetadata()
     by: dict[tuple[str, t.Any], str] = {}
     for chosen in holding:
         for word, into, marks in (
@@ -51,7 +51,7 @@ def wish_of(node: Node, sets: t.Sequence[NodeSet]) -> Wish | None:
             place = (taint["key"], taint["effect"])
             dropped = taint in chosen.dropped_taints
             other = place in wish.taints if dropped else place in wish.dropped_taints
-            same = not other and (dropped or spelled(wish.taints.setdefault(place, taint)) == spelled(taint))
+            same = not other and (dropped or format_taint(wish.taints.setdefault(place, taint)) == format_taint(taint))
             _agree(node, by, ("taint", f"{place[0]}:{place[1]}"), same, chosen)
             if dropped:
                 wish.dropped_taints.add(place)
@@ -60,11 +60,11 @@ def wish_of(node: Node, sets: t.Sequence[NodeSet]) -> Wish | None:
     return wish
 
 
-def edit_of(node: Node, wish: Wish) -> NodeEdit | None:
+def node_edit(node: Node, wish: NodeMetadata) -> NodeEdit | None:
     """The merge patch, or None when the node is as wished. What was there before us is not noted as ours."""
-    labels, owned_labels = _marks(node.labels, noted(node.annotations, NODES.labels), wish.labels, wish.purge)
+    labels, owned_labels = _marks(node.labels, recorded_keys(node.annotations, NODES.labels), wish.labels, wish.purge)
     annotations, owned_annotations = _marks(
-        node.annotations, noted(node.annotations, ANNOTATIONS_NOTE), wish.annotations, wish.purge
+        node.annotations, recorded_keys(node.annotations, ANNOTATIONS_NOTE), wish.annotations, wish.purge
     )
     taints, owned_taints = _taints(node, wish)
     notes = {NODES.labels: owned_labels, NODES.taints: owned_taints, ANNOTATIONS_NOTE: owned_annotations}
@@ -88,36 +88,36 @@ def edit_of(node: Node, wish: Wish) -> NodeEdit | None:
         metadata["resourceVersion"] = node.resource_version
         body["spec"] = {"taints": taints}
         # Controllers put theirs on and off at any time: only what this patch changes is shown.
-        old, new = ({spelled(taint) for taint in found} for found in (node.taints, taints))
+        old, new = ({format_taint(taint) for taint in found} for found in (node.taints, taints))
         before["taints"], after["taints"] = sorted(old - new), sorted(new - old)
     return NodeEdit(node.name, body, before, after)
 
 
 def _agree(node: Node, by: dict[tuple[str, t.Any], str], what: tuple[str, t.Any], same: bool, chosen: NodeSet) -> None:
     if not same:
-        raise Contradiction(
+        raise ConflictingSets(
             f"Node {node.name} is in the sets {by[what]} and {chosen.name}, which want different things of its "
             f"{what[0]} {what[1]}."
         )
     by.setdefault(what, chosen.name)
 
 
-def _respect_pool(node: Node, wish: Wish) -> None:
+def _respect_pool(node: Node, wish: NodeMetadata) -> None:
     """A label or taint that its pool put on a node is the pool's alone; two writers would never come to rest."""
-    pools = set(noted(node.annotations, POOLS.labels))
+    pools = set(recorded_keys(node.annotations, POOLS.labels))
     for key, value in wish.labels.items():
         if key in pools and value is not None and node.labels.get(key) != value:
-            raise Contradiction(
+            raise ConflictingSets(
                 f"Label {key} of node {node.name} is {node.labels.get(key)!r} by its pool; change it in gpu_pools."
             )
     places = {
         text.partition("=")[0].partition(":")[0] + ":" + text.rpartition(":")[2]: text
-        for text in noted(node.annotations, POOLS.taints)
+        for text in recorded_keys(node.annotations, POOLS.taints)
     }
     for (key, effect), taint in wish.taints.items():
         theirs = places.get(f"{key}:{effect}")
-        if theirs is not None and theirs != spelled(taint):
-            raise Contradiction(f"Taint {theirs} of node {node.name} is its pool's; change it in gpu_pools.")
+        if theirs is not None and theirs != format_taint(taint):
+            raise ConflictingSets(f"Taint {theirs} of node {node.name} is its pool's; change it in gpu_pools.")
 
 
 def _marks(live: t.Mapping[str, str], ours: t.Sequence[str], wanted: _Marks, purge: bool) -> tuple[_Marks, list[str]]:
@@ -129,9 +129,9 @@ def _marks(live: t.Mapping[str, str], ours: t.Sequence[str], wanted: _Marks, pur
     return patch, sorted((set(ours) - leaving) | written)
 
 
-def _taints(node: Node, wish: Wish) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
+def _taints(node: Node, wish: NodeMetadata) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
     """The whole list to write (None: as it is), and which of it are ours, spelled as kubectl does."""
-    ours = noted(node.annotations, NODES.taints)
+    ours = recorded_keys(node.annotations, NODES.taints)
     missing = dict(wish.taints)
     listed: list[dict[str, t.Any]] = []
     owned: list[str] = []
@@ -139,20 +139,20 @@ def _taints(node: Node, wish: Wish) -> tuple[list[dict[str, t.Any]] | None, list
     for live in node.taints:
         place = (str(live.get("key")), str(live.get("effect")))
         wanted = missing.pop(place, None)
-        mine = spelled(live) in ours
+        mine = format_taint(live) in ours
         if wanted is None and mine and (wish.purge or place in wish.dropped_taints):
             changed = True
             continue
-        if wanted is not None and spelled(wanted) != spelled(live):
+        if wanted is not None and format_taint(wanted) != format_taint(live):
             changed = mine = True
             live = _plain(wanted)
         listed.append(dict(live))
         if mine:
-            owned.append(spelled(live))
+            owned.append(format_taint(live))
     for wanted in missing.values():
         changed = True
         listed.append(_plain(wanted))
-        owned.append(spelled(wanted))
+        owned.append(format_taint(wanted))
     return (listed if changed else None), sorted(owned)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ..cluster_state.node import parse
 from ..cluster_state.ownership import NodeEdit
 from ..common import private_file
-from ..common.errors import InvalidOptions, SomeFailed
+from ..common.errors import InvalidOptions, PartialFailure
 from ..common.parallel import DEFAULT_LIMIT, Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
 from ..kube.client import Client
@@ -21,7 +21,7 @@ from ..kube.errors import ApiError, explain
 from ..kube.lease import Lease, LeaseLost
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
-from .node_patch import Contradiction, edit_of, wish_of
+from .node_patch import ConflictingSets, metadata_of, node_edit
 from .node_sets import NodeSet, is_discovered
 
 NAMES_SHOWN = 100
@@ -32,7 +32,7 @@ Fate = t.Literal["changed", "unchanged", "gone", "unchecked"]
 
 
 @dataclass
-class Survey:
+class SetMatches:
     """What one list of the nodes says."""
 
     edits: dict[str, NodeEdit] = field(default_factory=dict)
@@ -46,11 +46,11 @@ class NodesOutcome:
     """What was done to the nodes; `failures` maps a node to its message."""
 
     sets: list[NodeSet]
-    survey: Survey
+    survey: SetMatches
     check: bool
     fates: dict[str, Fate] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    cause: ApiError | LeaseLost | SomeFailed | None = None
+    cause: ApiError | LeaseLost | PartialFailure | None = None
 
     @property
     def changed(self) -> list[str]:
@@ -103,7 +103,7 @@ class NodesOutcome:
         }
 
 
-def change_nodes(
+def reconcile(
     client: Client,
     sets: list[NodeSet],
     *,
@@ -143,9 +143,9 @@ def change_nodes(
     return outcome
 
 
-def _read(client: Client, sets: list[NodeSet]) -> Survey:
+def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
     """Stream the nodes past the sets; without taints to look at, only their metadata is asked for."""
-    survey = Survey()
+    survey = SetMatches()
     problems: list[str] = []
     missing = {name for chosen in sets for name in chosen.names or ()}
     undiscovered: list[str] = []
@@ -155,15 +155,15 @@ def _read(client: Client, sets: list[NodeSet]) -> Survey:
         if (node.has_gpu and not node.product) or not (node.has_gpu or is_discovered(node.labels)):
             undiscovered.append(node.name)
         try:
-            wish = wish_of(node, sets)
-        except Contradiction as error:
+            wish = metadata_of(node, sets)
+        except ConflictingSets as error:
             problems.append(str(error))
             continue
         if wish is None:
             continue
         survey.matched += 1
         survey.by_set.update(chosen.name for chosen in sets if chosen.holds(node))
-        edit = edit_of(node, wish)
+        edit = node_edit(node, wish)
         if edit is not None:
             survey.edits[node.name] = edit
     problems.extend(f"Node {name} does not exist, but is one of the names of a set." for name in sorted(missing))
@@ -195,8 +195,8 @@ def _send(client: Client, sets: list[NodeSet], edit: NodeEdit, *, check: bool, l
         if raw is None:
             return "gone"
         node = parse(raw)
-        wish = wish_of(node, sets)
-        current = edit_of(node, wish) if wish is not None else None
+        wish = metadata_of(node, sets)
+        current = node_edit(node, wish) if wish is not None else None
     raise AssertionError("unreachable")
 
 
@@ -214,7 +214,7 @@ def _note(outcome: NodesOutcome, outcomes: list[Outcome[Fate]], client: Client) 
             raise done.error
     if outcome.failures and outcome.cause is None:
         name, said = next(iter(outcome.failures.items()))
-        outcome.cause = SomeFailed(f"{len(outcome.failures)} nodes could not be changed; {name}: {said}")
+        outcome.cause = PartialFailure(f"{len(outcome.failures)} nodes could not be changed; {name}: {said}")
 
 
 def _shortened(said: dict[str, t.Any]) -> dict[str, t.Any]:

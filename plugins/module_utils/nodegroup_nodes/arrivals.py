@@ -11,19 +11,19 @@ from ..catalog.names import POOL_LABEL
 from ..cluster_state import cordon
 from ..cluster_state.node import Node, parse
 from ..cluster_state.ownership import POOLS, NodeEdit, edit
-from ..cluster_state.pool_assignment import sort
+from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.pool_edit import node_edit
 from ..nodegroups.names import is_of
 from ..pools.nodegroups import WORDS
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import GroupPlan, Plan, PoolPlan
+    from ..pools.plan import NodeGroupPlan, Plan, PoolPlan
 
 Raw = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Arrived:
+class ArrivedNode:
     """One node of a group; `why` is what its kubelet says of not being ready, empty for one that is. edit: None where nothing is to be done."""
 
     node: Node
@@ -32,13 +32,13 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class GroupArrival:
     """The nodes of one pool's group, by name, and how many there are to be."""
 
     pool: PoolPlan
-    group: GroupPlan
+    group: NodeGroupPlan
     wanted: int
-    nodes: tuple[Arrived, ...]
+    nodes: tuple[ArrivedNode, ...]
 
     @property
     def ready(self) -> int:
@@ -63,12 +63,12 @@ class Arrival:
 
 def arrivals(
     plan: Plan, told: t.Mapping[str, t.Any], raws: t.Iterable[Raw], only: t.Collection[str] = ()
-) -> list[Arrival]:
+) -> list[GroupArrival]:
     """The groups of all pools (or of those named), in the pools' order; `told` is what the cloud's module says of them, by their names."""
     raws = list(raws)
     nodes = [parse(raw) for raw in raws]
     reasons = {node.name: _reason(node, raw) for node, raw in zip(nodes, raws, strict=True)}
-    membership = sort(plan.pools, nodes)
+    membership = assign_pools(plan.pools, nodes)
     by_name = {node.name: node for node in nodes}
     found = []
     for pool in plan.pools:
@@ -77,8 +77,8 @@ def arrivals(
         its = [by_name[name] for name in membership.by_pool[pool.name] if _is_made(by_name[name], pool.group)]
         wanted = _wanted(plan, pool.group, told)
         stays = _stay(its, wanted)
-        arrived = tuple(Arrived(node, reasons[node.name], edit_of(node, pool, stays=stays)) for node in its)
-        found.append(Arrival(pool, pool.group, wanted, arrived))
+        arrived = tuple(ArrivedNode(node, reasons[node.name], edit_of(node, pool, stays=stays)) for node in its)
+        found.append(GroupArrival(pool, pool.group, wanted, arrived))
     return found
 
 
@@ -92,7 +92,7 @@ def edit_of(node: Node, pool: PoolPlan, *, stays: bool) -> NodeEdit | None:
         change = edit(node, POOLS, labels={POOL_LABEL: pool.name})
     else:
         change = node_edit(node, pool)
-    reopening = cordon.stay(node) if stays else None
+    reopening = cordon.cancel_removal(node) if stays else None
     return _both(node, change, reopening) if reopening else change
 
 
@@ -114,13 +114,13 @@ def _both(node: Node, change: NodeEdit | None, reopening: cordon.Patch) -> NodeE
     )
 
 
-def _is_made(node: Node, group: GroupPlan) -> bool:
+def _is_made(node: Node, group: NodeGroupPlan) -> bool:
     """Whether a node of the pool is of its group, too: what the cloud says counts, and where it says nothing, that it is the pool's."""
     named = node.labels.get(group.label) if group.label else None
     return is_of(named, group.name) if named is not None else POOL_LABEL in node.labels
 
 
-def _wanted(plan: Plan, group: GroupPlan, told: t.Mapping[str, t.Any]) -> int:
+def _wanted(plan: Plan, group: NodeGroupPlan, told: t.Mapping[str, t.Any]) -> int:
     """How many nodes the cloud makes: what it says, or what the pool declares."""
     word = WORDS[plan.cluster.cloud.provider].count if plan.cluster.cloud else ""
     count = (told.get(group.name) or {}).get(word)

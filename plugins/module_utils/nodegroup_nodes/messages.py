@@ -7,35 +7,35 @@ from __future__ import annotations
 import typing as t
 
 from ..common.wait import Since
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
-    from .arrivals import Arrival
+    from .arrivals import GroupArrival
 
 _NAMES_LIMIT = 3
 
 
-def progress(found: t.Sequence[Arrival]) -> str:
+def progress(found: t.Sequence[GroupArrival]) -> str:
     """One line for whoever waits."""
     waiting = [f"{of.group.name} {of.ready}/{of.wanted}" for of in found if not of.done]
-    return f"nodes ready: {some(waiting)}" if waiting else "all nodes are ready"
+    return f"nodes ready: {abbreviate(waiting)}" if waiting else "all nodes are ready"
 
 
-class Story:
+class ArrivalMessages:
     """Remembers since when groups and nodes are as they are."""
 
     def __init__(self, since: Since | None = None) -> None:
         """Know nothing yet."""
         self._since = since or Since()
 
-    def note(self, found: t.Sequence[Arrival]) -> None:
+    def note(self, found: t.Sequence[GroupArrival]) -> None:
         """See how things are."""
         for of in found:
             self._since.note(of.group.name, (of.ready, of.missing))
             for arrived in of.nodes:
                 self._since.note(arrived.node.name, arrived.why)
 
-    def told(self, found: t.Sequence[Arrival], look_at: str) -> str:
+    def told(self, found: t.Sequence[GroupArrival], look_at: str) -> str:
         """Each group that is not complete: how far it is, since when, which node is not ready and why, and what to do."""
         return " ".join(
             [
@@ -44,7 +44,7 @@ class Story:
             ]
         )
 
-    def _group(self, of: Arrival) -> str:
+    def _group(self, of: GroupArrival) -> str:
         age = self._since.note(of.group.name, (of.ready, of.missing))
         parts = [
             f"Node group {of.group.name} (pool {of.pool.name}): {of.ready} of {of.wanted} nodes are ready, for {age:.0f} s"
@@ -60,7 +60,7 @@ class Story:
         return f"{'; '.join(parts)}."
 
 
-def summary(found: t.Sequence[Arrival]) -> dict[str, dict[str, t.Any]]:
+def summary(found: t.Sequence[GroupArrival]) -> dict[str, dict[str, t.Any]]:
     """By pool, for the result."""
     return {
         of.pool.name: {"group": of.group.name, "wanted": of.wanted, "nodes": len(of.nodes), "ready": of.ready}

@@ -13,25 +13,25 @@ from ..cluster_state.ownership import NodeEdit
 from ..common.parallel import run_bounded
 from ..common.progress import Progress
 from ..common.results import diff_of
-from ..common.wait import TimeoutStory, wait_until
+from ..common.wait import WaitTimeout, wait_until
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from ..pools.plan import Plan
-from .arrivals import Arrival, arrivals, edit_of
-from .messages import Story, progress, summary
+from .arrivals import GroupArrival, arrivals, edit_of
+from .messages import ArrivalMessages, progress, summary
 
 NAMES_SHOWN = 100
 _TRIES = 5
 
 
 @dataclass
-class Received:
+class ArrivalResult:
     """What was done to nodes, or in check mode would be; `edits` by node."""
 
-    found: list[Arrival] = field(default_factory=list)
+    found: list[GroupArrival] = field(default_factory=list)
     edits: dict[str, NodeEdit] = field(default_factory=dict)
     unchecked: bool = False
 
@@ -62,7 +62,7 @@ class Received:
         }
 
 
-class Reception:
+class ArrivalReconciler:
     """Receives the nodes of one cluster's pools."""
 
     def __init__(
@@ -82,9 +82,9 @@ class Reception:
         self._only = only
         self._check = check
         self._lease = lease
-        self.received = Received()
+        self.received = ArrivalResult()
 
-    def look(self) -> list[Arrival]:
+    def look(self) -> list[GroupArrival]:
         """One list of the nodes; those that are there get what they lack."""
         self.received.found = arrivals(self._plan, self._told, self._client.list(NODES, without=UNREAD), self._only)
         wanting = [(arrived.edit, of) for of in self.received.found for arrived in of.nodes if arrived.edit is not None]
@@ -99,9 +99,9 @@ class Reception:
 
     def wait(self, timeout: float, interval: float, say: Progress, look_at: str) -> None:
         """Look until every group is complete; raises TimeoutStory, with what was reached."""
-        story = Story()
+        story = ArrivalMessages()
 
-        def look() -> list[Arrival]:
+        def look() -> list[GroupArrival]:
             found = self.look()
             story.note(found)
             return found
@@ -117,11 +117,11 @@ class Reception:
                 say=progress,
                 progress=say,
             )
-        except TimeoutStory as error:
+        except WaitTimeout as error:
             error.partial = self.received.result(self._check)
             raise
 
-    def _send(self, edit: NodeEdit, of: Arrival, lease: Lease) -> None:
+    def _send(self, edit: NodeEdit, of: GroupArrival, lease: Lease) -> None:
         """Patch one node; where somebody else was faster, read it again and think again."""
         path = f"{NODES}/{edit.name}"
         current: NodeEdit | None = edit

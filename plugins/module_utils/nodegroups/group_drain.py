@@ -8,8 +8,8 @@ import contextlib
 import typing as t
 
 from ..common.errors import ServiceError
-from .provider import Cloud, Emptier, Machine
-from .spec import Live
+from .provider import ClusterNode, Drainer, NodeGroupProvider
+from .spec import NodeGroupState
 
 T = t.TypeVar("T")
 _TOLD = 5
@@ -23,10 +23,10 @@ class GroupVanished(GroupFailed):
     """The group that something was asked of is there no more."""
 
 
-class Going:
+class GroupDrain:
     """Chooses and empties nodes; where nobody can empty them, none is chosen, and the cloud takes which it likes."""
 
-    def __init__(self, cloud: Cloud, emptier: Emptier | None, say: t.Callable[[str], None]) -> None:
+    def __init__(self, cloud: NodeGroupProvider, emptier: Drainer | None, say: t.Callable[[str], None]) -> None:
         """Ask for nothing yet."""
         self._cloud, self._emptier, self._say = cloud, emptier, say
 
@@ -49,7 +49,7 @@ class Going:
 
         return look
 
-    def chosen(self, live: Live, count: int | None) -> list[Machine]:
+    def chosen(self, live: NodeGroupState, count: int | None) -> list[ClusterNode]:
         """The nodes that a shrink to `count` costs least, emptied; none where the cloud does not ask which are to go."""
         if self._emptier is None or not self._cloud.removes_chosen or count is None or count >= live.count:
             return []
@@ -57,23 +57,23 @@ class Going:
         names = self._emptier.victims(sorted(its), min(live.count - count, len(its)))
         return self._empty(live, self._emptier, [its[name] for name in names])
 
-    def all_of(self, live: Live) -> list[Machine]:
+    def all_of(self, live: NodeGroupState) -> list[ClusterNode]:
         """The nodes of a group that is to be deleted, emptied; none when its end was asked for before."""
         if self._emptier is None or live.status.startswith("DELET"):
             return []
         return self._empty(live, self._emptier, self._members(live))
 
-    def nodes(self, live: Live) -> list[Machine]:
+    def nodes(self, live: NodeGroupState) -> list[ClusterNode]:
         """The group's nodes in the cluster; none where nobody says how that is reached."""
         return self._cloud.members(live, self._emptier.machines()) if self._emptier is not None else []
 
-    def stay(self, live: Live, its: t.Sequence[Machine]) -> None:
+    def stay(self, live: NodeGroupState, its: t.Sequence[ClusterNode]) -> None:
         """Open the nodes of a group that stays, which a killed run may have begun to empty; not where more are there than are to stay."""
         if self._emptier is not None and len(its) <= live.count:
             self._emptier.reopen([machine.name for machine in its])
 
     @contextlib.contextmanager
-    def stay_if_refused(self, leaving: t.Sequence[Machine]) -> t.Iterator[None]:
+    def stay_if_refused(self, leaving: t.Sequence[ClusterNode]) -> t.Iterator[None]:
         """When the cloud refuses what is asked in here, the nodes that were emptied for it are to stay."""
         self.check()
         try:
@@ -85,7 +85,7 @@ class Going:
                     self._emptier.reopen([machine.name for machine in leaving])
             raise
 
-    def _members(self, live: Live) -> list[Machine]:
+    def _members(self, live: NodeGroupState) -> list[ClusterNode]:
         """The group's nodes in the cluster, which has to be the one that the cloud's machines have joined."""
         its = self.nodes(live)
         told = [*live.machines, *live.addresses]
@@ -96,7 +96,7 @@ class Going:
             )
         return its
 
-    def _empty(self, live: Live, emptier: Emptier, leaving: list[Machine]) -> list[Machine]:
+    def _empty(self, live: NodeGroupState, emptier: Drainer, leaving: list[ClusterNode]) -> list[ClusterNode]:
         if leaving:
             self._say(f"{live.name}: emptying {len(leaving)} nodes")
             emptier.empty([machine.name for machine in leaving])

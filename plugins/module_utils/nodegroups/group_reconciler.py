@@ -11,23 +11,23 @@ import typing as t
 
 from ..common.errors import ServiceError
 from ..common.wait import wait_until
-from .group_drain import Going, GroupFailed, GroupVanished
-from .list_cache import Looks, View
-from .plan import RECREATE, Change
-from .provider import Emptier, Machine, Step
-from .spec import Live
+from .group_drain import GroupDrain, GroupFailed, GroupVanished
+from .list_cache import CachedGroups, GroupListCache
+from .plan import RECREATE, GroupChange
+from .provider import CloudRequest, ClusterNode, Drainer
+from .spec import NodeGroupState
 
 _FIRST_LOOK = 0.1
 
 
-class Following:
+class GroupReconciler:
     """Brings one group there; every wait of it ends with the group's own time limit."""
 
     def __init__(
         self,
-        looks: Looks,
-        change: Change,
-        emptier: Emptier | None,
+        looks: GroupListCache,
+        change: GroupChange,
+        emptier: Drainer | None,
         *,
         timeout: float,
         interval: float,
@@ -37,14 +37,14 @@ class Following:
     ) -> None:
         """Send nothing yet. timeout: seconds for all of it; interval: the longest time between two looks, in seconds."""
         self._cloud, self._change = looks.cloud, change
-        self._going = Going(looks.cloud, emptier, say)
-        self._view = View(looks)
+        self._going = GroupDrain(looks.cloud, emptier, say)
+        self._view = CachedGroups(looks)
         self._wish, self._name = change.wish, change.name
         self._timeout, self._interval, self._say = timeout, interval, say
         self._clock, self._sleep = clock, sleep
         self._end = clock() + timeout
 
-    def go(self) -> Live | None:
+    def go(self) -> NodeGroupState | None:
         """Do it, and hand back the group as it is then; None when there is none any more.
 
         Raises GroupFailed, TimeoutStory and ServiceError.
@@ -59,7 +59,7 @@ class Following:
         self._see_go()
         return live
 
-    def settle(self) -> Live | None:
+    def settle(self) -> NodeGroupState | None:
         """Wait until nothing is under way in a group that is as declared, and those that go are gone."""
         live = self._change.live
         if live is not None:
@@ -82,7 +82,7 @@ class Following:
                 with self._going.stay_if_refused(leaving):
                     step.send()
 
-    def _found(self) -> Live | None:
+    def _found(self) -> NodeGroupState | None:
         """The group that somebody has made meanwhile; of one name there is no other before the one that goes is gone."""
         found = self._look(lambda: self._view.find(self._name))
         return self._gone(found) if found is not None and found.going else found
@@ -93,28 +93,28 @@ class Following:
             if left is not None:
                 raise self._failure(left)
 
-    def _gone(self, live: Live) -> Live | None:
+    def _gone(self, live: NodeGroupState) -> NodeGroupState | None:
         """Wait for the end of a group that the cloud deletes; the group, where the cloud has not done it."""
         left = self._wait(
             lambda: self._view.get(live),
             lambda now: now is None or now.settled,
             lambda now: self._story(now or live, "be deleted"),
         )
-        return t.cast("Live | None", left)
+        return t.cast("NodeGroupState | None", left)
 
-    def _settled(self, live: Live) -> Live:
+    def _settled(self, live: NodeGroupState) -> NodeGroupState:
         return live if live.settled else self._until(live, lambda now: now.settled, "settle")
 
-    def _made(self) -> Live:
+    def _made(self) -> NodeGroupState:
         # The row may come late: there is no group for a moment after its creation was accepted.
         there = self._begun() or self._wait(
             lambda: self._view.find(self._name),
             lambda now: now is not None,
             lambda dummy: f"Node group {self._name} was asked for and does not appear.",
         )
-        return t.cast("Live", there)
+        return t.cast("NodeGroupState", there)
 
-    def _begun(self) -> Live | None:
+    def _begun(self) -> NodeGroupState | None:
         """The group that there is meanwhile; None where there was none, and one has been asked for."""
         found = self._found()
         count = self._wish.count_of(self._change.leftovers[0].count if self._change.leftovers else None)
@@ -142,14 +142,14 @@ class Following:
             self._sleep(min(self._interval, 1.0))
         return False
 
-    def _brought(self) -> Live:
+    def _brought(self) -> NodeGroupState:
         """The group as it is wished; one that vanishes on the way, since its deletion was accepted and not shown yet, is made anew."""
         try:
             return self._bring(self._change.live or self._made())
         except GroupVanished:
             return self._bring(self._made())
 
-    def _bring(self, live: Live) -> Live:
+    def _bring(self, live: NodeGroupState) -> NodeGroupState:
         """Send what remains, one request after the other, until nothing does."""
         while True:
             live = self._settled(live)
@@ -161,7 +161,7 @@ class Following:
                 return live
             live = self._taken(steps[0], live, leaving)
 
-    def _taken(self, step: Step, live: Live, leaving: t.Sequence[Machine]) -> Live:
+    def _taken(self, step: CloudRequest, live: NodeGroupState, leaving: t.Sequence[ClusterNode]) -> NodeGroupState:
         self._say(f"{live.name}: {step.what}")
         try:
             self._ask(step.send, leaving)
@@ -172,11 +172,11 @@ class Following:
             raise
         return self._seen(live, step.seen, step.what)
 
-    def _seen(self, before: Live, seen: t.Callable[[Live], bool], what: str) -> Live:
+    def _seen(self, before: NodeGroupState, seen: t.Callable[[NodeGroupState], bool], what: str) -> NodeGroupState:
         """Wait for the effect and a settled status; hand back what there is when the request seems to be lost."""
         asked = self._clock()
 
-        def over(now: Live) -> bool:
+        def over(now: NodeGroupState) -> bool:
             if not now.settled:
                 return False
             late = self._clock() - asked > self._cloud.patience
@@ -186,7 +186,7 @@ class Following:
 
         return self._until(before, over, what)
 
-    def _remove(self, old: Live) -> None:
+    def _remove(self, old: NodeGroupState) -> None:
         """Empty a group's nodes, where somebody can, and delete it."""
         live = self._look(lambda: self._view.get(old))
         leaving = self._going.all_of(live) if live is not None else []
@@ -198,7 +198,7 @@ class Following:
                 self._ask(functools.partial(self._cloud.delete, gone), leaving)
                 asked = self._clock()
 
-            def over(now: Live | None, since: float = asked) -> bool:
+            def over(now: NodeGroupState | None, since: float = asked) -> bool:
                 if now is None:
                     return True
                 late = self._clock() - since > self._cloud.patience
@@ -208,12 +208,12 @@ class Following:
 
             live = self._wait(lambda: self._view.get(old), over, lambda now: self._story(now or old, "be deleted"))
 
-    def _open_nodes(self, live: Live) -> None:
+    def _open_nodes(self, live: NodeGroupState) -> None:
         """Where pods are to move to: the group's nodes are ready in the cluster, and take pods, before those of others are emptied."""
         if not self._going.empties:
             return
 
-        def ready(its: t.Sequence[Machine]) -> int:
+        def ready(its: t.Sequence[ClusterNode]) -> int:
             return sum(machine.ready for machine in its)
 
         there = self._wait(
@@ -223,7 +223,7 @@ class Following:
         )
         self._going.stay(live, there)
 
-    def _ask(self, send: t.Callable[[], object], leaving: t.Sequence[Machine] = ()) -> None:
+    def _ask(self, send: t.Callable[[], object], leaving: t.Sequence[ClusterNode] = ()) -> None:
         """Send what may be sent twice; when the answer is lost, its effect is looked for all the same."""
         try:
             with self._going.stay_if_refused(leaving):
@@ -249,18 +249,18 @@ class Following:
             self._sleep(min(pause, self._interval))
             pause *= 2
 
-    def _until(self, live: Live, done: t.Callable[[Live], bool], what: str) -> Live:
-        return t.cast("Live", self._wait(lambda: self._there(live), done, lambda now: self._story(now, what)))
+    def _until(self, live: NodeGroupState, done: t.Callable[[NodeGroupState], bool], what: str) -> NodeGroupState:
+        return t.cast("NodeGroupState", self._wait(lambda: self._there(live), done, lambda now: self._story(now, what)))
 
-    def _there(self, live: Live) -> Live:
+    def _there(self, live: NodeGroupState) -> NodeGroupState:
         now = self._view.get(live)
         if now is None:
             raise GroupVanished(f"Node group {live.name} has vanished meanwhile: somebody else deletes it. Run again.")
         return now
 
-    def _look(self, read: t.Callable[[], Live | None]) -> Live | None:
+    def _look(self, read: t.Callable[[], NodeGroupState | None]) -> NodeGroupState | None:
         """What there is, as soon as the cloud answers."""
-        return t.cast("Live | None", self._wait(read, lambda dummy: True, lambda dummy: ""))
+        return t.cast("NodeGroupState | None", self._wait(read, lambda dummy: True, lambda dummy: ""))
 
     def _wait(
         self, read: t.Callable[[], t.Any], done: t.Callable[[t.Any], bool], story: t.Callable[[t.Any], str]
@@ -280,10 +280,10 @@ class Following:
     def _left(self) -> float:
         return self._end - self._clock()
 
-    def _failure(self, live: Live) -> GroupFailed:
+    def _failure(self, live: NodeGroupState) -> GroupFailed:
         return GroupFailed(" ".join([f"Node group {live.name} is {live.status}.", *self._reasons(live)]))
 
-    def _story(self, live: Live, what: str) -> str:
+    def _story(self, live: NodeGroupState, what: str) -> str:
         return " ".join(
             [
                 f"Node group {live.name} was to {what} and is {live.status} with {live.count} nodes.",
@@ -291,7 +291,7 @@ class Following:
             ]
         )
 
-    def _reasons(self, live: Live) -> list[str]:
+    def _reasons(self, live: NodeGroupState) -> list[str]:
         reason, events = live.reason, []
         with contextlib.suppress(ServiceError):
             # A list tells the status alone.

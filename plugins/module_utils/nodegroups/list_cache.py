@@ -7,23 +7,23 @@ from __future__ import annotations
 import dataclasses
 import threading
 
-from .provider import Cloud, Listed
-from .spec import Live
+from .provider import ListedGroup, NodeGroupProvider
+from .spec import NodeGroupState
 
 
-class Looks:
+class GroupListCache:
     """The cloud's list; of those who want it at the same time, one asks and all have the answer."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: NodeGroupProvider) -> None:
         """Ask for nothing yet."""
         self.cloud = cloud
         # Lists that were asked for so far, by which somebody knows whether one is newer than what he did.
         self.begun = 0
         self._lock = threading.Lock()
         self._answered = 0
-        self._rows: list[Listed] = []
+        self._rows: list[ListedGroup] = []
 
-    def after(self, number: int) -> tuple[int, list[Listed]]:
+    def after(self, number: int) -> tuple[int, list[ListedGroup]]:
         """A list that was asked for after the one of this number, with its own number."""
         with self._lock:
             if self._answered <= number:
@@ -33,10 +33,10 @@ class Looks:
             return self._answered, self._rows
 
 
-class View:
+class CachedGroups:
     """How one group's follower looks at it: never twice at one list, and never at one that is older than what he asked for."""
 
-    def __init__(self, looks: Looks) -> None:
+    def __init__(self, looks: GroupListCache) -> None:
         """Any list will do at first."""
         self._looks = looks
         self._seen = 0
@@ -45,7 +45,7 @@ class View:
         """Something was asked of the cloud: only a list from now on can show it."""
         self._seen = self._looks.begun
 
-    def get(self, of: Live) -> Live | None:
+    def get(self, of: NodeGroupState) -> NodeGroupState | None:
         """The group as it is now, None when it is gone; while something is under way in it, only its status is newer than in `of`."""
         row = next((row for row in self._rows() if row.id == of.id), None)
         if row is None or row.settled:
@@ -53,15 +53,15 @@ class View:
             return self._looks.cloud.get(of.id)
         return dataclasses.replace(of, status=row.status, settled=False, failed=False)
 
-    def find(self, name: str) -> Live | None:
+    def find(self, name: str) -> NodeGroupState | None:
         """The group of exactly that name, None when there is none (yet); while something is under way in it, only its status is known."""
         row = next((row for row in self._rows() if row.name == name), None)
         if row is None:
             return None
         if row.settled:
             return self._looks.cloud.get(row.id)
-        return Live(row.id, row.name, row.status, settled=False, failed=False, count=0)
+        return NodeGroupState(row.id, row.name, row.status, settled=False, failed=False, count=0)
 
-    def _rows(self) -> list[Listed]:
+    def _rows(self) -> list[ListedGroup]:
         self._seen, rows = self._looks.after(self._seen)
         return rows

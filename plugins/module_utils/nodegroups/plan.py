@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .names import is_of, replacement
-from .spec import Live, Wish, Words
+from .spec import FieldNames, NodeGroupSpec, NodeGroupState
 
 NOTHING, CREATE, UPDATE, RECREATE, DELETE = "none", "create", "update", "recreate", "delete"
 
@@ -17,7 +17,7 @@ Edits = t.Mapping[str, tuple[t.Any, t.Any]]
 
 
 @dataclass(frozen=True)
-class Change:
+class GroupChange:
     """What one wish comes to.
 
     name: what the group is called that is, or becomes, what is wished. live: that group; None where it has yet to be made.
@@ -26,13 +26,13 @@ class Change:
     (before, after).
     """
 
-    wish: Wish
+    wish: NodeGroupSpec
     action: str
     name: str
-    live: Live | None = None
-    leftovers: tuple[Live, ...] = ()
-    spare: tuple[Live, ...] = ()
-    going: tuple[Live, ...] = ()
+    live: NodeGroupState | None = None
+    leftovers: tuple[NodeGroupState, ...] = ()
+    spare: tuple[NodeGroupState, ...] = ()
+    going: tuple[NodeGroupState, ...] = ()
     edits: Edits = dataclasses.field(default_factory=dict)
 
     @property
@@ -41,12 +41,12 @@ class Change:
         count = self.wish.count_of(self.live.count) if self.live else None
         return bool(self.leftovers) or (count is not None and self.live is not None and count < self.live.count)
 
-    def before(self, words: Words) -> dict[str, t.Any]:
+    def before(self, words: FieldNames) -> dict[str, t.Any]:
         """What there is, for the diff; empty where there is no group yet."""
         shown = self.live or next(iter(self.leftovers), None)
         return shown.told(words) if shown else {}
 
-    def after(self, words: Words) -> dict[str, t.Any]:
+    def after(self, words: FieldNames) -> dict[str, t.Any]:
         """What there will be, as far as it is declared or there already; empty where there will be no group."""
         if self.action == DELETE:
             return {}
@@ -55,7 +55,7 @@ class Change:
         return {**told, **{field: after for field, (dummy, after) in self.edits.items()}, "name": self.name}
 
 
-def edits(wish: Wish, live: Live, words: Words) -> Edits:
+def field_edits(wish: NodeGroupSpec, live: NodeGroupState, words: FieldNames) -> Edits:
     """What of a wish a group is not, by field."""
     count = wish.count_of(live.count)
     found: dict[str, tuple[t.Any, t.Any]] = {}
@@ -70,22 +70,26 @@ def edits(wish: Wish, live: Live, words: Words) -> Edits:
         found.update({words.low: (live.low, 0), words.high: (live.high, None)})
     for field, want in wish.fields.items():
         have = live.fields.get(field)
-        wanted = merged(have or {}, want) if isinstance(want, t.Mapping) else want
+        wanted = merge_field(have or {}, want) if isinstance(want, t.Mapping) else want
         if wanted != (have or {} if isinstance(want, t.Mapping) else have):
             found[field] = (have, wanted)
     return found
 
 
-def merged(have: t.Mapping[str, t.Any], want: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def merge_field(have: t.Mapping[str, t.Any], want: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The map with these entries laid on it; one of None is taken out."""
     return {key: value for key, value in {**have, **want}.items() if value is not None}
 
 
-def changes(
-    wishes: t.Sequence[Wish], lives: t.Sequence[Live], words: Words, unchangeable: t.Collection[str], longest: int
-) -> tuple[list[Change], list[str]]:
+def plan_changes(
+    wishes: t.Sequence[NodeGroupSpec],
+    lives: t.Sequence[NodeGroupState],
+    words: FieldNames,
+    unchangeable: t.Collection[str],
+    longest: int,
+) -> tuple[list[GroupChange], list[str]]:
     """A change for each wish, in their order, and what cannot be."""
-    planned: list[Change] = []
+    planned: list[GroupChange] = []
     problems: list[str] = []
     others = {wish.name for wish in wishes}
     for wish in wishes:
@@ -102,32 +106,38 @@ def changes(
     return planned, problems
 
 
-def _change(wish: Wish, its: t.Sequence[Live], words: Words, unchangeable: t.Collection[str], longest: int) -> Change:
+def _change(
+    wish: NodeGroupSpec,
+    its: t.Sequence[NodeGroupState],
+    words: FieldNames,
+    unchangeable: t.Collection[str],
+    longest: int,
+) -> GroupChange:
     if not wish.present:
-        return Change(wish, DELETE if its else NOTHING, wish.name, leftovers=tuple(its))
+        return GroupChange(wish, DELETE if its else NOTHING, wish.name, leftovers=tuple(its))
     if not its:
-        return Change(wish, CREATE, wish.name, edits=_declared_edits(wish, words))
+        return GroupChange(wish, CREATE, wish.name, edits=_declared_edits(wish, words))
     # The one of the very name first, and of the others always the same one.
     ordered = sorted(its, key=lambda live: (live.name != wish.name, live.name))
-    differing = [(live, edits(wish, live, words)) for live in ordered]
+    differing = [(live, field_edits(wish, live, words)) for live in ordered]
     fitting = [(live, found) for live, found in differing if not found.keys() & set(unchangeable)]
     if not fitting:
         old, found = differing[0]
         fixed = {field: wish.fields[field] for field in unchangeable if field in wish.fields}
         name = replacement(wish.name, fixed, longest)
-        return Change(
+        return GroupChange(
             wish, RECREATE, name, leftovers=(old, *(live for live in ordered if live is not old)), edits=found
         )
     live, found = fitting[0]
     # Two groups of one wish are what a killed replacement leaves; whoever does not ask for one again is only told.
     rest = tuple(other for other in ordered if other is not live)
     if rest and wish.recreate:
-        return Change(wish, RECREATE, live.name, live, leftovers=rest, edits=found)
+        return GroupChange(wish, RECREATE, live.name, live, leftovers=rest, edits=found)
     action = UPDATE if found or live.failed else NOTHING
-    return Change(wish, action, live.name, live, spare=rest, edits=found)
+    return GroupChange(wish, action, live.name, live, spare=rest, edits=found)
 
 
-def out_of_range(change: Change, words: Words) -> t.Iterator[str]:
+def out_of_range(change: GroupChange, words: FieldNames) -> t.Iterator[str]:
     """What is wrong with the number of nodes and its range, declared or as the group has them."""
     wish, live = change.wish, change.live
     ranged = None if wish.unranged else live
@@ -146,7 +156,7 @@ def out_of_range(change: Change, words: Words) -> t.Iterator[str]:
         yield f"{name}: {words.count} is {count}, and {words.high} {high}; declare a {words.high} of {count} or more, or fewer nodes."
 
 
-def _refusal(change: Change, unchangeable: t.Collection[str]) -> str:
+def _refusal(change: GroupChange, unchangeable: t.Collection[str]) -> str:
     old = change.leftovers[0]
     fields = sorted(change.edits.keys() & set(unchangeable))
     said = " and ".join(f"{field} is {change.edits[field][0]!r}, not {change.edits[field][1]!r}" for field in fields)
@@ -156,11 +166,13 @@ def _refusal(change: Change, unchangeable: t.Collection[str]) -> str:
     )
 
 
-def _declared(wish: Wish, words: Words) -> dict[str, t.Any]:
+def _declared(wish: NodeGroupSpec, words: FieldNames) -> dict[str, t.Any]:
     numbers = {words.count: wish.count_of(None), words.low: wish.low, words.high: wish.high}
-    fields = {key: merged({}, value) if isinstance(value, t.Mapping) else value for key, value in wish.fields.items()}
+    fields = {
+        key: merge_field({}, value) if isinstance(value, t.Mapping) else value for key, value in wish.fields.items()
+    }
     return {**{word: value for word, value in numbers.items() if value is not None}, **dict(sorted(fields.items()))}
 
 
-def _declared_edits(wish: Wish, words: Words) -> Edits:
+def _declared_edits(wish: NodeGroupSpec, words: FieldNames) -> Edits:
     return {field: (None, value) for field, value in _declared(wish, words).items()}

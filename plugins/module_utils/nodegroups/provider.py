@@ -8,11 +8,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.errors import ServiceError
-from .spec import Live, Wish, Words
+from .spec import FieldNames, NodeGroupSpec, NodeGroupState
 
 
 @dataclass(frozen=True)
-class Machine:
+class ClusterNode:
     """A node as Kubernetes knows it."""
 
     name: str
@@ -23,16 +23,16 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Step:
+class CloudRequest:
     """One request that brings a group nearer to what is wished; `seen` tells that it has, by what the cloud shows afterwards."""
 
     what: str
     send: t.Callable[[], object]
-    seen: t.Callable[[Live], bool]
+    seen: t.Callable[[NodeGroupState], bool]
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedGroup:
     """What a cloud's list says of one group. settled: nothing is under way in it, as far as the list tells."""
 
     id: str
@@ -41,10 +41,10 @@ class Listed:
     settled: bool
 
 
-class Cloud(t.Protocol):
+class NodeGroupProvider(t.Protocol):
     """The node groups of one cluster. Every method may raise ServiceError."""
 
-    words: Words
+    words: FieldNames
     # Fields that no request can change.
     unchangeable: frozenset[str]
     # How long a group's name may be.
@@ -56,41 +56,41 @@ class Cloud(t.Protocol):
     def removes_chosen(self) -> bool:
         """Whether a shrink can be told which nodes go."""
 
-    def survey(self, wanted: t.Callable[[str], bool]) -> list[Live]:
+    def survey(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
         """All groups whose names are wanted, with everything that is known of them."""
 
-    def check(self, wishes: t.Sequence[tuple[Wish, Live | None]]) -> list[str]:
+    def check(self, wishes: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """What of these wishes the cloud cannot do, a line each with the remedy; asks only about what would be sent. None: to be created."""
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[ListedGroup]:
         """All groups of the cluster, by as few requests as that takes."""
 
-    def get(self, group: str) -> Live | None:
+    def get(self, group: str) -> NodeGroupState | None:
         """The group of this id with everything that is known of it; None when it is gone."""
 
-    def create(self, wish: Wish, name: str, count: int | None) -> None:
+    def create(self, wish: NodeGroupSpec, name: str, count: int | None) -> None:
         """Ask for a group of that name with so many nodes; None: as many as the cloud makes unless it is told."""
 
-    def steps(self, live: Live, wish: Wish, leaving: t.Sequence[Machine]) -> list[Step]:
+    def steps(self, live: NodeGroupState, wish: NodeGroupSpec, leaving: t.Sequence[ClusterNode]) -> list[CloudRequest]:
         """What remains to be sent, in an order that the cloud accepts; sends nothing. leaving: the nodes that are to go in a shrink."""
 
-    def delete(self, live: Live) -> None:
+    def delete(self, live: NodeGroupState) -> None:
         """Ask for the end of a group; one that is gone is no error."""
 
-    def members(self, live: Live, machines: t.Sequence[Machine]) -> list[Machine]:
+    def members(self, live: NodeGroupState, machines: t.Sequence[ClusterNode]) -> list[ClusterNode]:
         """Which of the cluster's nodes are the group's."""
 
     def busy(self, error: ServiceError) -> bool:
         """Whether the cloud refuses only because something else is under way."""
 
-    def events(self, live: Live) -> list[str]:
+    def events(self, live: NodeGroupState) -> list[str]:
         """What the cloud tells of the group's troubles, the latest last; empty where it tells nothing."""
 
 
-class Emptier(t.Protocol):
+class Drainer(t.Protocol):
     """The cluster's side of a group that loses nodes; entered (with) around everything that changes them."""
 
-    def __enter__(self) -> Emptier:
+    def __enter__(self) -> Drainer:
         """Take the right to change the cluster."""
 
     def __exit__(self, *why: object) -> None:
@@ -99,7 +99,7 @@ class Emptier(t.Protocol):
     def check(self) -> None:
         """Raise what ends all work under that right once it was lost."""
 
-    def machines(self) -> list[Machine]:
+    def machines(self) -> list[ClusterNode]:
         """All nodes of the cluster."""
 
     def victims(self, names: t.Sequence[str], count: int) -> list[str]:

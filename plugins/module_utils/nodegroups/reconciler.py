@@ -8,22 +8,22 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ..common.errors import InvalidOptions, ServiceError, SomeFailed
+from ..common.errors import InvalidOptions, PartialFailure, ServiceError
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
 from ..common.results import diff_of
-from ..common.wait import TimeoutStory
+from ..common.wait import WaitTimeout
 from .group_drain import GroupFailed
-from .group_reconciler import Following
-from .list_cache import Looks
+from .group_reconciler import GroupReconciler
+from .list_cache import GroupListCache
 from .names import is_of
-from .plan import DELETE, NOTHING, RECREATE, Change, changes, out_of_range
-from .provider import Cloud, Emptier
-from .spec import Live, Wish, Words
+from .plan import DELETE, NOTHING, RECREATE, GroupChange, out_of_range, plan_changes
+from .provider import Drainer, NodeGroupProvider
+from .spec import FieldNames, NodeGroupSpec, NodeGroupState
 
 
 @dataclass(frozen=True)
-class Pace:
+class ReconcileOptions:
     """How long the engine waits (seconds), and for how many groups at a time."""
 
     wait: bool = True
@@ -33,12 +33,12 @@ class Pace:
 
 
 @dataclass
-class Brought:
+class ReconcileResult:
     """What was done, or in check mode would be; `lives` are the groups as they were seen last, by the wish's name."""
 
-    planned: list[Change]
-    words: Words
-    lives: dict[str, Live] = field(default_factory=dict)
+    planned: list[GroupChange]
+    words: FieldNames
+    lives: dict[str, NodeGroupState] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -69,7 +69,7 @@ class Brought:
             ),
         }
 
-    def _told(self, change: Change) -> dict[str, t.Any]:
+    def _told(self, change: GroupChange) -> dict[str, t.Any]:
         live = self.lives.get(change.wish.name)
         told: dict[str, t.Any] = {
             "action": change.action,
@@ -82,15 +82,15 @@ class Brought:
         return told
 
 
-def bring(
-    cloud: Cloud,
-    wishes: t.Sequence[Wish],
+def reconcile(
+    cloud: NodeGroupProvider,
+    wishes: t.Sequence[NodeGroupSpec],
     *,
     check_mode: bool,
-    pace: Pace,
-    emptier: Emptier | None = None,
+    pace: ReconcileOptions,
+    emptier: Drainer | None = None,
     progress: Progress | None = None,
-) -> Brought:
+) -> ReconcileResult:
     """Bring groups to what is wished.
 
     Reads everything first, and raises InvalidOptions with all that is wrong before anything is sent. In check mode nothing is
@@ -99,21 +99,21 @@ def bring(
     planned = _planned(cloud, wishes, emptier)
     # What is to change is told as it will be, where nothing is sent.
     shown = [change for change in planned if change.live and not (check_mode and change.action != NOTHING)]
-    found = Brought(planned, cloud.words, {change.wish.name: change.live for change in shown if change.live})
+    found = ReconcileResult(planned, cloud.words, {change.wish.name: change.live for change in shown if change.live})
     if check_mode:
         return found
     say = (progress or Progress(None)).say
     moves = any(change.shrinks for change in planned)
-    looks = Looks(cloud)
+    looks = GroupListCache(cloud)
     with emptier if emptier is not None and moves else contextlib.nullcontext():
         tasks = []
         for change in planned:
-            following = Following(looks, change, emptier, timeout=pace.timeout, interval=pace.interval, say=say)
+            following = GroupReconciler(looks, change, emptier, timeout=pace.timeout, interval=pace.interval, say=say)
             if task := _task(change, following, pace.wait):
                 tasks.append((change.wish.name, task))
         done = 0
 
-        def count(outcome: Outcome[Live | None]) -> None:
+        def count(outcome: Outcome[NodeGroupState | None]) -> None:
             nonlocal done
             done += 1
             say(f"node group {outcome.name} {'is done' if outcome.ok else 'has failed'}", done, len(tasks))
@@ -123,14 +123,14 @@ def bring(
     return found
 
 
-def _planned(cloud: Cloud, wishes: t.Sequence[Wish], emptier: Emptier | None) -> list[Change]:
+def _planned(cloud: NodeGroupProvider, wishes: t.Sequence[NodeGroupSpec], emptier: Drainer | None) -> list[GroupChange]:
     names = [wish.name for wish in wishes]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidOptions([f"Node group {name} is declared more than once; declare it once." for name in twice])
     longest = cloud.longest_name
     lives = cloud.survey(lambda group: any(is_of(group, name, longest) for name in names))
-    planned, problems = changes(wishes, lives, cloud.words, cloud.unchangeable, longest)
+    planned, problems = plan_changes(wishes, lives, cloud.words, cloud.unchangeable, longest)
     for change in planned:
         problems += out_of_range(change, cloud.words)
         if change.action == RECREATE and change.wish.recreate and emptier is None:
@@ -145,7 +145,7 @@ def _planned(cloud: Cloud, wishes: t.Sequence[Wish], emptier: Emptier | None) ->
     return planned
 
 
-def _task(change: Change, following: Following, wait: bool) -> t.Callable[[], Live | None] | None:
+def _task(change: GroupChange, following: GroupReconciler, wait: bool) -> t.Callable[[], NodeGroupState | None] | None:
     if change.action == NOTHING:
         under_way = change.going or (change.live is not None and not change.live.settled)
         # What a killed run has begun is waited for as if this one had.
@@ -154,15 +154,15 @@ def _task(change: Change, following: Following, wait: bool) -> t.Callable[[], Li
 
 
 def _stops_all(error: Exception) -> bool:
-    return not isinstance(error, (GroupFailed, TimeoutStory)) and is_fatal(error)
+    return not isinstance(error, (GroupFailed, WaitTimeout)) and is_fatal(error)
 
 
-def _note(found: Brought, outcomes: t.Sequence[Outcome[Live | None]]) -> None:
+def _note(found: ReconcileResult, outcomes: t.Sequence[Outcome[NodeGroupState | None]]) -> None:
     by_name = {change.wish.name: change for change in found.planned}
     raised: list[Exception] = []
     for outcome in outcomes:
         if outcome.error is not None:
-            if not isinstance(outcome.error, (GroupFailed, TimeoutStory, ServiceError)):
+            if not isinstance(outcome.error, (GroupFailed, WaitTimeout, ServiceError)):
                 raise outcome.error
             found.failures[outcome.name] = str(outcome.error)
             raised.append(outcome.error)
@@ -176,9 +176,9 @@ def _note(found: Brought, outcomes: t.Sequence[Outcome[Live | None]]) -> None:
         return
     partial = found.result()
     worst = next((error for error in raised if _stops_all(error)), raised[0] if len(raised) == 1 else None)
-    if isinstance(worst, (TimeoutStory, ServiceError)):
+    if isinstance(worst, (WaitTimeout, ServiceError)):
         worst.partial = {**worst.partial, **partial}
         raise worst
     first = next(iter(found.failures.values()))
     title = f"{len(raised)} of {len(found.planned)} node groups are not as declared. " if len(raised) > 1 else ""
-    raise SomeFailed(f"{title}{first}", partial)
+    raise PartialFailure(f"{title}{first}", partial)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Words:
+class FieldNames:
     """What a cloud's module calls the three numbers of a group."""
 
     count: str
@@ -24,7 +24,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Wish:
+class NodeGroupSpec:
     """What is declared of one group; what is None, or not among the fields, is not declared.
 
     low, high: the range in which the number of nodes may lie. autoscaled: within it the number is the autoscaler's.
@@ -52,7 +52,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Live:
+class NodeGroupState:
     """What a cloud says of one group.
 
     settled: nothing is under way in it. failed: the last thing that was, failed, for `reason`. high: None where there is no limit.
@@ -77,7 +77,7 @@ class Live:
         """Whether the cloud is deleting it."""
         return not self.settled and self.status.startswith("DELET")
 
-    def told(self, words: Words) -> dict[str, t.Any]:
+    def told(self, words: FieldNames) -> dict[str, t.Any]:
         """For a result or a diff."""
         return {
             "name": self.name,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from .drawing import meter
 from .facts import Count, Document, Fleet, Group, added, closed
 from .html import Html, html, join, tag
@@ -92,4 +92,4 @@ def _proven(pool: Document) -> Html:
 
 def _models(pool: Document) -> str:
     found = [str(model).removeprefix("NVIDIA-") for model in pool.get("models") or [pool.get("model") or "any GPU"]]
-    return some(found, 3)
+    return abbreviate(found, 3)

@@ -12,21 +12,21 @@ from ..catalog import models, names, releases
 from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..nvidia_config.device_plugin import MIG, Sharing
-from ..schema.matching import resolve
+from ..schema.matching import resolve_match
 from ..schema.views import part
 from .merge import merge
-from .nodegroups import cloud_of, draining, group_of, node_groups
-from .operator_values import mirrored, nfd_values, operator_values
+from .nodegroups import cloud_of, drain_options, nodegroup_spec, nodegroup_specs
+from .operator_values import mirrored_image, nfd_values, operator_values
 from .plan import (
-    Birth,
     ClusterPlan,
     ConfigPlan,
-    Creates,
-    GroupPlan,
     MigPlan,
+    NodeGroupPlan,
     Plan,
     PolicyPlan,
     PoolPlan,
+    Provides,
+    Registration,
     ReleasePlan,
     Taint,
     Toleration,
@@ -63,7 +63,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     cloud = cloud_of(settings)
     planned = tuple(
         replace(
-            _pool(pool, group_of(pool, cloud), release.extras_named),
+            _pool(pool, nodegroup_spec(pool, cloud), release.extras_named),
             declares_sharing=pool["name"] not in documents.silent,
         )
         for pool in documents.pools
@@ -94,14 +94,15 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         config=config,
         mig=cut,
         validation=ValidationPlan(
-            image=settings["validation"].get("image") or mirrored(releases.VALIDATION_IMAGE, operator.get("registry")),
+            image=settings["validation"].get("image")
+            or mirrored_image(releases.VALIDATION_IMAGE, operator.get("registry")),
             namespace=settings["validation"].get("namespace") or operator["namespace"],
             configmap=names.VALIDATION_CONFIGMAP,
         ),
         pools=planned,
-        node_groups=node_groups(cloud, planned),
-        draining=draining(planned),
-        creates=Creates(
+        node_groups=nodegroup_specs(cloud, planned),
+        draining=drain_options(planned),
+        creates=Provides(
             namespaces=tuple(dict.fromkeys((nfd["namespace"], operator["namespace"]))),
             kinds=tuple(
                 {"api_version": api_version, "kind": kind}
@@ -111,8 +112,8 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     )
 
 
-def _pool(pool: Document, group: GroupPlan | None, extras_named: bool) -> PoolPlan:
-    match = resolve(pool.get("match") or {})
+def _pool(pool: Document, group: NodeGroupPlan | None, extras_named: bool) -> PoolPlan:
+    match = resolve_match(pool.get("match") or {})
     named = match.model or pool.get("model")
     model = models.find(named) if named else None
     sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
@@ -141,7 +142,7 @@ def _pool(pool: Document, group: GroupPlan | None, extras_named: bool) -> PoolPl
         mig_entry=mig_entry,
         memory_mib_per_share=model.memory_mib // sharing.replicas if model and sharing.mode != MIG else None,
         node_labels=node_labels,
-        birth=Birth(
+        birth=Registration(
             node_labels=dict(node_labels),
             taints=(*taints, dict(STARTUP_TAINT)) if pool["startup_taint"] and sharing.mode == MIG else taints,
         ),

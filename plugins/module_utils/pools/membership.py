@@ -70,7 +70,7 @@ def fits(pool: PoolPlan, node: NodeFacts) -> bool:
     return not match.products or _product(node) in {models.normal(product) for product in match.products}
 
 
-def made(pool: PoolPlan, node: NodeFacts) -> bool:
+def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
     """True when the cloud says that the node is of the group that makes the pool's nodes."""
     group = pool.group
     return group is not None and bool(group.label) and is_of(node.labels.get(group.label, ""), group.name)
@@ -102,7 +102,7 @@ class _Index:
 
     def making(self, node: NodeFacts) -> str | None:
         """The pool of whose group the node is; where two have such names, the one whose name it is to the letter."""
-        named = [pool for pool in self._making if made(pool, node)]
+        named = [pool for pool in self._making if is_from_group(pool, node)]
         exact = [pool for pool in named if pool.group and node.labels[pool.group.label] == pool.group.name]
         return next((pool.name for pool in (*exact, *named)), None)
 

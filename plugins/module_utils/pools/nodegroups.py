@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from ..catalog import names
 from ..schema import coercion
-from ..schema.messages import is_whole, kind, said
+from ..schema.messages import is_whole, quote, type_name
 from ..schema.nodegroup import MAGNUM, ONLY_OF, PROVIDERS, VKS
 from ..schema.rollout import NONE, ROLLOUT
 from ..schema.views import part
-from .plan import CloudPlan, GroupPlan
-from .variables import NOT_SET, InvalidDocuments
+from .plan import CloudPlan, NodeGroupPlan
+from .variables import NOT_SET, InvalidVariables
 
 if t.TYPE_CHECKING:
     from .plan import PoolPlan
@@ -23,7 +23,7 @@ Document = dict[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Words:
+class ProviderFields:
     """What a provider's module calls the parts of a group that every provider has; `scaled`: its switch for the autoscaler, if it has one."""
 
     count: str
@@ -41,7 +41,7 @@ _OUR_LABELS = (names.MIG_CONFIG_LABEL,)
 _STARTUP_TAINT = {"key": names.STARTUP_TAINT_KEY, "effect": names.STARTUP_TAINT_EFFECT}
 # The options of accel.gpu.magnum_nodegroup and accel.gpu.vks_nodegroup; `options` are those that say where the cloud is.
 WORDS = {
-    MAGNUM: Words(
+    MAGNUM: ProviderFields(
         "node_count",
         "min_node_count",
         "max_node_count",
@@ -50,7 +50,7 @@ WORDS = {
         "autoscaling",
         ("cloud", "region_name"),
     ),
-    VKS: Words(
+    VKS: ProviderFields(
         "num_nodes",
         "min_size",
         "max_size",
@@ -77,13 +77,13 @@ def cloud_of(cluster: Document) -> CloudPlan | None:
     return None
 
 
-def group_of(pool: Document, cloud: CloudPlan | None) -> GroupPlan | None:
+def nodegroup_spec(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | None:
     """The node group of a sound pool; None where its nodes exist already."""
     nodes = pool.get("nodes")
     if nodes is None or cloud is None:
         return None
     scale = pool.get("autoscale") or {}
-    return GroupPlan(
+    return NodeGroupPlan(
         name=nodes.get("name") or pool["name"],
         label=cloud.nodegroup_label,
         flavor=nodes["flavor"],
@@ -94,12 +94,12 @@ def group_of(pool: Document, cloud: CloudPlan | None) -> GroupPlan | None:
     )
 
 
-def node_groups(cloud: CloudPlan | None, pools: t.Iterable[PoolPlan]) -> tuple[Document, ...]:
+def nodegroup_specs(cloud: CloudPlan | None, pools: t.Iterable[PoolPlan]) -> tuple[Document, ...]:
     """What the option `nodegroups` of the provider's module is given: the groups as the pools want their nodes to be born."""
     return tuple(_group(WORDS[cloud.provider], pool, pool.group) for pool in pools if cloud and pool.group)
 
 
-def draining(pools: t.Iterable[PoolPlan]) -> Document:
+def drain_options(pools: t.Iterable[PoolPlan]) -> Document:
     """How nodes of these groups are emptied before they go, as the option `kubernetes.drain`; where pools differ, with the greater care."""
     rollouts = [pool.rollout for pool in pools if pool.group]
     graces = [rollout.grace_period for rollout in rollouts]
@@ -113,23 +113,23 @@ def draining(pools: t.Iterable[PoolPlan]) -> Document:
     }
 
 
-def resized(
+def with_node_counts(
     pools: t.Sequence[Document] | None, counts: t.Mapping[str, t.Any], defaults: Document | None = None
 ) -> list[Document]:
     """The pools' documents with another number of nodes; raises InvalidDocuments for a pool of which nobody can say how many there are."""
     if pools is None:
-        raise InvalidDocuments([NOT_SET])
+        raise InvalidVariables([NOT_SET])
     problems = list(_misshapen(pools, counts))
     if not problems:
         counts = {name: coercion.integer(count) if isinstance(count, str) else count for name, count in counts.items()}
         problems = [
-            f"the number of nodes of pool {name}: {said(given)} is not a whole number; give one such as 3"
+            f"the number of nodes of pool {name}: {quote(given)} is not a whole number; give one such as 3"
             for name, given in counts.items()
             if not is_whole(given)
         ]
         problems += [problem for name in counts for problem in _not_countable(name, pools, defaults or {})]
     if problems:
-        raise InvalidDocuments(problems)
+        raise InvalidVariables(problems)
     return [
         {**pool, "nodes": {**pool["nodes"], "count": counts[pool["name"]]}}
         if part(pool, "name") in tuple(counts)
@@ -141,9 +141,9 @@ def resized(
 def _misshapen(pools: t.Any, counts: t.Any) -> t.Iterator[str]:
     """Why the numbers cannot be looked up; what else is wrong with the pools, their own check says."""
     if not isinstance(pools, list):
-        yield f"gpu_pools: is {kind(pools)}, not a list; begin each entry with a dash"
+        yield f"gpu_pools: is {type_name(pools)}, not a list; begin each entry with a dash"
     if not isinstance(counts, dict) or not all(isinstance(name, str) for name in counts):
-        yield f"the numbers of nodes: are {kind(counts)}, not a map; write them as {{train: 3}}"
+        yield f"the numbers of nodes: are {type_name(counts)}, not a map; write them as {{train: 3}}"
 
 
 def _not_countable(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.Iterator[str]:
@@ -157,7 +157,7 @@ def _not_countable(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.It
         yield f"pool {name}: its autoscaler chooses how many nodes there are; change autoscale.min and max"
 
 
-def _group(words: Words, pool: PoolPlan, group: GroupPlan) -> Document:
+def _group(words: ProviderFields, pool: PoolPlan, group: NodeGroupPlan) -> Document:
     scaled = {words.low: group.low, words.high: group.high} if group.autoscaled else {}
     return {
         "name": group.name,

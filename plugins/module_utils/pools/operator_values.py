@@ -89,7 +89,7 @@ def nfd_values(operator: Document) -> Document:
     return {"image": {"repository": f"{registry}/{_NFD_IMAGE}"}, **named}
 
 
-def mirrored(image: str, registry: str | None) -> str:
+def mirrored_image(image: str, registry: str | None) -> str:
     """An image of a public registry where the mirror has it: under the same path."""
     return f"{registry}/{image.partition('/')[2]}" if registry else image
 

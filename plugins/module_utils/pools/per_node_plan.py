@@ -14,7 +14,7 @@ if t.TYPE_CHECKING:
     from .plan import Plan, PoolPlan
 
 
-def spread(plan: Plan, layouts: t.Mapping[str, t.Mapping[str, tuple[Layout, int]]]) -> Plan:
+def per_node_plan(plan: Plan, layouts: t.Mapping[str, t.Mapping[str, tuple[Layout, int]]]) -> Plan:
     """The plan with the demand of its pools spread over nodes: by pool and node, the node's layout, and how many GPUs it has."""
     pools = tuple(
         replace(pool, by_node=_by_node(pool, layouts[pool.name])) if pool.name in layouts else pool

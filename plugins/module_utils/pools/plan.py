@@ -108,7 +108,7 @@ class ValidationPlan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Birth:
+class Registration:
     """What a node has to have from its first moment, so that it becomes right without a run: its maker puts it there."""
 
     node_labels: dict[str, str]
@@ -116,7 +116,7 @@ class Birth:
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupPlan:
+class NodeGroupPlan:
     """The node group that makes a pool's nodes; `count` is how many it has, or begins with where an autoscaler chooses from `low` to `high`.
 
     `label` is the label of a node that names its group (empty: there is none). `settings` are the rest, in the provider's words.
@@ -174,11 +174,11 @@ class RolloutPlan:
 
     def window(self, nodes: int) -> int:
         """How many nodes of a pool of so many may be worked on at a time; always one."""
-        return counted(self.max_unavailable, nodes)
+        return node_count_of(self.max_unavailable, nodes)
 
     def most(self, nodes: int) -> int:
         """How many of them one run takes in hand."""
-        return nodes if self.limit is None else counted(self.limit, nodes)
+        return nodes if self.limit is None else node_count_of(self.limit, nodes)
 
 
 def rollout_plan(complete: t.Mapping[str, t.Any]) -> RolloutPlan:
@@ -198,7 +198,7 @@ def rollout_plan(complete: t.Mapping[str, t.Any]) -> RolloutPlan:
     )
 
 
-def counted(amount: int | str, of: int) -> int:
+def node_count_of(amount: int | str, of: int) -> int:
     """A number, or the per cent of `of`, rounded up as Kubernetes does it for a DaemonSet's maxUnavailable; at least 1."""
     if isinstance(amount, int):
         return max(1, amount)
@@ -219,7 +219,7 @@ class PoolPlan:
     name: str
     match: Match
     model: str | None
-    group: GroupPlan | None
+    group: NodeGroupPlan | None
     labels: dict[str, str]
     taints: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
@@ -235,7 +235,7 @@ class PoolPlan:
     mig_entry: list[dict[str, t.Any]]
     memory_mib_per_share: int | None
     node_labels: dict[str, str]
-    birth: Birth
+    birth: Registration
     rollout: RolloutPlan
     # Whether the pool or gpu_defaults say sharing.mode: what nobody has said takes no sharing away.
     declares_sharing: bool = dataclasses.field(default=True, metadata={"told": False})
@@ -257,7 +257,7 @@ class PoolPlan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Creates:
+class Provides:
     """What does not exist on an empty cluster but will once this run's own steps are through."""
 
     namespaces: tuple[str, ...]
@@ -278,7 +278,7 @@ class Plan:
     pools: tuple[PoolPlan, ...]
     node_groups: tuple[dict[str, t.Any], ...]
     draining: dict[str, t.Any]
-    creates: Creates
+    creates: Provides
 
     def as_dict(self) -> dict[str, t.Any]:
         """The plan in JSON's types only; a copy, so that no caller can change the plan through it."""

@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ..schema.cross_checks import CLOUD_CHECKS, CLUSTER_CHECKS, FLEET_CHECKS, POOL_CHECKS
-from ..schema.messages import kind, listed, place, said
+from ..schema.messages import field_path, join_words, quote, type_name
 from ..schema.pool import CLUSTER, DEFAULTS, POOL, POOLS
 from ..schema.validators import is_bare_chart
 from ..schema.views import Document, PoolView, part
@@ -27,7 +27,7 @@ _MOST_LEVELS, _MOST_VALUES = 50, 1_000_000
 _OF_MADE_NODES = ("nodes", "autoscale", "model")
 
 
-class InvalidDocuments(Exception):
+class InvalidVariables(Exception):
     """The documents have mistakes; `problems` holds one line for each, beginning with its path."""
 
     def __init__(self, problems: t.Sequence[str]) -> None:
@@ -37,7 +37,7 @@ class InvalidDocuments(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Documents:
+class Variables:
     """Cluster and pools with every default in place; `pools` in the user's order. `written` is the cluster without the defaults.
 
     `silent`: the names of the pools of which neither they nor gpu_defaults say sharing.mode.
@@ -52,12 +52,14 @@ class Documents:
 def parts(documents: t.Any) -> tuple[t.Any, t.Any, t.Any]:
     """Cluster, defaults and pools out of the one map that a filter is given; raises InvalidDocuments."""
     if not isinstance(documents, Mapping):
-        raise InvalidDocuments([f"the documents: are {kind(plain(documents))}, not a map of {listed(_PARTS)}"])
+        raise InvalidVariables([f"the documents: are {type_name(plain(documents))}, not a map of {join_words(_PARTS)}"])
     unknown = [
-        f"{said(plain(key))}: is not one of the documents {listed(_PARTS)}" for key in documents if key not in _PARTS
+        f"{quote(plain(key))}: is not one of the documents {join_words(_PARTS)}"
+        for key in documents
+        if key not in _PARTS
     ]
     if unknown:
-        raise InvalidDocuments(unknown)
+        raise InvalidVariables(unknown)
     return tuple(documents.get(part) for part in _PARTS)  # type: ignore[return-value]
 
 
@@ -66,18 +68,18 @@ def validate(cluster: t.Any, defaults: t.Any, pools: t.Any) -> list[str]:
     return _read(cluster, defaults, pools)[1]
 
 
-def load(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Documents:
+def load(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Variables:
     """The documents, ready for derivation; raises InvalidDocuments."""
     (cluster, defaults, pools), problems = _read(cluster, defaults, pools)
     if problems:
-        raise InvalidDocuments(problems)
+        raise InvalidVariables(problems)
     completed = CLUSTER.complete(cluster)
     for release in ("operator", "nfd"):
         if not is_bare_chart(completed[release]["chart"]):
             completed[release]["chart_repo"] = ""
     merged = [_under(defaults, pool) for pool in pools]
     silent = frozenset(pool["name"] for pool in merged if not (part(pool, "sharing") or {}).get("mode"))
-    return Documents(completed, tuple(map(POOL.complete, merged)), cluster, silent)
+    return Variables(completed, tuple(map(POOL.complete, merged)), cluster, silent)
 
 
 def _under(defaults: t.Any, pool: t.Any) -> t.Any:
@@ -142,7 +144,7 @@ def _pool_problems(cluster: t.Any, defaults: t.Any, pools: t.Any) -> t.Iterator[
     under = DEFAULTS.sound(defaults)
     views = []
     for index, pool in enumerate(pools):
-        path = place("gpu_pools", index)
+        path = field_path("gpu_pools", index)
         yield from POOL.problems(pool, path)
         written = POOL.sound(pool)
         if isinstance(written, dict):

@@ -11,7 +11,7 @@ from ..catalog import names, releases
 from ..catalog.known_issues import ONLY_WITH
 from ..catalog.names import DEPLOY_PREFIX
 from ..nvidia_config.device_plugin import MIG
-from ..schema.messages import listed
+from ..schema.messages import join_words
 
 if t.TYPE_CHECKING:
     from .plan import Plan, PoolPlan
@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 _MIG_MANAGER_LABEL = f"{DEPLOY_PREFIX}mig-manager"
 
 
-def doubts(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
+def warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
     """One sentence each; empty for a plan without pools, since nothing is installed then.
 
     `traits` are what is known of the cluster (of those that known_bad.ONLY_WITH names): a combination that is known to break
@@ -64,7 +64,7 @@ def _of_pool(pool: PoolPlan) -> t.Iterator[str]:
     if pool.group and pool.group.autoscaled and uncounted:
         yield (
             f"pool {pool.name}: the cluster autoscaler counts {names.GPU_RESOURCE} alone: it may add no node for pods that request "
-            f"{listed(uncounted)}, and takes nodes that offer it for unused. Share without rename or cut with strategy single, or set "
+            f"{join_words(uncounted)}, and takes nodes that offer it for unused. Share without rename or cut with strategy single, or set "
             "autoscale.min to what is always needed"
         )
     geometry = geometries.geometry(pool.model) if pool.model and pool.mode == MIG else None

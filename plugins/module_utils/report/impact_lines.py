@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cluster_state.impact import COUNTS
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from .table import Column, paragraph, table
 
 Document = t.Mapping[str, t.Any]
@@ -15,7 +15,7 @@ Document = t.Mapping[str, t.Any]
 _HEADS = dict(zip(COUNTS, ("DRIVERS ROLLED", "PODS LOSE GPU", "AGENT PODS", "NODES CUT", "GPU RESETS"), strict=True))
 
 
-def cost_lines(info: Document, width: int) -> list[str]:
+def impact_lines(info: Document, width: int) -> list[str]:
     """A table of the pools that cost something, and what is to be known about it; empty where nobody asked for costs."""
     total: Document | None = info.get("costs")
     if total is None:
@@ -41,17 +41,20 @@ def _turns(steps: Document) -> t.Iterator[tuple[str, str]]:
     evicted = {node: of["evicts"] for node, of in steps.items() if of["evicts"]}
     pods = [pod for of in evicted.values() for pod in of]
     if pods:
-        yield "pods", f"{len(pods)} pod(s) are evicted from {some(sorted(evicted))}: {some(pods)}"
+        yield "pods", f"{len(pods)} pod(s) are evicted from {abbreviate(sorted(evicted))}: {abbreviate(pods)}"
     for key, head, text in (
         ("blocked_by", "blocked", "cannot be changed, since no drain evicts the pods that use their GPUs"),
         ("stops", "stopped", "have DaemonSets' pods stopped for the change"),
     ):
         found = {node: of[key] for node, of in steps.items() if of.get(key)}
         if found:
-            yield head, f"{some(sorted(found))} {text}: {some([pod for names in found.values() for pod in names])}"
+            yield (
+                head,
+                f"{abbreviate(sorted(found))} {text}: {abbreviate([pod for names in found.values() for pod in names])}",
+            )
     reboots = sorted(node for node, of in steps.items() if of["reboot"] != "no")
     if reboots:
-        yield "reboots", f"{some(reboots)} may need a reboot, for which rollout.reboot names the way"
+        yield "reboots", f"{abbreviate(reboots)} may need a reboot, for which rollout.reboot names the way"
 
 
 def _explained(total: Document) -> t.Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ _PLANNED = {
 }
 
 
-def group_lines(info: Document, kind: str, width: int) -> list[str]:
+def nodegroup_lines(info: Document, kind: str, width: int) -> list[str]:
     """One paragraph for each pool with a group: which, of which flavor, how many nodes, and in a plan what becomes of it.
 
     `info` has under `node_groups`, where the cloud was asked, its module's result: `nodegroups` by name, or `msg` where it did not answer.

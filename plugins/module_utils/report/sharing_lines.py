@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import benchmarks
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from .table import paragraph
 
 Document = t.Mapping[str, t.Any]
@@ -25,7 +25,7 @@ def sharing_lines(pools: Document, width: int) -> list[str]:
     found = [
         line
         for (mode, sentence), names in told.items()
-        for line in paragraph(f"{some(names)} ({mode})", sentence, width)
+        for line in paragraph(f"{abbreviate(names)} ({mode})", sentence, width)
     ]
     timed = any(
         pool["mode"] != benchmarks.MIG or (pool.get("replicas") or 1) > 1 for pool in pools.values() if _of(pool)

@@ -8,10 +8,10 @@ import typing as t
 
 from ..cluster_state import gpu_layouts
 from ..mig import layout as mig
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from .identity_lines import identity_lines
-from .impact_lines import cost_lines
-from .nodegroup_lines import group_lines
+from .impact_lines import impact_lines
+from .nodegroup_lines import nodegroup_lines
 from .sharing_lines import mode_of, profiles_of, sharing_lines
 from .table import WIDTH, Column, paragraph, table
 
@@ -29,14 +29,14 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
     head = [_title(info, kind, width)]
     if not pools:
         none = "No pools are declared: nothing is shared, labelled or proven."
-        costs = cost_lines(info, width) if kind == "plan" else []
+        costs = impact_lines(info, width) if kind == "plan" else []
         return [*head, none, *costs, *_notes(info, width), *_fleet(info, width), *identity_lines(info, kind, width)]
     rows = [_row(name, pool, kind, info) for name, pool in pools.items()]
     body = table(_columns(kind), rows, width)
-    costs = cost_lines(info, width) if kind == "plan" else []
+    costs = impact_lines(info, width) if kind == "plan" else []
     slices = gpu_layouts.lines(pools, width) if kind == "plan" else []
     sharing = sharing_lines(pools, width) if kind == "plan" else []
-    groups = group_lines(info, kind, width)
+    groups = nodegroup_lines(info, kind, width)
     return [
         *(*head, "", *body, ""),
         *_verdicts(info, pools, kind, width),
@@ -134,7 +134,7 @@ def _verdicts(info: Document, pools: Document, kind: str, width: int) -> list[st
 def _layout(pool: Document) -> t.Iterator[str]:
     """What the GPUs are cut into, or offer together."""
     if pool.get("demand"):
-        yield f"{mig.spelled(pool['demand'])} in all"
+        yield f"{mig.format_layout(pool['demand'])} in all"
     for part in pool.get("layout") or ():
         gpus = f"GPU {', '.join(map(str, part['devices']))}" if part["devices"] else "each GPU"
         cut = " + ".join(f"{count} x {profile}" for profile, count in sorted(part["profiles"].items()))
@@ -190,7 +190,7 @@ def _change(pool: Document) -> str:
     )
     if changes["joining"]:
         told.append(f"{changes['joining']} node(s) join the pool")
-    told.extend(f"{what} {some(changes[what])}" for what in ("labels", "taints") if changes[what])
+    told.extend(f"{what} {abbreviate(changes[what])}" for what in ("labels", "taints") if changes[what])
     return "; ".join(told) or f"{changes['nodes']} node(s) noted as ours"
 
 
@@ -207,7 +207,7 @@ def _notes(info: Document, width: int) -> list[str]:
     told += _driver(info, width)
     undiscovered = info.get("undiscovered") or []
     if undiscovered:
-        text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {some(undiscovered)}"
+        text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {abbreviate(undiscovered)}"
         told += paragraph("after discovery", text, width)
     return [*told, *_released(info, width)]
 
@@ -221,7 +221,7 @@ def _released(info: Document, width: int) -> list[str]:
         return refused
     of_pools = "; ".join(f"{nodes} of pool {name}" for name, nodes in (release.get("pools") or {}).items())
     count = sum((release.get("pools") or {}).values()) or len(released)
-    text = f"{count} node(s) are released and give their pool's labels back{f' ({of_pools})' if of_pools else ''}: {some(released)}"
+    text = f"{count} node(s) are released and give their pool's labels back{f' ({of_pools})' if of_pools else ''}: {abbreviate(released)}"
     return [*paragraph("released", text, width), *refused]
 
 
@@ -231,7 +231,7 @@ def _driver(info: Document, width: int) -> list[str]:
     if not upgrade.get("states"):
         return []
     text = ", ".join(f"{count} node(s) {state}" for state, count in upgrade["states"].items())
-    failed = f"; failed: {some(upgrade['failed'])}" if upgrade["failed"] else ""
+    failed = f"; failed: {abbreviate(upgrade['failed'])}" if upgrade["failed"] else ""
     return paragraph("driver", f"upgrade under way: {text}{failed}", width)
 
 

@@ -9,8 +9,8 @@ import typing as t
 
 from ..catalog import releases
 from .identity_checks import IDENTITY_CHECKS
-from .matching import Asked, resolve
-from .messages import listed, place, said
+from .matching import MatchTerms, resolve_match
+from .messages import field_path, join_words, quote
 from .nodegroup_checks import CLOUD_CHECKS, NODE_GROUP_CHECKS, cloud_is_one, groups_differ
 from .operand_labels import wrong_value
 from .operator_checks import OPERATOR_CHECKS
@@ -45,8 +45,8 @@ def labels_keep_matching(pool: PoolView) -> Problems:
     for key in wanted.keys() & written.keys():
         if wanted[key] != written[key]:
             yield (
-                f"{place(f'{pool.path}.labels', key)}: {said(written[key])} contradicts match.labels, which wants "
-                f"{said(wanted[key])}; a node would leave the pool once labelled"
+                f"{field_path(f'{pool.path}.labels', key)}: {quote(written[key])} contradicts match.labels, which wants "
+                f"{quote(wanted[key])}; a node would leave the pool once labelled"
             )
 
 
@@ -56,7 +56,7 @@ def operand_labels_are_known(pool: PoolView) -> Problems:
     for key, value in written.items() if isinstance(written, dict) else ():
         wrong = wrong_value(key, value) if isinstance(key, str) and isinstance(value, str) else None
         if wrong:
-            yield f"{place(f'{pool.path}.labels', key)}: {said(value)} {wrong}"
+            yield f"{field_path(f'{pool.path}.labels', key)}: {quote(value)} {wrong}"
 
 
 def names_differ(pools: t.Sequence[PoolView]) -> Problems:
@@ -65,10 +65,10 @@ def names_differ(pools: t.Sequence[PoolView]) -> Problems:
     for pool in pools:
         name = part(pool.merged, "name")
         if isinstance(name, str) and first.setdefault(name, pool) is not pool:
-            yield f"{pool.path}.name: {said(name)} is the name of {first[name].path} already; give each pool its own"
+            yield f"{pool.path}.name: {quote(name)} is the name of {first[name].path} already; give each pool its own"
 
 
-def _asked(pool: PoolView) -> Asked | None:
+def _asked(pool: PoolView) -> MatchTerms | None:
     """None for a pool without match, whose nodes are pinned one by one, and for a match that is wrong."""
     match = part(pool.merged, "match")
     if not isinstance(match, dict):
@@ -78,19 +78,19 @@ def _asked(pool: PoolView) -> Asked | None:
         return None
     if not all(isinstance(value, str) for value in (labels or {}).values()):
         return None
-    resolved = resolve(match)
-    return None if resolved.pins_only else Asked.by(resolved)
+    resolved = resolve_match(match)
+    return None if resolved.pins_only else MatchTerms.by(resolved)
 
 
 def matches_differ(pools: t.Sequence[PoolView]) -> Problems:
     """No pool takes every node of another one. (Whether pools that may overlap do, only the nodes can tell.)"""
     asked = [(pool, its) for pool in pools if (its := _asked(pool))]
     # Who asks for a label or product: only these can lie within a pool that asks for it, so not every pair is compared.
-    asking: dict[t.Any, list[tuple[PoolView, Asked]]] = collections.defaultdict(list)
+    asking: dict[t.Any, list[tuple[PoolView, MatchTerms]]] = collections.defaultdict(list)
     for pool, its in asked:
         for thing in (*its.products, *its.labels):
             asking[thing].append((pool, its))
-    first: dict[Asked, PoolView] = {}
+    first: dict[MatchTerms, PoolView] = {}
     for pool, want in asked:
         if first.setdefault(want, pool) is not pool:
             yield f"{pool.path}.match: is the same as that of {first[want].title}; {_APART}"
@@ -99,7 +99,7 @@ def matches_differ(pools: t.Sequence[PoolView]) -> Problems:
         within = [other.title for other, its in fewest if its != want and its.implies(want)]
         if within:
             more = [f"{len(within) - 3} more"] if len(within) > 3 else []
-            yield f"{pool.path}.match: takes every node of {listed(within[:3] + more)} too; {_APART}"
+            yield f"{pool.path}.match: takes every node of {join_words(within[:3] + more)} too; {_APART}"
 
 
 _APART = "tell them apart by match.labels, or leave match out of one and pin its nodes with the label accel.gpu/pool"
@@ -117,9 +117,9 @@ def chart_has_a_place(cluster: Document) -> Problems:
             continue
         if is_bare_chart(chart):
             if not (usual_repo if repo is None else repo):
-                yield f"{path}: is missing; the chart {said(chart)} is only a name, so say from which repository"
+                yield f"{path}: is missing; the chart {quote(chart)} is only a name, so say from which repository"
         elif repo and isinstance(repo, str):
-            yield f"{path}: {said(repo)} has no effect beside the chart {said(chart)}; take it out"
+            yield f"{path}: {quote(repo)} has no effect beside the chart {quote(chart)}; take it out"
 
 
 def releases_differ(cluster: Document) -> Problems:

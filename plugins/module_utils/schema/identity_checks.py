@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from .messages import said
+from .messages import quote
 from .types import Problems
 from .views import Document, part
 
@@ -13,7 +13,7 @@ def renamed_from_another_name(cluster: Document) -> Problems:
     """A cluster is renamed from one name to another."""
     name, former = part(cluster, "name"), part(cluster, "renamed_from")
     if isinstance(name, str) and name == former:
-        yield f"gpu_cluster.renamed_from: {said(name)} is the name that the cluster has now; give the former one, or leave it out"
+        yield f"gpu_cluster.renamed_from: {quote(name)} is the name that the cluster has now; give the former one, or leave it out"
 
 
 def groups_have_a_user(cluster: Document) -> Problems:

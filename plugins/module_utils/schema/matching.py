@@ -25,7 +25,7 @@ class Match:
         return not self.products and not self.labels
 
 
-def resolve(match: t.Mapping[str, t.Any]) -> Match:
+def resolve_match(match: t.Mapping[str, t.Any]) -> Match:
     """The match of a sound document; an unknown model is None.
 
     GFD's product label is a way to name a model that the catalog lacks. Sharing changes that label, so it is matched as
@@ -40,18 +40,18 @@ def resolve(match: t.Mapping[str, t.Any]) -> Match:
     return Match(model=None, product=bare, products=(bare,) if bare else (), labels=labels)
 
 
-class Asked(t.NamedTuple):
+class MatchTerms(t.NamedTuple):
     """A match that can be compared with another one."""
 
     products: frozenset[str]
     labels: frozenset[tuple[str, str]]
 
     @classmethod
-    def by(cls, match: Match) -> Asked:
+    def by(cls, match: Match) -> MatchTerms:
         """What the match asks, with one spelling for each product."""
         return cls(frozenset(map(models.normal, match.products)), frozenset(match.labels.items()))
 
-    def implies(self, other: Asked) -> bool:
+    def implies(self, other: MatchTerms) -> bool:
         """True when every node that fits this one fits the other as well."""
         products = not other.products or (bool(self.products) and self.products <= other.products)
         return products and other.labels <= self.labels

@@ -27,7 +27,7 @@ _KINDS: tuple[tuple[type, str], ...] = (
 )
 
 
-def kind(value: t.Any) -> str:
+def type_name(value: t.Any) -> str:
     """The type of a value in the words of somebody who writes YAML."""
     return next((words for known, words in _KINDS if isinstance(value, known)), f"of type {type(value).__name__}")
 
@@ -37,7 +37,7 @@ def is_whole(value: t.Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def said(value: t.Any) -> str:
+def quote(value: t.Any) -> str:
     """A value as its author wrote it, cut short; maps and lists by their type only. A text that may hold a secret is described."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -52,35 +52,35 @@ def said(value: t.Any) -> str:
         if not secrets.is_quotable(value):
             return f"(text of {len(value)} characters; not shown)"
         return _short(_visible(json.dumps(value[: 2 * _LONGEST], ensure_ascii=False)))
-    return kind(value)
+    return type_name(value)
 
 
-def place(path: str, key: t.Any) -> str:
+def field_path(path: str, key: t.Any) -> str:
     """The path of one entry: `a.b` for plain keys, `a['x/y']` for others, `a[2]` for elements."""
     if isinstance(key, str):
         if not secrets.is_quotable(key):
-            return f"{path}[{said(key)}]"
+            return f"{path}[{quote(key)}]"
         inside = _short(_visible(json.dumps(key[: 2 * _LONGEST], ensure_ascii=False)[1:-1]))
         return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
-    return f"{path}[{said(key)}]"
+    return f"{path}[{quote(key)}]"
 
 
-def listed(things: t.Iterable[str], last: str = "and") -> str:
+def join_words(things: t.Iterable[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     *head, tail = things
     return f"{', '.join(head)} {last} {tail}" if head else tail
 
 
-def some(names: t.Sequence[str], limit: int = 5) -> str:
+def abbreviate(names: t.Sequence[str], limit: int = 5) -> str:
     """The first names, and how many more there are."""
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def some_nodes(names: t.Iterable[str]) -> str:
+def abbreviate_nodes(names: t.Iterable[str]) -> str:
     """The same of nodes, in the order of their names: `node a`, `5 nodes, a, b, c and 2 more`."""
     found = sorted(names)
     word = "node" if len(found) == 1 else f"{len(found)} nodes,"
-    return f"{word} {some(found, 3)}"
+    return f"{word} {abbreviate(found, 3)}"
 
 
 def nearest(word: str, known: t.Iterable[str]) -> str | None:

@@ -10,7 +10,7 @@ from collections import Counter
 
 from ..mig.layout import INDEX
 from . import coercion
-from .messages import is_whole, kind, place, said
+from .messages import field_path, is_whole, quote, type_name
 from .types import Field, Problems, leftover
 from .validators import mig_profile
 
@@ -36,7 +36,7 @@ class LayoutField(Field):
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, (dict, list)):
             return None if value else f"is empty; {_FORMS}"
-        return leftover(value) or f"is {kind(value)}, not a layout; {_FORMS}"
+        return leftover(value) or f"is {type_name(value)}, not a layout; {_FORMS}"
 
     def inner(self, value: t.Any, path: str) -> Problems:
         if isinstance(value, list):
@@ -44,11 +44,11 @@ class LayoutField(Field):
                 yield from _of_gpu(value, path)
                 return
             for index, of_gpu in enumerate(value):
-                yield from _of_gpu(of_gpu, place(path, index))
+                yield from _of_gpu(of_gpu, field_path(path, index))
             return
         indexed = [key for key in value if _index(key) is not None]
         if indexed and len(indexed) < len(value):
-            strays = ", ".join(said(key) for key in value if key not in indexed)
+            strays = ", ".join(quote(key) for key in value if key not in indexed)
             yield f"{path}: mixes GPU indices with {strays}; {_FORMS}"
         elif indexed:
             twice = [index for index, times in Counter(_index(key) for key in indexed).items() if times > 1]
@@ -56,8 +56,8 @@ class LayoutField(Field):
                 yield f"{path}: names GPU {twice[0]} twice; give each GPU one entry"
             for key in indexed:
                 if t.cast("int", _index(key)) >= _MOST_GPUS:
-                    yield f"{place(path, key)}: is no index of a GPU; the first GPU of a node is 0"
-                yield from _of_gpu(value[key], place(path, key))
+                    yield f"{field_path(path, key)}: is no index of a GPU; the first GPU of a node is 0"
+                yield from _of_gpu(value[key], field_path(path, key))
         else:
             yield from _of_gpu(value, path)
 
@@ -75,20 +75,20 @@ def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
     if of_gpu is None or of_gpu in ({}, []):
         return
     if not isinstance(of_gpu, (dict, list)):
-        yield f"{path}: is {kind(of_gpu)}, not what a GPU is cut into; write {{profile: count}} or a list of profiles"
+        yield f"{path}: is {type_name(of_gpu)}, not what a GPU is cut into; write {{profile: count}} or a list of profiles"
         return
     if len(of_gpu) > _MOST_DEVICES:
         yield f"{path}: names {len(of_gpu)} devices; no GPU is cut into more than {_MOST_DEVICES}, so write fewer"
         return
     for key in of_gpu:
-        at = place(path, key) if isinstance(of_gpu, dict) else path
+        at = field_path(path, key) if isinstance(of_gpu, dict) else path
         reason = mig_profile(key if isinstance(key, str) else "")
         if reason:
-            yield f"{at}: {said(key)} {reason}"
+            yield f"{at}: {quote(key)} {reason}"
         elif isinstance(of_gpu, dict) and (not is_whole(of_gpu[key]) or of_gpu[key] < 1):
-            yield f"{at}: {said(of_gpu[key])} is not a count; give a whole number from 1 on, or leave the profile out"
+            yield f"{at}: {quote(of_gpu[key])} is not a count; give a whole number from 1 on, or leave the profile out"
         elif isinstance(of_gpu, dict) and of_gpu[key] > _MOST_DEVICES:
-            yield f"{at}: {said(of_gpu[key])} is not allowed: no GPU is cut into more than {_MOST_DEVICES} devices; give fewer"
+            yield f"{at}: {quote(of_gpu[key])} is not allowed: no GPU is cut into more than {_MOST_DEVICES} devices; give fewer"
 
 
 def _index(key: t.Any) -> int | None:

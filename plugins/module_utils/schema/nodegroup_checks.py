@@ -10,9 +10,9 @@ import typing as t
 from ..catalog import models
 from ..catalog.vks_flavor_names import Card, vks_card
 from ..nvidia_config.device_plugin import MIG
-from .messages import listed, place, said
+from .messages import field_path, join_words, quote
 from .nodegroup import COMMON, MAGNUM, ONLY_OF, PROVIDERS, VKS
-from .types import UNSOUND, Problems
+from .types import INVALID, Problems
 from .validators import label_value
 from .views import Document, PoolView, part
 
@@ -43,7 +43,7 @@ def provider_of(cluster: t.Any) -> str | None:
     """Who makes the nodes of this cluster; None where nobody does, or what is said of it is wrong."""
     said_of = part(cluster, "cloud")
     named = [name for name in PROVIDERS if part(said_of, name) is not None]
-    return named[0] if len(named) == 1 and said_of[named[0]] is not UNSOUND else None
+    return named[0] if len(named) == 1 and said_of[named[0]] is not INVALID else None
 
 
 def group_name(pool: PoolView) -> t.Any:
@@ -59,8 +59,8 @@ def cloud_is_one(cluster: Document) -> Problems:
         return
     named = [name for name in PROVIDERS if cloud.get(name) is not None]
     if len(named) != 1:
-        which = f"names {listed(named)}" if named else "names no provider"
-        yield f"gpu_cluster.cloud: {which}; say exactly one of {listed(PROVIDERS, 'or')}"
+        which = f"names {join_words(named)}" if named else "names no provider"
+        yield f"gpu_cluster.cloud: {which}; say exactly one of {join_words(PROVIDERS, 'or')}"
 
 
 def nodes_have_a_cloud(cluster: Document, pool: PoolView) -> Problems:
@@ -92,7 +92,7 @@ def group_name_is_legal(cluster: Document, pool: PoolView) -> Problems:
         return
     own = part(pool.merged, "nodes", "name") is not None
     path = f"{pool.path}.nodes.name"
-    shown = said(name) if own else f"is missing, and the pool's name {said(name)}"
+    shown = quote(name) if own else f"is missing, and the pool's name {quote(name)}"
     if provider == VKS and not _VKS_NAME.fullmatch(name):
         rule = "5 to 15 of a-z, 0-9 and '-', with a letter or digit at both ends"
         yield f"{path}: {shown} is no name of a VKS node group ({rule}); give the group such a name"
@@ -153,7 +153,7 @@ def labels_are_a_kubelets(pool: PoolView) -> Problems:
         ):
             continue
         yield (
-            f"{place(f'{pool.path}.labels', key)}: is in a namespace of Kubernetes that a kubelet may not write, so that nodes made with it "
+            f"{field_path(f'{pool.path}.labels', key)}: is in a namespace of Kubernetes that a kubelet may not write, so that nodes made with it "
             "would not start; choose a key of your own, such as example.com/team"
         )
 
@@ -183,7 +183,7 @@ def flavor_has_it(cluster: Document, pool: PoolView) -> Problems:
         yield f"{pool.path}.gpus_per_node: {gpus} is not what the flavor {flavor} has; write {card.count}, or take another flavor"
     if found and card.keys and found.key not in card.keys:
         yield (
-            f"{pool.path}.model: {said(model)} is not what the flavor {flavor} has; write {listed(card.keys, 'or')}, or take another flavor"
+            f"{pool.path}.model: {quote(model)} is not what the flavor {flavor} has; write {join_words(card.keys, 'or')}, or take another flavor"
         )
     elif not found:
         yield from _mig_exists(pool, flavor, card)
@@ -207,7 +207,7 @@ def groups_differ(pools: t.Sequence[PoolView]) -> Problems:
             continue
         # Two pools of one name are told already.
         if part(pool.merged, "name") != part(first[name].merged, "name"):
-            yield f"{pool.path}.nodes.name: the node group {said(name)} is that of {first[name].title} already; give each pool its own"
+            yield f"{pool.path}.nodes.name: the node group {quote(name)} is that of {first[name].title} already; give each pool its own"
 
 
 NODE_GROUP_CHECKS = (count_is_said, autoscale_is_sound, model_is_said_once, labels_are_a_kubelets)

@@ -9,7 +9,7 @@ import math
 import typing as t
 
 from . import operator_validators as rules
-from .messages import place, said
+from .messages import field_path, quote
 from .types import Anything, Boolean, Choice, Field, ListOf, Problems, Section, Text
 
 _LARGEST = 2**63
@@ -24,7 +24,7 @@ class Address(Text):
         """As for any text, told of what may be shown."""
         shown = rules.without_user(value) if isinstance(value, str) else value
         for problem in super().problems(value, path):
-            yield problem if shown == value else f"{path}: {said(shown)} {rules.proxy_url(str(value))}"
+            yield problem if shown == value else f"{path}: {quote(shown)} {rules.proxy_url(str(value))}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +34,10 @@ class HelmValues(Anything):
     def inner(self, value: t.Any, path: str) -> Problems:
         """What has no form in Helm's JSON."""
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            at = place(path, key)
+            at = field_path(path, key)
             reason = _unreadable(item) or (_unreadable(key) if isinstance(key, str) else None)
             if reason:
-                yield f"{at}: {said(item)} {reason}" if not isinstance(item, (dict, list)) else f"{at}: {reason}"
+                yield f"{at}: {quote(item)} {reason}" if not isinstance(item, (dict, list)) else f"{at}: {reason}"
             elif isinstance(item, (dict, list)):
                 yield from self.inner(item, at)
 

@@ -9,9 +9,9 @@ import re
 from ..catalog import releases
 from ..catalog.chart_values import NFD_MAPS, OPERATOR_MAPS
 from ..catalog.releases import Release, release_of
-from .messages import kind, said
+from .messages import quote, type_name
 from .operator_validators import os_tag
-from .types import UNSOUND, Problems
+from .types import INVALID, Problems
 from .validators import is_bare_chart
 from .views import Document, part
 
@@ -57,10 +57,10 @@ def driver_version_is_of_its_kind(cluster: Document) -> Problems:
     path, branch = f"{_PATH}.driver.version", re.fullmatch(r"[0-9]+", version)
     if branch and not precompiled:
         remedy = "write all of it, such as 580.105.08, or say precompiled: true for a driver that is built already"
-        yield f"{path}: {said(version)} is only a branch; {remedy}"
+        yield f"{path}: {quote(version)} is only a branch; {remedy}"
     elif precompiled and not branch:
         remedy = f"write {version.partition('.')[0]}" if version[0].isdigit() and "." in version else "write a branch"
-        yield f"{path}: {said(version)} is not a branch, by which precompiled drivers are named; {remedy}"
+        yield f"{path}: {quote(version)} is not a branch, by which precompiled drivers are named; {remedy}"
 
 
 def proxy_is_said(cluster: Document) -> Problems:
@@ -98,7 +98,7 @@ def values_have_no_os_tag(cluster: Document) -> Problems:
     version = part(cluster, "operator", "values", "driver", "version")
     reason = os_tag(version) if isinstance(version, str) else None
     if reason:
-        yield f"{_PATH}.values.driver.version: {said(version)} {reason}"
+        yield f"{_PATH}.values.driver.version: {quote(version)} {reason}"
 
 
 def values_keep_maps(cluster: Document) -> Problems:
@@ -106,35 +106,35 @@ def values_keep_maps(cluster: Document) -> Problems:
     for which, maps in (("operator", OPERATOR_MAPS), ("nfd", NFD_MAPS)):
         for path in maps:
             value = part(cluster, which, "values", *path.split("."))
-            if value is not None and value is not UNSOUND and not isinstance(value, dict):
+            if value is not None and value is not INVALID and not isinstance(value, dict):
                 remedy = "write it as `key: value` lines, or remove it"
-                yield f"gpu_cluster.{which}.values.{path}: is {kind(value)}, and the chart has a map there; {remedy}"
+                yield f"gpu_cluster.{which}.values.{path}: is {type_name(value)}, and the chart has a map there; {remedy}"
 
 
 def driver_variables_have_names(cluster: Document) -> Problems:
     """The variables of the proxy are merged into driver.env by name, and the ClusterPolicy accepts nothing else there."""
     variables = part(cluster, "operator", "values", "driver", "env")
     path = f"{_PATH}.values.driver.env"
-    if variables is None or variables is UNSOUND:
+    if variables is None or variables is INVALID:
         return
     if not isinstance(variables, list):
-        yield f"{path}: is {kind(variables)}, not a list; begin each entry with a dash"
+        yield f"{path}: is {type_name(variables)}, not a list; begin each entry with a dash"
         return
     for index, variable in enumerate(variables):
         if not isinstance(variable, dict):
-            yield f"{path}[{index}]: {_quoted(variable)}is {kind(variable)}, not a map; write `name` and `value` of the variable"
+            yield f"{path}[{index}]: {_quoted(variable)}is {type_name(variable)}, not a map; write `name` and `value` of the variable"
         elif "name" not in variable:
             yield f"{path}[{index}].name: is missing; {_VARIABLE_NAME}"
         elif not isinstance(variable["name"], str):
             name = variable["name"]
-            yield f"{path}[{index}].name: {_quoted(name)}is {kind(name)}, not text; {_VARIABLE_NAME}"
+            yield f"{path}[{index}].name: {_quoted(name)}is {type_name(name)}, not text; {_VARIABLE_NAME}"
         elif not variable["name"].strip():
-            yield f"{path}[{index}].name: {said(variable['name'])} is empty; {_VARIABLE_NAME}"
+            yield f"{path}[{index}].name: {quote(variable['name'])} is empty; {_VARIABLE_NAME}"
 
 
 def _quoted(value: object) -> str:
     """A number or a boolean, followed by a space; empty for others: text there may be a variable with its value."""
-    return f"{said(value)} " if isinstance(value, (int, float)) else ""
+    return f"{quote(value)} " if isinstance(value, (int, float)) else ""
 
 
 OPERATOR_CHECKS = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import urllib.parse
 
-from .messages import said
+from .messages import quote
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?")
@@ -44,7 +44,7 @@ def registry(value: str) -> str | None:
             return None
         if not wrong:
             return "has an empty folder; write it without '//' and without '/' at its end"
-        return f"has the folder {said(wrong)}; folders are small letters and digits, with '.', '_' or '-' between them"
+        return f"has the folder {quote(wrong)}; folders are small letters and digits, with '.', '_' or '-' between them"
     return "is not a registry; write host[:port] and the folder below it, as in registry.example.com/mirror"
 
 

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from . import coercion, validators
-from .messages import is_whole, kind
+from .messages import is_whole, type_name
 from .types import Boolean, Choice, Field, Integer, ListOf, Rule, Section, Text, leftover
 
 NONE, GPU_PODS, ALL = "none", "gpu-pods", "all"
@@ -38,7 +38,7 @@ class Amount(Field):
                 return f'is not allowed: no cluster has more than {_MOST_NODES} nodes; give "100%" for all of a pool'
             return None if value >= 1 else "is not allowed: at least one node is changed at a time; give 1 or more"
         if not isinstance(value, str):
-            return f'is {kind(value)}, not a number of nodes; give a whole number, or per cent such as "25%"'
+            return f'is {type_name(value)}, not a number of nodes; give a whole number, or per cent such as "25%"'
         if _PER_CENT.fullmatch(value):
             return None
         return leftover(value) or 'is not a number of nodes; give a whole number, or "1%" to "100%"'

@@ -10,9 +10,9 @@ from ..catalog import mig as geometries
 from ..catalog import models
 from ..catalog.names import LABEL_LENGTH, PRODUCT_LABEL
 from ..mig import layout as mig
-from ..mig.fit_error import misfit
+from ..mig.fit_error import fit_error
 from ..nvidia_config.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
-from .types import UNSOUND, Problems
+from .types import INVALID, Problems
 from .views import PoolView, part
 
 if t.TYPE_CHECKING:
@@ -106,7 +106,7 @@ def clients_are_allowed(pool: PoolView) -> Problems:
 def layout_fits(pool: PoolView) -> Problems:
     """A layout needs a GPU that can be cut so; what the catalog does not know it does not judge."""
     written = part(pool.merged, "sharing", "layout")
-    if _mode(pool) != MIG or written is None or written is UNSOUND:
+    if _mode(pool) != MIG or written is None or written is INVALID:
         return
     path, layout, model = f"{pool.path}.sharing.layout", mig.read(written), _model(pool)
     gpus = part(pool.merged, "gpus_per_node")
@@ -134,7 +134,7 @@ def layout_fits(pool: PoolView) -> Problems:
         yield f"{pool.path}.sharing.mode: {MIG} does not exist on a {model.key}; use {TIME_SLICING} or {MPS}"
         return
     for found in layout:
-        reason = misfit(geometry, found.profiles) if _is_sure(geometry, found.profiles) else None
+        reason = fit_error(geometry, found.profiles) if _is_sure(geometry, found.profiles) else None
         if reason:
             yield f"{path}: a {model.key} {reason}"
 
@@ -162,7 +162,9 @@ def demand_can_be_met(pool: PoolView) -> Problems:
         yield f"{pool.path}.sharing.mode: {MIG} does not exist on a {model.key}; use {TIME_SLICING} or {MPS}"
         return
     for profile in demand:
-        reason = misfit(geometry, {profile: 1}) if isinstance(profile, str) and _is_sure(geometry, [profile]) else None
+        reason = (
+            fit_error(geometry, {profile: 1}) if isinstance(profile, str) and _is_sure(geometry, [profile]) else None
+        )
         if reason:
             yield f"{path}: a {model.key} {reason}"
 

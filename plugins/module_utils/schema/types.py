@@ -15,7 +15,7 @@ import typing as t
 import unicodedata
 
 from . import coercion
-from .messages import is_whole, kind, listed, nearest, place, said
+from .messages import field_path, is_whole, join_words, nearest, quote, type_name
 
 # What is wrong with a value and what to do, as the end of the sentence "<path>: <value> ..."; None when all is well.
 Rule = t.Callable[[t.Any], "str | None"]
@@ -27,11 +27,11 @@ _LONGEST_TEXT = 1024
 _TEMPLATE = re.compile(r"\{\{|\{%|__omit_place_holder__")
 
 
-class Unsound:
+class Invalid:
     """Stands where a wrong value was, so that later checks neither trip over it nor take it for left out."""
 
 
-UNSOUND: t.Final = Unsound()
+INVALID: t.Final = Invalid()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Field:
             yield from self.inner(value, path)
         else:
             shown = isinstance(value, (str, int, float) if self.quotes_text else (int, float))
-            yield f"{path}: {said(value)} {reason}" if shown else f"{path}: {reason}"
+            yield f"{path}: {quote(value)} {reason}" if shown else f"{path}: {reason}"
 
     def mistyped(self, value: t.Any) -> str | None:
         """The rule that the value's type breaks."""
@@ -76,7 +76,7 @@ class Field:
 
     def sound(self, value: t.Any) -> t.Any:
         """The value with UNSOUND in place of each part that has a mistake."""
-        return UNSOUND if value is not None and any(self.problems(value, "")) else value
+        return INVALID if value is not None and any(self.problems(value, "")) else value
 
 
 def leftover(value: t.Any) -> str | None:
@@ -93,7 +93,7 @@ def _converted(value: t.Any, convert: t.Callable[[str], t.Any]) -> t.Any:
 
 
 def _not(value: t.Any, expected: str, remedy: str) -> str:
-    return f"is {kind(value)}, not {expected}; {remedy}"
+    return f"is {type_name(value)}, not {expected}; {remedy}"
 
 
 def unprintable(value: str) -> str | None:
@@ -120,7 +120,7 @@ class Text(Field):
             yield problem
         reason = None if found else unprintable(value)
         if reason:
-            yield f"{path}: {said(value)} {reason}"
+            yield f"{path}: {quote(value)} {reason}"
 
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, str):
@@ -206,8 +206,8 @@ class MapOf(Anything):
             checks = (Text().mistyped, *self.keys, unprintable)
             reason = next((reason for check in checks if (reason := check(key))), None)
             if reason:
-                yield f"{place(path, key)}: the key {said(key)} {reason}"
-            yield from self.item.problems(item, place(path, key))
+                yield f"{field_path(path, key)}: the key {quote(key)} {reason}"
+            yield from self.item.problems(item, field_path(path, key))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +232,7 @@ class ListOf(Field):
 
     def inner(self, value: t.Any, path: str) -> Problems:
         for index, item in enumerate(value):
-            yield from self.item.problems(item, place(path, index))
+            yield from self.item.problems(item, field_path(path, index))
 
     def complete(self, value: t.Any) -> t.Any:
         return [self.item.complete(item) for item in value or ()]
@@ -258,12 +258,12 @@ class Section(Anything):
         for key, item in value.items():
             field = self.fields.get(key) if isinstance(key, str) else None
             if field is None:
-                yield f"{place(path, key)}: is not known here; {self._meant(key)}"
+                yield f"{field_path(path, key)}: is not known here; {self._meant(key)}"
             elif item is not None:
-                yield from field.problems(item, place(path, key))
+                yield from field.problems(item, field_path(path, key))
         for key, field in self.fields.items():
             if field.required and value.get(key) is None:
-                yield f"{place(path, key)}: is missing; {field.missing}"
+                yield f"{field_path(path, key)}: is missing; {field.missing}"
 
     def complete(self, value: t.Any) -> t.Any:
         filled = {key: field.complete((value or {}).get(key)) for key, field in self.fields.items()}
@@ -283,11 +283,11 @@ class Section(Anything):
 
     def _meant(self, key: t.Any) -> str:
         if not isinstance(key, str):
-            return f"keys are text, and {said(key)} is {kind(key)}"
+            return f"keys are text, and {quote(key)} is {type_name(key)}"
         if key in self.hints:
             return self.hints[key]
         holders = [name for name, field in self.fields.items() if isinstance(field, Section) and key in field.fields]
         if holders:
-            return f"it belongs under {listed(holders, 'or')}"
+            return f"it belongs under {join_words(holders, 'or')}"
         meant = nearest(key, self.fields)
         return f"did you mean {meant}?" if meant else f"known: {', '.join(self.fields)}"

@@ -9,7 +9,7 @@ import typing as t
 
 from ..catalog import models, names, secrets
 from ..mig.layout import PROFILE
-from .messages import listed
+from .messages import join_words
 from .operand_labels import is_for_users
 from .types import Rule
 
@@ -119,7 +119,9 @@ def known_model(value: str) -> str | None:
     if models.find(value):
         return None
     alike = models.nearest(value)
-    meant = f"did you mean {listed(alike, 'or')}?" if alike else f"known: {', '.join(m.key for m in models.MODELS)}."
+    meant = (
+        f"did you mean {join_words(alike, 'or')}?" if alike else f"known: {', '.join(m.key for m in models.MODELS)}."
+    )
     return f"is no GPU model of the catalog; {meant} One that it lacks is matched by labels: {names.PRODUCT_LABEL}"
 
 

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..cluster_state.generated_mig_config import NOTHING, Generated
 from ..cluster_state.mig_capacity import NOTHING as UNKNOWN
-from ..cluster_state.mig_capacity import Offered
+from ..cluster_state.mig_capacity import MigCapacity
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NodeEdit, spelled
+from ..cluster_state.ownership import NodeEdit, format_taint
 from ..cluster_state.pool_edit import node_edit
 from ..cluster_state.pool_release import is_abandoned, is_managed, left_pool, release_edit
-from .device_plugin_entries import ConfigMap, Entries, entries
+from .device_plugin_entries import ConfigMap, DevicePluginEntries
+from .device_plugin_entries import device_plugin_entries as entries
 from .mig_entries import MigEntries, mig_entries
-from .node_change import Asked, Step, matters_who_is_there, step, taken
-from .released_nodes import Releases, stops_sharing_silently
+from .node_change import NodeChange, PodsByNode, limit_changes, needs_pods, node_change
+from .released_nodes import ReleasedNodes, stops_sharing_silently
 from .scope import EVERYTHING, JOINED, PRESENT, Scope
 
 if t.TYPE_CHECKING:
@@ -29,7 +30,7 @@ DIFF_LIMIT = 100
 
 
 @dataclass(frozen=True)
-class Profile:
+class ChangePlan:
     """All that differs from what the pools declare; nothing of it is sent when it is empty.
 
     `steps` are those of this run. `limited` nodes are left for another run (rollout.limit), `away` ones have to be ready first.
@@ -37,9 +38,9 @@ class Profile:
     it is as declared.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[NodeChange, ...]
     pool_of: t.Mapping[str, str]
-    entries: Entries
+    entries: DevicePluginEntries
     mig_entries: MigEntries
     # The taints, as spelled(), that are not put on more nodes than have them.
     held: frozenset[str] = frozenset()
@@ -47,7 +48,7 @@ class Profile:
     away: tuple[str, ...] = ()
     asks: bool = False
     compared: t.Mapping[str, NodeEdit | None] = field(default_factory=dict)
-    releases: Releases = field(default_factory=Releases)
+    releases: ReleasedNodes = field(default_factory=ReleasedNodes)
 
     @property
     def edits(self) -> tuple[NodeEdit, ...]:
@@ -55,7 +56,7 @@ class Profile:
         return tuple(of.edit for of in self.steps if of.edit)
 
     @property
-    def turns(self) -> list[Step]:
+    def turns(self) -> list[NodeChange]:
         """The steps that are made one after the other."""
         return [of for of in self.steps if of.turn]
 
@@ -110,14 +111,14 @@ class Profile:
         return before, after
 
 
-def _before(of: Step) -> dict[str, t.Any]:
+def _before(of: NodeChange) -> dict[str, t.Any]:
     found = dict(of.edit.before) if of.edit else {}
     if of.marks:
         found["annotations"] = {**found.get("annotations", {}), **of.marks}
     return {**found, "pods": [user.shown for user in of.evicted]} if of.evicted else found
 
 
-def _after(of: Step) -> dict[str, t.Any]:
+def _after(of: NodeChange) -> dict[str, t.Any]:
     found = dict(of.edit.after) if of.edit else {}
     if of.marks:
         found["annotations"] = dict(found.get("annotations", {}))
@@ -134,24 +135,28 @@ class ConfigMaps:
     plugin: ConfigMap | None = None
     mig: ConfigMap | None = None
     generated: Generated = NOTHING
-    offered: Offered = UNKNOWN
+    offered: MigCapacity = UNKNOWN
 
 
-def held_taints(profile: Profile, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]) -> dict[str, list[str]]:
+def held_taints(
+    plan_changes: ChangePlan, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]
+) -> dict[str, list[str]]:
     """By pool, its held taints that a node of it lacks."""
     found: dict[str, list[str]] = {}
     for pool in pools:
-        held = [text for text in map(spelled, pool.taints) if text in profile.held]
+        held = [text for text in map(format_taint, pool.taints) if text in plan_changes.held]
         members = (
-            [nodes[name] for name, of in profile.pool_of.items() if of == pool.name and name in nodes] if held else []
+            [nodes[name] for name, of in plan_changes.pool_of.items() if of == pool.name and name in nodes]
+            if held
+            else []
         )
-        lacking = [text for text in held if any(text not in map(spelled, node.taints) for node in members)]
+        lacking = [text for text in held if any(text not in map(format_taint, node.taints) for node in members)]
         if lacking:
             found[pool.name] = lacking
     return found
 
 
-def profile(
+def plan_changes(
     plan: Plan,
     nodes: t.Sequence[Node],
     membership: Membership,
@@ -159,10 +164,10 @@ def profile(
     held: t.Collection[str] = (),
     *,
     scope: Scope = EVERYTHING,
-    asked: Asked | None = None,
+    asked: PodsByNode | None = None,
     left_out: t.Collection[str] = (),
-    before: Profile | None = None,
-) -> Profile:
+    before: ChangePlan | None = None,
+) -> ChangePlan:
     """Compare every node of the cluster with its pool; a node of no pool is touched only where something on it is ours.
 
     A node that several pools claim is left as it is: the user has to say which of them it belongs to. A node outside the
@@ -172,7 +177,7 @@ def profile(
     pools = {pool.name: pool for pool in plan.pools}
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members}
     unclear = {*membership.overlaps, *membership.undiscovered}
-    found: dict[str, list[Step]] = {}
+    found: dict[str, list[NodeChange]] = {}
     asks = False
     known = before.compared if before else {}
     compared: dict[str, NodeEdit | None] = {}
@@ -187,23 +192,23 @@ def profile(
         else:
             edit = known[node.name] if node.name in known else node_edit(node, pool, held)
             compared[node.name] = edit
-        of = step(node, pool, edit, asked or Asked(), repair=scope.repairs)
+        of = node_change(node, pool, edit, asked or PodsByNode(), repair=scope.repairs)
         if of is not None:
-            asks = asks or (asked is None and matters_who_is_there(of, node))
+            asks = asks or (asked is None and needs_pods(of, node))
             found.setdefault(of.queue, []).append(of)
         if of is not None and pool is not None and stops_sharing_silently(node, pool, edit):
             unshared[pool.name] = unshared.get(pool.name, 0) + 1
     unready = {node.name for node in nodes if not node.ready}
     away = {of.node for listed in found.values() for of in listed if of.turn and of.node in unready}
-    chosen: list[Step] = []
+    chosen: list[NodeChange] = []
     limited: list[str] = []
     for name, listed in found.items():
         there = [of for of in listed if of.node not in away]
-        of_this_run, left = taken(there, len(membership.by_pool.get(name, listed)))
+        of_this_run, left = limit_changes(there, len(membership.by_pool.get(name, listed)))
         chosen += of_this_run
         limited += left
     named, cut = _named(nodes, chosen)
-    return Profile(
+    return ChangePlan(
         steps=tuple(sorted(chosen, key=lambda of: of.node)),
         pool_of=pool_of,
         entries=entries(plan.config.data, named, configmaps.plugin),
@@ -213,7 +218,7 @@ def profile(
         away=tuple(sorted(away)),
         asks=asks,
         compared=compared,
-        releases=Releases(
+        releases=ReleasedNodes(
             steps=tuple(of for listed in found.values() for of in listed if of.leaves is not None),
             unclaimed=_unclaimed(nodes, pool_of, unclear) if scope.state == PRESENT else {},
             emptied=frozenset(pools) - {name for name, members in membership.by_pool.items() if members},
@@ -232,7 +237,7 @@ def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], unclear: t
     }
 
 
-def _named(nodes: t.Iterable[Node], chosen: t.Iterable[Step]) -> tuple[set[str], set[str]]:
+def _named(nodes: t.Iterable[Node], chosen: t.Iterable[NodeChange]) -> tuple[set[str], set[str]]:
     """The entries of the two ConfigMaps that the nodes' labels name at the end."""
     labels = {of.node: of.edit.labels for of in chosen if of.edit}
     found: tuple[set[str], set[str]] = (set(), set())

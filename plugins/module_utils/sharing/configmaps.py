@@ -16,7 +16,7 @@ from ..catalog.names import (
     MIG_CONFIGMAP,
 )
 from ..cluster_state.generated_mig_config import by_node, generated
-from ..cluster_state.mig_capacity import offered
+from ..cluster_state.mig_capacity import mig_capacity
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, collection_path, object_path
 from ..nvidia_config import mig_parted
@@ -27,11 +27,11 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.plan import Plan
-    from .change_plan import Profile
+    from .change_plan import ChangePlan
     from .device_plugin_entries import ConfigMap
 
 
-class Configs:
+class SharingConfigMaps:
     """The device plugin's ConfigMap, with a key an entry, and the MIG manager's, with one file for all entries.
 
     The first may be somebody else's: then nothing but our entries in it is ours.
@@ -60,7 +60,7 @@ class Configs:
         if not self._plan.mig.wanted:
             return configmaps
         published, unknown = self._of_nodes(to_write)
-        found = offered(nodes, published)
+        found = mig_capacity(nodes, published)
         return replace(
             configmaps,
             generated=generated(self._plan, published, nodes, mig_parted.read(configmaps.mig)),
@@ -88,7 +88,7 @@ class Configs:
         self._there.add(path)
         return live
 
-    def add(self, changes: Profile, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
+    def add(self, changes: ChangePlan, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
         """Write the entries that node labels are about to name; in a dry run only into ConfigMaps that exist."""
         plugin, cut = changes.entries, changes.mig_entries
         written: list[str] = []
@@ -100,7 +100,7 @@ class Configs:
             written += cut.added
         return written
 
-    def collect(self, changes: Profile, lease: Lease) -> list[str]:
+    def collect(self, changes: ChangePlan, lease: Lease) -> list[str]:
         """Take out the entries that no node names any more; the nodes that name one now are asked for again.
 
         An agent whose entry vanishes crashes, and a node may have been labelled, or have failed, in the meantime.

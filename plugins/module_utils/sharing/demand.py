@@ -7,11 +7,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..cluster_state.mig_allocation import Allotment, Known, allot
+from ..cluster_state.mig_allocation import KnownLayouts, MigAllocation, allocate
 from ..mig import layout as layouts
-from ..mig.fit_error import misfit
+from ..mig.fit_error import fit_error
 from ..nvidia_config import mig_parted
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from .change_plan import ConfigMaps
 from .scope import EVERYTHING, PRESENT, Scope
 
@@ -19,11 +19,11 @@ if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
-    from .node_change import Asked
+    from .node_change import PodsByNode
 
 
 @dataclass(frozen=True)
-class Settling:
+class DemandPlan:
     """What bounds it: whom a run is for, which nodes it leaves alone, and how it has settled some of them before."""
 
     scope: Scope = EVERYTHING
@@ -35,26 +35,26 @@ class Settling:
         return not self.scope.repairs and node.name not in self.left_out and self.scope.holds(node, pool)
 
 
-def settle(
+def plan_demand(
     plan: Plan,
     nodes: t.Sequence[Node],
     membership: Membership,
     configmaps: ConfigMaps,
-    asked: Asked | None = None,
-    settling: Settling | None = None,
-) -> Allotment:
+    asked: PodsByNode | None = None,
+    settling: DemandPlan | None = None,
+) -> MigAllocation:
     """Spread each demand; `asked` is who is on the nodes, None: nobody has looked."""
-    settling = settling or Settling()
-    known = Known(
+    settling = settling or DemandPlan()
+    known = KnownLayouts(
         entries={**plan.mig.usual, **configmaps.generated.entries, **mig_parted.read(configmaps.mig)},
         geometries=configmaps.offered.geometries,
         used=None if asked is None else {name for name, users in asked.users.items() if users},
         settled=settling.before or {},
     )
-    return allot(plan, nodes, membership, known, settling.free)
+    return allocate(plan, nodes, membership, known, settling.free)
 
 
-def unfit(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configmaps: ConfigMaps) -> list[str]:
+def misfits(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configmaps: ConfigMaps) -> list[str]:
     """The layouts that the nodes themselves cannot have, whatever the catalog says, a sentence each."""
     geometries = configmaps.offered.geometries
     found = []
@@ -62,18 +62,18 @@ def unfit(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configmap
         reasons: dict[str, list[str]] = {}
         for name in membership.by_pool[pool.name]:
             for part in pool.sharing.layout if name in geometries else ():
-                reason = misfit(geometries[name], part.profiles)
+                reason = fit_error(geometries[name], part.profiles)
                 if reason:
                     reasons.setdefault(reason, []).append(name)
         found += [
-            f"gpu_pools: the layout of pool {pool.name} does not fit {some(names)}: the GPU {reason}"
+            f"gpu_pools: the layout of pool {pool.name} does not fit {abbreviate(names)}: the GPU {reason}"
             for reason, names in reasons.items()
         ]
     return found
 
 
-def unmet(
-    allotment: Allotment, nodes: t.Mapping[str, Node], membership: Membership, scope: Scope = EVERYTHING
+def unmet_demand(
+    allotment: MigAllocation, nodes: t.Mapping[str, Node], membership: Membership, scope: Scope = EVERYTHING
 ) -> list[str]:
     """The demands for which the nodes that are there have no room, a sentence each.
 
@@ -88,7 +88,7 @@ def unmet(
         asked = scope.pools is None or pool.name in scope.pools
         if missing and asked and members and all(node.discovered and node.ready for node in members):
             found.append(
-                f"gpu_pools: sharing.demand of pool {pool.name} is {layouts.spelled(pool.sharing.demand)}, and its {len(members)} node(s) "
-                f"have no room for {layouts.spelled(missing)} of it; ask for less, or give the pool more nodes"
+                f"gpu_pools: sharing.demand of pool {pool.name} is {layouts.format_layout(pool.sharing.demand)}, and its {len(members)} node(s) "
+                f"have no room for {layouts.format_layout(missing)} of it; ask for less, or give the pool more nodes"
             )
     return found

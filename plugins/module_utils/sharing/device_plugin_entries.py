@@ -19,7 +19,7 @@ WHOLE: t.Final = {entry_name(Sharing()): render(config(Sharing()))}
 
 
 @dataclass(frozen=True)
-class Entries:
+class DevicePluginEntries:
     """What becomes of the ConfigMap: `added` before any label names it, `collected` when no label names it any more."""
 
     live: t.Mapping[str, str]
@@ -43,7 +43,9 @@ class Entries:
         return {key: text for key, text in {**self.live, **self.added}.items() if key not in self.collected}
 
 
-def entries(wanted: t.Mapping[str, str], named: t.Collection[str], configmap: ConfigMap | None) -> Entries:
+def device_plugin_entries(
+    wanted: t.Mapping[str, str], named: t.Collection[str], configmap: ConfigMap | None
+) -> DevicePluginEntries:
     """Compare the ConfigMap with the entries wanted and those that node labels will name at the end.
 
     An entry of another field manager, or one that a node still names, stays. A ConfigMap that is there never gets empty.
@@ -52,7 +54,7 @@ def entries(wanted: t.Mapping[str, str], named: t.Collection[str], configmap: Co
     owned = _owned(configmap) & set(live)
     if configmap is not None and not wanted and not any(key in named or key not in owned for key in live):
         wanted = WHOLE
-    return Entries(
+    return DevicePluginEntries(
         live=live,
         added={key: text for key, text in sorted(wanted.items()) if live.get(key) != text},
         ours={key: live[key] for key in sorted(owned)},

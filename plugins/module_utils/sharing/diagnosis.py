@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cluster_state import operand_pods
-from ..cluster_state.operand_pods import Ailment
+from ..cluster_state.operand_pods import ContainerFailure
 from ..common.wait import Since
 from ..drain.operand_diagnosis import log_end
 from ..kube.errors import ApiError
@@ -21,18 +21,18 @@ if t.TYPE_CHECKING:
 _TOLD = 5
 
 
-def of_node(client: Client, plan: Plan, since: Since, finding: Finding) -> str:
+def diagnose_node(client: Client, plan: Plan, since: Since, finding: Finding) -> str:
     """The story of one node; `since` has noted its findings as they were seen."""
-    return story(client, plan, {finding.node: finding}, [], since)
+    return diagnose(client, plan, {finding.node: finding}, [], since)
 
 
-def story(
+def diagnose(
     client: Client, plan: Plan, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str], since: Since
 ) -> str:
     """Told for the first few nodes; the cluster is asked for the agents' pods only now, when something is wrong."""
     namespace = plan.config.namespace
     pods = list(client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=operand_pods.SELECTOR))
-    ailing = operand_pods.ailments(pods)
+    ailing = operand_pods.container_failures(pods)
     unserved = set(operand_pods.missing(pods, findings))
     told: list[str] = []
     for name in sorted(findings)[:_TOLD]:
@@ -61,7 +61,7 @@ def story(
     return "\n".join([*told, *([_advice(client, plan, bool(ailing))] if waits else [])])
 
 
-def _ailment(client: Client, namespace: str, ailment: Ailment) -> str:
+def _ailment(client: Client, namespace: str, ailment: ContainerFailure) -> str:
     log = log_end(client, namespace, ailment.pod, ailment.container, previous=True) if ailment.restarts else ""
     return f"{ailment}" + (f"; its log ends: {log}" if log else "")
 

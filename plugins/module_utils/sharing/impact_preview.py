@@ -6,31 +6,37 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state.impact import Change, Roll, Running, of_pools
+from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, of_pools
 from ..cluster_state.operand_pods import operands
-from .change_plan import ConfigMaps, profile
-from .reader import asked_of
+from .change_plan import ConfigMaps, plan_changes
+from .reader import pods_by_node_of
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..kube.client import Client
     from ..pools.membership import Membership
     from ..pools.plan import Plan
-    from .change_plan import Profile
+    from .change_plan import ChangePlan
 
 Pods = t.Sequence[t.Mapping[str, t.Any]]
 
 
-def expense(
-    client: Client, plan: Plan, nodes: t.Sequence[Node], membership: Membership, before: Profile, roll: Roll, pods: Pods
-) -> tuple[dict[str, dict[str, int]], Profile]:
+def impact_preview(
+    client: Client,
+    plan: Plan,
+    nodes: t.Sequence[Node],
+    membership: Membership,
+    before: ChangePlan,
+    roll: OperandRestart,
+    pods: Pods,
+) -> tuple[dict[str, dict[str, int]], ChangePlan]:
     """The counts of cluster_state.impact by pool, and the changes with the pods that are evicted for them.
 
     `before` is what came of the same nodes when nobody had looked who is on them; `pods` are all that have not ended, or none
     where no step asks.
     """
-    asked = asked_of(client, pods, plan.config.namespace)
-    changes = profile(plan, nodes, membership, ConfigMaps(), asked=asked, before=before)
-    felt = {of.node: Change(of.transition, of.goes) for of in changes.steps}
-    running = Running(operands(pods), asked.users)
+    asked = pods_by_node_of(client, pods, plan.config.namespace)
+    changes = plan_changes(plan, nodes, membership, ConfigMaps(), asked=asked, before=before)
+    felt = {of.node: NodeImpact(of.transition, of.goes) for of in changes.steps}
+    running = RunningPods(operands(pods), asked.users)
     return of_pools(plan.pools, nodes, membership, felt, roll, running), changes

@@ -10,7 +10,7 @@ import typing as t
 from ..catalog.names import MIG_STATE_LABEL
 from ..cluster_state import operand_pods
 from ..common.parallel import run_bounded
-from ..common.wait import TimeoutStory, wait_until
+from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, object_path
 
@@ -26,7 +26,7 @@ _TOLD = 5
 _ENDED = f"{MIG_STATE_LABEL},{MIG_STATE_LABEL} notin (pending,rebooting)"
 
 
-def renew(
+def ensure_config_read(
     client: Client, namespace: str, nodes: t.Collection[Node], lease: Lease, progress: Progress | None = None
 ) -> None:
     """Start the MIG manager anew on these nodes, and see that it has done with the labels that they have now.
@@ -106,7 +106,7 @@ def _await_states(client: Client, names: t.Collection[str], progress: Progress |
 
     if not names:
         return
-    with contextlib.suppress(TimeoutStory):
+    with contextlib.suppress(WaitTimeout):
         wait_until(
             unsaid,
             lambda left: not left,

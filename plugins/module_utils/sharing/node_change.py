@@ -9,31 +9,31 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL, STARTUP_TAINT_KEY
 from ..cluster_state import expected_state
-from ..cluster_state.eviction_order import evictable, unwilling
+from ..cluster_state.eviction_order import blocking_pods, pods_to_evict
 from ..cluster_state.mig_repair import remedy
 from ..cluster_state.node_check import clients_paused
 from ..cluster_state.pool_release import ABANDONED, is_abandoned, left_pool
 from ..cluster_state.rollout_record import DEFAULT, recorded
-from ..cluster_state.transition import LABELS, Transition, displaced, transition
+from ..cluster_state.transition import LABELS, Transition, displaced_pods, transition
 from ..schema import rollout as rollout_fields
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.gpu_pods import User
+    from ..cluster_state.gpu_pods import PodOnNode
     from ..cluster_state.node import Node
     from ..cluster_state.ownership import NodeEdit
     from ..pools.plan import PoolPlan, RolloutPlan
 
 
-class Asked(t.NamedTuple):
+class PodsByNode(t.NamedTuple):
     """Who is on the nodes: the users of GPUs by node, the other pods that a drain of everything evicts, and those that may hold a GPU."""
 
-    users: t.Mapping[str, t.Sequence[User]] = {}
-    others: t.Mapping[str, t.Sequence[User]] = {}
-    possible: t.Mapping[str, t.Sequence[User]] = {}
+    users: t.Mapping[str, t.Sequence[PodOnNode]] = {}
+    others: t.Mapping[str, t.Sequence[PodOnNode]] = {}
+    possible: t.Mapping[str, t.Sequence[PodOnNode]] = {}
 
 
 @dataclass(frozen=True)
-class Step:
+class NodeChange:
     """What becomes of one node. `turn`: it takes its turn in the window; else it is changed at once, with all like it.
 
     `goes`: the users of its GPUs that cannot stay; `evicted`: the pods that a drain evicts for it; `joins`: no pod of the pool
@@ -46,19 +46,19 @@ class Step:
     pool: PoolPlan | None
     edit: NodeEdit | None
     transition: Transition
-    goes: tuple[User, ...] = ()
-    evicted: tuple[User, ...] = ()
+    goes: tuple[PodOnNode, ...] = ()
+    evicted: tuple[PodOnNode, ...] = ()
     turn: bool = False
     joins: bool = False
     remedy: str = ""
     marks: t.Mapping[str, str] = field(default_factory=dict)
     # Pods of the cluster itself that may hold a GPU, where that would make the change fail.
-    possible: tuple[User, ...] = ()
+    possible: tuple[PodOnNode, ...] = ()
     leaves: str | None = None
     recorded: RolloutPlan = DEFAULT
 
     @property
-    def stopped(self) -> tuple[User, ...]:
+    def stopped(self) -> tuple[PodOnNode, ...]:
         """The DaemonSets' pods that leave the node for the time of the change, since its label nvidia.com/gpu.deploy.client is changed."""
         return tuple(user for user in self.goes if user.pausable) if self.transition.cuts else ()
 
@@ -77,16 +77,16 @@ class Step:
         """The pods that must go and are left alone, each with the reason; while there are any, the change cannot be made."""
         force = self.rollout.force or self.rollout.drain == rollout_fields.NONE
         found = [f"{user.shown} ({self._reason(user)})" for user in self.goes if self._stays(user)]
-        return found + unwilling(self.goes, force=force)
+        return found + blocking_pods(self.goes, force=force)
 
-    def _stays(self, user: User) -> bool:
+    def _stays(self, user: PodOnNode) -> bool:
         """Whether no drain takes the pod off the node although the change cannot be made with it.
 
         GPUs cannot be cut under an open device file; for all other changes it counts who holds a resource.
         """
         return bool(user.kept) and not user.pausable and (self.transition.cuts or bool(user.resources))
 
-    def _reason(self, user: User) -> str:
+    def _reason(self, user: PodOnNode) -> str:
         return user.kept if user.resources else f"{user.kept}, {', '.join(user.ways)}"
 
     def told(self) -> dict[str, t.Any]:
@@ -106,9 +106,9 @@ class Step:
         }
 
 
-def step(
-    node: Node, pool: PoolPlan | None, edit: NodeEdit | None, asked: Asked, *, repair: bool = False
-) -> Step | None:
+def node_change(
+    node: Node, pool: PoolPlan | None, edit: NodeEdit | None, asked: PodsByNode, *, repair: bool = False
+) -> NodeChange | None:
     """What is to be done to a node; None when nothing is.
 
     A node with marks of ours is in the middle of a change that was begun, and goes on from there.
@@ -120,9 +120,9 @@ def step(
     if edit is None and not marked and not mend:
         return None
     change = transition(node, pool, edit, again=bool(mend) or marked)
-    goes = displaced(change, asked.users.get(node.name, ()))
+    goes = displaced_pods(change, asked.users.get(node.name, ()))
     present = bool(goes) or any(count for name, count in node.allocatable.items() if expected_state.of_gpus(name))
-    possible = pool is None or not expected_state.incapable(node, pool)
+    possible = pool is None or not expected_state.incapable_devices(node, pool)
     turn = possible and bool(marked or mend or goes or change.cuts or (change.everybody and present))
     rollout = pool.rollout if pool else recorded(node)
     evicted = _evicted(rollout, goes, asked.others.get(node.name, ())) if turn else ()
@@ -131,10 +131,10 @@ def step(
     marks = {key: node.annotations[key] for key in (CORDONED_ANNOTATION, FAILED_KEY) if key in node.annotations}
     may_hold = tuple(asked.possible.get(node.name, ())) if turn and change.cuts else ()
     leaves = left_pool(node) if pool is None and edit is not None and not abandoned else None
-    return Step(node.name, pool, edit, change, goes, evicted, turn, joins, mend, marks, may_hold, leaves, rollout)
+    return NodeChange(node.name, pool, edit, change, goes, evicted, turn, joins, mend, marks, may_hold, leaves, rollout)
 
 
-def matters_who_is_there(of: Step, node: Node) -> bool:
+def needs_pods(of: NodeChange, node: Node) -> bool:
     """Whether pods on the node may make the step another one; no list of them is taken for changes that nobody feels."""
     if of.turn:
         return True
@@ -150,27 +150,27 @@ def is_marked(node: Node) -> bool:
     return noted or node.tainted(FAILED_KEY) or node.tainted(STARTUP_TAINT_KEY)
 
 
-def in_order(steps: t.Iterable[Step]) -> list[Step]:
+def in_rollout_order(steps: t.Iterable[NodeChange]) -> list[NodeChange]:
     """The turns of one pool: what was begun comes first, then idle nodes or all by name, as the pool says."""
 
-    def place(of: Step) -> tuple[bool, int, str]:
+    def place(of: NodeChange) -> tuple[bool, int, str]:
         idle_first = of.rollout.order == rollout_fields.IDLE_FIRST
         return of.edit is not None, len(of.goes) if idle_first else 0, of.node
 
     return sorted(steps, key=place)
 
 
-def taken(steps: t.Sequence[Step], nodes: int) -> tuple[list[Step], list[str]]:
+def limit_changes(steps: t.Sequence[NodeChange], nodes: int) -> tuple[list[NodeChange], list[str]]:
     """Of one pool's steps (of so many nodes): those of this run, and the nodes that `rollout.limit` leaves for another."""
-    turns = in_order(of for of in steps if of.turn)
+    turns = in_rollout_order(of for of in steps if of.turn)
     most = turns[0].rollout.most(nodes) if turns else 0
     return [of for of in steps if not of.turn] + turns[:most], [of.node for of in turns[most:]]
 
 
-def _evicted(rollout: RolloutPlan, goes: tuple[User, ...], others: t.Sequence[User]) -> tuple[User, ...]:
+def _evicted(rollout: RolloutPlan, goes: tuple[PodOnNode, ...], others: t.Sequence[PodOnNode]) -> tuple[PodOnNode, ...]:
     chosen = {
         rollout_fields.NONE: (),
         rollout_fields.GPU_PODS: goes,
         rollout_fields.ALL: (*goes, *others),
     }[rollout.drain]
-    return evictable(chosen, force=rollout.force)
+    return pods_to_evict(chosen, force=rollout.force)

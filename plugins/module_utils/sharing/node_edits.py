@@ -17,7 +17,7 @@ from ..catalog.names import (
     PAUSED_FOR_MIG,
     STARTUP_TAINT_KEY,
 )
-from ..cluster_state.cordon import LONGEST, Patch, closing, opening, patch
+from ..cluster_state.cordon import LONGEST, Patch, cordon_edit, patch, uncordon_edit
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import clients_paused
 from ..nvidia_config import mig_parted
@@ -26,20 +26,20 @@ if t.TYPE_CHECKING:
     from ..cluster_state.pool_edit import LastGood
 
 
-def close(node: Node, why: str) -> Patch | None:
+def cordon_patch(node: Node, why: str) -> Patch | None:
     """Cordon it, with the note that the cordon is ours; None when nobody is scheduled there already.
 
     The taint of a change that failed goes, since NVIDIA's pods do not tolerate it and have to come back.
     """
-    spec, annotations = ({}, {}) if node.tainted(STARTUP_TAINT_KEY) else closing(node, why)
+    spec, annotations = ({}, {}) if node.tainted(STARTUP_TAINT_KEY) else cordon_edit(node, why)
     if node.tainted(FAILED_KEY):
         spec["taints"] = _without(node, FAILED_KEY)
     return patch(node, spec, annotations)
 
 
-def reopen(node: Node, failed: str | None = None) -> Patch | None:
+def uncordon_patch(node: Node, failed: str | None = None) -> Patch | None:
     """Take back what is ours of the closing; with `failed`, why the change was taken back is noted. None: nothing is ours."""
-    spec, annotations = opening(node)
+    spec, annotations = uncordon_edit(node)
     note = failed[:LONGEST] if failed else None
     if node.annotations.get(FAILED_KEY) != note:
         annotations[FAILED_KEY] = note
@@ -54,7 +54,7 @@ def pause_clients(node: Node) -> Patch | None:
     return _with_labels(node, None, node.labels.get(CLIENT_LABEL) == "true", {CLIENT_LABEL: PAUSED_FOR_MIG})
 
 
-def leave(node: Node, reason: str, why: str) -> Patch | None:
+def quarantine_patch(node: Node, reason: str, why: str) -> Patch | None:
     """Keep it closed: tainted with the reason (a label value), and with the whole story in the annotation."""
     taint = {"key": FAILED_KEY, "value": reason, "effect": "NoSchedule"}
     taints = [*_without(node, FAILED_KEY), taint]
@@ -63,7 +63,7 @@ def leave(node: Node, reason: str, why: str) -> Patch | None:
     return patch(node, spec, {} if node.annotations.get(FAILED_KEY) == note else {FAILED_KEY: note})
 
 
-def back(node: Node, good: LastGood) -> Patch | None:
+def rollback_patch(node: Node, good: LastGood) -> Patch | None:
     """The labels of the last good profile; the state of the one that failed goes with it.
 
     GPUs that nobody had cut are to be whole again, and the MIG manager acts only where it is told.

@@ -11,10 +11,10 @@ from ..catalog.names import MIG_CONFIG_LABEL
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import CHANGING, FAILED, Finding, paused
 from ..cluster_state.pool_edit import last_good
-from ..common.wait import TimeoutStory
+from ..common.wait import WaitTimeout
 from ..schema import rollout as rollout_fields
 from . import node_edits
-from .mig_manager import renew
+from .mig_manager import ensure_config_read
 
 if t.TYPE_CHECKING:
     from ..cluster_state.pool_edit import LastGood
@@ -22,10 +22,10 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.plan import RolloutPlan
-    from .node_change import Asked
+    from .node_change import PodsByNode
     from .reboot import Rebooter
-    from .watched_node import LiveNode
-    from .watched_nodes import LiveNodes
+    from .watched_node import WatchedNode
+    from .watched_nodes import WatchedNodes
 
 DONE, ROLLED_BACK, LEFT, REOPENED, GONE = "done", "rolled-back", "left", "reopened", "gone"
 # What stopped the run stopped this turn, too, with the node closed by us.
@@ -33,7 +33,7 @@ BROKEN_OFF = "broken-off"
 
 
 @dataclass
-class Fate:
+class NodeResult:
     """What became of a node's turn; `failed` says why it did not end as declared, and is empty where it did."""
 
     node: str
@@ -44,14 +44,14 @@ class Fate:
     repaired: str = ""
 
 
-class Tools(t.NamedTuple):
+class RunnerContext(t.NamedTuple):
     """What every turn of a run works with. `look` reads who is on a node, `tell` asks for the story of a finding; `since` remembers
     how long each node has had its finding."""
 
     client: Client
     lease: Lease
-    live: LiveNodes
-    look: t.Callable[[str], Asked]
+    live: WatchedNodes
+    look: t.Callable[[str], PodsByNode]
     tell: t.Callable[[Finding], str]
     since: Since
     say: t.Callable[[str, str], None]
@@ -62,7 +62,7 @@ class Tools(t.NamedTuple):
     repair: bool
 
 
-class Failed(Exception):
+class NodeFailure(Exception):
     """The turn cannot be ended as declared; `reason` is one word for a taint's value."""
 
     def __init__(self, reason: str, story: str) -> None:
@@ -71,7 +71,9 @@ class Failed(Exception):
         self.reason = reason
 
 
-def end_badly(tools: Tools, node: LiveNode, rollout: RolloutPlan, failure: Failed, *, changed: bool) -> str:
+def quarantine(
+    tools: RunnerContext, node: WatchedNode, rollout: RolloutPlan, failure: NodeFailure, *, changed: bool
+) -> str:
     """Back to what was, or left as it is, as the rollout settings say; in both cases the node says why. Returns the outcome.
 
     A node that was not `changed` yet is only opened again.
@@ -82,35 +84,35 @@ def end_badly(tools: Tools, node: LiveNode, rollout: RolloutPlan, failure: Faile
     leave = rollout.on_failure == rollout_fields.LEAVE
     good = last_good(live)
     if not leave and not changed:
-        node.write(node_edits.reopen)
+        node.write(node_edits.uncordon_patch)
         return REOPENED
     if not leave and good is not None and _went_back(tools, node, good):
-        node.write(lambda fresh: node_edits.reopen(fresh, failed=str(failure)))
+        node.write(lambda fresh: node_edits.uncordon_patch(fresh, failed=str(failure)))
         return ROLLED_BACK
-    node.write(lambda fresh: node_edits.close(fresh, str(failure)))
-    node.write(lambda fresh: node_edits.leave(fresh, failure.reason, str(failure)))
+    node.write(lambda fresh: node_edits.cordon_patch(fresh, str(failure)))
+    node.write(lambda fresh: node_edits.quarantine_patch(fresh, failure.reason, str(failure)))
     return LEFT
 
 
-def renewed(tools: Tools, node: LiveNode) -> None:
+def restart_mig_manager(tools: RunnerContext, node: WatchedNode) -> None:
     """Start the node's MIG manager anew, so that it knows what is new, and takes up what it has given up."""
     live = node.now
     if live is not None:
         tools.say(node.name, "starting its MIG manager anew")
-        renew(tools.client, tools.namespace, [live], tools.lease)
+        ensure_config_read(tools.client, tools.namespace, [live], tools.lease)
         node.read()
 
 
-def _went_back(tools: Tools, node: LiveNode, good: LastGood) -> bool:
+def _went_back(tools: RunnerContext, node: WatchedNode, good: LastGood) -> bool:
     tools.say(node.name, "going back to its last good profile")
     live = node.now
-    patch = node_edits.back(live, good) if live else None
+    patch = node_edits.rollback_patch(live, good) if live else None
     try:
         if patch and MIG_CONFIG_LABEL in patch["metadata"]["labels"]:
-            renewed(tools, node)
-        node.write(lambda fresh: node_edits.back(fresh, good))
+            restart_mig_manager(tools, node)
+        node.write(lambda fresh: node_edits.rollback_patch(fresh, good))
         return bool(node.wait(lambda of: _works(of, good), tools.wait_timeout))
-    except TimeoutStory:
+    except WaitTimeout:
         return False
 
 

@@ -15,21 +15,22 @@ import typing as t
 from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG
 from ..cluster_state.mig_repair import remedy
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import CHANGING, FAILED, paused, prove
-from ..cluster_state.pool_edit import node_edit, whole_patch, working
+from ..cluster_state.node_check import CHANGING, FAILED, check, paused
+from ..cluster_state.pool_edit import is_working, node_edit, whole_patch
 from ..cluster_state.pool_release import is_abandoned, needs_verification, not_whole
 from ..common.parallel import is_fatal
-from ..common.wait import TimeoutStory
+from ..common.wait import WaitTimeout
 from ..drain.operand_diagnosis import failing_operands
-from ..drain.pod_eviction import Rules, await_end, send_away
+from ..drain.pod_eviction import DrainOptions, await_termination, evict_pods
 from ..kube.errors import ApiError
 from ..nvidia_config import mig_parted
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from . import late_labels, node_edits
-from .node_change import Asked, Step, is_marked, step
-from .node_result import BROKEN_OFF, GONE, REOPENED, Failed, Fate, Tools, end_badly, renewed
-from .reboot import NoReboot
-from .watched_node import LiveNode
+from .node_change import NodeChange, PodsByNode, is_marked, node_change
+from .node_result import BROKEN_OFF, GONE, REOPENED, NodeFailure, NodeResult, RunnerContext, restart_mig_manager
+from .node_result import quarantine as end_badly
+from .reboot import RebootFailed
+from .watched_node import WatchedNode
 
 if t.TYPE_CHECKING:
     from ..cluster_state.cordon import Patch
@@ -43,10 +44,10 @@ _OPERANDS_LOOK = 5.0
 CLIENTS_TIMEOUT = 300.0
 
 
-class Turn:
+class NodeRunner:
     """The turn of one node."""
 
-    def __init__(self, tools: Tools, of: Step) -> None:
+    def __init__(self, tools: RunnerContext, of: NodeChange) -> None:
         """Send nothing yet."""
         self._tools = tools
         self._of = of
@@ -54,12 +55,12 @@ class Turn:
         self._rollout = of.rollout
         self._leaves = of.leaves
         self._name = of.node
-        self._node = LiveNode(tools.client, tools.lease, tools.live, of.node)
+        self._node = WatchedNode(tools.client, tools.lease, tools.live, of.node)
         self._labelled = self._rediscovered = False
         self._looked_at = 0.0
-        self.fate = Fate(of.node)
+        self.fate = NodeResult(of.node)
 
-    def take(self) -> Fate:
+    def take(self) -> NodeResult:
         """Do it; raises only what would stop every other turn, too (no rights, no connection, a lost lease)."""
         node = self._node.read()
         if node is None:
@@ -67,23 +68,23 @@ class Turn:
             return self.fate
         try:
             self._go(node)
-        except Failed as failure:
+        except NodeFailure as failure:
             self._end(failure)
-        except TimeoutStory as story:
-            self._end(Failed("timeout", str(story)))
+        except WaitTimeout as story:
+            self._end(NodeFailure("timeout", str(story)))
         except ApiError as error:
             if is_fatal(error):
                 raise
-            self._end(Failed("refused", str(error)))
+            self._end(NodeFailure("refused", str(error)))
         return self._ended()
 
-    def end_badly(self, story: str) -> Fate:
+    def end_badly(self, story: str) -> NodeResult:
         """What was changed without a turn, and did not become as declared."""
         self._labelled = True
-        self._end(Failed("not-proven", story))
+        self._end(NodeFailure("not-proven", story))
         return self._ended()
 
-    def broken_off(self, why: Exception) -> Fate:
+    def broken_off(self, why: Exception) -> NodeResult:
         """What is known of a turn that take() has not ended: nothing more can be sent, and the node may still be closed by us."""
         self.fate.failed = f"its turn was broken off: {why}"
         node = self._node.now
@@ -91,23 +92,23 @@ class Turn:
             self.fate.outcome = BROKEN_OFF
         return self._ended()
 
-    def _end(self, failure: Failed) -> None:
+    def _end(self, failure: NodeFailure) -> None:
         self.fate.failed = str(failure)
         self.fate.outcome = end_badly(self._tools, self._node, self._rollout, failure, changed=self._labelled)
 
-    def _ended(self) -> Fate:
+    def _ended(self) -> NodeResult:
         self.fate.changed = self.fate.changed or self._node.changed
         return self.fate
 
     def _go(self, node: Node) -> None:
         pool = self._pool
         if not node.ready:
-            raise Failed(
+            raise NodeFailure(
                 "not-ready", f"{self._name} is not ready, so that its pods cannot end and its agents do not work"
             )
         if self._of.blocked and not is_marked(node):
             # Pods that no drain takes away were there when the run began: if they still are, the node is not even cordoned.
-            blocked = step(node, pool, self._edit(node), self._asked(), repair=self._tools.repair)
+            blocked = node_change(node, pool, self._edit(node), self._asked(), repair=self._tools.repair)
             self.fate.failed = _blocked(blocked)
             if self.fate.failed:
                 self.fate.outcome = REOPENED
@@ -115,11 +116,11 @@ class Turn:
         why = f"the sharing of its GPUs is being changed{f' for pool {pool.name}' if pool else ''}"
         if self._leaves is not None:
             why = f"it is being released from pool {self._leaves or '(unknown)'}"
-        closed = self._node.write(lambda fresh: node_edits.close(fresh, why))
+        closed = self._node.write(lambda fresh: node_edits.cordon_patch(fresh, why))
         if closed is None:
             self.fate.outcome = GONE
             return
-        now = step(closed, pool, self._edit(closed), self._asked(), repair=self._tools.repair)
+        now = node_change(closed, pool, self._edit(closed), self._asked(), repair=self._tools.repair)
         verifies = pool is None and needs_verification(closed)
         if now is not None:
             self._empty(now)
@@ -132,19 +133,19 @@ class Turn:
             self._node.write(self._patch)
         elif pool:
             self._prove(now, pool)
-        if self._node.write(node_edits.reopen) is None:
+        if self._node.write(node_edits.uncordon_patch) is None:
             self.fate.outcome = GONE
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> PodsByNode:
         return self._tools.look(self._name)
 
-    def _empty(self, now: Step) -> None:
+    def _empty(self, now: NodeChange) -> None:
         """Everybody who cannot stay goes, by eviction or by himself."""
         if now.blocked:
-            raise Failed("drain", _blocked(now))
+            raise NodeFailure("drain", _blocked(now))
         if not now.goes and not now.evicted:
             return
-        rules = Rules.of(now.rollout)
+        rules = DrainOptions.of(now.rollout)
         self._tools.say(self._name, "draining")
         try:
             if now.evicted:
@@ -153,15 +154,15 @@ class Turn:
                 self._await_end([user.uid for user in now.goes if not user.kept], rules)
             if now.stopped:
                 self._stop_clients(now)
-        except TimeoutStory as story:
-            raise Failed("drain", str(story)) from story
+        except WaitTimeout as story:
+            raise NodeFailure("drain", str(story)) from story
 
-    def _stop_clients(self, now: Step) -> None:
+    def _stop_clients(self, now: NodeChange) -> None:
         """DaemonSets that select nodes by nvidia.com/gpu.deploy.client leave this one until it is opened again."""
         if self._node.write(node_edits.pause_clients) is None:
             return
         uids = {user.uid for user in now.stopped}
-        await_end(
+        await_termination(
             lambda: self._asked().users.get(self._name, ()),
             uids,
             CLIENTS_TIMEOUT,
@@ -169,15 +170,15 @@ class Turn:
             f"label {CLIENT_LABEL} of the node is {PAUSED_FOR_MIG}: look at their DaemonSet, which has to take them away.",
         )
 
-    def _evict(self, now: Step, rules: Rules) -> None:
+    def _evict(self, now: NodeChange, rules: DrainOptions) -> None:
         self.fate.evicted = [user.shown for user in now.evicted]
         self.fate.changed = True
         tools = self._tools
         say = functools.partial(tools.say, self._name)
-        send_away(tools.client, self._name, now.evicted, rules, tools.lease, say)
+        evict_pods(tools.client, self._name, now.evicted, rules, tools.lease, say)
 
-    def _await_end(self, uids: t.Collection[str], rules: Rules) -> None:
-        await_end(
+    def _await_end(self, uids: t.Collection[str], rules: DrainOptions) -> None:
+        await_termination(
             lambda: self._asked().users.get(self._name, ()),
             uids,
             rules.drain_timeout,
@@ -185,7 +186,7 @@ class Turn:
             "drain is none: wait for their end, raise rollout.drain_timeout, or choose drain gpu-pods.",
         )
 
-    def _change(self, node: Node, now: Step) -> None:
+    def _change(self, node: Node, now: NodeChange) -> None:
         if (
             now.edit is None
             and node.mig_state in CHANGING
@@ -204,7 +205,7 @@ class Turn:
             return None
         return node_edit(node, self._pool, self._tools.held)
 
-    def _make_whole(self, node: Node, now: Step) -> None:
+    def _make_whole(self, node: Node, now: NodeChange) -> None:
         """Have the GPUs cut back by an explicit configuration; what else is to be given back stays until that is verified."""
         changes = "labels" in ((whole_patch(node) or {}).get("metadata") or {})
         if changes or (now.remedy and node.mig_state not in CHANGING):
@@ -218,9 +219,9 @@ class Turn:
 
     def _renew(self, why: str = "") -> None:
         self.fate.repaired = why or self.fate.repaired
-        renewed(self._tools, self._node)
+        restart_mig_manager(self._tools, self._node)
 
-    def _prove(self, now: Step | None, pool: PoolPlan) -> None:
+    def _prove(self, now: NodeChange | None, pool: PoolPlan) -> None:
         """Until it is seen; what is stuck is given one more try, and a reboot where the user has said how."""
         self._tools.say(self._name, "waiting for NVIDIA's agents")
         # A node that is discovered in the usual time costs no look.
@@ -247,12 +248,12 @@ class Turn:
             elif stuck and left.pop("recut", False):
                 self._recut(node)
             else:
-                finding = prove(node, pool)
+                finding = check(node, pool)
                 if finding is not None and finding.final and not stuck:
                     # Waiting, or going back, changes nothing about it; it is told with the proof of the whole pool.
                     return
                 story = self._tools.tell(finding) if finding else f"{self._name} is not ready"
-                raise Failed("mig-failed" if stuck else "not-proven", f"{story}{_hint(now, node, pool)}")
+                raise NodeFailure("mig-failed" if stuck else "not-proven", f"{story}{_hint(now, node, pool)}")
 
     def _prove_whole(self) -> None:
         """Until the GPUs of a node without a pool are verified to be whole; a MIG manager that is stuck is restarted once."""
@@ -270,7 +271,7 @@ class Turn:
                 continue
             finding = not_whole(node)
             story = self._tools.tell(finding) if finding else f"{self._name} is not ready"
-            raise Failed("mig-failed" if stuck else "not-proven", story)
+            raise NodeFailure("mig-failed" if stuck else "not-proven", story)
 
     def _judge(self, node: Node | None) -> str | None:
         """No words: as declared, or gone; words: why it will not become so by waiting; None: not yet.
@@ -279,14 +280,14 @@ class Turn:
         """
         if node is None:
             return ""
-        finding = prove(node, self._pool) if self._pool else None
+        finding = check(node, self._pool) if self._pool else None
         if finding is None:
             self._tools.since.forget(node.name)
             return "" if node.ready else None
         seconds = self._tools.since.note(node.name, finding.seen)
         if self._tools.repair and node_edit(node, self._pool, self._tools.held) is not None:
             # It is to become something else, but not now.
-            return "" if working(node) and not remedy(node, self._pool) else None
+            return "" if is_working(node) and not remedy(node, self._pool) else None
         if not self._rediscovered and late_labels.are_late(finding, seconds):
             return _LABELS_LATE
         return str(finding) if finding.final else None
@@ -309,7 +310,7 @@ class Turn:
         self._looked_at = time.monotonic()
         found = failing_operands(self._tools.client, self._tools.namespace, [self._name], time.time())
         if found:
-            raise Failed("not-proven", f"{self._name}: {found[self._name]}")
+            raise NodeFailure("not-proven", f"{self._name}: {found[self._name]}")
 
     def _rediscover(self) -> None:
         self._tools.say(self._name, "starting its gpu-feature-discovery again")
@@ -322,8 +323,8 @@ class Turn:
         self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
         try:
             self._tools.reboot.reboot(self._name, how, self._node.wait)
-        except NoReboot as error:
-            raise Failed("reboot", str(error)) from error
+        except RebootFailed as error:
+            raise NodeFailure("reboot", str(error)) from error
         self.fate.repaired = "rebooted"
 
     def _recut(self, node: Node) -> None:
@@ -345,7 +346,7 @@ def _is_whole(node: Node | None) -> bool | None:
     return True if node.mig_state == "success" and not paused(node) and not node.mig_devices else None
 
 
-def _blocked(now: Step | None) -> str:
+def _blocked(now: NodeChange | None) -> str:
     """Which pods use the GPUs that no drain takes off the node, and what to do; empty where there are none."""
     if now is None or not now.blocked:
         return ""
@@ -355,12 +356,12 @@ def _blocked(now: Step | None) -> str:
     )
 
 
-def _hint(now: Step | None, node: Node, pool: PoolPlan) -> str:
+def _hint(now: NodeChange | None, node: Node, pool: PoolPlan) -> str:
     """What else may help: GPUs whose MIG mode is switched may wait for a reboot that nobody has said how to make."""
     waits = now is not None and now.transition.resets and node.mig_state == FAILED
     holders = ""
     if now is not None and now.possible and node.mig_state == FAILED:
-        names = some([f"{user.shown} ({', '.join(user.possible)})" for user in now.possible])
+        names = abbreviate([f"{user.shown} ({', '.join(user.possible)})" for user in now.possible])
         holders = f"\nIf its GPUs are in use, these pods may hold them, which no drain evicts: {names}."
     if not waits or pool.rollout.reboot is not None:
         return holders

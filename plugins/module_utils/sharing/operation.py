@@ -15,14 +15,14 @@ from ..common.errors import ConnectionProblem, InvalidOptions, ReleaseRefused
 from ..common.results import diff_of
 from ..pools.derive import derive
 from . import scope as scopes
-from .diagnosis import of_node, story
-from .preconditions import unread
-from .reader import Expected, Fleet, Reader
-from .readiness_watch import Seen, Watcher
+from .diagnosis import diagnose, diagnose_node
+from .preconditions import unread_entries
+from .reader import ExpectedPolicy, FleetState, StateReader
+from .readiness_watch import ObservedNodes, ReadinessWatch
 from .reboot import Rebooter
-from .reconciler import Converger
+from .reconciler import Reconciler
 from .result import after_discovery, result, warnings
-from .rollout import Rollout, Ways
+from .rollout import Rollout, RolloutContext
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
@@ -32,14 +32,14 @@ if t.TYPE_CHECKING:
 def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
     """Preview in check mode, else apply and prove."""
     policy = module.params["expected_policy"] if module.check_mode else {}
-    expected = Expected(tuple(policy.get("tolerations") or ()), tuple(policy.get("configmaps") or ()))
-    reader = Reader(module.client, module.plan, scope=scope, expected=expected)
-    watcher = Watcher(module.client, module.plan, reader, scope, module.progress)
-    ways = Ways(
+    expected = ExpectedPolicy(tuple(policy.get("tolerations") or ()), tuple(policy.get("configmaps") or ()))
+    reader = StateReader(module.client, module.plan, scope=scope, expected=expected)
+    watcher = ReadinessWatch(module.client, module.plan, reader, scope, module.progress)
+    ways = RolloutContext(
         run_id=module.run_id,
         progress=module.progress,
         rebooter=Rebooter(module.run_command),
-        tell=functools.partial(of_node, module.client, module.plan, watcher.since),
+        tell=functools.partial(diagnose_node, module.client, module.plan, watcher.since),
         since=watcher.since,
         wait_timeout=module.params["wait_timeout"],
     )
@@ -51,7 +51,7 @@ def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
     if fleet.problems:
         raise InvalidOptions(fleet.problems)
     if not policy and any(edit.labels.get(MIG_CONFIG_LABEL) in fleet.plan.mig.entries for edit in fleet.profile.edits):
-        reason = unread(module.client, module.plan)
+        reason = unread_entries(module.client, module.plan)
         if reason:
             raise InvalidOptions([reason])
     refusal = fleet.profile.releases.refusal(frozenset(module.params["allow_release"]))
@@ -81,7 +81,7 @@ def scope_of(module: GpuModule) -> scopes.Scope:
 
 
 def _preview(
-    module: GpuModule, rollout: Rollout, watcher: Watcher, fleet: Fleet, refusal: str = ""
+    module: GpuModule, rollout: Rollout, watcher: ReadinessWatch, fleet: FleetState, refusal: str = ""
 ) -> dict[str, t.Any]:
     """What a run would do; of one that is refused nothing is asked of the server."""
     watcher.look_for_failures(fleet)
@@ -109,18 +109,18 @@ def _run(
     module: GpuModule,
     scope: scopes.Scope,
     rollout: Rollout,
-    watcher: Watcher,
-    reader: Reader,
+    watcher: ReadinessWatch,
+    reader: StateReader,
     lease: Lease,
-    fleet: Fleet,
+    fleet: FleetState,
 ) -> dict[str, t.Any]:
     before, after = fleet.profile.diff()
-    converger = Converger(
+    converger = Reconciler(
         reader,
         rollout,
         watcher,
         lease,
-        lambda seen: story(module.client, module.plan, seen.findings, seen.undiscovered, watcher.since),
+        lambda seen: diagnose(module.client, module.plan, seen.findings, seen.undiscovered, watcher.since),
         # A repair proves each node in its turn; of the others it is not asked whether they are as declared.
         wait=module.params["wait"] and not scope.repairs,
         wait_timeout=module.params["wait_timeout"],
@@ -129,7 +129,7 @@ def _run(
     try:
         seen = converger.converge(fleet)
     except Exception as error:
-        seen = watcher.latest or Seen(fleet, watcher.findings(fleet), [])
+        seen = watcher.latest or ObservedNodes(fleet, watcher.findings(fleet), [])
         error.partial = {  # type: ignore[attr-defined]
             "node_profile": _result(module, rollout, watcher, seen),
             "changed": rollout.done.any,
@@ -145,7 +145,7 @@ def _run(
     }
 
 
-def _result(module: GpuModule, rollout: Rollout, watcher: Watcher, seen: Seen) -> dict[str, t.Any]:
+def _result(module: GpuModule, rollout: Rollout, watcher: ReadinessWatch, seen: ObservedNodes) -> dict[str, t.Any]:
     unusual = _unusual(seen.fleet, watcher)
     told = result(seen.fleet, seen.findings, rollout.done, unusual=unusual)
     path = module.params["report_path"]
@@ -160,6 +160,6 @@ def _result(module: GpuModule, rollout: Rollout, watcher: Watcher, seen: Seen) -
     return told
 
 
-def _unusual(fleet: Fleet, watcher: Watcher) -> dict[str, str]:
+def _unusual(fleet: FleetState, watcher: ReadinessWatch) -> dict[str, str]:
     """The GPU nodes that are not waited for, with the reason."""
     return unusual_nodes(fleet.plan.pools, fleet.nodes.values(), fleet.membership, watcher.failing)

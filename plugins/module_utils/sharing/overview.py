@@ -9,18 +9,18 @@ import typing as t
 from dataclasses import dataclass
 
 from ..cluster_state import warnings as oddities
-from ..cluster_state.pool_assignment import sort
+from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.unusual_nodes import as_list, unusual_nodes, warnings
 from ..cluster_state.warnings import NAMES_LIMIT
 from ..drain.operand_diagnosis import failing_operands
-from .change_plan import Profile, profile
-from .configmaps import Configs
-from .demand import settle, unfit
-from .reader import asked_of
+from .change_plan import ChangePlan, plan_changes
+from .configmaps import SharingConfigMaps
+from .demand import misfits, plan_demand
+from .reader import pods_by_node_of
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
-    from ..cluster_state.mig_allocation import Allotment
+    from ..cluster_state.mig_allocation import MigAllocation
     from ..cluster_state.node import Node
     from ..kube.client import Client
     from ..pools.membership import Membership
@@ -32,9 +32,9 @@ if t.TYPE_CHECKING:
 class Overview:
     """The pools spread over the nodes that are there, what differs, and what the nodes' hardware says to it."""
 
-    settled: Allotment
+    settled: MigAllocation
     membership: Membership
-    changes: Profile
+    changes: ChangePlan
     geometries: t.Mapping[str, Geometry]
     doubts: tuple[str, ...]
 
@@ -46,17 +46,19 @@ class Overview:
 
 def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callable[[], Pods] | None = None) -> Overview:
     """Compare; `pods` lists those that have not ended, which is asked only where it decides whose GPUs are cut."""
-    membership = sort(plan.pools, nodes)
-    configmaps = Configs(client, plan).read(nodes, to_write=False)
-    settled = settle(plan, nodes, membership, configmaps)
+    membership = assign_pools(plan.pools, nodes)
+    configmaps = SharingConfigMaps(client, plan).read(nodes, to_write=False)
+    settled = plan_demand(plan, nodes, membership, configmaps)
     if settled.asks and pods is not None:
-        settled = settle(plan, nodes, membership, configmaps, asked_of(client, pods(), plan.config.namespace))
+        settled = plan_demand(
+            plan, nodes, membership, configmaps, pods_by_node_of(client, pods(), plan.config.namespace)
+        )
     return Overview(
         settled,
         membership,
-        profile(settled.plan, nodes, membership, configmaps),
+        plan_changes(settled.plan, nodes, membership, configmaps),
         configmaps.offered.geometries,
-        (*configmaps.offered.doubts, *unfit(settled.plan, nodes, membership, configmaps)),
+        (*configmaps.offered.doubts, *misfits(settled.plan, nodes, membership, configmaps)),
     )
 
 
@@ -66,7 +68,10 @@ def add_membership(found: Overview, nodes: t.Sequence[Node], result: dict[str, t
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
     result["released"] = released[:NAMES_LIMIT]
     result["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
-    result["warnings"] += [*oddities.all_of(nodes, membership, released), *oddities.abandoned(nodes, membership)]
+    result["warnings"] += [
+        *oddities.all_warnings(nodes, membership, released),
+        *oddities.abandoned_pins(nodes, membership),
+    ]
 
 
 def add_unusual(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:

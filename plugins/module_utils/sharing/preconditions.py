@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state.ownership import spelled
+from ..cluster_state.ownership import format_taint
 from ..cluster_state.tolerations import of_policy, singleton, untolerated
 from ..kube.paths import CLUSTER_POLICIES
 
@@ -21,16 +21,16 @@ def held_back(client: Client, plan: Plan, new: t.Collection[str], expected: t.Se
     The ClusterPolicy that counts says so, with the tolerations that it is `expected` to have soon; without a policy
     there are no such pods.
     """
-    taints = [taint for pool in plan.pools for taint in pool.taints if spelled(taint) in new]
+    taints = [taint for pool in plan.pools for taint in pool.taints if format_taint(taint) in new]
     if not taints:
         return set()
     policy = singleton(client.list_known(CLUSTER_POLICIES))
     if policy is None:
         return set()
-    return {spelled(taint) for taint in untolerated([*of_policy(policy), *expected], taints)}
+    return {format_taint(taint) for taint in untolerated([*of_policy(policy), *expected], taints)}
 
 
-def unread(client: Client, plan: Plan) -> str | None:
+def unread_entries(client: Client, plan: Plan) -> str | None:
     """Why a node must not be told to cut its GPUs by our file: the MIG manager reads another one. None: it reads ours.
 
     Without a policy there is no MIG manager to read anything.

@@ -9,13 +9,14 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..cluster_state.node import UNREAD, Node, parse
-from ..cluster_state.pool_assignment import sort
+from ..cluster_state.pool_assignment import assign_pools
 from ..drain.pods_on_nodes import gpu_pods, pods_on
 from ..kube.paths import NODES
-from .change_plan import Profile, profile
-from .configmaps import Configs
-from .demand import Settling, settle, unfit, unmet
-from .node_change import Asked
+from .change_plan import ChangePlan
+from .change_plan import plan_changes as profile
+from .configmaps import SharingConfigMaps
+from .demand import DemandPlan, misfits, plan_demand, unmet_demand
+from .node_change import PodsByNode
 from .preconditions import held_back
 from .scope import EVERYTHING, Scope
 
@@ -27,7 +28,7 @@ if t.TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetState:
     """What one reading of the cluster says, and what differs from the pools.
 
     `plan` is that of these very nodes: a demand is spread over them, as far as there is room (`missing`, by pool).
@@ -37,7 +38,7 @@ class Fleet:
     nodes: dict[str, Node]
     resource_version: str
     membership: Membership
-    profile: Profile
+    profile: ChangePlan
     plan: Plan
     missing: t.Mapping[str, t.Mapping[str, int]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
@@ -56,52 +57,52 @@ class Fleet:
         return [self.nodes[name] for name in self.membership.by_pool.get(pool, ()) if name in self.nodes]
 
 
-class Expected(t.NamedTuple):
+class ExpectedPolicy(t.NamedTuple):
     """What is not there in a preview and will be: tolerations of the ClusterPolicy, and ConfigMaps."""
 
     tolerations: tuple[Toleration, ...] = ()
     configmaps: tuple[t.Mapping[str, t.Any], ...] = ()
 
 
-class Reader:
+class StateReader:
     """Reads the nodes, the ConfigMaps and, where it matters, who is on the nodes."""
 
     def __init__(
-        self, client: Client, plan: Plan, *, scope: Scope = EVERYTHING, expected: Expected | None = None
+        self, client: Client, plan: Plan, *, scope: Scope = EVERYTHING, expected: ExpectedPolicy | None = None
     ) -> None:
         """Ask nothing yet."""
         self._client = client
         self._plan = plan
         self._scope = scope
-        self._expected = expected or Expected()
-        self.configs = Configs(client, plan, self._expected.configmaps)
+        self._expected = expected or ExpectedPolicy()
+        self.configs = SharingConfigMaps(client, plan, self._expected.configmaps)
         # Nodes that this run has done with, whatever they differ in.
         self.left_out: set[str] = set()
         # How this run cuts the nodes over which a demand is spread: what it has begun it does not decide again.
         self._settled: dict[str, Layout] = {}
 
-    def read(self) -> Fleet:
+    def read(self) -> FleetState:
         """One paged list of the nodes and one look at our ConfigMap (at both where GPUs are cut)."""
         listing = self._client.list(NODES, without=UNREAD)
         nodes = {node.name: node for node in map(parse, listing)}
         return self.compared(nodes, listing.resource_version)
 
-    def afresh(self) -> Fleet:
+    def afresh(self) -> FleetState:
         """The same as if this run had decided nothing yet: another one may have changed the cluster in the meantime."""
         self._settled = {}
         return self.read()
 
-    def compared(self, nodes: dict[str, Node], resource_version: str) -> Fleet:
+    def compared(self, nodes: dict[str, Node], resource_version: str) -> FleetState:
         """What these nodes differ in; pods are listed only where they may make a difference."""
         known = list(nodes.values())
-        membership = sort(self._plan.pools, known)
+        membership = assign_pools(self._plan.pools, known)
         configmaps = self.configs.read(known)
         scope, left_out = self._scope, self.left_out
-        settling = Settling(scope, left_out, self._settled)
-        settled = settle(self._plan, known, membership, configmaps, settling=settling)
+        settling = DemandPlan(scope, left_out, self._settled)
+        settled = plan_demand(self._plan, known, membership, configmaps, settling=settling)
         asked = self.look() if settled.asks else None
         if asked is not None:
-            settled = settle(self._plan, known, membership, configmaps, asked, settling)
+            settled = plan_demand(self._plan, known, membership, configmaps, asked, settling)
         plan = settled.plan
         wanted = profile(plan, known, membership, configmaps, scope=scope, left_out=left_out, asked=asked)
         held = held_back(self._client, plan, wanted.new_taints, self._expected.tolerations)
@@ -120,7 +121,7 @@ class Reader:
                 before=wanted,
             )
         self._settled = {name: of.sharing.layout for pool in plan.pools for name, of in pool.by_node.items()}
-        return Fleet(
+        return FleetState(
             nodes,
             resource_version,
             membership,
@@ -128,22 +129,22 @@ class Reader:
             plan,
             settled.missing,
             problems=(
-                *unfit(plan, known, membership, configmaps),
-                *unmet(settled, nodes, membership, scope),
+                *misfits(plan, known, membership, configmaps),
+                *unmet_demand(settled, nodes, membership, scope),
             ),
             doubts=configmaps.offered.doubts,
         )
 
-    def look(self, node: str | None = None) -> Asked:
+    def look(self, node: str | None = None) -> PodsByNode:
         """Who is on one node, or on all."""
-        return who_is_there(self._client, self._plan.config.namespace, node)
+        return pods_by_node(self._client, self._plan.config.namespace, node)
 
 
-def who_is_there(client: Client, operator_namespace: str, node: str | None = None) -> Asked:
+def pods_by_node(client: Client, operator_namespace: str, node: str | None = None) -> PodsByNode:
     """Who uses the GPUs of one node, or of all, and who else is there; claims are read only where a pod has one."""
-    return asked_of(client, pods_on(client, node), operator_namespace)
+    return pods_by_node_of(client, pods_on(client, node), operator_namespace)
 
 
-def asked_of(client: Client, pods: t.Sequence[t.Mapping[str, t.Any]], operator_namespace: str) -> Asked:
+def pods_by_node_of(client: Client, pods: t.Sequence[t.Mapping[str, t.Any]], operator_namespace: str) -> PodsByNode:
     """The same of pods that are listed already."""
-    return Asked(*gpu_pods(client, pods, operator_namespace))
+    return PodsByNode(*gpu_pods(client, pods, operator_namespace))

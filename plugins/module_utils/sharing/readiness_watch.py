@@ -10,20 +10,20 @@ import typing as t
 from dataclasses import replace
 
 from ..cluster_state.node import Node, parse
-from ..cluster_state.node_check import Finding, pending_words, prove, settled
-from ..cluster_state.pool_assignment import awaited
+from ..cluster_state.node_check import Finding, check, pending_message, settled
+from ..cluster_state.pool_assignment import awaited_nodes
 from ..common.wait import Since
 from ..drain.operand_diagnosis import failing_operands
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
 from . import late_labels
-from .reader import Fleet
+from .reader import FleetState
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
     from ..kube.client import Client
     from ..pools.plan import Plan
-    from .reader import Reader
+    from .reader import StateReader
     from .scope import Scope
 
 # Nodes that are discovered one after the other are taken together.
@@ -32,22 +32,22 @@ _GATHER = 3.0
 _LOOK = 5.0
 
 
-class Seen(t.NamedTuple):
+class ObservedNodes(t.NamedTuple):
     """What is known at the end of a look: what of it is not as declared, and which GPU nodes are not discovered."""
 
-    fleet: Fleet
+    fleet: FleetState
     findings: dict[str, Finding]
     undiscovered: list[str]
 
 
-class Watcher:
+class ReadinessWatch:
     """Proves nodes, and waits for the proof; nodes outside the scope, and those that are `excused`, prove nothing."""
 
     def __init__(
         self,
         client: Client,
         plan: Plan,
-        reader: Reader,
+        reader: StateReader,
         scope: Scope,
         progress: Progress,
         *,
@@ -67,9 +67,9 @@ class Watcher:
         self._rediscovered: set[str] = set()
         # Undiscovered nodes on which NVIDIA's pods fail, with what is known of it: not waited for.
         self.failing: dict[str, str] = {}
-        self.latest: Seen | None = None
+        self.latest: ObservedNodes | None = None
 
-    def seen(self, fleet: Fleet, deadline: float) -> Seen:
+    def seen(self, fleet: FleetState, deadline: float) -> ObservedNodes:
         """Follow the nodes until each is what its pool declares, a new one is discovered, or the time is over.
 
         What is returned is kept as `latest`, for a failure that has to tell how far it came.
@@ -77,7 +77,7 @@ class Watcher:
         self.latest = self._seen(fleet, deadline)
         return self.latest
 
-    def _seen(self, fleet: Fleet, deadline: float) -> Seen:
+    def _seen(self, fleet: FleetState, deadline: float) -> ObservedNodes:
         nodes = dict(fleet.nodes)
         findings = self.findings(fleet)
         undiscovered = self._awaited(nodes, fleet)
@@ -98,7 +98,7 @@ class Watcher:
             if left <= 0:
                 break
             left = min(left, self._until_labels_are_late(findings))
-            self._progress.say(pending_words(findings, undiscovered), total - len(findings), total)
+            self._progress.say(pending_message(findings, undiscovered), total - len(findings), total)
             try:
                 for event in self._client.watch(NODES, resource_version=version, timeout=max(left, 1.0)):
                     version = event["object"]["metadata"]["resourceVersion"]
@@ -117,7 +117,7 @@ class Watcher:
                         found_at = found_at or self._clock()
                     if settled(findings) and not undiscovered:
                         break
-                    self._progress.say(pending_words(findings, undiscovered), total - len(findings), total)
+                    self._progress.say(pending_message(findings, undiscovered), total - len(findings), total)
                     if found_at is not None and self._clock() > found_at + _GATHER:
                         break
             except ApiError as error:
@@ -130,10 +130,10 @@ class Watcher:
                 undiscovered = self._awaited(nodes, fleet)
         if found_at is not None:
             fresh = self._reader.compared(nodes, version)
-            return Seen(fresh, self.findings(fresh), sorted(undiscovered))
-        return Seen(replace(fleet, nodes=nodes, resource_version=version), findings, sorted(undiscovered))
+            return ObservedNodes(fresh, self.findings(fresh), sorted(undiscovered))
+        return ObservedNodes(replace(fleet, nodes=nodes, resource_version=version), findings, sorted(undiscovered))
 
-    def findings(self, fleet: Fleet) -> dict[str, Finding]:
+    def findings(self, fleet: FleetState) -> dict[str, Finding]:
         """What is not as declared, by node; a node that is not ready is told elsewhere and proves nothing."""
         found: dict[str, Finding] = {}
         for node in fleet.nodes.values():
@@ -156,11 +156,11 @@ class Watcher:
             self.rediscover(late)
         return min((late_labels.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
 
-    def _awaited(self, nodes: t.Mapping[str, Node], fleet: Fleet) -> set[str]:
-        names = awaited(self._plan.pools, nodes.values(), fleet.membership)
+    def _awaited(self, nodes: t.Mapping[str, Node], fleet: FleetState) -> set[str]:
+        names = awaited_nodes(self._plan.pools, nodes.values(), fleet.membership)
         return {name for name in names if self._scope.holds(nodes[name], None) and name not in self.failing}
 
-    def look_for_failures(self, fleet: Fleet) -> None:
+    def look_for_failures(self, fleet: FleetState) -> None:
         """Find the undiscovered nodes on which NVIDIA's pods fail, without a wait: for a preview."""
         findings, undiscovered = self.findings(fleet), self._awaited(fleet.nodes, fleet)
         if self._undiscovered(fleet.nodes, findings, undiscovered):
@@ -174,7 +174,7 @@ class Watcher:
         return members | set(undiscovered)
 
     def _find_failing(
-        self, nodes: t.Mapping[str, Node], fleet: Fleet, findings: dict[str, Finding], undiscovered: set[str]
+        self, nodes: t.Mapping[str, Node], fleet: FleetState, findings: dict[str, Finding], undiscovered: set[str]
     ) -> None:
         """Nodes that gpu-feature-discovery does not reach, since a pod that it needs fails, are not waited for."""
         waiting = self._undiscovered(nodes, findings, undiscovered)
@@ -184,10 +184,10 @@ class Watcher:
         for name in found:
             self._follow(nodes[name], fleet, findings)
 
-    def _follow(self, node: Node, fleet: Fleet, findings: dict[str, Finding]) -> None:
+    def _follow(self, node: Node, fleet: FleetState, findings: dict[str, Finding]) -> None:
         pool = fleet.pool(node.name)
         proves = pool is not None and node.ready and node.name not in self.excused and self._scope.holds(node, pool)
-        finding = prove(node, pool) if proves and pool else None
+        finding = check(node, pool) if proves and pool else None
         if finding and not node.discovered and node.name in self.failing:
             finding = Finding(node.name, finding.pool, (self.failing[node.name],), final=True)
         if finding:

@@ -16,7 +16,7 @@ Run = t.Callable[[t.Sequence[str]], tuple[int, str, str]]
 Wait = t.Callable[[t.Callable[["Node | None"], t.Any], float], t.Any]
 
 
-class NoReboot(Exception):
+class RebootFailed(Exception):
     """The program failed, or the node did not come back; says which, and what to do."""
 
 
@@ -36,13 +36,13 @@ class Rebooter:
             status, dummy, errors = self._run(words)
         if status:
             said = errors.strip()[-300:] or "nothing"
-            raise NoReboot(f"{words[0]} (rollout.reboot.command) ended with {status} for {name}, and said: {said}")
+            raise RebootFailed(f"{words[0]} (rollout.reboot.command) ended with {status} for {name}, and said: {said}")
 
         def rebooted(node: Node | None) -> bool | None:
             return True if node is not None and node.ready and node.boot_id != before else None
 
         if not wait(rebooted, how.timeout):
-            raise NoReboot(
+            raise RebootFailed(
                 f"{name} was not back with another boot id {how.timeout} s after {words[0]} had ended (rollout.reboot.timeout): "
                 "look at its console"
             )

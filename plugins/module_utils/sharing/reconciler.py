@@ -8,14 +8,14 @@ import contextlib
 import time
 import typing as t
 
-from ..common.errors import ReleaseRefused, SomeFailed
-from ..common.wait import TimeoutStory
-from .readiness_watch import Seen
+from ..common.errors import PartialFailure, ReleaseRefused
+from ..common.wait import WaitTimeout
+from .readiness_watch import ObservedNodes
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
-    from .reader import Fleet, Reader
-    from .readiness_watch import Watcher
+    from .reader import FleetState, StateReader
+    from .readiness_watch import ReadinessWatch
     from .rollout import Rollout
 
 _TOLD = 5
@@ -23,16 +23,16 @@ _TOLD = 5
 _ROUNDS = 5
 
 
-class Converger:
+class Reconciler:
     """Brings everything together; raises SomeFailed or TimeoutStory with what could not be reached."""
 
     def __init__(
         self,
-        reader: Reader,
+        reader: StateReader,
         rollout: Rollout,
-        watcher: Watcher,
+        watcher: ReadinessWatch,
         lease: Lease,
-        story: t.Callable[[Seen], str],
+        story: t.Callable[[ObservedNodes], str],
         *,
         wait: bool,
         wait_timeout: float,
@@ -48,7 +48,7 @@ class Converger:
         self._timeout = wait_timeout
         self._allowed = allowed
 
-    def converge(self, fleet: Fleet) -> Seen:
+    def converge(self, fleet: FleetState) -> ObservedNodes:
         """Nodes that come, or are discovered, on the way are taken along."""
         deadline = time.monotonic() + self._timeout
         rounds = 0
@@ -81,7 +81,7 @@ class Converger:
                         if fleet.profile.steps:
                             continue
                 if not self._wait:
-                    seen = Seen(fleet, self._watcher.findings(fleet), [])
+                    seen = ObservedNodes(fleet, self._watcher.findings(fleet), [])
                 else:
                     seen = self._watcher.seen(fleet, deadline)
                     if seen.findings and lease is not None:
@@ -95,27 +95,27 @@ class Converger:
         self._require_success()
         return seen
 
-    def _excuse(self, fleet: Fleet) -> None:
+    def _excuse(self, fleet: FleetState) -> None:
         """Nodes that are told otherwise are neither waited for nor begun again."""
         done = self._rollout.done
         left = {*done.failed, *done.not_begun, *fleet.profile.limited, *fleet.profile.away}
         self._watcher.excused |= left
         self._reader.left_out |= left
 
-    def _give_up(self, seen: Seen) -> None:
+    def _give_up(self, seen: ObservedNodes) -> None:
         findings = {name: of for name, of in seen.findings.items() if name not in self._rollout.done.failed}
         if not findings and not seen.undiscovered:
             return
         told = self._story(seen._replace(findings=findings))
         failed = f"{self._failures()}\n" if self._rollout.done.failed else ""
-        raise TimeoutStory(
+        raise WaitTimeout(
             f"{failed}{len(findings) + len(seen.undiscovered)} node(s) are not as their pools declare "
             f"(wait_timeout {self._timeout:.0f} s):\n{told}"
         )
 
     def _require_success(self) -> None:
         if self._rollout.done.failed:
-            raise SomeFailed(self._failures())
+            raise PartialFailure(self._failures())
 
     def _failures(self) -> str:
         done = self._rollout.done

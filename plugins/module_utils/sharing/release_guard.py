@@ -9,7 +9,7 @@ import typing as t
 from ..catalog.names import CONFIG_LABEL, POOL_LABEL
 from ..common.errors import ReleaseRefused
 from ..kube.paths import NODES
-from .reader import Reader
+from .reader import StateReader
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -24,7 +24,7 @@ def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> N
     """
     if not any(list(client.list(NODES, label_selector=selector, metadata_only=True)) for selector in _selectors(plan)):
         return
-    refusal = Reader(client, plan).read().profile.releases.refusal(allowed)
+    refusal = StateReader(client, plan).read().profile.releases.refusal(allowed)
     if refusal:
         raise ReleaseRefused(refusal)
 

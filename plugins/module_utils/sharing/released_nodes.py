@@ -12,15 +12,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
-from ..cluster_state.ownership import POOLS, noted
+from ..cluster_state.ownership import POOLS, recorded_keys
 from ..nvidia_config.device_plugin import EXCLUSIVE, MODES
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..cluster_state.ownership import NodeEdit
     from ..pools.plan import PoolPlan
-    from .node_change import Step
+    from .node_change import NodeChange
 
 ALL = "all"
 # Of nodes that have lost the label with the name of their pool.
@@ -28,14 +28,14 @@ UNKNOWN = "(unknown)"
 
 
 @dataclass(frozen=True)
-class Releases:
+class ReleasedNodes:
     """`steps` are the releases of this run, those that it leaves for another run included. `unclaimed`: every node that the
     variables leave without a pool, whatever the run is restricted to, with the pool that it is in. `emptied`: the declared pools
     without nodes. `unshared`: how many nodes of each pool would lose their sharing although no variable says sharing.mode.
     `managed`: how many nodes stay in a pool.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[NodeChange, ...] = ()
     unclaimed: t.Mapping[str, str] = field(default_factory=dict)
     emptied: t.Collection[str] = ()
     unshared: t.Mapping[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Releases:
         if not self.uncovered(allowed):
             return ""
         unknown = sorted(set(allowed) - set(self.counts))
-        misspelled = f" gpu_allow_release names {some(unknown)}, of which no node is released." if unknown else ""
+        misspelled = f" gpu_allow_release names {abbreviate(unknown)}, of which no node is released." if unknown else ""
         return (
             f"This run would release {self.words()}. No pool in gpu_pools claims these nodes any more. "
             f"{nothing} If this is a mistake, look in gpu_pools for a pool that is missing or misspelled, or for a changed match."
@@ -97,7 +97,7 @@ class Releases:
         """How many nodes of which pools, and which pods are evicted, as a part of a sentence."""
         of_pools = ", ".join(f"{name}: {count}" for name, count in self.counts.items())
         everything = "" if self.managed else ", all that this collection manages,"
-        pods = f"{len(self.pods)} pod(s): {some(self.pods)}" if self.pods else "no pods"
+        pods = f"{len(self.pods)} pod(s): {abbreviate(self.pods)}" if self.pods else "no pods"
         return f"{len(self.nodes)} node(s) ({of_pools}){everything} and evict {pods}"
 
     def variable(self) -> str:
@@ -124,7 +124,9 @@ def stops_sharing_silently(node: Node, pool: PoolPlan, change: NodeEdit | None) 
     """
     if pool.declares_sharing or change is None:
         return False
-    configured = CONFIG_LABEL in noted(node.annotations, POOLS.labels) and _shares(node.labels.get(CONFIG_LABEL, ""))
+    configured = CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels) and _shares(
+        node.labels.get(CONFIG_LABEL, "")
+    )
     shared = CONFIG_LABEL in change.labels and (configured or node.replicas > 1 or _shares(f"{node.mode}-"))
     cut = MIG_CONFIG_LABEL in change.labels and bool(node.mig_devices)
     return shared or cut

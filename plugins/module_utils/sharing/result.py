@@ -8,12 +8,13 @@ import collections
 import typing as t
 
 from ..cluster_state import expected_state
-from ..cluster_state.pool_assignment import awaited, undiscovered_cluster
+from ..cluster_state.pool_assignment import awaited_nodes as awaited
+from ..cluster_state.pool_assignment import undiscovered_cluster
 from ..cluster_state.unusual_nodes import as_list
 from ..cluster_state.unusual_nodes import warnings as unusual_warnings
-from ..cluster_state.warnings import NAMES_LIMIT, of_membership, said_not_ready
-from ..mig.layout import spelled
-from ..schema.messages import some
+from ..cluster_state.warnings import NAMES_LIMIT, not_ready_message, of_membership
+from ..mig.layout import format_layout
+from ..schema.messages import abbreviate
 from . import late_labels
 from .change_plan import held_taints
 from .node_result import BROKEN_OFF, GONE, LEFT, ROLLED_BACK
@@ -21,15 +22,15 @@ from .released_nodes import UNKNOWN
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
-    from .change_plan import Profile
-    from .reader import Fleet
-    from .rollout import Done
+    from .change_plan import ChangePlan
+    from .reader import FleetState
+    from .rollout import RolloutResult
 
 
 def result(
-    fleet: Fleet,
+    fleet: FleetState,
     findings: t.Mapping[str, Finding],
-    done: Done | None,
+    done: RolloutResult | None,
     limit: int | None = NAMES_LIMIT,
     *,
     unusual: t.Mapping[str, str] | None = None,
@@ -51,7 +52,7 @@ def result(
             "nodes": len(nodes),
             "changed": len(members & of_changed),
             "proven": sum(1 for node in nodes if node.ready and node.name not in findings),
-            **expected_state.offered(nodes, pool),
+            **expected_state.expected_resources(nodes, pool),
             **({"missing": dict(fleet.missing[pool.name])} if pool.name in fleet.missing else {}),
         }
     membership = fleet.membership
@@ -84,7 +85,7 @@ def result(
     }
 
 
-def _released(fleet: Fleet, done: Done | None) -> list[tuple[str, str]]:
+def _released(fleet: FleetState, done: RolloutResult | None) -> list[tuple[str, str]]:
     """The nodes that are released from their pools, or are to be, each with its pool."""
     if done is None:
         return [(of.node, of.leaves or UNKNOWN) for of in fleet.profile.steps if of.leaves is not None]
@@ -95,7 +96,7 @@ def _released(fleet: Fleet, done: Done | None) -> list[tuple[str, str]]:
     ]
 
 
-def _repaired(changes: Profile, done: Done | None) -> dict[str, str]:
+def _repaired(changes: ChangePlan, done: RolloutResult | None) -> dict[str, str]:
     """By node, what was wrong and is mended, or is to be."""
     if done is None:
         return {of.node: of.remedy for of in changes.steps if of.remedy}
@@ -103,7 +104,7 @@ def _repaired(changes: Profile, done: Done | None) -> dict[str, str]:
     return {**dict.fromkeys(done.rediscovered, late_labels.RESTARTED), **in_turn}
 
 
-def after_discovery(fleet: Fleet, failing: t.Collection[str] = ()) -> dict[str, t.Any]:
+def after_discovery(fleet: FleetState, failing: t.Collection[str] = ()) -> dict[str, t.Any]:
     """What cannot be said before NVIDIA's agents have been at work: nodes of unknown model, pools of unknown nodes.
 
     Nothing is expected of nodes on which NVIDIA's pods are `failing`.
@@ -116,16 +117,18 @@ def after_discovery(fleet: Fleet, failing: t.Collection[str] = ()) -> dict[str, 
     return {"nodes": nodes[:NAMES_LIMIT], "nodes_count": len(nodes), "pools": list(unknown)}
 
 
-def _announced(fleet: Fleet, done: Done | None) -> t.Iterator[str]:
+def _announced(fleet: FleetState, done: RolloutResult | None) -> t.Iterator[str]:
     by_pool: dict[str, list[str]] = {}
     for name, pool in _released(fleet, done):
         by_pool.setdefault(pool, []).append(name)
     for pool, names in sorted(by_pool.items()):
         verb = "is to be" if done is None else "was"
-        yield f"pool {pool}: no pool of gpu_pools claims its node(s) {some(names)} any more; each {verb} released"
+        yield f"pool {pool}: no pool of gpu_pools claims its node(s) {abbreviate(names)} any more; each {verb} released"
 
 
-def warnings(fleet: Fleet, done: Done | None = None, *, unusual: t.Mapping[str, str] | None = None) -> list[str]:
+def warnings(
+    fleet: FleetState, done: RolloutResult | None = None, *, unusual: t.Mapping[str, str] | None = None
+) -> list[str]:
     """What a user should know although it is no failure."""
     told = [*of_membership(fleet.membership, fleet.profile.released)]
     told += _announced(fleet, done)
@@ -133,7 +136,7 @@ def warnings(fleet: Fleet, done: Done | None = None, *, unusual: t.Mapping[str, 
     gone = done.named(GONE) if done else []
     if gone:
         told.append(
-            f"{some(gone)} disappeared from the cluster in the middle of the change; nothing is left to be done there"
+            f"{abbreviate(gone)} disappeared from the cluster in the middle of the change; nothing is left to be done there"
         )
     for pool, taints in held_taints(fleet.profile, fleet.nodes, fleet.plan.pools).items():
         told.append(
@@ -142,14 +145,14 @@ def warnings(fleet: Fleet, done: Done | None = None, *, unusual: t.Mapping[str, 
         )
     blocked = [f"{of.node} by {', '.join(of.blocked)}" for of in fleet.profile.turns if of.blocked]
     if blocked:
-        told.append(f"{len(blocked)} node(s) cannot be changed, because their GPUs are in use: {some(blocked)}")
+        told.append(f"{len(blocked)} node(s) cannot be changed, because their GPUs are in use: {abbreviate(blocked)}")
     told += fleet.profile.mig_entries.doubts
     told += fleet.doubts
     told += [
-        f"pool {name} lacks {spelled(missing)} of its sharing.demand: its nodes have no room for them"
+        f"pool {name} lacks {format_layout(missing)} of its sharing.demand: its nodes have no room for them"
         for name, missing in fleet.missing.items()
     ]
     away = sorted(name for name in fleet.profile.pool_of if name in fleet.nodes and not fleet.nodes[name].ready)
     if away:
-        told.append(said_not_ready(away))
+        told.append(not_ready_message(away))
     return told

@@ -12,17 +12,17 @@ from ..cluster_state.node import parse
 from ..cluster_state.pool_edit import last_good, node_edit
 from ..cluster_state.pool_release import is_cut
 from ..common.parallel import Outcome, is_fatal, run_bounded
-from ..drain.node_progress import teller
+from ..drain.node_progress import progress_by_node
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
 from ..schema import rollout
 from . import late_labels
 from .configmap_refresh import refresh
-from .mig_manager import renew
-from .node_result import BROKEN_OFF, LEFT, ROLLED_BACK, Fate, Tools
-from .node_runner import Turn
-from .rolling_update import queues, take_turns
-from .watched_nodes import LiveNodes
+from .mig_manager import ensure_config_read
+from .node_result import BROKEN_OFF, LEFT, ROLLED_BACK, NodeResult, RunnerContext
+from .node_runner import NodeRunner
+from .rolling_update import pool_queues, run_rolling_update
+from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
@@ -32,10 +32,10 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.plan import Plan, PoolPlan
-    from .node_change import Step
-    from .reader import Fleet, Reader
+    from .node_change import NodeChange
+    from .reader import FleetState, StateReader
     from .reboot import Rebooter
-    from .rolling_update import Turns
+    from .rolling_update import RollingResult
     from .scope import Scope
 
 # A node that somebody else writes at the same time is read again this often before it counts as failed.
@@ -43,12 +43,12 @@ _CONFLICTS = 8
 
 
 @dataclass
-class Done:
+class RolloutResult:
     """What was sent so far; `steps` are those that were begun, with the pods that were in fact evicted."""
 
     changed: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
-    fates: dict[str, Fate] = field(default_factory=dict)
+    fates: dict[str, NodeResult] = field(default_factory=dict)
     steps: dict[str, dict[str, t.Any]] = field(default_factory=dict)
     not_begun: list[str] = field(default_factory=list)
     refreshed_pods: int = 0
@@ -66,7 +66,7 @@ class Done:
         """The nodes with which it ended so."""
         return sorted(name for name, fate in self.fates.items() if fate.outcome in outcomes)
 
-    def note(self, of: Step, fate: Fate) -> None:
+    def note(self, of: NodeChange, fate: NodeResult) -> None:
         """Count one node's turn."""
         self.fates[of.node] = fate
         self.steps[of.node] = {**of.told(), "evicts": fate.evicted}
@@ -84,7 +84,7 @@ _AFTER = {
 
 
 @dataclass(frozen=True)
-class Ways:
+class RolloutContext:
     """What a rollout needs of its surroundings: the module's, or a test's."""
 
     run_id: str
@@ -98,16 +98,16 @@ class Ways:
 class Rollout:
     """One plan on one cluster; keeps count of what was done, so that a failure tells how far it came."""
 
-    def __init__(self, client: Client, plan: Plan, reader: Reader, scope: Scope, ways: Ways) -> None:
+    def __init__(self, client: Client, plan: Plan, reader: StateReader, scope: Scope, ways: RolloutContext) -> None:
         """Send nothing yet."""
         self._client = client
         self._plan = plan
         self._reader = reader
         self._scope = scope
         self._ways = ways
-        self.done = Done()
+        self.done = RolloutResult()
 
-    def apply(self, fleet: Fleet, lease: Lease) -> None:
+    def apply(self, fleet: FleetState, lease: Lease) -> None:
         """Send what differs, in the order in which the agents can follow it; one bad node does not stop the others."""
         changes = fleet.profile
         self.done.added.extend(self._reader.configs.add(changes, lease))
@@ -116,7 +116,7 @@ class Rollout:
             self.done.refreshed_pods += refresh(self._client, self._plan.config.namespace, values, lease)
         if changes.renamed:
             named = [fleet.nodes[name] for name in changes.renamed if name in fleet.nodes]
-            renew(self._client, self._plan.mig.namespace, named, lease, self._ways.progress)
+            ensure_config_read(self._client, self._plan.mig.namespace, named, lease, self._ways.progress)
         self._patch(fleet, lease)
         if changes.turns:
             self._take_turns(fleet, lease)
@@ -126,11 +126,11 @@ class Rollout:
         late_labels.restart(self._client, self._plan.config.namespace, nodes, lease)
         self.done.rediscovered.update(nodes)
 
-    def collect(self, fleet: Fleet, lease: Lease) -> None:
+    def collect(self, fleet: FleetState, lease: Lease) -> None:
         """Take out the entries that no node names any more."""
         self.done.collected.extend(self._reader.configs.collect(fleet.profile, lease))
 
-    def preview(self, fleet: Fleet) -> str | None:
+    def preview(self, fleet: FleetState) -> str | None:
         """Let the server check the ConfigMap and one node of each pool without keeping them; what it did not check."""
         changes = fleet.profile
         try:
@@ -144,7 +144,7 @@ class Rollout:
             return f"not checked by the server: {error.message}"
         return None
 
-    def give_up(self, fleet: Fleet, findings: t.Mapping[str, Finding], lease: Lease) -> None:
+    def give_up(self, fleet: FleetState, findings: t.Mapping[str, Finding], lease: Lease) -> None:
         """Take back, or leave with the reason, what was changed at once in this run and did not become as declared.
 
         A node that had no profile with which it was seen to work keeps the new one: there is nothing to go back to.
@@ -157,33 +157,33 @@ class Rollout:
         ]
         if not failed:
             return
-        with LiveNodes(self._client, fleet.nodes, fleet.resource_version) as live:
+        with WatchedNodes(self._client, fleet.nodes, fleet.resource_version) as live:
             tools = self._tools(fleet, live, lease)
             stories = {of.node: self._ways.tell(findings[of.node]) for of in failed}
-            calls = [(of.node, functools.partial(Turn(tools, of).end_badly, stories[of.node])) for of in failed]
+            calls = [(of.node, functools.partial(NodeRunner(tools, of).end_badly, stories[of.node])) for of in failed]
             for of, outcome in zip(failed, run_bounded(calls, stop=lease.lost), strict=True):
                 if outcome.error is not None:
                     raise outcome.error
                 if outcome.value is not None:
                     self.done.note(of, outcome.value)
 
-    def _take_turns(self, fleet: Fleet, lease: Lease) -> None:
+    def _take_turns(self, fleet: FleetState, lease: Lease) -> None:
         steps = fleet.profile.turns
         sizes = {name: len(members) for name, members in fleet.membership.by_pool.items()}
         by_name = {of.node: of for of in steps}
-        with LiveNodes(self._client, fleet.nodes, fleet.resource_version) as live:
+        with WatchedNodes(self._client, fleet.nodes, fleet.resource_version) as live:
             tools = self._tools(fleet, live, lease)
 
-            def on_done(turns: Turns) -> None:
+            def on_done(turns: RollingResult) -> None:
                 self._ways.progress.say("nodes changed one after the other", len(turns.fates), len(steps))
 
-            begun: dict[str, Turn] = {}
+            begun: dict[str, NodeRunner] = {}
 
-            def take(of: Step) -> Fate:
-                begun[of.node] = Turn(tools, of)
+            def take(of: NodeChange) -> NodeResult:
+                begun[of.node] = NodeRunner(tools, of)
                 return begun[of.node].take()
 
-            turns = take_turns(queues(steps, sizes), take, on_done)
+            turns = run_rolling_update(pool_queues(steps, sizes), take, on_done)
         if turns.error is not None:
             for name in begun.keys() - turns.fates.keys():
                 turns.fates[name] = begun[name].broken_off(turns.error)
@@ -193,15 +193,15 @@ class Rollout:
         if turns.error is not None:
             raise turns.error
 
-    def _tools(self, fleet: Fleet, live: LiveNodes, lease: Lease) -> Tools:
-        return Tools(
+    def _tools(self, fleet: FleetState, live: WatchedNodes, lease: Lease) -> RunnerContext:
+        return RunnerContext(
             client=self._client,
             lease=lease,
             live=live,
             look=self._reader.look,
             tell=self._ways.tell,
             since=self._ways.since,
-            say=teller(self._ways.progress),
+            say=progress_by_node(self._ways.progress),
             reboot=self._ways.rebooter,
             held=fleet.profile.held,
             namespace=self._plan.config.namespace,
@@ -209,7 +209,7 @@ class Rollout:
             repair=self._scope.repairs,
         )
 
-    def _patch(self, fleet: Fleet, lease: Lease) -> None:
+    def _patch(self, fleet: FleetState, lease: Lease) -> None:
         changes, edits = fleet.profile, fleet.profile.at_once
         told = {of.node: of.told() for of in changes.steps if not of.turn}
         sent = 0
@@ -259,13 +259,13 @@ class Rollout:
         return patch
 
 
-def _key(fleet: Fleet, name: str) -> str:
+def _key(fleet: FleetState, name: str) -> str:
     """The configurations that a node's agents are to read."""
     pool = fleet.pool(name)
     return f"{pool.on(name).config_key} {pool.on(name).mig_key}".strip() if pool else "none"
 
 
-def _has_a_way(fleet: Fleet, of: Step) -> bool:
+def _has_a_way(fleet: FleetState, of: NodeChange) -> bool:
     node = fleet.nodes.get(of.node)
     if node is None or of.pool is None:
         return False

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ..drain.node_patcher import OneNode
+from ..drain.node_patcher import NodePatcher
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..kube.client import Client
     from ..kube.lease import Lease
-    from .watched_nodes import LiveNodes
+    from .watched_nodes import WatchedNodes
 
 
-class LiveNode(OneNode):
+class WatchedNode(NodePatcher):
     """The node of this name among the live ones."""
 
-    def __init__(self, client: Client, lease: Lease, live: LiveNodes, name: str) -> None:
+    def __init__(self, client: Client, lease: Lease, live: WatchedNodes, name: str) -> None:
         """Ask nothing yet."""
         super().__init__(client, lease, live, name)
         self._check = lease.check

@@ -20,7 +20,7 @@ T = t.TypeVar("T")
 _WATCH, _LOOK = 20.0, 1.0
 
 
-class LiveNodes:
+class WatchedNodes:
     """A context manager; inside it the nodes follow the cluster. What is newer counts, whoever tells it."""
 
     def __init__(
@@ -41,7 +41,7 @@ class LiveNodes:
         self._error: Exception | None = None
         self._forgotten = False
 
-    def __enter__(self) -> LiveNodes:
+    def __enter__(self) -> WatchedNodes:
         """Begin to follow."""
         threading.Thread(target=self._follow, name="nodes", daemon=True).start()
         return self

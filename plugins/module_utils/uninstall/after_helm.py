@@ -23,20 +23,20 @@ from ..kube.objects import NOT_CHECKED
 from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, object_path
 from . import ownership_marks
 from .configmaps import CONFIGMAPS
-from .crds import Definition, Verdict, judge
-from .namespace_contents import ELECTIONS, Leaving
-from .namespaces import DELETED, GIVEN_BACK, LEFT, Fate, end_namespace, fate_of
-from .node_cleanup import Leavings, in_short, of_nfd, of_operator, staying, without
+from .crds import CrdDecision, Definition, decide
+from .namespace_contents import ELECTIONS, ReleasedContents
+from .namespaces import DELETED, GIVEN_BACK, LEFT, NamespaceDecision, decide_namespace, end_namespace
+from .node_cleanup import Residue, in_short, of_nfd, of_operator, staying, without
 from .node_patches import patch_nodes, preview_nodes, read_nodes
-from .operands import Waiting, await_no_pods
-from .result import Account
+from .operands import OperandWait, await_no_pods
+from .result import UninstallResult
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Release:
+class UninstalledRelease:
     """A release as it is known now: whether we installed it, whether helm still has it, and which kinds came with it."""
 
     name: str
@@ -50,49 +50,49 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Settings:
+class AfterHelmSettings:
     """Both releases, and how NFD marks its annotations."""
 
-    operator: Release
-    nfd: Release
+    operator: UninstalledRelease
+    nfd: UninstalledRelease
     nfd_instance: str
     check: bool
     progress: Progress
     # None: do not wait.
-    waiting: Waiting | None
+    waiting: OperandWait | None
 
     @property
-    def releases(self) -> tuple[Release, Release]:
+    def releases(self) -> tuple[UninstalledRelease, UninstalledRelease]:
         """Both."""
         return self.operator, self.nfd
 
 
 @dataclass
-class Found:
+class ResidueFound:
     """One reading: `policies` are those of nobody's release of ours, `leases` paths of notes and elections."""
 
     nodes: list[Node]
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[CrdDecision] = field(default_factory=list)
     leases: list[str] = field(default_factory=list)
-    namespaces: list[tuple[Object, Fate]] = field(default_factory=list)
+    namespaces: list[tuple[Object, NamespaceDecision]] = field(default_factory=list)
     policies: bool = False
 
 
-class After:
+class AfterHelm:
     """One cluster; the account says what was done so far."""
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: AfterHelmSettings) -> None:
         """Send nothing yet."""
         self._client = client
         self._settings = settings
-        self.account = Account()
+        self.account = UninstallResult()
 
-    def read(self) -> Found:
+    def read(self) -> ResidueFound:
         """Everything that may be left; raises InvalidOptions while helm still has a release of ours."""
         waiting = [f"{item.namespace}/{item.name}" for item in self._settings.releases if item.ours and item.there]
         if waiting and not self._settings.check:
             raise InvalidOptions([f"Helm still has the release {name}: uninstall it first." for name in waiting])
-        found = Found(nodes=read_nodes(self._client))
+        found = ResidueFound(nodes=read_nodes(self._client))
         for release in self._settings.releases:
             for definition in release.kinds if release.ours else ():
                 verdict = self._judge(definition, release, found)
@@ -105,7 +105,7 @@ class After:
                 found.namespaces.append((live, self._fate(live)))
         return found
 
-    def changed(self, found: Found) -> bool:
+    def changed(self, found: ResidueFound) -> bool:
         """Whether there is anything to take away."""
         return bool(
             found.leases
@@ -114,7 +114,7 @@ class After:
             or any(self._compared(found)(node) for node in found.nodes)
         )
 
-    def preview(self, found: Found) -> None:
+    def preview(self, found: ResidueFound) -> None:
         """Note what a run would do, as far as it can be known before helm has worked."""
         try:
             preview_nodes(self._client, found.nodes, self._compared(found), self.account)
@@ -130,7 +130,7 @@ class After:
             self._note_namespace(live, fate)
         self._note_staying(found)
 
-    def clear(self, found: Found, lease: Lease) -> None:
+    def clear(self, found: ResidueFound, lease: Lease) -> None:
         """All of it; raises TimeoutStory when something does not go."""
         if self._settings.waiting is not None:
             for release in self._settings.releases:
@@ -153,7 +153,7 @@ class After:
             end_namespace(self._client, live, fate, self._settings.waiting)
         self._note_staying(found)
 
-    def _clear_nodes(self, found: Found, lease: Lease) -> None:
+    def _clear_nodes(self, found: ResidueFound, lease: Lease) -> None:
         for node in found.nodes:
             # Its annotation goes with the patch of the node, so this one comes first.
             resources = self._leavings(node, found).resources
@@ -164,22 +164,22 @@ class After:
         compare = self._compared(found)
         patch_nodes(self._client, found.nodes, compare, lease, self._settings.progress, self.account)
 
-    def _compared(self, found: Found) -> t.Callable[[Node], NodeEdit | None]:
+    def _compared(self, found: ResidueFound) -> t.Callable[[Node], NodeEdit | None]:
         def compare(node: Node) -> NodeEdit | None:
             edit = without(node, self._leavings(node, found))
             return in_short(edit) if edit else None
 
         return compare
 
-    def _leavings(self, node: Node, found: Found) -> Leavings:
-        leaving = Leavings()
+    def _leavings(self, node: Node, found: ResidueFound) -> Residue:
+        leaving = Residue()
         if self._settings.operator.ours and not found.policies:
             leaving |= of_operator(node)
         if self._settings.nfd.ours:
             leaving |= of_nfd(node, self._settings.nfd_instance)
         return leaving
 
-    def _judge(self, definition: Definition, release: Release, found: Found) -> Verdict | None:
+    def _judge(self, definition: Definition, release: UninstalledRelease, found: ResidueFound) -> CrdDecision | None:
         live = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{definition.name}")
         if live is None:
             return None
@@ -187,10 +187,10 @@ class After:
         if definition.kind == "ClusterPolicy":
             found.policies = any(not release.has(entry) for entry in objects)
         if not ownership_marks.is_marked(live):
-            return Verdict(definition, "this collection did not bring it")
-        return judge(definition, live, objects, release.has)
+            return CrdDecision(definition, "this collection did not bring it")
+        return decide(definition, live, objects, release.has)
 
-    def _clear_kind(self, verdict: Verdict) -> None:
+    def _clear_kind(self, verdict: CrdDecision) -> None:
         definition = verdict.definition
         path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{definition.name}"
         if verdict.reason:
@@ -222,18 +222,18 @@ class After:
                 if self._client.get(path) is not None:
                     yield path
 
-    def _fate(self, live: Document) -> Fate:
+    def _fate(self, live: Document) -> NamespaceDecision:
         name = live["metadata"]["name"]
         here = [release for release in self._settings.releases if release.namespace == name]
         other = next((release.name for release in here if release.there and not release.ours), "")
-        leaving = Leaving(
+        leaving = ReleasedContents(
             releases=frozenset((release.name, release.namespace) for release in here if release.ours),
             configmaps=frozenset(CONFIGMAPS),
             leases=frozenset(release.note.rpartition("/")[2] for release in here),
         )
-        return fate_of(self._client, live, leaving, other)
+        return decide_namespace(self._client, live, leaving, other)
 
-    def _note_kind(self, verdict: Verdict) -> None:
+    def _note_kind(self, verdict: CrdDecision) -> None:
         label = f"CustomResourceDefinition {verdict.definition.name}"
         if verdict.reason:
             self.account.keeps(label, verdict.reason)
@@ -244,7 +244,7 @@ class After:
         parts = path.split("/")
         self.account.took(f"Lease {parts[-3]}/{parts[-1]}")
 
-    def _note_namespace(self, live: Document, fate: Fate) -> None:
+    def _note_namespace(self, live: Document, fate: NamespaceDecision) -> None:
         label = f"Namespace {live['metadata']['name']}"
         if fate.end == DELETED:
             self.account.took(label)
@@ -256,7 +256,7 @@ class After:
         if fate.why:
             self.account.keeps(label, fate.why)
 
-    def _note_staying(self, found: Found) -> None:
+    def _note_staying(self, found: ResidueFound) -> None:
         for node in found.nodes:
             for what in staying(node, operator=self._settings.operator.ours and not found.policies):
                 self.account.stays_on(node.name, what)

@@ -21,7 +21,7 @@ from ..kube.lease import Lease
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import CLUSTER_POLICIES
 from . import ownership_marks
-from .cluster_policy import Withdrawal, withdrawal
+from .cluster_policy import PolicyRestoration, restore_policy
 from .configmaps import (
     CONFIGMAPS,
     clear_configmap,
@@ -33,10 +33,10 @@ from .configmaps import (
     with_our_entries,
 )
 from .mig_reset import MigManagers, await_whole_gpus
-from .node_cleanup import MIG_OFF, Return, give_back, ours, staying
+from .node_cleanup import MIG_OFF, NodeRestoration, managed_parts, restore, staying
 from .node_patches import patch_nodes, preview_nodes, read_nodes
-from .operands import Waiting, await_operands
-from .result import Account
+from .operands import OperandWait, await_operands
+from .result import UninstallResult
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -48,7 +48,7 @@ _CONFLICTS = 8
 
 
 @dataclass(frozen=True)
-class Settings:
+class BeforeHelmSettings:
     """What the user says, and what the caller knows.
 
     That is whose release an object is, how many drivers would roll, and how the MIG managers of some nodes are restarted: a namespace,
@@ -63,35 +63,35 @@ class Settings:
     undo_mig: bool
     progress: Progress
     # None: do not wait.
-    waiting: Waiting | None
+    waiting: OperandWait | None
 
 
 @dataclass
-class Found:
+class ManagedObjects:
     """One reading of the cluster. `others` are policies that stay, by name; `rolls` the drivers that hold one back."""
 
     nodes: list[Node]
     policies: list[Object]
     configmaps: list[Object]
     pods: list[Object]
-    others: dict[str, Withdrawal] = field(default_factory=dict)
+    others: dict[str, PolicyRestoration] = field(default_factory=dict)
     rolls: dict[str, int] = field(default_factory=dict)
 
 
-class Before:
+class BeforeHelm:
     """One cluster; the account says what was done so far."""
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: BeforeHelmSettings) -> None:
         """Send nothing yet."""
         self._client = client
         self._settings = settings
-        self.account = Account()
+        self.account = UninstallResult()
 
-    def read(self) -> Found:
+    def read(self) -> ManagedObjects:
         """The nodes, the ClusterPolicies, ConfigMaps with entries of ours, and pods that we have made or touched."""
         policies = list(self._client.list_known(CLUSTER_POLICIES))
         named = [(self._place(policy), _named(policy)) for policy in policies if not self._settings.is_ours(policy)]
-        found = Found(
+        found = ManagedObjects(
             nodes=read_nodes(self._client),
             policies=policies,
             configmaps=our_configmaps(self._client) + with_our_entries(self._client, named),
@@ -102,7 +102,7 @@ class Before:
                 self._compare(policy, found)
         return found
 
-    def changed(self, found: Found) -> bool:
+    def changed(self, found: ManagedObjects) -> bool:
         """Whether there is anything to send."""
         return bool(
             found.configmaps
@@ -111,7 +111,7 @@ class Before:
             or any(returned.edit or returned.cut for returned in self._returns(found))
         )
 
-    def preview(self, found: Found) -> None:
+    def preview(self, found: ManagedObjects) -> None:
         """Note what a run would do, and let the server judge it as far as it can."""
         try:
             preview_nodes(self._client, found.nodes, self._compared(found), self.account)
@@ -131,7 +131,7 @@ class Before:
             note_configmap(configmap, self.account)
         note_pods(found.pods, self.account)
 
-    def clear(self, found: Found, lease: Lease) -> None:
+    def clear(self, found: ManagedObjects, lease: Lease) -> None:
         """All of it; raises TimeoutStory when the agents do not follow, SomeFailed when nodes cannot be changed."""
         self.note_staying(found)
         self._clear_nodes(found, lease)
@@ -145,18 +145,21 @@ class Before:
             clear_pod(self._client, pod)
         note_pods(found.pods, self.account)
 
-    def note_staying(self, found: Found) -> None:
+    def note_staying(self, found: ManagedObjects) -> None:
         """What of others, or of ours that cannot go, stays on the nodes."""
         for node in found.nodes:
             for what in staying(node, operator=False):
                 self.account.stays_on(node.name, what)
-            cut = MIG_CONFIG_LABEL in ours(node).labels and node.labels.get(MIG_CONFIG_LABEL) not in (None, MIG_OFF)
+            cut = MIG_CONFIG_LABEL in managed_parts(node).labels and node.labels.get(MIG_CONFIG_LABEL) not in (
+                None,
+                MIG_OFF,
+            )
             if cut and not self._can_undo(node, found):
                 self.account.stays_on(
                     node.name, "GPUs cut into MIG devices, since no MIG manager was to make them whole"
                 )
 
-    def _clear_nodes(self, found: Found, lease: Lease) -> None:
+    def _clear_nodes(self, found: ManagedObjects, lease: Lease) -> None:
         progress, waiting = self._settings.progress, self._settings.waiting
         patch_nodes(self._client, found.nodes, self._compared(found), lease, progress, self.account)
         cut = [node.name for node in found.nodes if self._returned(node, found).cut]
@@ -166,7 +169,7 @@ class Before:
             nodes = await_whole_gpus(self._client, cut, managers, waiting)
             patch_nodes(self._client, nodes, self._compared(found), lease, progress, self.account)
 
-    def _clear_policies(self, found: Found, lease: Lease) -> None:
+    def _clear_policies(self, found: ManagedObjects, lease: Lease) -> None:
         for policy in found.policies:
             lease.check()
             if self._settings.is_ours(policy):
@@ -179,14 +182,14 @@ class Before:
             places = {self._place(policy) for policy in found.policies}
             await_operands(self._client, places, gone, CONFIGMAPS, self._settings.waiting)
 
-    def _withdraw(self, policy: Object, found: Found) -> None:
+    def _withdraw(self, policy: Object, found: ManagedObjects) -> None:
         live = self._patched(policy, lambda live: self._withdrawn(live, found))
         # What the patch has left counts as written by us: our name is taken off it, unless something of ours stays.
         if live is not None and not self._held(policy, found):
             self._patched(live, ownership_marks.unmarked)
 
-    def _withdrawn(self, live: Document, found: Found) -> Object | None:
-        return withdrawal(live, hold_driver=self._held(live, found)).patch
+    def _withdrawn(self, live: Document, found: ManagedObjects) -> Object | None:
+        return restore_policy(live, hold_driver=self._held(live, found)).patch
 
     def _patched(
         self, live: Object, patch_of: t.Callable[[Object], Object | None], *, dry_run: bool = False
@@ -207,7 +210,7 @@ class Before:
             live = again
         return live
 
-    def _note_policies(self, found: Found) -> None:
+    def _note_policies(self, found: ManagedObjects) -> None:
         for policy in found.policies:
             label = f"ClusterPolicy {policy['metadata']['name']}"
             if self._settings.is_ours(policy):
@@ -230,27 +233,27 @@ class Before:
                     "pods (allow_driver_rollout)",
                 )
 
-    def _compare(self, policy: Document, found: Found) -> None:
+    def _compare(self, policy: Document, found: ManagedObjects) -> None:
         name = policy["metadata"]["name"]
-        change = withdrawal(policy)
+        change = restore_policy(policy)
         if change.reaches_driver:
             daemonsets = self._client.list(f"/apis/apps/v1/namespaces/{self._place(policy)}/daemonsets")
             found.rolls[name] = self._settings.driver_nodes(daemonsets)
             if found.rolls[name] and not self._settings.allow_driver_rollout:
-                change = withdrawal(policy, hold_driver=True)
+                change = restore_policy(policy, hold_driver=True)
         found.others[name] = change
 
-    def _of(self, policy: Document, found: Found) -> Withdrawal:
+    def _of(self, policy: Document, found: ManagedObjects) -> PolicyRestoration:
         return found.others[policy["metadata"]["name"]]
 
-    def _rolls(self, policy: Document, found: Found) -> int:
+    def _rolls(self, policy: Document, found: ManagedObjects) -> int:
         return found.rolls.get(policy["metadata"]["name"], 0)
 
-    def _held(self, policy: Document, found: Found) -> bool:
+    def _held(self, policy: Document, found: ManagedObjects) -> bool:
         """Whether something of ours stays in the policy, since the driver would roll without it."""
         return bool(self._rolls(policy, found)) and not self._settings.allow_driver_rollout
 
-    def _open(self, policy: Document, found: Found) -> bool:
+    def _open(self, policy: Document, found: ManagedObjects) -> bool:
         """Whether something of ours in somebody else's policy is to go now."""
         return self._of(policy, found).patch is not None or (
             ownership_marks.is_marked(policy) and not self._held(policy, found)
@@ -260,24 +263,24 @@ class Before:
         """The namespace of the policy's operator."""
         return str((policy.get("status") or {}).get("namespace") or self._settings.namespace)
 
-    def _can_undo(self, node: Node, found: Found) -> bool:
+    def _can_undo(self, node: Node, found: ManagedObjects) -> bool:
         """Whether there is a MIG manager on the node that can make its GPUs whole."""
         at_work = bool(found.policies) and node.ready and node.labels.get(_MIG_MANAGER) == "true"
         return self._settings.undo_mig and at_work
 
-    def _compared(self, found: Found) -> t.Callable[[Node], NodeEdit | None]:
+    def _compared(self, found: ManagedObjects) -> t.Callable[[Node], NodeEdit | None]:
         return lambda node: self._returned(node, found).edit
 
-    def _returned(self, node: Node, found: Found) -> Return:
-        return give_back(node, undo_mig=self._can_undo(node, found))
+    def _returned(self, node: Node, found: ManagedObjects) -> NodeRestoration:
+        return restore(node, undo_mig=self._can_undo(node, found))
 
-    def _returns(self, found: Found) -> t.Iterator[Return]:
+    def _returns(self, found: ManagedObjects) -> t.Iterator[NodeRestoration]:
         return (self._returned(node, found) for node in found.nodes)
 
-    def _note_second_patches(self, found: Found) -> None:
+    def _note_second_patches(self, found: ManagedObjects) -> None:
         """What nodes give back once their GPUs are whole."""
         for node in found.nodes:
-            last = give_back(node, undo_mig=False).edit if self._returned(node, found).cut else None
+            last = restore(node, undo_mig=False).edit if self._returned(node, found).cut else None
             if last is not None:
                 self.account.node(last)
 

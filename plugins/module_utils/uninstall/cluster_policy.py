@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
-from ..cluster_state.previous_spec import noted_former, with_former
+from ..cluster_state.previous_spec import record_previous, restore_previous
 from ..cluster_state.tolerations import of_policy
 from ..kube.managed_fields import Tree, child, owned_by, owned_by_others, without
 
@@ -20,7 +20,7 @@ _DAEMONSETS, _TOLERATIONS = "daemonsets", "tolerations"
 
 
 @dataclass(frozen=True)
-class Withdrawal:
+class PolicyRestoration:
     """One merge patch of the spec (None: nothing of it is ours); before and after show what differs.
 
     `reaches_driver`: entries of daemonsets.tolerations go, which rolls the driver.
@@ -32,7 +32,7 @@ class Withdrawal:
     reaches_driver: bool = False
 
 
-def withdrawal(live: Document, *, hold_driver: bool = False) -> Withdrawal:
+def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestoration:
     """Take out the fields that only we have written, and our entries of the list of tolerations; put back what was there before.
 
     The list is one field to the server. With hold_driver it stays as it is, together with the note of what in it is ours.
@@ -46,12 +46,12 @@ def withdrawal(live: Document, *, hold_driver: bool = False) -> Withdrawal:
     if rolls and not hold_driver:
         daemonsets = {key: value for key, value in (rest.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
         rest = {**rest, _DAEMONSETS: {**daemonsets, **({_TOLERATIONS: kept} if kept else {})}}
-    rest = with_former(rest, noted_former(live))
+    rest = restore_previous(rest, record_previous(live))
     before, after = _differing(spec, rest)
     if not before and not after:
-        return Withdrawal(None, {}, {}, rolls)
+        return PolicyRestoration(None, {}, {}, rolls)
     patch = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"]}, "spec": _merge_patch(spec, rest)}
-    return Withdrawal(patch, {"spec": before}, {"spec": after}, rolls)
+    return PolicyRestoration(patch, {"spec": before}, {"spec": after}, rolls)
 
 
 def noted(live: Document) -> list[Object]:

@@ -12,7 +12,7 @@ from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import PODS, object_path
 from . import ownership_marks
-from .result import Account
+from .result import UninstallResult
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -47,7 +47,7 @@ def our_pods(client: Client) -> list[Object]:
     return left + [pod for pod in touched if names.REFRESH_ANNOTATION in (pod["metadata"].get("annotations") or {})]
 
 
-def note_configmap(configmap: Document, account: Account) -> None:
+def note_configmap(configmap: Document, account: UninstallResult) -> None:
     """What becomes of it."""
     label = f"ConfigMap {configmap['metadata']['namespace']}/{configmap['metadata']['name']}"
     mine, theirs = ownership_marks.keys_of(configmap)
@@ -78,7 +78,7 @@ def clear_configmap(client: Client, configmap: Document) -> None:
         client.patch(path, patch)
 
 
-def note_pods(pods: t.Sequence[Document], account: Account) -> None:
+def note_pods(pods: t.Sequence[Document], account: UninstallResult) -> None:
     """What becomes of them; how many there are is chance, so that only this is said."""
     if any(_is_ours(pod) for pod in pods):
         account.took("validation pods", how="deleted")

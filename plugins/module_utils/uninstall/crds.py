@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from .ownership_marks import writers
 
 Document = t.Mapping[str, t.Any]
@@ -45,7 +45,7 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CrdDecision:
     """What becomes of a kind; `reason` is empty when it goes. `mine` are objects of our agents, which go in any case."""
 
     definition: Definition
@@ -53,9 +53,9 @@ class Verdict:
     mine: tuple[Document, ...] = ()
 
 
-def judge(
+def decide(
     definition: Definition, live: Document, objects: t.Iterable[Document], is_ours: t.Callable[[Document], bool]
-) -> Verdict:
+) -> CrdDecision:
     """A kind goes when nobody else has an object of it, nor has written it."""
     mine: list[Document] = []
     foreign: list[str] = []
@@ -65,16 +65,16 @@ def judge(
         else:
             foreign.append(label(definition.kind, found))
     if foreign:
-        return Verdict(definition, f"somebody else's objects need it: {some(foreign, _TOLD)}", tuple(mine))
+        return CrdDecision(definition, f"somebody else's objects need it: {abbreviate(foreign, _TOLD)}", tuple(mine))
     others = [name for name in writers(live) if name != FIELD_MANAGER]
     if others:
-        return Verdict(definition, f"{' and '.join(others)} has written it, too", tuple(mine))
+        return CrdDecision(definition, f"{' and '.join(others)} has written it, too", tuple(mine))
     owners = sorted(
         key for key in (live["metadata"].get("labels") or {}) if key.startswith(("olm.", "operators.coreos.com/"))
     )
     if owners:
-        return Verdict(definition, f"OLM looks after it (label {owners[0]})", tuple(mine))
-    return Verdict(definition, "", tuple(mine))
+        return CrdDecision(definition, f"OLM looks after it (label {owners[0]})", tuple(mine))
+    return CrdDecision(definition, "", tuple(mine))
 
 
 def by_agent(feature: Document) -> bool:

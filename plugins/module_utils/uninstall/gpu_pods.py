@@ -10,7 +10,7 @@ from ..cluster_state.gpu_requests import PREFIX
 from ..cluster_state.node import Node
 from ..drain.pods_on_nodes import gpu_pods, pods_on
 from ..kube.client import Client
-from ..schema.messages import some, some_nodes
+from ..schema.messages import abbreviate, abbreviate_nodes
 
 
 def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:
@@ -29,7 +29,7 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
     pods = [f"{user.shown} ({', '.join(user.ways)})" for on in found.values() for user in on]
     count, verb = (f"{len(pods)} pods", "lose") if len(pods) > 1 else ("1 pod", "loses")
     return (
-        f"{count} on {some_nodes(found)} can use GPUs, and {verb} the driver: {some(pods)}. "
+        f"{count} on {abbreviate_nodes(found)} can use GPUs, and {verb} the driver: {abbreviate(pods)}. "
         "Delete these pods, or drain their nodes, first."
     )
 
@@ -40,7 +40,7 @@ def holders_on(client: Client, operator_namespace: str, node: str) -> str:
     using = [f"{user.shown} ({', '.join(user.ways)})" for user in found.users.get(node, ())]
     possible = [f"{user.shown} ({', '.join(user.possible)})" for user in found.possible.get(node, ())]
     parts = [
-        *([f"pods that use its GPUs: {some(using)}"] if using else []),
-        *([f"pods that may hold one, since they are privileged: {some(possible)}"] if possible else []),
+        *([f"pods that use its GPUs: {abbreviate(using)}"] if using else []),
+        *([f"pods that may hold one, since they are privileged: {abbreviate(possible)}"] if possible else []),
     ]
     return "; ".join(parts) or "no pod is known to use its GPUs, so a process of the host may hold one"

@@ -8,7 +8,7 @@ from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import object_path
-from .result import Account
+from .result import UninstallResult
 
 
 def lease_path(name: str, namespace: str) -> str:
@@ -20,13 +20,13 @@ def lease_path(name: str, namespace: str) -> str:
 RECORD_PATH = lease_path(LEASE_NAME, LEASE_NAMESPACE)
 
 
-def note_lease(path: str, account: Account) -> None:
+def note_lease(path: str, account: UninstallResult) -> None:
     """That it goes."""
     parts = path.split("/")
     account.took(f"Lease {parts[-3]}/{parts[-1]}")
 
 
-def drop_lease(client: Client, path: str, account: Account) -> None:
+def drop_lease(client: Client, path: str, account: UninstallResult) -> None:
     """Delete it once it was given back; another run that has taken it meanwhile keeps it."""
     live = client.get(path)
     if live is None:

@@ -11,16 +11,16 @@ from ..catalog.names import MIG_STATE_LABEL
 from ..cluster_state import operand_pods
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED
-from ..common.errors import SomeFailed
+from ..common.errors import PartialFailure
 from ..common.wait import Since, wait_until
 from ..drain.operand_diagnosis import log_end
 from ..kube.client import Client
 from ..kube.errors import ApiError
-from ..schema.messages import some_nodes
+from ..schema.messages import abbreviate_nodes
 from .gpu_pods import holders_on
-from .node_cleanup import give_back
+from .node_cleanup import restore
 from .node_patches import read_nodes
-from .operands import Waiting
+from .operands import OperandWait
 
 _TOLD = 3
 _ADVICE = (
@@ -39,13 +39,13 @@ class MigManagers:
     restart: t.Callable[[t.Sequence[Node]], None]
 
 
-def await_whole_gpus(client: Client, cut: t.Sequence[str], managers: MigManagers, waiting: Waiting) -> list[Node]:
+def await_whole_gpus(client: Client, cut: t.Sequence[str], managers: MigManagers, waiting: OperandWait) -> list[Node]:
     """Until our layouts on these nodes are undone; all nodes as they are then.
 
     Raises SomeFailed as soon as a MIG manager has failed twice, also where a run before this one has seen the first time, and
     TimeoutStory when the time is over.
     """
-    undo = _Undo(client, cut, managers, waiting)
+    undo = _MigReset(client, cut, managers, waiting)
     nodes = wait_until(
         undo.read,
         lambda nodes: not undo.states(nodes),
@@ -59,11 +59,11 @@ def await_whole_gpus(client: Client, cut: t.Sequence[str], managers: MigManagers
 
 
 @dataclass
-class _Undo:
+class _MigReset:
     client: Client
     cut: t.Sequence[str]
     managers: MigManagers
-    waiting: Waiting
+    waiting: OperandWait
     restarted: set[str] = field(default_factory=set)
     since: Since = field(default_factory=Since)
 
@@ -73,22 +73,22 @@ class _Undo:
         failed = self._failed(nodes)
         again = [name for name in failed if name not in self.restarted]
         if again:
-            self.waiting.progress.say(f"restarting the MIG manager of {some_nodes(again)}, which has failed")
+            self.waiting.progress.say(f"restarting the MIG manager of {abbreviate_nodes(again)}, which has failed")
             self.managers.restart([nodes[name] for name in again])
             self.restarted.update(again)
             nodes = self._nodes()
             failed = self._failed(nodes)
         final = [name for name in failed if name in self.restarted]
         if final:
-            raise SomeFailed(
-                f"The MIG manager has failed to make the GPUs of {some_nodes(final)} whole, also after it was restarted. "
+            raise PartialFailure(
+                f"The MIG manager has failed to make the GPUs of {abbreviate_nodes(final)} whole, also after it was restarted. "
                 f"{self._reasons(final)}. {_ADVICE}"
             )
         return nodes
 
     def states(self, nodes: t.Mapping[str, Node]) -> dict[str, str]:
         """What the MIG manager says of the nodes whose GPUs are not whole yet."""
-        found = [nodes[name] for name in self.cut if name in nodes and give_back(nodes[name], undo_mig=True).cut]
+        found = [nodes[name] for name in self.cut if name in nodes and restore(nodes[name], undo_mig=True).cut]
         return {node.name: node.labels.get(MIG_STATE_LABEL) or "no state yet" for node in found}
 
     def say(self, nodes: t.Mapping[str, Node]) -> str:

@@ -29,7 +29,7 @@ ELECTIONS = frozenset({"53822513.nvidia.com", "nfd-master.nfd.kubernetes.io"})
 
 
 @dataclass(frozen=True)
-class Leaving:
+class ReleasedContents:
     """What is on its way out anyway: whole releases of helm (name, namespace), our ConfigMaps and notes by their names."""
 
     releases: frozenset[tuple[str, str]]
@@ -39,7 +39,7 @@ class Leaving:
     objects: frozenset[tuple[str, str]] = frozenset()
 
 
-def strangers(found: t.Sequence[tuple[str, Document]], leaving: Leaving) -> list[str]:
+def foreign_objects(found: t.Sequence[tuple[str, Document]], leaving: ReleasedContents) -> list[str]:
     """The objects (kind, metadata) that neither are on their way out nor belong to one that is."""
     own = {str(metadata.get("uid")) for dummy, metadata in found}
     return sorted(
@@ -49,7 +49,7 @@ def strangers(found: t.Sequence[tuple[str, Document]], leaving: Leaving) -> list
     )
 
 
-def _goes(kind: str, metadata: Document, leaving: Leaving) -> bool:
+def _goes(kind: str, metadata: Document, leaving: ReleasedContents) -> bool:
     name = str(metadata["name"])
     labels, marks = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if (kind, name) in leaving.objects:

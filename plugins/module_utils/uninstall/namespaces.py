@@ -14,10 +14,10 @@ from ..common.wait import wait_until
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, Kind
-from ..schema.messages import some
+from ..schema.messages import abbreviate
 from . import ownership_marks
-from .namespace_contents import Leaving, strangers
-from .operands import Waiting
+from .namespace_contents import ReleasedContents, foreign_objects
+from .operands import OperandWait
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -33,34 +33,42 @@ DELETED, GIVEN_BACK, LEFT = "deleted", "given back", "left"
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-class Unknown(Exception):
+class UnknownContents(Exception):
     """Nobody can say what is in the namespace; the message says why."""
 
 
 @dataclass(frozen=True)
-class Fate:
+class NamespaceDecision:
     """Deleted, given back (our label goes), or left as it is; `why` it is not deleted, where it is worth a word."""
 
     end: str
     why: str = ""
 
 
-def fate_of(client: Client, live: Document, leaving: Leaving, other_release: str) -> Fate:
+def decide_namespace(
+    client: Client, live: Document, leaving: ReleasedContents, other_release: str
+) -> NamespaceDecision:
     """One that we have made goes when nothing of others is in it; where that cannot be told it is left, for somebody who can."""
     name = live["metadata"]["name"]
     if CREATED_ANNOTATION not in ownership_marks.annotations_of(live):
-        return Fate(GIVEN_BACK, "this collection did not make it") if ownership_marks.is_marked(live) else Fate(LEFT)
+        return (
+            NamespaceDecision(GIVEN_BACK, "this collection did not make it")
+            if ownership_marks.is_marked(live)
+            else NamespaceDecision(LEFT)
+        )
     if other_release:
-        return Fate(GIVEN_BACK, f"the release {other_release} is in it, which this collection did not install")
+        return NamespaceDecision(
+            GIVEN_BACK, f"the release {other_release} is in it, which this collection did not install"
+        )
     try:
         _require_sight(client, name)
-        found = strangers(everything(client, name), leaving)
-    except Unknown as error:
-        return Fate(LEFT, str(error))
-    return Fate(GIVEN_BACK, f"it holds {some(found)}") if found else Fate(DELETED)
+        found = foreign_objects(namespace_objects(client, name), leaving)
+    except UnknownContents as error:
+        return NamespaceDecision(LEFT, str(error))
+    return NamespaceDecision(GIVEN_BACK, f"it holds {abbreviate(found)}") if found else NamespaceDecision(DELETED)
 
 
-def end_namespace(client: Client, live: Document, its: Fate, waiting: Waiting | None) -> None:
+def end_namespace(client: Client, live: Document, its: NamespaceDecision, waiting: OperandWait | None) -> None:
     """Do it; raises TimeoutStory when a namespace does not go."""
     if its.end == DELETED:
         _delete(client, live, waiting)
@@ -78,10 +86,12 @@ def _require_sight(client: Client, namespace: str) -> None:
     asked = {"resourceAttributes": {"namespace": namespace, "verb": "list", "group": "*", "resource": "*"}}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": asked}
     if not client.create(_REVIEWS, body, dry_run=True)["status"].get("allowed"):
-        raise Unknown("you may not list everything that is in it, so nobody knows whether somebody else needs it")
+        raise UnknownContents(
+            "you may not list everything that is in it, so nobody knows whether somebody else needs it"
+        )
 
 
-def everything(client: Client, namespace: str) -> list[tuple[str, Document]]:
+def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Document]]:
     """Kind and metadata of every object in a namespace; raises Unknown where the user may not look."""
     calls = [
         (kind.plural, functools.partial(_list, client, kind, namespace))
@@ -92,13 +102,15 @@ def everything(client: Client, namespace: str) -> list[tuple[str, Document]]:
     for outcome in run_bounded(calls, fatal=lambda dummy: True):
         if outcome.error is not None:
             if isinstance(outcome.error, ApiError) and not outcome.error.unreachable:
-                raise Unknown(f"its {outcome.name} cannot be listed: {outcome.error.message}") from outcome.error
+                raise UnknownContents(
+                    f"its {outcome.name} cannot be listed: {outcome.error.message}"
+                ) from outcome.error
             raise outcome.error
         found += outcome.value or []
     return found
 
 
-def _delete(client: Client, live: Document, waiting: Waiting | None) -> None:
+def _delete(client: Client, live: Document, waiting: OperandWait | None) -> None:
     """The very namespace that was read; raises TimeoutStory with what keeps it."""
     path = f"{NAMESPACES}/{live['metadata']['name']}"
     if not live["metadata"].get("deletionTimestamp"):
@@ -128,7 +140,7 @@ def _kinds(client: Client, group_version: str) -> list[Kind]:
     except ApiError as error:
         if error.unreachable:
             raise
-        raise Unknown(f"the API {group_version} does not answer: {error.message}") from error
+        raise UnknownContents(f"the API {group_version} does not answer: {error.message}") from error
     return [
         Kind(group_version, resource["kind"], resource["name"], True)
         for resource in resources

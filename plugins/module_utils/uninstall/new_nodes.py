@@ -17,17 +17,17 @@ from ..kube.lease import Lease
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NAMESPACES, collection_path, object_path
 from . import ownership_marks
-from .namespace_contents import Leaving
-from .namespaces import DELETED, Fate, end_namespace, fate_of
-from .operands import Waiting
-from .result import Account
+from .namespace_contents import ReleasedContents
+from .namespaces import DELETED, NamespaceDecision, decide_namespace, end_namespace
+from .operands import OperandWait
+from .result import UninstallResult
 
 Object = dict[str, t.Any]
 
 _RBAC = "rbac.authorization.k8s.io/v1"
 _INSIDE = (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
 _RIGHTS = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"))
-_LEAVING = Leaving(
+_LEAVING = ReleasedContents(
     releases=frozenset(),
     configmaps=frozenset(),
     leases=frozenset(),
@@ -36,11 +36,11 @@ _LEAVING = Leaving(
 
 
 @dataclass(frozen=True)
-class Found:
+class NewNodesObjects:
     """What there is of it: objects by their kinds, in the order in which they go, and namespaces with what becomes of them."""
 
     inside: list[tuple[tuple[str, str], Object]]
-    namespaces: list[tuple[Object, Fate]]
+    namespaces: list[tuple[Object, NamespaceDecision]]
     rights: list[tuple[tuple[str, str], Object]]
 
     @property
@@ -49,7 +49,7 @@ class Found:
         return bool(self.inside or self.rights)
 
 
-def read(client: Client) -> Found:
+def read(client: Client) -> NewNodesObjects:
     """All that has the CronJob's name, and that we have written, in whatever namespace it is."""
     inside, rights = ([(kind, of) for kind in kinds for of in _ours(client, kind)] for kinds in (_INSIDE, _RIGHTS))
     names = [of["metadata"]["namespace"] for dummy, of in inside]
@@ -57,10 +57,12 @@ def read(client: Client) -> Found:
         if kind[1] == "ClusterRoleBinding":
             names += [subject.get("namespace") for subject in of.get("subjects") or ()]
     found = [client.get(f"{NAMESPACES}/{name}") for name in dict.fromkeys(names) if name]
-    return Found(inside, [(live, fate_of(client, live, _LEAVING, "")) for live in found if live], rights)
+    return NewNodesObjects(
+        inside, [(live, decide_namespace(client, live, _LEAVING, "")) for live in found if live], rights
+    )
 
 
-def preview(client: Client, found: Found, account: Account) -> None:
+def preview(client: Client, found: NewNodesObjects, account: UninstallResult) -> None:
     """Note what a run would do, judged by the server where that is allowed."""
     for kind, of in (*found.inside, *found.rights):
         try:
@@ -72,7 +74,9 @@ def preview(client: Client, found: Found, account: Account) -> None:
     _note(found, account)
 
 
-def clear(client: Client, found: Found, lease: Lease, waiting: Waiting | None, account: Account) -> None:
+def clear(
+    client: Client, found: NewNodesObjects, lease: Lease, waiting: OperandWait | None, account: UninstallResult
+) -> None:
     """All of it: the CronJob first, and its rights before the last of them."""
     for kind, of in found.inside:
         lease.check()
@@ -97,7 +101,7 @@ def _delete(client: Client, kind: tuple[str, str], of: Object, *, dry_run: bool 
     client.delete(path, body={"preconditions": {"uid": metadata["uid"]}}, dry_run=dry_run)
 
 
-def _note(found: Found, account: Account) -> None:
+def _note(found: NewNodesObjects, account: UninstallResult) -> None:
     for (dummy, kind), of in (*found.inside, *found.rights):
         namespace = of["metadata"].get("namespace")
         account.took(f"{kind} {f'{namespace}/' if namespace else ''}{of['metadata']['name']}")

@@ -18,7 +18,7 @@ from ..catalog.names import (
     STARTUP_TAINT_KEY,
 )
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, noted, spelled
+from ..cluster_state.ownership import NODES, POOLS, NodeEdit, format_taint, recorded_keys
 
 OURS = "accel.gpu/"
 # In which the module nodes notes the annotations that it has put on a node (node_metadata/node_patch.py).
@@ -49,7 +49,7 @@ _Marks = dict[str, "str | None"]
 
 
 @dataclass(frozen=True)
-class Leavings:
+class Residue:
     """What goes from one node; `resources` are extended resources, which stand in the node's status."""
 
     labels: frozenset[str] = frozenset()
@@ -57,9 +57,9 @@ class Leavings:
     taints: frozenset[str] = frozenset()
     resources: frozenset[str] = frozenset()
 
-    def __or__(self, other: Leavings) -> Leavings:
+    def __or__(self, other: Residue) -> Residue:
         """Both together."""
-        return Leavings(
+        return Residue(
             self.labels | other.labels,
             self.annotations | other.annotations,
             self.taints | other.taints,
@@ -68,55 +68,60 @@ class Leavings:
 
 
 @dataclass(frozen=True)
-class Return:
+class NodeRestoration:
     """One node's patch, and whether its GPUs are cut by a layout of ours, which has to be undone first."""
 
     edit: NodeEdit | None
     cut: bool = False
 
 
-def ours(node: Node) -> Leavings:
+def managed_parts(node: Node) -> Residue:
     """What annotations of ours note, and those annotations themselves."""
-    return Leavings(
-        labels=frozenset((*noted(node.annotations, POOLS.labels), *noted(node.annotations, NODES.labels))),
+    return Residue(
+        labels=frozenset(
+            (*recorded_keys(node.annotations, POOLS.labels), *recorded_keys(node.annotations, NODES.labels))
+        ),
         annotations=frozenset(
-            (*noted(node.annotations, _ANNOTATIONS_NOTE), *(key for key in node.annotations if key.startswith(OURS)))
+            (
+                *recorded_keys(node.annotations, _ANNOTATIONS_NOTE),
+                *(key for key in node.annotations if key.startswith(OURS)),
+            )
         ),
         taints=frozenset(
             (
-                *noted(node.annotations, POOLS.taints),
-                *noted(node.annotations, NODES.taints),
-                *(spelled(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)),
+                *recorded_keys(node.annotations, POOLS.taints),
+                *recorded_keys(node.annotations, NODES.taints),
+                *(format_taint(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)),
             )
         ),
     )
 
 
-def give_back(node: Node, *, undo_mig: bool) -> Return:
+def restore(node: Node, *, undo_mig: bool) -> NodeRestoration:
     """Take out what is ours. Where a layout of ours cuts the GPUs, they are made whole first (undo_mig).
 
     Until the MIG manager has done that, the node keeps everything else of ours, noted as ours: its taints keep workloads away, and a
     run that fails or is killed in between goes on from there. Only the taint of a change that failed goes at once, since NVIDIA's
     pods do not tolerate it and are started again by the change; the cordon that comes with it stays.
     """
-    leaving = ours(node)
+    leaving = managed_parts(node)
     mine = MIG_CONFIG_LABEL in leaving.labels and MIG_CONFIG_LABEL in node.labels
     whole = node.labels.get(MIG_CONFIG_LABEL) == MIG_OFF and node.labels.get(MIG_STATE_LABEL) == "success"
     if not mine or whole or not undo_mig:
-        return Return(without(node, leaving))
-    failed = frozenset(spelled(taint) for taint in node.taints if taint.get("key") == FAILED_KEY)
+        return NodeRestoration(without(node, leaving))
+    failed = frozenset(format_taint(taint) for taint in node.taints if taint.get("key") == FAILED_KEY)
     changed: _Marks = {}
     if node.labels[MIG_CONFIG_LABEL] != MIG_OFF:
         # The old state goes in the same patch: what is there afterwards is about this change.
         changed = {MIG_CONFIG_LABEL: MIG_OFF, MIG_STATE_LABEL: None}
-    return Return(without(node, Leavings(taints=failed), labels=changed), cut=True)
+    return NodeRestoration(without(node, Residue(taints=failed), labels=changed), cut=True)
 
 
-def without(node: Node, leaving: Leavings, *, labels: t.Mapping[str, str | None] | None = None) -> NodeEdit | None:
+def without(node: Node, leaving: Residue, *, labels: t.Mapping[str, str | None] | None = None) -> NodeEdit | None:
     """The merge patch that takes it out and sets the labels, or None when all is so already."""
     label_patch = _patch(node.labels, leaving.labels, labels or {})
     annotation_patch = _patch(node.annotations, leaving.annotations, {})
-    kept = [dict(taint) for taint in node.taints if spelled(taint) not in leaving.taints]
+    kept = [dict(taint) for taint in node.taints if format_taint(taint) not in leaving.taints]
     metadata: dict[str, t.Any] = {}
     before: dict[str, t.Any] = {}
     after: dict[str, t.Any] = {}
@@ -132,8 +137,8 @@ def without(node: Node, leaving: Leavings, *, labels: t.Mapping[str, str | None]
     spec: dict[str, t.Any] = {}
     if len(kept) != len(node.taints):
         spec["taints"] = kept
-        before["taints"] = sorted(spelled(taint) for taint in node.taints)
-        after["taints"] = sorted(spelled(taint) for taint in kept)
+        before["taints"] = sorted(format_taint(taint) for taint in node.taints)
+        after["taints"] = sorted(format_taint(taint) for taint in kept)
     if CORDONED_ANNOTATION in annotation_patch and node.unschedulable:
         # A change that was killed, or failed: the note says that the cordon is ours.
         spec["unschedulable"] = None
@@ -145,7 +150,7 @@ def without(node: Node, leaving: Leavings, *, labels: t.Mapping[str, str | None]
     return NodeEdit(node.name, body, before, after) if metadata else None
 
 
-def of_operator(node: Node) -> Leavings:
+def of_operator(node: Node) -> Residue:
     """What an operator that is gone has left on a node."""
     labels = {
         key
@@ -155,12 +160,12 @@ def of_operator(node: Node) -> Leavings:
         or (key.startswith(_DEPLOY) and value != "false")
         or (key == MIG_CONFIG_LABEL and value == MIG_OFF)
     }
-    return Leavings(frozenset(labels), frozenset(key for key in _OPERATORS_ANNOTATIONS if key in node.annotations))
+    return Residue(frozenset(labels), frozenset(key for key in _OPERATORS_ANNOTATIONS if key in node.annotations))
 
 
 def staying(node: Node, *, operator: bool) -> t.Iterator[str]:
     """What somebody else has put on a node and that only looks like ours, or (operator) like the operator's."""
-    mine = ours(node).labels
+    mine = managed_parts(node).labels
     pool, mig = node.labels.get(POOL_LABEL), node.labels.get(MIG_CONFIG_LABEL)
     if pool is not None and POOL_LABEL not in mine:
         yield f"label {POOL_LABEL}={pool}, which this collection did not set"
@@ -175,10 +180,10 @@ def staying(node: Node, *, operator: bool) -> t.Iterator[str]:
         yield "cordoned by the operator, which was upgrading the driver; uncordon it when it is fit to work"
 
 
-def of_nfd(node: Node, instance: str = "") -> Leavings:
+def of_nfd(node: Node, instance: str = "") -> Residue:
     """What an NFD that is gone has noted as its own on a node, as its own clean-up job would take it out."""
     notes = f"{instance}.{_NFD_NOTES}" if instance else _NFD_NOTES
-    return Leavings(
+    return Residue(
         labels=_named(node.annotations.get(f"{notes}feature-labels")),
         annotations=_named(node.annotations.get(f"{notes}feature-annotations"))
         | {key for key in node.annotations if key.startswith(notes)},

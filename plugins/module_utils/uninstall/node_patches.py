@@ -8,14 +8,14 @@ import typing as t
 
 from ..cluster_state.node import UNREAD, Node, parse
 from ..cluster_state.ownership import NodeEdit
-from ..common.errors import SomeFailed
+from ..common.errors import PartialFailure
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.paths import NODES
-from .result import Account
+from .result import UninstallResult
 
 # A node that somebody else writes at the same time is read again this often before it counts as failed.
 _CONFLICTS = 8
@@ -30,7 +30,12 @@ def read_nodes(client: Client) -> list[Node]:
 
 
 def patch_nodes(
-    client: Client, nodes: t.Iterable[Node], compare: Compare, lease: Lease, progress: Progress, account: Account
+    client: Client,
+    nodes: t.Iterable[Node],
+    compare: Compare,
+    lease: Lease,
+    progress: Progress,
+    account: UninstallResult,
 ) -> None:
     """Patch the nodes on which `compare` finds something; raises SomeFailed when a node could not be changed."""
     edits = [edit for edit in map(compare, nodes) if edit is not None]
@@ -53,10 +58,10 @@ def patch_nodes(
     lease.check()
     if failed:
         told = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:_TOLD])
-        raise SomeFailed(f"{len(failed)} node(s) could not be changed: {told}")
+        raise PartialFailure(f"{len(failed)} node(s) could not be changed: {told}")
 
 
-def preview_nodes(client: Client, nodes: t.Iterable[Node], compare: Compare, account: Account) -> None:
+def preview_nodes(client: Client, nodes: t.Iterable[Node], compare: Compare, account: UninstallResult) -> None:
     """Note the patches, and let the server judge one of them without keeping it."""
     edits = [edit for edit in map(compare, nodes) if edit is not None]
     for edit in edits:

@@ -17,7 +17,7 @@ _TOLD = 5
 
 
 @dataclass(frozen=True)
-class Waiting:
+class OperandWait:
     """How long, how often, and where it is told."""
 
     timeout: float
@@ -30,7 +30,7 @@ def await_operands(
     namespaces: t.Collection[str],
     gone: t.Collection[str],
     configmaps: t.Collection[str],
-    waiting: Waiting,
+    waiting: OperandWait,
 ) -> None:
     """Until the DaemonSets and pods of the policies with these uids are gone, and no other pod needs the ConfigMaps."""
 
@@ -57,7 +57,7 @@ def await_operands(
     )
 
 
-def await_no_pods(client: Client, namespace: str, selector: str, waiting: Waiting) -> None:
+def await_no_pods(client: Client, namespace: str, selector: str, waiting: OperandWait) -> None:
     """Until no pod of a release is left that could write on nodes again; raises TimeoutStory."""
     wait_until(
         lambda: [

@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..cluster_state.ownership import NodeEdit
-from ..schema.messages import some_nodes
+from ..schema.messages import abbreviate_nodes
 
 Object = dict[str, t.Any]
 
@@ -16,7 +16,7 @@ SHOWN = 100
 
 
 @dataclass
-class Account:
+class UninstallResult:
     """Grows while a run goes on, so that a failure tells how far it came."""
 
     gone: list[str] = field(default_factory=list)
@@ -69,7 +69,10 @@ class Account:
             "removed": list(self.gone),
             "nodes_changed": len(self.nodes),
             "names_changed": sorted(self.nodes)[:SHOWN],
-            "left": [*self.left, *(f"{some_nodes(nodes)}: {what}" for what, nodes in sorted(self._staying.items()))],
+            "left": [
+                *self.left,
+                *(f"{abbreviate_nodes(nodes)}: {what}" for what, nodes in sorted(self._staying.items())),
+            ],
             "held_back": list(self.held_back),
         }
         return {**told, "unchecked": self.unchecked} if self.unchecked else told

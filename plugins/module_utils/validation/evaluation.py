@@ -24,7 +24,7 @@ Pod = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Look:
+class PodObservation:
     """One look at the pods of one pool."""
 
     phases: t.Mapping[str, int]
@@ -38,19 +38,19 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Proof:
+class DeviceCheck:
     """What the logs of a pool's pods prove; problems empty: the mode holds."""
 
     devices: t.Mapping[str, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
-def look(pods: t.Sequence[Pod], wanted: int) -> Look:
+def observe(pods: t.Sequence[Pod], wanted: int) -> PodObservation:
     """Where a pool's pods stand; together once all of them have been running at one moment."""
     statuses = [(pod["metadata"]["name"], pod.get("status") or {}) for pod in pods]
     phases = Counter(str(status.get("phase") or "Pending") for dummy, status in statuses)
     refusals = tuple(f"{name}: {refusal(status)}" for name, status in statuses if status.get("phase") == "Failed")
-    return Look(
+    return PodObservation(
         phases=dict(phases),
         together=len(pods) == wanted and _together([status for dummy, status in statuses]),
         ended=len(pods) == wanted and phases["Succeeded"] + phases["Failed"] == wanted,
@@ -66,7 +66,7 @@ def devices(log: str) -> list[tuple[str, str]]:
     return slices or [(match["name"].split(":", 1)[-1].strip(), match["uuid"]) for match in found]
 
 
-def proof(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> Proof:
+def check_devices(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> DeviceCheck:
     """Judge the logs: one device a pod; distinct devices when exclusive, as many holders each as the mode says."""
     problems: list[str] = []
     seen: Counter[str] = Counter()
@@ -84,7 +84,7 @@ def proof(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> Proof:
             problems.append(f"{pod} was given a {name}, the node is labelled {node.model}")
     if not problems:
         problems.extend(_counts(pool, node, seen))
-    return Proof(dict(sorted(seen.items())), tuple(problems))
+    return DeviceCheck(dict(sorted(seen.items())), tuple(problems))
 
 
 def excerpt(log: str, limit: int = 300) -> str:

@@ -25,7 +25,7 @@ def facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.An
         (
             node.model,
             node.driver,
-            expected_state.gpus(node, pool),
+            expected_state.expected_gpus(node, pool),
             tuple((name, node.allocatable.get(name, 0)) for name in pool.resources),
             node.mode,
             node.replicas,
@@ -82,7 +82,7 @@ def proofs(
         if entry:
             members = [by_name[name] for name in membership.by_pool[pool.name]]
             now = fingerprint(facts(pool, members, plan.validation.image))
-            found[pool.name] = {**seen(entry), "current": entry.get("evidence") == now}
+            found[pool.name] = {**is_current(entry), "current": entry.get("evidence") == now}
     return found
 
 
@@ -93,7 +93,7 @@ def note(
     return {"evidence": fingerprint(of_pool), "facts": dict(of_pool), "node": node, "devices": dict(uuids), **told}
 
 
-def seen(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def is_current(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What an entry says was seen; an answer that could not be tried is left out."""
     answers = {key: entry[key] for key in ("one_more", "two_shares") if key in entry}
     return {"node": entry.get("node"), "devices": entry.get("devices") or {}, **answers}

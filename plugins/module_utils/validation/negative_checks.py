@@ -18,14 +18,16 @@ Pod = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Answer:
+class NegativeResult:
     """How the cluster answered such a pod; problem empty: as it must."""
 
     told: str
     problem: str = ""
 
 
-def surplus(pod: Pod, crowd: t.Sequence[Pod], resource: str, *, together: bool, over: bool) -> Answer | None:
+def surplus_result(
+    pod: Pod, crowd: t.Sequence[Pod], resource: str, *, together: bool, over: bool
+) -> NegativeResult | None:
     """Whether one pod more had to wait, while `crowd` held all of the resource; None: not to be told yet.
 
     `together`: the crowd has been seen running all at once; `over`: all of it has ended. Seen waiting while all of them
@@ -33,30 +35,30 @@ def surplus(pod: Pod, crowd: t.Sequence[Pod], resource: str, *, together: bool, 
     """
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
-        return Answer("failed", f"one pod more than {len(crowd)} did not wait: {evaluation.refusal(status)}")
+        return NegativeResult("failed", f"one pod more than {len(crowd)} did not wait: {evaluation.refusal(status)}")
     begun = [start for start, dummy in evaluation.spans(status)]
     if not begun:
         waits = f"Insufficient {resource}" in _unschedulable(status)
         running = all((other.get("status") or {}).get("phase") == "Running" for other in crowd)
-        return Answer(WAITED) if waits and (over or running) else None
+        return NegativeResult(WAITED) if waits and (over or running) else None
     ends = [end for other in crowd for dummy, end in evaluation.spans(other.get("status") or {}) if end]
     if ends and begun[0] >= min(ends):
-        return Answer(WAITED)
+        return NegativeResult(WAITED)
     if together:
-        return Answer("ran", f"one pod more ran beside the {len(crowd)} that hold all {resource} of the node")
+        return NegativeResult("ran", f"one pod more ran beside the {len(crowd)} that hold all {resource} of the node")
     return None
 
 
-def pair(pod: Pod, resource: str) -> Answer | None:
+def pair_result(pod: Pod, resource: str) -> NegativeResult | None:
     """Whether a request for two shares was refused; None: not to be told yet."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         why = evaluation.refusal(status)
         if _ONE_EACH in why:
-            return Answer(REFUSED)
-        return Answer("failed", f"a request for two {resource} was not refused as it should be: {why}")
+            return NegativeResult(REFUSED)
+        return NegativeResult("failed", f"a request for two {resource} was not refused as it should be: {why}")
     if list(evaluation.spans(status)):
-        return Answer(
+        return NegativeResult(
             "granted", f"a request for two {resource} was granted, although failRequestsGreaterThanOne is set"
         )
     return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import STARTUP_TAINT_KEY
 from ..cluster_state import expected_state
-from ..cluster_state.gpu_requests import Holder, held
+from ..cluster_state.gpu_requests import GpuRequest, held
 from ..cluster_state.node import Node
 
 if t.TYPE_CHECKING:
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 
 POOL_OF = "accel.gpu/validation"
 RUN_OF = "accel.gpu/run"
-NOBODY = 65534
+NO_USER = 65534
 SURPLUS, PAIR = "surplus", "pair"
 
 
@@ -32,11 +32,11 @@ class Workload:
     hold: int
     deadline: int
     pull_secrets: tuple[str, ...] = ()
-    run_as_user: int | None = NOBODY
+    run_as_user: int | None = NO_USER
 
 
 @dataclass(frozen=True)
-class Ask:
+class PodRequest:
     """One pod: the end of its name, how much it asks for of which resource, and whether it holds that for a while."""
 
     name: str
@@ -46,7 +46,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Site:
+class TestSite:
     """The node on which a pool is proven, and the resource that each of the pods asks for.
 
     `surplus`: the resource of which these pods hold all there is, so that one pod more has to wait. `pair`: the resource
@@ -64,39 +64,39 @@ class Site:
         return len(self.asked)
 
     @property
-    def crowd(self) -> tuple[Ask, ...]:
+    def crowd(self) -> tuple[PodRequest, ...]:
         """The pods that run together."""
-        return tuple(Ask(str(index), resource) for index, resource in enumerate(self.asked))
+        return tuple(PodRequest(str(index), resource) for index, resource in enumerate(self.asked))
 
     @property
-    def beyond(self) -> tuple[Ask, ...]:
+    def beyond(self) -> tuple[PodRequest, ...]:
         """The pods that the node must not serve beside them; what they are given in the end they give back at once."""
-        asks = (Ask(SURPLUS, self.surplus, holds=False), Ask(PAIR, self.pair, count=2, holds=False))
+        asks = (PodRequest(SURPLUS, self.surplus, holds=False), PodRequest(PAIR, self.pair, count=2, holds=False))
         return tuple(ask for ask in asks if ask.resource)
 
 
 @dataclass(frozen=True)
-class Nowhere:
+class NotTestable:
     """Why a pool cannot be proven now; busy: because its GPUs are at work, which is no fault."""
 
     reason: str
     busy: bool = False
 
 
-def choose(
-    pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[Holder]], limit: int
-) -> Site | Nowhere:
+def choose_node(
+    pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[GpuRequest]], limit: int
+) -> TestSite | NotTestable:
     """The node with the most shares free (then by name) and how many pods run there, or why there is none."""
     # The startup taint keeps workloads away until the node is proven to be as its pool declares.
     open_nodes = [
         node for node in nodes if node.ready and not node.unschedulable and not node.tainted(STARTUP_TAINT_KEY)
     ]
     if not open_nodes:
-        return Nowhere("no node of the pool is ready and schedulable")
+        return NotTestable("no node of the pool is ready and schedulable")
     offered = {node.name: _counts(pool, node) for node in open_nodes}
     offering = [node for node in open_nodes if any(offered[node.name].values())]
     if not offering:
-        return Nowhere(f"no node of the pool offers {' or '.join(pool.resources)}")
+        return NotTestable(f"no node of the pool offers {' or '.join(pool.resources)}")
     free = {
         node.name: {name: count - held(used.get(node.name, ()), name) for name, count in offered[node.name].items()}
         for node in offering
@@ -105,8 +105,8 @@ def choose(
     asked = _asked(free[best.name], enough(pool, best, limit))
     if not asked:
         total = sum(sum(offered[node.name].values()) for node in offering)
-        return Nowhere(f"all {total} {' or '.join(pool.resources)} of the pool are in use", busy=True)
-    return Site(best, asked, *_beyond(pool, offered[best.name], free[best.name], asked))
+        return NotTestable(f"all {total} {' or '.join(pool.resources)} of the pool are in use", busy=True)
+    return TestSite(best, asked, *_beyond(pool, offered[best.name], free[best.name], asked))
 
 
 def enough(pool: PoolPlan, node: Node, limit: int) -> int:
@@ -150,12 +150,12 @@ def _asked(free: t.Mapping[str, int], most: int) -> tuple[str, ...]:
     return tuple(asked)
 
 
-def pod_name(pool: PoolPlan, ask: Ask, workload: Workload) -> str:
+def pod_name(pool: PoolPlan, ask: PodRequest, workload: Workload) -> str:
     """The name of such a pod, the same however often it is asked."""
     return f"accel-gpu-validation-{pool.name}-{run_label(workload.run_id)}-{ask.name}"
 
 
-def manifest(pool: PoolPlan, site: Site, ask: Ask, workload: Workload) -> dict[str, t.Any]:
+def manifest(pool: PoolPlan, site: TestSite, ask: PodRequest, workload: Workload) -> dict[str, t.Any]:
     """One pod: it lists the device it was given, holds it for some seconds and ends."""
     container = {
         "name": "nvidia-smi",

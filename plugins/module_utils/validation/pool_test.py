@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from . import evaluation, negative_checks
-from .pods import PAIR, SURPLUS, Ask, Site, Workload, pod_name
+from .pods import PAIR, SURPLUS, PodRequest, TestSite, Workload, pod_name
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -23,25 +23,27 @@ _UNSEEN = {
 
 
 @dataclass
-class Trial:
+class PoolTest:
     """What is known of the pods of one pool."""
 
     pool: PoolPlan
-    site: Site
+    site: TestSite
     workload: Workload
     together: bool = False
-    look: evaluation.Look = field(default_factory=lambda: evaluation.Look({}, together=False, ended=False))
-    _answers: dict[str, negative_checks.Answer] = field(default_factory=dict)
+    look: evaluation.PodObservation = field(
+        default_factory=lambda: evaluation.PodObservation({}, together=False, ended=False)
+    )
+    _answers: dict[str, negative_checks.NegativeResult] = field(default_factory=dict)
     _waiting: dict[str, str] = field(default_factory=dict)
 
-    def pod(self, ask: Ask) -> str:
+    def pod(self, ask: PodRequest) -> str:
         """The name of one of the pods."""
         return pod_name(self.pool, ask, self.workload)
 
     def see(self, found: t.Mapping[str, Pod]) -> None:
         """Take in one look at the pods that there are, by name."""
         crowd = {ask: found[self.pod(ask)] for ask in self.site.crowd if self.pod(ask) in found}
-        self.look = evaluation.look(list(crowd.values()), self.site.pods)
+        self.look = evaluation.observe(list(crowd.values()), self.site.pods)
         self.together = self.together or self.look.together
         for ask in self.site.beyond:
             pod = found.get(self.pod(ask))
@@ -71,7 +73,7 @@ class Trial:
         unseen = [ask for ask in self.site.beyond if ask.name not in self._answers]
         return (*answered, *(f"{_UNSEEN[ask.name]}: {self._waiting.get(ask.name, 'no pod')}" for ask in unseen))
 
-    def _answer(self, ask: Ask, pod: Pod, rivals: t.Sequence[Pod]) -> negative_checks.Answer | None:
+    def _answer(self, ask: PodRequest, pod: Pod, rivals: t.Sequence[Pod]) -> negative_checks.NegativeResult | None:
         if ask.name == PAIR:
-            return negative_checks.pair(pod, ask.resource)
-        return negative_checks.surplus(pod, rivals, ask.resource, together=self.together, over=self.look.ended)
+            return negative_checks.pair_result(pod, ask.resource)
+        return negative_checks.surplus_result(pod, rivals, ask.resource, together=self.together, over=self.look.ended)

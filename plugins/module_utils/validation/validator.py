@@ -10,16 +10,16 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, LIVE_PODS
-from ..cluster_state.gpu_requests import holders
+from ..cluster_state.gpu_requests import gpu_requests
 from ..cluster_state.node import UNREAD, Node, parse
-from ..cluster_state.pool_assignment import sort
+from ..cluster_state.pool_assignment import assign_pools
 from ..common.parallel import run_bounded
-from ..common.wait import TimeoutStory, wait_until
+from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, PODS, object_path
 from . import evaluation, evidence
-from .pods import POOL_OF, RUN_OF, Nowhere, Site, choose, manifest, run_label
-from .pool_test import Trial
+from .pods import POOL_OF, RUN_OF, NotTestable, TestSite, choose_node, manifest, run_label
+from .pool_test import PoolTest
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
@@ -36,7 +36,7 @@ Pod = dict[str, t.Any]
 
 
 @dataclass(frozen=True)
-class State:
+class ValidationState:
     """What is known before anything runs."""
 
     nodes: dict[str, Node]
@@ -55,7 +55,7 @@ class State:
         return [self.nodes[name] for name in self.membership.by_pool.get(pool, ())]
 
 
-class Proving:
+class Validator:
     """The pools of one plan on one cluster."""
 
     def __init__(
@@ -71,10 +71,10 @@ class Proving:
         self._pods = f"/api/v1/namespaces/{workload.namespace}/pods"
         self._evidence = object_path("v1", "ConfigMap", plan.validation.configmap, workload.namespace)
 
-    def read(self) -> State:
+    def read(self) -> ValidationState:
         """The nodes, the evidence of earlier runs, and pods that a killed run has left."""
         nodes = {node.name: node for node in map(parse, self._client.list(NODES, without=UNREAD))}
-        membership = sort(self._plan.pools, list(nodes.values()))
+        membership = assign_pools(self._plan.pools, list(nodes.values()))
         leftovers = [
             pod["metadata"]["name"]
             for pod in self._client.list(self._pods, label_selector=POOL_OF, metadata_only=True)
@@ -86,7 +86,7 @@ class Proving:
             )
             for pool in self._plan.pools
         }
-        return State(nodes, membership, evidence.noted(self._client.get(self._evidence)), facts, leftovers)
+        return ValidationState(nodes, membership, evidence.noted(self._client.get(self._evidence)), facts, leftovers)
 
     def clean(self) -> None:
         """Take away every pod of any validation, and see them gone."""
@@ -104,16 +104,16 @@ class Proving:
             say=lambda names: f"taking away {len(names)} validation pods",
         )
 
-    def trial(self, pool: PoolPlan, site: Site) -> Trial:
+    def trial(self, pool: PoolPlan, site: TestSite) -> PoolTest:
         """The proof of a pool on this node, before it begins."""
-        return Trial(pool, site, self._workload)
+        return PoolTest(pool, site, self._workload)
 
-    def sites(self, pools: t.Sequence[PoolPlan], state: State) -> dict[str, Site | Nowhere]:
+    def sites(self, pools: t.Sequence[PoolPlan], state: ValidationState) -> dict[str, TestSite | NotTestable]:
         """Where each pool is proven; one list of the pods that hold anything."""
-        used = holders(self._client.list(PODS, field_selector=LIVE_PODS))
-        return {pool.name: choose(pool, state.members(pool.name), used, self._max_pods) for pool in pools}
+        used = gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
+        return {pool.name: choose_node(pool, state.members(pool.name), used, self._max_pods) for pool in pools}
 
-    def prove(self, trials: t.Sequence[Trial], timeout: float, lease: Lease) -> dict[str, evaluation.Proof]:
+    def prove(self, trials: t.Sequence[PoolTest], timeout: float, lease: Lease) -> dict[str, evaluation.DeviceCheck]:
         """Run the pods of all trials; the proof of each pool, with its problems if it has any."""
         try:
             self._create(trials, lease)
@@ -122,7 +122,9 @@ class Proving:
         finally:
             self.clean()
 
-    def note(self, proofs: t.Mapping[str, tuple[Trial, evaluation.Proof]], state: State, lease: Lease) -> None:
+    def note(
+        self, proofs: t.Mapping[str, tuple[PoolTest, evaluation.DeviceCheck]], state: ValidationState, lease: Lease
+    ) -> None:
         """Keep the evidence of what was proven, by pool; pools that are no longer declared go."""
         declared = {pool.name for pool in self._plan.pools}
         entries = {name: entry for name, entry in state.noted.items() if name in declared}
@@ -143,7 +145,7 @@ class Proving:
             },
         )
 
-    def _create(self, trials: t.Sequence[Trial], lease: Lease) -> None:
+    def _create(self, trials: t.Sequence[PoolTest], lease: Lease) -> None:
         def creator(body: Pod) -> t.Callable[[], t.Any]:
             def create() -> t.Any:
                 lease.check()
@@ -161,10 +163,10 @@ class Proving:
                     raise outcome.error
             lease.check()
 
-    def _follow(self, trials: t.Sequence[Trial], timeout: float) -> None:
+    def _follow(self, trials: t.Sequence[PoolTest], timeout: float) -> None:
         selector = f"{RUN_OF}={run_label(self._workload.run_id)}"
 
-        def read() -> t.Sequence[Trial]:
+        def read() -> t.Sequence[PoolTest]:
             found = {pod["metadata"]["name"]: pod for pod in self._client.list(self._pods, label_selector=selector)}
             for trial in trials:
                 trial.see(found)
@@ -180,26 +182,26 @@ class Proving:
                 progress=self._progress,
                 say=lambda now: "; ".join(f"{trial.pool.name}: {trial.look}" for trial in now if not trial.over),
             )
-        except TimeoutStory:
+        except WaitTimeout:
             # Each pool tells by itself how far it came.
             return
 
-    def _judge(self, trial: Trial) -> evaluation.Proof:
+    def _judge(self, trial: PoolTest) -> evaluation.DeviceCheck:
         wanted = trial.site.pods
         if trial.look.refusals:
-            return evaluation.Proof(problems=tuple(self._with_log(text) for text in trial.look.refusals[:_TOLD]))
+            return evaluation.DeviceCheck(problems=tuple(self._with_log(text) for text in trial.look.refusals[:_TOLD]))
         if not trial.look.ended:
             told = "; ".join(trial.look.waiting[:_TOLD]) or "they are still running"
-            return evaluation.Proof(problems=(f"{wanted} pods did not end in time ({trial.look}): {told}",))
+            return evaluation.DeviceCheck(problems=(f"{wanted} pods did not end in time ({trial.look}): {told}",))
         if not trial.together:
-            return evaluation.Proof(problems=(f"its {wanted} pods were never all running at the same time",))
+            return evaluation.DeviceCheck(problems=(f"its {wanted} pods were never all running at the same time",))
         if trial.problems:
-            return evaluation.Proof(problems=trial.problems)
+            return evaluation.DeviceCheck(problems=trial.problems)
         outcomes = run_bounded([(name, self._reader(name)) for name in map(trial.pod, trial.site.crowd)])
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
-        return evaluation.proof(
+        return evaluation.check_devices(
             trial.pool, trial.site.node, {outcome.name: outcome.value or "" for outcome in outcomes}
         )
 

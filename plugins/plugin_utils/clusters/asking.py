@@ -9,15 +9,15 @@ import functools
 import typing as t
 
 from ...module_utils.catalog.names import VERSION
-from ...module_utils.common.errors import ConnectionProblem, InvalidOptions, ServiceError, SomeFailed
+from ...module_utils.common.errors import ConnectionProblem, InvalidOptions, PartialFailure, ServiceError
 from ...module_utils.common.parallel import run_bounded
-from ...module_utils.common.wait import TimeoutStory
+from ...module_utils.common.wait import WaitTimeout
 from .found import MAGNUM, Found, Life, Source
 from .kubeconfigs import Folder
 
 USER_AGENT = f"accel.gpu/{VERSION} clusters"
 # What a cloud, its configuration or the network can do to a look at it; anything else is a mistake of ours.
-FAILURES = (ServiceError, ConnectionProblem, InvalidOptions, TimeoutStory, SomeFailed)
+FAILURES = (ServiceError, ConnectionProblem, InvalidOptions, WaitTimeout, PartialFailure)
 _PARALLEL = 8
 
 

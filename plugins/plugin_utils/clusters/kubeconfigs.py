@@ -38,7 +38,7 @@ class Folder:
         config = kubeconfig.read(self.path(host))
         if config is None:
             return "there is none"
-        held = kubeconfig.held(config)
+        held = kubeconfig.read_existing(config)
         if held is None:
             return "it is no kubeconfig"
         if found.server and held.server != found.server:
@@ -50,7 +50,7 @@ class Folder:
     def leads_elsewhere(self, host: str, found: Found) -> str:
         """The server to which a host's kubeconfig leads where that is not the cluster's; empty otherwise."""
         config = kubeconfig.read(self.path(host))
-        held = kubeconfig.held(config) if config else None
+        held = kubeconfig.read_existing(config) if config else None
         return held.server if held and found.server and held.server != found.server else ""
 
     def write(self, host: str, text: str) -> None:
@@ -67,5 +67,5 @@ class Folder:
     def kube_name(self, host: str) -> str | None:
         """What the kubeconfig calls its current context; None where there is none."""
         config = kubeconfig.read(self.path(host))
-        held = kubeconfig.held(config) if config else None
+        held = kubeconfig.read_existing(config) if config else None
         return held.context if held else None

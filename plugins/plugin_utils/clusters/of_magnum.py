@@ -62,7 +62,7 @@ class MagnumSource:
 
     def kubeconfig(self, of: Found, dummy: Life) -> str:
         """A new one, signed by the cluster's CA; Magnum decides how long it lasts."""
-        place = kubeconfig.Place(of.name, of.server, self._magnum.ca(of.id))
+        place = kubeconfig.ClusterEndpoint(of.name, of.server, self._magnum.ca(of.id))
         asked = kubeconfig.request()
         return kubeconfig.document(place, asked.key, self._magnum.sign(of.id, asked.csr))
 

@@ -11,14 +11,14 @@ import typing as t
 from ...module_utils.common.parallel import run_bounded
 from ...module_utils.common.progress import Progress
 from ...module_utils.providers.vks import kubeconfig
-from ...module_utils.providers.vks.clusters import Cluster, all_clusters, cluster_of
+from ...module_utils.providers.vks.clusters import VksCluster, all_clusters, cluster_of
 from ...module_utils.providers.vks.connection import ENVIRONMENT, connected
 from ...module_utils.providers.vks.decode import live_of
 from ...module_utils.providers.vks.endpoints import DEFAULT_REGION
 from ...module_utils.providers.vks.errors import VksError
 from ...module_utils.providers.vks.flavors import Flavor
 from ...module_utils.providers.vks.transport import VKS as SERVICE
-from ...module_utils.providers.vks.transport import Transport
+from ...module_utils.providers.vks.transport import VksTransport
 from ...module_utils.providers.vks.vserver import VServer
 from .found import VKS, Found, Group, Life
 
@@ -43,7 +43,7 @@ class VksSource:
         self.region = str(self._params["region"])
 
     @functools.cached_property
-    def _transport(self) -> Transport:
+    def _transport(self) -> VksTransport:
         return connected(self._params, self._user_agent)
 
     @functools.cached_property
@@ -87,7 +87,7 @@ class VksSource:
         """An error of this source in words."""
         return str(error)
 
-    def _groups(self, cluster: Cluster) -> list[t.Any]:
+    def _groups(self, cluster: VksCluster) -> list[t.Any]:
         path = f"{cluster.path}/node-groups"
         rows = self._transport.items(SERVICE, path)
         calls = [(str(row.get("id")), functools.partial(self._detail, f"{path}/{row.get('id')}")) for row in rows]
@@ -118,7 +118,7 @@ class VksSource:
                 raise
             return {}
 
-    def _found(self, cluster: Cluster, lives: t.Sequence[t.Any], *, twin: bool) -> Found:
+    def _found(self, cluster: VksCluster, lives: t.Sequence[t.Any], *, twin: bool) -> Found:
         groups = []
         for live in lives:
             flavor = self._flavors.get(str(live.fields["flavor"]))

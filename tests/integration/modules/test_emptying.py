@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import LEAVING
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import TimeoutStory
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import EvictionRefused
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseHeld
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
@@ -133,7 +133,7 @@ def test_what_does_not_become_empty_is_opened_again_with_all_the_others(drained:
     drained.pod("free", 0)
     drained.pod("kept", 1)
     drained.budget("kept")
-    with pytest.raises(TimeoutStory, match=rf"{drained.nodes[1]} has not become empty.*PodDisruptionBudget") as caught:
+    with pytest.raises(WaitTimeout, match=rf"{drained.nodes[1]} has not become empty.*PodDisruptionBudget") as caught:
         drained.emptier(drain_timeout=4).empty(drained.nodes)
     assert caught.value.partial == {"pods_left": [f"{drained.namespace}/kept"]}
     assert drained.cordons() == [OPEN, OPEN, OPEN]
@@ -155,7 +155,7 @@ def test_a_node_that_stays_closed_is_named_beside_the_reason(drained: DrainFixtu
             return None
 
         watched.proxy.before = before
-        with pytest.raises(TimeoutStory, match="PodDisruptionBudget") as caught:
+        with pytest.raises(WaitTimeout, match="PodDisruptionBudget") as caught:
             drained.emptier(drained.kube.connect("accel.gpu/test", watched.kubeconfig), drain_timeout=3).empty(
                 drained.nodes[:1]
             )
@@ -182,14 +182,14 @@ def test_pods_that_come_although_it_is_closed_are_told(drained: DrainFixture) ->
     )
     drained.kube.client.create(f"/apis/apps/v1/namespaces/{drained.namespace}/replicasets", body)
     until(lambda: len(drained.pods()) == 1, limit=30)
-    with pytest.raises(TimeoutStory, match=r"node\.kubernetes\.io/unschedulable"):
+    with pytest.raises(WaitTimeout, match=r"node\.kubernetes\.io/unschedulable"):
         drained.emptier(drain_timeout=5).empty(drained.nodes[:1])
     assert drained.cordons()[0] == OPEN
 
 
 def test_without_eviction_it_waits_until_all_have_ended(drained: DrainFixture) -> None:
     drained.pod("experiment", 0, bare=True)
-    with pytest.raises(TimeoutStory, match=r"experiment has not ended.*drain\.evict"):
+    with pytest.raises(WaitTimeout, match=r"experiment has not ended.*drain\.evict"):
         drained.emptier(evict=False, drain_timeout=1).empty(drained.nodes[:1])
     end = threading.Timer(2, drained.kube.client.delete, (object_path("v1", "Pod", "experiment", drained.namespace),))
     end.start()

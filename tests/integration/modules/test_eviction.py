@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import TimeoutStory
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import EvictionRefused, Target, evict
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
@@ -136,7 +136,7 @@ def test_pods_go_and_those_that_are_gone_cost_no_request(ward: Ward) -> None:
 def test_a_budget_that_never_allows_it_is_told_from_the_first_look_on(ward: Ward) -> None:
     free, kept = ward.pod("free"), ward.pod("kept")
     ward.budget("keep", "kept", 1)
-    with pytest.raises(TimeoutStory) as caught:
+    with pytest.raises(WaitTimeout) as caught:
         ward.evict(free, kept, timeout=6)
     assert not isinstance(caught.value, EvictionRefused)
     rule = f"PodDisruptionBudget {ward.namespace}/keep needs 1 healthy pods and has 1 currently"
@@ -171,7 +171,7 @@ def test_two_budgets_are_refused_at_once_and_the_others_go(ward: Ward) -> None:
 def test_a_finalizer_is_named(ward: Ward) -> None:
     held = ward.pod("held", finalizers=["example.org/keep"])
     try:
-        with pytest.raises(TimeoutStory, match=r"being deleted, with .*finalizer example\.org/keep"):
+        with pytest.raises(WaitTimeout, match=r"being deleted, with .*finalizer example\.org/keep"):
             ward.evict(held, timeout=2, now=lambda: time.time() + 60)
         without = functools.partial(ward.kube.client.patch, ward.path("held"), {"metadata": {"finalizers": None}})
         ward.said.clear()
@@ -230,7 +230,7 @@ def test_a_pod_may_use_its_grace_period_to_the_end(silent: Ward) -> None:
 def test_a_shorter_grace_period_also_is_for_those_that_end_already(silent: Ward) -> None:
     slow = silent.pod("slow", grace=3600)
     silent.kube.client.delete(silent.path("slow"))
-    with pytest.raises(TimeoutStory):
+    with pytest.raises(WaitTimeout):
         silent.evict(slow, timeout=1, grace_period=7, now=lambda: time.time() + 60)
     assert silent.kube.require(silent.path("slow"))["metadata"]["deletionGracePeriodSeconds"] == 7
     assert silent.lease.checks == 1
@@ -241,7 +241,7 @@ def test_a_node_that_does_not_report_is_told(silent: Ward) -> None:
     conditions = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
     silent.kube.client.patch(f"{NODES}/{silent.node}/status", {"status": {"conditions": conditions}})
     pod = silent.pod("a")
-    with pytest.raises(TimeoutStory, match=r"not ready since 2026-01-01T00:00:00Z.*out-of-service"):
+    with pytest.raises(WaitTimeout, match=r"not ready since 2026-01-01T00:00:00Z.*out-of-service"):
         silent.evict(pod, timeout=1, now=lambda: time.time() + 60)
     silent.kube.client.delete(silent.path("a"), body={"gracePeriodSeconds": 0})
 

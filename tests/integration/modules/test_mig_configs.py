@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import PolicyClient
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, collection_path, object_path
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import Profile, profile
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import Configs
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import SharingConfigMaps
 from lab import build
 from tests.helpers.kube import Kube
 from tests.helpers.mig import generated_entries, generated_of
@@ -59,9 +59,9 @@ class Fleet:
     def nodes(self) -> list[Node]:
         return [parse(raw) for raw in self.kube.client.list(NODES, label_selector=f"test={self.kube.prefix}")]
 
-    def compared(self, plan: Plan, configs: Configs) -> Profile:
+    def compared(self, plan: Plan, configs: SharingConfigMaps) -> ChangePlan:
         nodes = self.nodes()
-        return profile(plan, nodes, sort(plan.pools, nodes), configs.read(nodes))
+        return plan_changes(plan, nodes, assign_pools(plan.pools, nodes), configs.read(nodes))
 
     def text(self) -> str:
         """The MIG manager's file."""
@@ -83,7 +83,7 @@ def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
     lab: Lab, fleet: Fleet, tmp_path: Path
 ) -> None:
     plan = fleet.plan({"3g.40gb": 2})
-    configs = Configs(fleet.kube.client, plan)
+    configs = SharingConfigMaps(fleet.kube.client, plan)
     changes = fleet.compared(plan, configs)
     assert changes.mig_entries.doubts == ()
     configs.add(changes)
@@ -91,13 +91,13 @@ def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
     assert set(fleet.entries()) == {*generated, plan.pools[0].mig_key}
     for_80 = [part for part in fleet.entries()["all-balanced"] if "0x20B210DE" in part["device-filter"]]
     assert [part["mig-devices"] for part in for_80] == [{"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}]
-    assert not fleet.compared(plan, Configs(fleet.kube.client, plan)).mig_entries.changed
+    assert not fleet.compared(plan, SharingConfigMaps(fleet.kube.client, plan)).mig_entries.changed
 
     # What cluster_policy makes where the ConfigMap is not there yet is the very same.
     path = object_path("v1", "ConfigMap", "accel-gpu-mig-parted", fleet.namespace)
     text = fleet.text()
     fleet.kube.client.delete(path)
-    made = PolicyClient(fleet.kube.client, fleet.namespace).lacking(plan, None)
+    made = ClusterPolicyClient(fleet.kube.client, fleet.namespace).lacking(plan, None)
     assert [body["data"]["config.yaml"] for body in made if body["metadata"]["name"] == "accel-gpu-mig-parted"] == [
         text
     ]
@@ -116,11 +116,11 @@ def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
 def test_an_entry_is_there_before_a_node_names_it_and_as_long_as_one_does(fleet: Fleet) -> None:
     client = fleet.kube.client
     thirds, sevenths = fleet.plan({"3g.40gb": 2}), fleet.plan({"1g.10gb": 7})
-    Configs(client, thirds).add(fleet.compared(thirds, Configs(client, thirds)))
+    SharingConfigMaps(client, thirds).add(fleet.compared(thirds, SharingConfigMaps(client, thirds)))
     node = fleet.names[1]
     client.patch(f"{NODES}/{node}", {"metadata": {"labels": dict(thirds.pools[0].node_labels)}})
 
-    configs = Configs(client, sevenths)
+    configs = SharingConfigMaps(client, sevenths)
     changes = fleet.compared(sevenths, configs)
     assert changes.mig_entries.collected == (thirds.pools[0].mig_key,)
     configs.add(changes)
@@ -138,4 +138,4 @@ def test_an_entry_is_there_before_a_node_names_it_and_as_long_as_one_does(fleet:
         client.delete(object_path("v1", "ConfigMap", f"{name}-mig-config", fleet.namespace))
     generated = {name for model in MODELS for name in generated_entries(model)}
     assert generated <= set(fleet.entries())
-    assert not fleet.compared(sevenths, Configs(client, sevenths)).mig_entries.changed
+    assert not fleet.compared(sevenths, SharingConfigMaps(client, sevenths)).mig_entries.changed

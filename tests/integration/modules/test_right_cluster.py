@@ -17,9 +17,9 @@ import pytest
 import yaml
 from kubernetes.config import incluster_config
 
-from ansible_collections.accel.gpu.plugins.module_utils.drain.module import EmptyingModule
+from ansible_collections.accel.gpu.plugins.module_utils.drain.module import DrainingModule
 from ansible_collections.accel.gpu.plugins.module_utils.kube import connection
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.nodegroup_module import VksGroupModule
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.nodegroup_module import VksNodeGroupModule
 from ansible_collections.accel.gpu.plugins.modules import magnum_nodegroup
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers import emptying
@@ -103,8 +103,8 @@ def record(kube: Kube, name: str) -> None:
 
 def test_every_module_is_covered() -> None:
     assert set(ARGS) == set(GROUP)
-    assert issubclass(magnum_nodegroup.NodegroupModule, EmptyingModule)
-    assert issubclass(VksGroupModule, EmptyingModule)
+    assert issubclass(magnum_nodegroup.NodegroupModule, DrainingModule)
+    assert issubclass(VksNodeGroupModule, DrainingModule)
 
 
 def test_credentials_of_another_cluster_in_the_environment(kube: Kube, other: OtherCluster) -> None:

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import Upgrading
-from ansible_collections.accel.gpu.plugins.module_utils.helm.preparation import Waiting
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import OperatorUpgrade
+from ansible_collections.accel.gpu.plugins.module_utils.helm.preparation import WaitOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from tests.helpers.cluster import Cluster
@@ -34,7 +34,7 @@ DEPLOYMENT = {
     },
 }
 MANIFEST = yaml.safe_dump(DEPLOYMENT, sort_keys=False)
-WAITING = Waiting(30, 0.2, Progress(None))
+WAITING = WaitOptions(30, 0.2, Progress(None))
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def cluster(lab: Lab) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def upgrading(cluster: Cluster) -> Upgrading:
+def upgrading(cluster: Cluster) -> OperatorUpgrade:
     client = Client(ConnectionOptions(kubeconfig=str(cluster.lab.kubeconfig)), "accel.gpu/test")
-    return Upgrading(client, SPACE, allowed=True)
+    return OperatorUpgrade(client, SPACE, allowed=True)
 
 
 def replicas(cluster: Cluster) -> list[int]:
@@ -56,7 +56,7 @@ def replicas(cluster: Cluster) -> list[int]:
 
 
 def test_what_was_stopped_for_an_upgrade_is_started_again(
-    cluster: Cluster, upgrading: Upgrading, tmp_path: Path
+    cluster: Cluster, upgrading: OperatorUpgrade, tmp_path: Path
 ) -> None:
     (tmp_path / "operator.yaml").write_text(MANIFEST)
     cluster.kubectl("apply", "-f", str(tmp_path / "operator.yaml"))
@@ -74,7 +74,7 @@ def test_what_was_stopped_for_an_upgrade_is_started_again(
     assert (replicas(cluster), written) == ([0], ["run"])
 
 
-def test_an_operator_that_is_gone_needs_no_stopping(cluster: Cluster, upgrading: Upgrading) -> None:
+def test_an_operator_that_is_gone_needs_no_stopping(cluster: Cluster, upgrading: OperatorUpgrade) -> None:
     upgrading.stop(MANIFEST, WAITING)
     assert not upgrading.resume(MANIFEST, check=False, before_write=lambda: None)
     assert replicas(cluster) == []

@@ -9,7 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ...nodegroups.spec import Live, Wish
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from . import decode
 from .client import Magnum
 from .flavors import gpus_of
@@ -34,7 +34,7 @@ class _Growth:
     flavor: Object | None
 
 
-class Checks:
+class MagnumChecks:
     """Looks up what the wishes of one cluster depend on, each thing at most once, and only what is asked for."""
 
     def __init__(self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object) -> None:
@@ -51,7 +51,7 @@ class Checks:
         """The cluster's template; None where it is not shown."""
         return self._magnum.template(str(self._cluster.get("cluster_template_id") or ""))
 
-    def problems(self, wishes: t.Sequence[tuple[Wish, Live | None]]) -> list[str]:
+    def problems(self, wishes: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """A line for each thing that cannot be, with the remedy; live is None where the group is to be created."""
         if self._cluster.get("status") in _NEVER:
             reason = f": {self._cluster['status_reason']}" if self._cluster.get("status_reason") else ""
@@ -74,7 +74,7 @@ class Checks:
             "Make another group beside it and set node_count of this one to 0, or delete the cluster."
         )
 
-    def _of_new(self, wish: Wish) -> t.Iterator[str]:
+    def _of_new(self, wish: NodeGroupSpec) -> t.Iterator[str]:
         if wish.name in self.defaults:
             yield self.undeletable(wish.name).rstrip(".")
         elif problem := decode.name_problem(wish.name):
@@ -90,7 +90,7 @@ class Checks:
         if wish.fields.get("image") is not None:
             yield from self._of_image(str(wish.fields["image"]), flavor, wish)
 
-    def _of_numbers(self, wish: Wish, live: Live | None) -> t.Iterator[str]:
+    def _of_numbers(self, wish: NodeGroupSpec, live: NodeGroupState | None) -> t.Iterator[str]:
         count = wish.count_of(live.count if live else None)
         if count == 0 and (live is None or live.count) and not self._magnum.resizes_to_zero:
             yield "node_count is 0, and this Magnum has groups without nodes from microversion 1.10 on; declare 1 or more"
@@ -100,7 +100,7 @@ class Checks:
                 "min_node_count of 1 or more, or autoscaling: false"
             )
 
-    def _flavor(self, wish: Wish) -> tuple[Object | None, str | None]:
+    def _flavor(self, wish: NodeGroupSpec) -> tuple[Object | None, str | None]:
         name = str(wish.fields.get("flavor") or self._cluster.get("flavor_id") or "")
         flavor = self._nova.flavor(name) if name else None
         if flavor is not None or not name:
@@ -110,7 +110,7 @@ class Checks:
         near = difflib.get_close_matches(name, names, n=3) or with_gpus or names
         return None, f"Nova has no flavor {name} for this project; {_such(near, 'there are')}"
 
-    def _of_image(self, name: str, flavor: Object | None, wish: Wish) -> t.Iterator[str]:
+    def _of_image(self, name: str, flavor: Object | None, wish: NodeGroupSpec) -> t.Iterator[str]:
         images = self._glance.named(name)
         if len(images) != 1:
             names = sorted({str(image["name"]) for image in self._glance.images})
@@ -132,7 +132,7 @@ class Checks:
                 yield f"image {name} needs {least} {unit} of {key}, and flavor {flavor['name'] if flavor else ''} has {has}"
         yield from self._of_system(image, flavor, wish)
 
-    def _of_system(self, image: Object, flavor: Object | None, wish: Wish) -> t.Iterator[str]:
+    def _of_system(self, image: Object, flavor: Object | None, wish: NodeGroupSpec) -> t.Iterator[str]:
         system = str(image.get("os_distro") or "").lower()
         wanted = str((self.template or {}).get("cluster_distro") or "").lower()
         if system and wanted and system != wanted:
@@ -151,14 +151,14 @@ class Checks:
                 f"would stay without a driver; choose an image of ubuntu, or say by the label {GPU_LABEL}=true that cloud or image bring one"
             )
 
-    def _brings_driver(self, wish: Wish) -> bool:
+    def _brings_driver(self, wish: NodeGroupSpec) -> bool:
         labels = {**(self._cluster.get("labels") or {}), **(wish.fields.get("labels") or {})}
         return decode.label_value(labels.get(GPU_LABEL)) == "true"
 
-    def _boot_volume(self, wish: Wish) -> bool:
+    def _boot_volume(self, wish: NodeGroupSpec) -> bool:
         return str((self._cluster.get("labels") or {}).get("boot_volume_size") or "0") not in ("0", "None")
 
-    def _growth(self, wish: Wish, live: Live | None) -> _Growth | None:
+    def _growth(self, wish: NodeGroupSpec, live: NodeGroupState | None) -> _Growth | None:
         now = live.count if live else 0
         count = wish.count_of(live.count if live else None)
         # Magnum makes one node unless it is told.

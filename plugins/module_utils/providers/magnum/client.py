@@ -14,7 +14,7 @@ from ...common.errors import ConnectionProblem
 from ...common.parallel import run_bounded
 from .errors import OpenStackError
 from .session import Session
-from .transport import Answer, Object, Service
+from .transport import MagnumResponse, Object, Service
 
 Version = tuple[int, int]
 
@@ -243,7 +243,7 @@ class Magnum:
         spoken = self._spoken or NODE_GROUPS
         return {"OpenStack-API-Version": f"container-infra {spoken[0]}.{spoken[1]}"}
 
-    def _send(self, method: str, path: str, *, body: t.Any = None, repeatable: bool = True) -> Answer:
+    def _send(self, method: str, path: str, *, body: t.Any = None, repeatable: bool = True) -> MagnumResponse:
         try:
             answer = self._service.send(method, path, body=body, headers=self._headers(), repeatable=repeatable)
         except OpenStackError as error:

@@ -48,7 +48,7 @@ def problems(options: Object) -> list[str]:
     return found
 
 
-def told(cluster: Object) -> dict[str, t.Any]:
+def cluster_result(cluster: Object) -> dict[str, t.Any]:
     """A cluster for a result or a diff, in the words of the options."""
     return {
         "name": cluster.get("name"),
@@ -73,7 +73,7 @@ def state(cluster: Object) -> dict[str, t.Any]:
     }
 
 
-def declared(options: Object) -> dict[str, t.Any]:
+def declared_cluster(options: Object) -> dict[str, t.Any]:
     """What is declared, in the words of the options."""
     found = {option: options[option] for option in FIELDS if options.get(option) is not None}
     if options.get("labels") is not None:
@@ -88,9 +88,9 @@ def differences(
 
     same(option, one, other): whether two names or ids mean the same template or flavor.
     """
-    live = told(cluster)
+    live = cluster_result(cluster)
     found: dict[str, tuple[t.Any, t.Any]] = {}
-    for option, want in declared(options).items():
+    for option, want in declared_cluster(options).items():
         have = live.get(option)
         if option in _CREATION_ONLY or have == want:
             continue
@@ -115,7 +115,7 @@ def refusals(name: str, found: t.Mapping[str, tuple[t.Any, t.Any]]) -> list[str]
 
 def body_of(options: Object) -> dict[str, t.Any]:
     """The request that makes the cluster."""
-    given = declared(options)
+    given = declared_cluster(options)
     body = {FIELDS.get(option, option): value for option, value in given.items()}
     if "labels" in given:
         body["merge_labels"] = bool(options.get("merge_labels", True))

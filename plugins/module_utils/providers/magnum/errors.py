@@ -50,7 +50,7 @@ class OpenStackError(ServiceError):
         return self.forbidden and _LIMIT in self.message
 
 
-class Place(t.Protocol):
+class ServiceContext(t.Protocol):
     """What explain() says about where the requests went."""
 
     @property
@@ -58,7 +58,7 @@ class Place(t.Protocol):
         """The cloud, region and project, in words."""
 
 
-def explain(error: OpenStackError, place: Place) -> str:
+def explain(error: OpenStackError, place: ServiceContext) -> str:
     """One message for a user: what was asked, what came back, and what to do about it."""
     said = error.message.rstrip(". ") or error.reason or "no text came with it"
     if error.unreachable:

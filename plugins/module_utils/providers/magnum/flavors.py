@@ -31,7 +31,7 @@ _GPU_WORD = re.compile(r"gpu|nvidia|tesla|quadro|rtx|(?<![a-z0-9])[abhlptv]\d{1,
 
 
 @dataclass(frozen=True)
-class Gpus:
+class FlavorGpus:
     """The GPUs of one machine; `models` are the keys of the catalog that the flavor may mean, `told_by` the extra spec that tells.
 
     count: None where only a hint tells that there are any.
@@ -53,7 +53,7 @@ class Gpus:
         }
 
 
-def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> Gpus | None:
+def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> FlavorGpus | None:
     """The GPUs of a flavor with these extra specs; None where nothing in them tells of any (or they may not be read).
 
     aliases: what the operator's names (PCI aliases, custom classes and traits) mean, by name, as models of the catalog.
@@ -66,7 +66,7 @@ def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | No
     # A trait beside a bare VGPU or PGPU says which card that is.
     hinted = next((hint.models for hint in _by_hint(specs, known) if hint.models), ())
     best = max(found, key=lambda gpus: (gpus.count is not None, bool(gpus.models)))
-    return best if best.models else Gpus(best.count, best.kind, hinted, best.told_by)
+    return best if best.models else FlavorGpus(best.count, best.kind, hinted, best.told_by)
 
 
 def models_of(name: str, known: t.Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -98,37 +98,37 @@ def _begun(spelt: str) -> tuple[str, ...]:
     )
 
 
-def _by_alias(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[Gpus]:
+def _by_alias(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[FlavorGpus]:
     """Of `t4:1,other:2`; the same key gives away network cards, too."""
     for part in str(specs.get(_ALIAS) or "").split(","):
         name, dummy, count = part.strip().partition(":")
         found = models_of(name, known)
         if name and (found or name.casefold() in known or _GPU_WORD.search(name)):
-            yield Gpus(_number(count or "1"), PHYSICAL, found, f"{_ALIAS}={part.strip()}")
+            yield FlavorGpus(_number(count or "1"), PHYSICAL, found, f"{_ALIAS}={part.strip()}")
 
 
-def _by_class(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[Gpus]:
+def _by_class(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[FlavorGpus]:
     for key, value in sorted(specs.items()):
         found = _RESOURCE.match(key)
         if found is None or not _number(value):
             continue
         name = found["class"]
         if name in ("VGPU", "PGPU"):
-            yield Gpus(_number(value), VIRTUAL if name == "VGPU" else PHYSICAL, (), f"{key}={value}")
+            yield FlavorGpus(_number(value), VIRTUAL if name == "VGPU" else PHYSICAL, (), f"{key}={value}")
         elif _CUSTOM.match(name) or name.casefold() in known:
             kind = VIRTUAL if "VGPU" in name else PHYSICAL
-            yield Gpus(_number(value), kind, models_of(name, known), f"{key}={value}")
+            yield FlavorGpus(_number(value), kind, models_of(name, known), f"{key}={value}")
 
 
-def _by_hint(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[Gpus]:
+def _by_hint(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[FlavorGpus]:
     for key, value in sorted(specs.items()):
         found = _TRAIT.match(key)
         if found and value == "required":
             trait = found["trait"]
             if trait.startswith("HW_GPU_") or _CUSTOM.match(trait) or trait.casefold() in known:
-                yield Gpus(None, HINT, models_of(trait, known), f"{key}={value}")
+                yield FlavorGpus(None, HINT, models_of(trait, known), f"{key}={value}")
         elif key == _PROFILE and (models_of(value, known) or _GPU_WORD.search(value)):
-            yield Gpus(None, HINT, models_of(value, known), f"{key}={value}")
+            yield FlavorGpus(None, HINT, models_of(value, known), f"{key}={value}")
 
 
 def _number(text: str) -> int | None:

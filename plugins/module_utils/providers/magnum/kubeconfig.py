@@ -36,7 +36,7 @@ USER, GROUP = "admin", "system:masters"
 
 
 @dataclass(frozen=True)
-class Place:
+class ClusterEndpoint:
     """A cluster as a kubeconfig names it: `ca` is the PEM of the CA of its API server."""
 
     name: str
@@ -45,7 +45,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Held:
+class ExistingKubeconfig:
     """What a kubeconfig says of its current context; expires is when its client certificate ends, None where it has none."""
 
     context: str
@@ -62,14 +62,14 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Request:
+class CertificateRequest:
     """A key and the request for its certificate, both PEM."""
 
     key: str
     csr: str
 
 
-def request(user: str = USER, group: str = GROUP) -> Request:
+def request(user: str = USER, group: str = GROUP) -> CertificateRequest:
     """A new key, and what is to be signed: a user of Kubernetes is the common name, its groups are the organizations."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name(
@@ -79,10 +79,10 @@ def request(user: str = USER, group: str = GROUP) -> Request:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Request(private.decode(), csr.public_bytes(serialization.Encoding.PEM).decode())
+    return CertificateRequest(private.decode(), csr.public_bytes(serialization.Encoding.PEM).decode())
 
 
-def document(place: Place, key: str, certificate: str) -> str:
+def document(place: ClusterEndpoint, key: str, certificate: str) -> str:
     """The kubeconfig's text; context, cluster and user are called like the cluster, by which later steps know that it is the right one."""
     name = place.name
     return yaml.safe_dump(
@@ -122,17 +122,19 @@ def read(path: str) -> Object | None:
     return found if isinstance(found, dict) else {}
 
 
-def held(config: Object) -> Held | None:
+def read_existing(config: Object) -> ExistingKubeconfig | None:
     """What the current context is; None where the kubeconfig has none that is whole."""
     context, cluster, user = _current(config)
     if cluster is None or user is None:
         return None
     certificate = _certificate(user)
     expires = _expires(certificate) if certificate is not None else None
-    return Held(context, without_user_info(str(cluster.get("server"))), expires)
+    return ExistingKubeconfig(context, without_user_info(str(cluster.get("server"))), expires)
 
 
-def fault(config: Object | None, place: Place, renew_before: datetime.timedelta, now: datetime.datetime) -> str | None:
+def problem(
+    config: Object | None, place: ClusterEndpoint, renew_before: datetime.timedelta, now: datetime.datetime
+) -> str | None:
     """Why a kubeconfig is not (or not for long) one of this cluster; None when it is."""
     if config is None:
         return "there is none"
@@ -160,7 +162,7 @@ def fault(config: Object | None, place: Place, renew_before: datetime.timedelta,
     return None
 
 
-def in_the_way(path: str, config: Object | None) -> str | None:
+def obstacle(path: str, config: Object | None) -> str | None:
     """Why a file cannot be written or must not be replaced; None when it can. What is others' is more than one cluster's access."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
@@ -185,7 +187,7 @@ def mode(path: str) -> str:
         return ""
 
 
-def loose(path: str) -> bool:
+def too_permissive(path: str) -> bool:
     """Whether others than the file's owner may read it."""
     found = mode(path)
     return bool(found) and not found.endswith("00")

@@ -10,7 +10,7 @@ import typing as t
 from ansible.module_utils.basic import missing_required_lib
 
 from ...common.errors import ServiceError
-from ...common.module import ArgumentSpec, BaseModule, composed
+from ...common.module import ArgumentSpec, BaseModule, merge_specs
 from .client import Magnum
 from .errors import OpenStackError, explain
 from .nova_glance import Glance, Nova
@@ -51,7 +51,7 @@ class MagnumModule(BaseModule):
 
     def __init__(self, argument_spec: ArgumentSpec, *, wait: bool = False, **kwargs: t.Any) -> None:
         """Compose the argument spec; nothing is sent yet."""
-        super().__init__(composed(CONNECTION, *([WAIT] if wait else []), argument_spec), **kwargs)
+        super().__init__(merge_specs(CONNECTION, *([WAIT] if wait else []), argument_spec), **kwargs)
         self._session: Session | None = None
 
     @property

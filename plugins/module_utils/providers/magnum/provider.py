@@ -10,16 +10,16 @@ import typing as t
 
 from ...common.errors import InvalidOptions, ServiceError
 from ...nodegroups.names import is_of
-from ...nodegroups.plan import edits, merged
-from ...nodegroups.provider import Listed, Machine, Step
-from ...nodegroups.spec import Live, Wish
+from ...nodegroups.plan import field_edits, merge_field
+from ...nodegroups.provider import CloudRequest, ClusterNode, ListedGroup
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from . import decode
-from .checks import Checks
+from .checks import MagnumChecks
 from .client import Magnum
 from .errors import OpenStackError
 from .nova_glance import Glance, Nova
 from .size_steps import Size, next_size
-from .specs import UNCHANGEABLE, WORDS, Declared, body_of
+from .specs import UNCHANGEABLE, WORDS, DeclaredGroup, body_of
 
 Object = dict[str, t.Any]
 
@@ -30,7 +30,7 @@ _CHOOSE_THEMSELVES = ("capi", "cluster_api")
 _SERVER = "openstack://"
 
 
-class MagnumCloud:
+class MagnumProvider:
     """The node groups of one cluster."""
 
     words = WORDS
@@ -40,7 +40,7 @@ class MagnumCloud:
     patience = 20.0
 
     def __init__(
-        self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object, declared: t.Sequence[Declared]
+        self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object, declared: t.Sequence[DeclaredGroup]
     ) -> None:
         """Ask nothing; `cluster` is as Magnum's client read it."""
         self._magnum = magnum
@@ -48,8 +48,8 @@ class MagnumCloud:
         self._glance = glance
         self._cluster = cluster
         self._declared = {one.wish.name: one for one in declared}
-        self._checks = Checks(magnum, nova, glance, cluster)
-        self._found: list[Live] = []
+        self._checks = MagnumChecks(magnum, nova, glance, cluster)
+        self._found: list[NodeGroupState] = []
         # Groups that were found failed: each is tried again once.
         self._failed: set[str] = set()
 
@@ -69,7 +69,7 @@ class MagnumCloud:
         driver = str((self._checks.template or {}).get("driver") or "")
         return not any(word in driver for word in _CHOOSE_THEMSELVES)
 
-    def survey(self, wanted: t.Callable[[str], bool]) -> list[Live]:
+    def survey(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
         """All groups whose names are wanted: one list, which lies about bounds and labels, and then each of them whole."""
         named = [group["uuid"] for group in self._magnum.nodegroups(self.cluster_id) if wanted(group["name"])]
         whole = self._magnum.whole(self.cluster_id, named)
@@ -82,27 +82,27 @@ class MagnumCloud:
         self._failed = {live.id for live in self._found if live.failed}
         return self._found
 
-    def check(self, wishes: t.Sequence[tuple[Wish, Live | None]]) -> list[str]:
+    def check(self, wishes: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """What of these wishes cannot be (checks.py)."""
         return self._checks.problems([(wish if live else self._whole(wish), live) for wish, live in wishes])
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[ListedGroup]:
         """Magnum's list, whose statuses are true."""
         rows = self._magnum.nodegroups(self.cluster_id)
-        return [Listed(row["uuid"], row["name"], _status(row), _is_settled(row)) for row in rows]
+        return [ListedGroup(row["uuid"], row["name"], _status(row), _is_settled(row)) for row in rows]
 
-    def get(self, group: str) -> Live | None:
+    def get(self, group: str) -> NodeGroupState | None:
         """The group as it is now."""
         found = self._magnum.nodegroup(self.cluster_id, group)
         return self._live(found) if found else None
 
-    def create(self, wish: Wish, name: str, count: int | None) -> None:
+    def create(self, wish: NodeGroupSpec, name: str, count: int | None) -> None:
         """Ask for a group; one that takes another's place has from it whatever is not declared."""
         whole = self._whole(wish)
         declared = dataclasses.replace(self._declared[wish.name], wish=whole)
         self._magnum.create_nodegroup(self.cluster_id, body_of(declared, name, whole.count if count is None else count))
 
-    def steps(self, live: Live, wish: Wish, leaving: t.Sequence[Machine]) -> list[Step]:
+    def steps(self, live: NodeGroupState, wish: NodeGroupSpec, leaving: t.Sequence[ClusterNode]) -> list[CloudRequest]:
         """The next request alone: what comes after it follows from what there is then."""
         now = Size(live.count, live.low, live.high)
         count = wish.count_of(live.count)
@@ -111,7 +111,7 @@ class MagnumCloud:
             live.low if wish.low is None else wish.low,
             live.high if wish.high is None else wish.high,
         )
-        found = edits(wish, live, WORDS)
+        found = field_edits(wish, live, WORDS)
         fields = {name: after for name, (dummy, after) in found.items() if name in ("node_labels", "node_taints")}
         there = next_size(now, wanted)
         if there.count != now.count:
@@ -123,11 +123,11 @@ class MagnumCloud:
             return [self._resize(live, live.count, ())]
         return []
 
-    def delete(self, live: Live) -> None:
+    def delete(self, live: NodeGroupState) -> None:
         """Ask for the end of a group."""
         self._magnum.delete_nodegroup(self.cluster_id, live.id)
 
-    def members(self, live: Live, machines: t.Sequence[Machine]) -> list[Machine]:
+    def members(self, live: NodeGroupState, machines: t.Sequence[ClusterNode]) -> list[ClusterNode]:
         """By the addresses that Magnum tells, or by the label of the group."""
         addresses = set(live.addresses)
         return [
@@ -140,7 +140,7 @@ class MagnumCloud:
         """While the cluster is being made its API server has no address."""
         return isinstance(error, OpenStackError) and (error.no_address_yet or error.in_progress)
 
-    def events(self, live: Live) -> list[str]:
+    def events(self, live: NodeGroupState) -> list[str]:
         """What the cluster tells of its own trouble."""
         cluster = self._magnum.find_cluster(self.cluster_id) or {}
         faults = [f"{name}: {text}" for name, text in sorted((cluster.get("faults") or {}).items())]
@@ -148,7 +148,7 @@ class MagnumCloud:
         state = f"The cluster is {cluster.get('status')}"
         return [*faults, f"{state}: {reason}" if reason else state]
 
-    def _whole(self, wish: Wish) -> Wish:
+    def _whole(self, wish: NodeGroupSpec) -> NodeGroupSpec:
         """A wish of which what is not declared is as it is in the group that there is, if there is one."""
         its = [live for live in self._found if is_of(live.name, wish.name, self.longest_name)]
         old = min(its, key=lambda live: (live.name != wish.name, live.name), default=None)
@@ -156,7 +156,7 @@ class MagnumCloud:
             return wish
         fields = {name: value for name, value in old.fields.items() if value is not None}
         for name, value in wish.fields.items():
-            fields[name] = merged(fields.get(name) or {}, value) if isinstance(value, t.Mapping) else value
+            fields[name] = merge_field(fields.get(name) or {}, value) if isinstance(value, t.Mapping) else value
         return dataclasses.replace(
             wish,
             count=old.count if wish.count is None else wish.count,
@@ -165,7 +165,7 @@ class MagnumCloud:
             fields=fields,
         )
 
-    def _resize(self, live: Live, count: int, leaving: t.Sequence[Machine]) -> Step:
+    def _resize(self, live: NodeGroupState, count: int, leaving: t.Sequence[ClusterNode]) -> CloudRequest:
         servers = [machine.provider_id.rpartition("/")[2] for machine in leaving if _is_server(machine)]
         what = (
             f"have {count} instead of {live.count} nodes" if count != live.count else f"try again after {live.status}"
@@ -175,9 +175,9 @@ class MagnumCloud:
             self._failed.discard(live.id)
             self._magnum.resize(self.cluster_id, live.id, count, servers)
 
-        return Step(what, send, lambda seen: seen.count == count and not seen.failed)
+        return CloudRequest(what, send, lambda seen: seen.count == count and not seen.failed)
 
-    def _patch(self, live: Live, now: Size, there: Size, fields: t.Mapping[str, t.Any]) -> Step:
+    def _patch(self, live: NodeGroupState, now: Size, there: Size, fields: t.Mapping[str, t.Any]) -> CloudRequest:
         patch: list[Object] = []
         if there.high != now.high:
             patch.append(_replace("max_node_count", there.high))
@@ -187,7 +187,7 @@ class MagnumCloud:
             patch.append(_replace("node_labels", decode.patch_text(fields["node_labels"])))
         if "node_taints" in fields:
             patch.append(_replace("node_taints", decode.patch_text(decode.taint_list(fields["node_taints"]))))
-        return Step(
+        return CloudRequest(
             "change " + ", ".join(edit["path"][1:] for edit in patch),
             lambda: self._magnum.patch_nodegroup(self.cluster_id, live.id, patch),
             lambda seen: (
@@ -196,7 +196,7 @@ class MagnumCloud:
             ),
         )
 
-    def _live(self, group: Object) -> Live:
+    def _live(self, group: Object) -> NodeGroupState:
         status = _status(group)
         fields: Object = {
             "flavor": self._spelt("flavor", group),
@@ -208,7 +208,7 @@ class MagnumCloud:
         if self._magnum.has_node_labels:
             fields["node_labels"] = dict(group.get("node_labels") or {})
             fields["node_taints"] = decode.taint_map(group.get("node_taints"))
-        return Live(
+        return NodeGroupState(
             id=str(group["uuid"]),
             name=str(group["name"]),
             status=status,
@@ -258,5 +258,5 @@ def _replace(name: str, value: t.Any) -> Object:
     return {"op": "replace", "path": f"/{name}", "value": value}
 
 
-def _is_server(machine: Machine) -> bool:
+def _is_server(machine: ClusterNode) -> bool:
     return machine.provider_id.startswith(_SERVER)

@@ -7,12 +7,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ...nodegroups.spec import Wish, Words
+from ...nodegroups.spec import FieldNames, NodeGroupSpec
 from . import decode
 
 Options = t.Mapping[str, t.Any]
 
-WORDS = Words("node_count", "min_node_count", "max_node_count")
+WORDS = FieldNames("node_count", "min_node_count", "max_node_count")
 # No request changes these on a group that exists.
 UNCHANGEABLE = frozenset({"flavor", "image", "role", "labels", "docker_volume_size"})
 _PLAIN = ("flavor", "image", "role", "docker_volume_size")
@@ -21,10 +21,10 @@ AUTOSCALING_LABEL = "auto_scaling_enabled"
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredGroup:
     """One declared group: the wish, and what only its creation takes."""
 
-    wish: Wish
+    wish: NodeGroupSpec
     merge_labels: bool = True
 
 
@@ -53,7 +53,7 @@ def _problems(group: Options) -> t.Iterator[str]:
     yield from decode.taint_problems(group.get("node_taints") or ())
 
 
-def declared(group: Options, *, cluster_labels: t.Mapping[str, str], node_labels: bool) -> Declared:
+def declared_group(group: Options, *, cluster_labels: t.Mapping[str, str], node_labels: bool) -> DeclaredGroup:
     """What the options of one group come to.
 
     cluster_labels: the cluster's own, which say whether its autoscaler is on. node_labels: whether this Magnum has labels and taints of nodes.
@@ -68,7 +68,7 @@ def declared(group: Options, *, cluster_labels: t.Mapping[str, str], node_labels
             }
         if group.get("node_taints") is not None:
             fields["node_taints"] = decode.taint_map(group["node_taints"])
-    wish = Wish(
+    wish = NodeGroupSpec(
         name=group["name"],
         present=group.get("state") != "absent",
         count=group.get("node_count"),
@@ -78,7 +78,7 @@ def declared(group: Options, *, cluster_labels: t.Mapping[str, str], node_labels
         recreate=bool(group.get("recreate")),
         fields=fields,
     )
-    return Declared(wish, merge_labels=bool(group.get("merge_labels", True)))
+    return DeclaredGroup(wish, merge_labels=bool(group.get("merge_labels", True)))
 
 
 def _autoscaled(group: Options, cluster_labels: t.Mapping[str, str]) -> bool:
@@ -91,7 +91,7 @@ def _autoscaled(group: Options, cluster_labels: t.Mapping[str, str]) -> bool:
     return decode.label_value(labels.get(AUTOSCALING_LABEL)) == "true" and None not in (low, high) and low != high
 
 
-def body_of(declared_: Declared, name: str, count: int | None) -> dict[str, t.Any]:
+def body_of(declared_: DeclaredGroup, name: str, count: int | None) -> dict[str, t.Any]:
     """The request that makes the group under this name with so many nodes."""
     wish = declared_.wish
     fields = dict(wish.fields)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ...common.errors import ConnectionProblem
-from ...common.retry import pause
+from ...common.retry import delay
 from .errors import OpenStackError, text_of
 from .sdk import IMPORT_ERROR
 from .session import Session
@@ -31,7 +31,7 @@ _OBJECT = re.compile(r"<[\w.]+ object at 0x[0-9a-f]+>:? ?")
 
 
 @dataclass(frozen=True)
-class Answer:
+class MagnumResponse:
     """Status, headers (any case) and body of an answer that is not an error."""
 
     status: int
@@ -76,7 +76,7 @@ class Service:
         body: t.Any = None,
         headers: t.Mapping[str, str] | None = None,
         repeatable: bool = True,
-    ) -> Answer:
+    ) -> MagnumResponse:
         """The answer, after as many tries as fit into twice the request's timeout; OpenStackError for any of 400 and more.
 
         Only what certainly was not carried out is sent again when the request is not repeatable.
@@ -88,12 +88,12 @@ class Service:
             try:
                 return self._once(method, path, body, headers or {})
             except OpenStackError as error:
-                wait = pause(error, attempt, _RETRY_AFTER_MAX)
+                wait = delay(error, attempt, _RETRY_AFTER_MAX)
                 if not self._worth_trying_again(error, attempt, repeatable) or self._clock() + wait > deadline:
                     raise
             self._sleep(wait)
 
-    def pages(self, path: str, key: str, send: t.Callable[[str], Answer] | None = None) -> list[Object]:
+    def pages(self, path: str, key: str, send: t.Callable[[str], MagnumResponse] | None = None) -> list[Object]:
         """All items of a collection, page after page (Magnum and Glance name the next one `next`, Nova in KEY_links)."""
         ask = send or (lambda at: self.send("GET", at))
         items: list[Object] = []
@@ -115,7 +115,7 @@ class Service:
         prefix = self._prefix or ""
         return f"{path.removeprefix(prefix)}?{parts.query}" if parts.query else path.removeprefix(prefix)
 
-    def _once(self, method: str, path: str, body: t.Any, headers: t.Mapping[str, str]) -> Answer:
+    def _once(self, method: str, path: str, body: t.Any, headers: t.Mapping[str, str]) -> MagnumResponse:
         try:
             where = self._located() + path
             answer = self._adapter.request(
@@ -147,7 +147,7 @@ class Service:
         self._met = True
         if answer.status_code >= 300:
             raise self._refusal(answer, method, path)
-        return Answer(answer.status_code, answer.headers, answer.content)
+        return MagnumResponse(answer.status_code, answer.headers, answer.content)
 
     def _not_sendable(self) -> ConnectionProblem:
         """Instead of the words of requests, which quote the header: it may be the token."""

@@ -32,27 +32,29 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ResolvedName:
     """What a name means: an id, or why it means none."""
 
     id: str | None = None
     problem: str | None = None
 
 
-def choose(what: str, wanted: str, offers: t.Sequence[Offer], where: str) -> Choice:
+def choose(what: str, wanted: str, offers: t.Sequence[Offer], where: str) -> ResolvedName:
     """The one offer that is meant by its id or its name; several of one name are refused with their ids."""
     meant = [offer for offer in offers if offer.id == wanted]
     meant = meant or [offer for offer in offers if offer.name == wanted]
     meant = meant or [offer for offer in offers if wanted in offer.others]
     usable = [offer for offer in meant if offer.usable]
     if len(usable) == 1:
-        return Choice(id=usable[0].id)
+        return ResolvedName(id=usable[0].id)
     if len(usable) > 1:
         told = ", ".join(f"{offer.id}{f' ({offer.note})' if offer.note else ''}" for offer in usable)
-        return Choice(problem=f"{what}: {wanted!r} is the name of {len(usable)} in {where}: {told}. Give the id.")
+        return ResolvedName(problem=f"{what}: {wanted!r} is the name of {len(usable)} in {where}: {told}. Give the id.")
     if meant:
-        return Choice(problem=f"{what}: {wanted!r} in {where} cannot be used now ({meant[0].note or 'not ACTIVE'}).")
-    return Choice(
+        return ResolvedName(
+            problem=f"{what}: {wanted!r} in {where} cannot be used now ({meant[0].note or 'not ACTIVE'})."
+        )
+    return ResolvedName(
         problem=f"{what}: there is no {wanted!r} in {where}. {listed(wanted, [o.name for o in offers if o.usable])}"
     )
 

@@ -7,20 +7,20 @@ from __future__ import annotations
 import typing as t
 
 from ...catalog.names import MIG_CONFIG_LABEL
-from ...nodegroups.spec import Live, Wish
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from .catalog import Offer, listed
-from .clusters import NATIVE_ROUTING, Cluster
+from .clusters import NATIVE_ROUTING, VksCluster
 from .flavors import Flavor
 from .name_resolver import Resolver
 
 _DISABLED = "all-disabled"
 _NEEDED = ("flavor", "disk_type", "ssh_key")
 
-Asked = t.Sequence["tuple[Wish, Live | None]"]
+Asked = t.Sequence["tuple[NodeGroupSpec, NodeGroupState | None]"]
 Quota = t.Mapping[str, t.Any]
 
 
-def problems(asked: Asked, cluster: Cluster, groups: int, quota: Quota, resolver: Resolver) -> list[str]:
+def problems(asked: Asked, cluster: VksCluster, groups: int, quota: Quota, resolver: Resolver) -> list[str]:
     """A line for each thing that cannot be, with its remedy. `groups` is how many the cluster has; None beside a wish: to be created."""
     found = list(_room(asked, groups, quota))
     if cluster.status in ("ERROR", "FAILED", "DELETING"):
@@ -44,14 +44,14 @@ def _room(asked: Asked, groups: int, quota: Quota) -> t.Iterator[str]:
         )
 
 
-def _sized(wish: Wish, quota: Quota) -> t.Iterator[str]:
+def _sized(wish: NodeGroupSpec, quota: Quota) -> t.Iterator[str]:
     most = quota.get("maxNodesPerNodeGroup")
     for field, value in (("num_nodes", wish.count), ("max_size", wish.high)):
         if isinstance(most, int) and value is not None and value > most:
             yield f"{field}: is {value}, and the quota is {most} nodes a group (maxNodesPerNodeGroup). Make several groups, or ask for more."
 
 
-def _created(wish: Wish, cluster: Cluster, resolver: Resolver) -> t.Iterator[str]:
+def _created(wish: NodeGroupSpec, cluster: VksCluster, resolver: Resolver) -> t.Iterator[str]:
     subnet = wish.fields.get("subnet") or resolver.default_subnet
     if not subnet:
         yield f"subnet: the cluster has several or none; say which. {listed('', [offer.name for offer in resolver.subnets()])}"
@@ -80,11 +80,11 @@ def _created(wish: Wish, cluster: Cluster, resolver: Resolver) -> t.Iterator[str
     yield from _version(wish, None, cluster)
 
 
-def _changed(wish: Wish, live: Live, cluster: Cluster) -> t.Iterator[str]:
+def _changed(wish: NodeGroupSpec, live: NodeGroupState, cluster: VksCluster) -> t.Iterator[str]:
     yield from _version(wish, live.fields.get("kubernetes_version"), cluster)
 
 
-def _version(wish: Wish, now: str | None, cluster: Cluster) -> t.Iterator[str]:
+def _version(wish: NodeGroupSpec, now: str | None, cluster: VksCluster) -> t.Iterator[str]:
     wanted = wish.fields.get("kubernetes_version")
     if wanted and wanted not in (now, cluster.version):
         yield (
@@ -93,7 +93,7 @@ def _version(wish: Wish, now: str | None, cluster: Cluster) -> t.Iterator[str]:
         )
 
 
-def _disk(wish: Wish, types: t.Sequence[Offer]) -> t.Iterator[str]:
+def _disk(wish: NodeGroupSpec, types: t.Sequence[Offer]) -> t.Iterator[str]:
     size = wish.fields.get("disk_size")
     low, high = (types[0].facts.get("min_gib"), types[0].facts.get("max_gib")) if types else (None, None)
     if size is not None and isinstance(low, int) and size < low:
@@ -102,7 +102,7 @@ def _disk(wish: Wish, types: t.Sequence[Offer]) -> t.Iterator[str]:
         yield f"disk_size: is {size} GiB, and {types[0].name} has at most {high}."
 
 
-def _flavored(wish: Wish, live: Live | None, resolver: Resolver) -> t.Iterator[str]:
+def _flavored(wish: NodeGroupSpec, live: NodeGroupState | None, resolver: Resolver) -> t.Iterator[str]:
     """Whether the flavor has as many machines left as are asked for, and GPUs that can be cut where the labels ask for it."""
     wanted = wish.fields.get("flavor")
     subnet = wish.fields.get("subnet") or (live.fields["subnet"] if live else resolver.default_subnet)

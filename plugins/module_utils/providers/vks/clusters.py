@@ -14,7 +14,7 @@ from ...common.parallel import run_bounded
 from .catalog import listed
 from .errors import VksError
 from .paging import Row
-from .transport import VKS, Transport
+from .transport import VKS, VksTransport
 
 NATIVE_ROUTING = "CILIUM_NATIVE_ROUTING"
 _PATH = "/v1/clusters"
@@ -22,7 +22,7 @@ _ID = re.compile(r"k8s-[0-9a-f]{4,}[0-9a-f-]*")
 
 
 @dataclass(frozen=True)
-class Cluster:
+class VksCluster:
     """A cluster as far as node groups and kubeconfigs need it; ids are VNG Cloud's."""
 
     id: str
@@ -58,11 +58,11 @@ class Cluster:
         }
 
 
-def cluster_of(row: Row) -> Cluster:
+def cluster_of(row: Row) -> VksCluster:
     """A cluster as the API tells it; what a list leaves out is empty."""
     subnets = row.get("listSubnetIds") or ([row["subnetId"]] if row.get("subnetId") else [])
     nodes = row.get("numNodes")
-    return Cluster(
+    return VksCluster(
         id=str(row.get("id") or row.get("uid") or ""),
         name=str(row.get("name") or ""),
         status=str(row.get("status") or ""),
@@ -75,7 +75,7 @@ def cluster_of(row: Row) -> Cluster:
     )
 
 
-def all_clusters(transport: Transport) -> list[Cluster]:
+def all_clusters(transport: VksTransport) -> list[VksCluster]:
     """All clusters of the account in the region, with their details."""
     listed_ones = [cluster_of(row) for row in transport.items(VKS, _PATH)]
     calls = [(cluster.name, functools.partial(_detail, transport, cluster)) for cluster in listed_ones]
@@ -88,7 +88,7 @@ def all_clusters(transport: Transport) -> list[Cluster]:
     return sorted(found, key=lambda cluster: (cluster.name, cluster.id))
 
 
-def named_cluster(transport: Transport, wanted: str) -> Cluster:
+def named_cluster(transport: VksTransport, wanted: str) -> VksCluster:
     """The one cluster of that id or name, as a list tells it, or with its details where that took no request more.
 
     Raises InvalidOptions where there is none, or where a name means several.
@@ -111,7 +111,7 @@ def named_cluster(transport: Transport, wanted: str) -> Cluster:
     return meant[0]
 
 
-def detailed(transport: Transport, cluster: Cluster) -> Cluster:
+def detailed(transport: VksTransport, cluster: VksCluster) -> VksCluster:
     """The same with its details; raises InvalidOptions when it was deleted meanwhile."""
     found = cluster if cluster.vpc else _detail(transport, cluster)
     if found is None:
@@ -119,7 +119,7 @@ def detailed(transport: Transport, cluster: Cluster) -> Cluster:
     return found
 
 
-def _detail(transport: Transport, cluster: Cluster) -> Cluster | None:
+def _detail(transport: VksTransport, cluster: VksCluster) -> VksCluster | None:
     """None when it was deleted meanwhile."""
     try:
         row = transport.json(VKS, "GET", cluster.path)

@@ -8,9 +8,9 @@ import typing as t
 
 from ...common.errors import ConnectionProblem, InvalidOptions
 from .endpoints import Endpoints, endpoints
-from .http import URLLIB3_IMPORT_ERROR, Http, Trust
+from .http import URLLIB3_IMPORT_ERROR, Http, TlsOptions
 from .iam import Login, tokens_of
-from .transport import Transport
+from .transport import VksTransport
 
 # Where an option is read that is not given: the names of the vendor's command line (GRN_ACCESS_KEY_ID ...) and MCP server (GRN_CLIENT_ID ...).
 ENVIRONMENT: dict[str, tuple[str, ...]] = {
@@ -24,7 +24,7 @@ ENVIRONMENT: dict[str, tuple[str, ...]] = {
 }
 
 
-def connected(params: t.Mapping[str, t.Any], user_agent: str, where: Endpoints | None = None) -> Transport:
+def connected(params: t.Mapping[str, t.Any], user_agent: str, where: Endpoints | None = None) -> VksTransport:
     """The account; nothing is asked yet. Raises InvalidOptions, and ConnectionProblem where urllib3 is missing."""
     if URLLIB3_IMPORT_ERROR is not None:
         raise ConnectionProblem("VKS is asked through urllib3, which this Python does not have: pip install urllib3.")
@@ -40,5 +40,5 @@ def connected(params: t.Mapping[str, t.Any], user_agent: str, where: Endpoints |
     login = Login(where.iam, where.iam_version, params["client_id"], params["client_secret"])
     timeout = float(params.get("request_timeout") or 30)
     verified = params.get("validate_certs")
-    http = Http(Trust(verified is not False, params.get("ca_cert"), timeout), user_agent)
-    return Transport(where, http, tokens_of(login), patience=2 * timeout)
+    http = Http(TlsOptions(verified is not False, params.get("ca_cert"), timeout), user_agent)
+    return VksTransport(where, http, tokens_of(login), patience=2 * timeout)

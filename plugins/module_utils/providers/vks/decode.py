@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ...nodegroups.provider import Listed
-from ...nodegroups.spec import Live, Words
+from ...nodegroups.provider import ListedGroup
+from ...nodegroups.spec import FieldNames, NodeGroupState
 from .paging import Row
 
-WORDS = Words(count="num_nodes", low="min_size", high="max_size")
+WORDS = FieldNames(count="num_nodes", low="min_size", high="max_size")
 # No request changes these: the vendor's Terraform provider makes another group for each of them (ForceNew).
 UNCHANGEABLE = frozenset(
     {
@@ -31,7 +31,7 @@ RESERVED_TAGS = ("vng.vks.", "vng.vpc.", "vng.billing.", "vks-", "vks-mgmt-")
 _SETTLED, _FAILED = ("ACTIVE",), ("ERROR", "FAILED")
 
 
-def live_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None = None) -> Live:
+def live_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
     """A group's details as the engine compares them. `subnet` is the cluster's, where the group tells none.
 
     With its `nodes` it counts as settled only when as many as it wants are ready: after a change its status is the old one for a while.
@@ -41,7 +41,7 @@ def live_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None =
     count = _number(_first(row, "numNodes", "nodeCount"))
     scaling = _first(row, "autoScaleConfig", "autoscale") or {}
     settled = status in _SETTLED and (nodes is None or sum(node.get("ready") is not False for node in nodes) >= count)
-    return Live(
+    return NodeGroupState(
         id=group_id(row),
         name=str(row.get("name") or ""),
         status=status,
@@ -57,10 +57,10 @@ def live_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None =
     )
 
 
-def listed_of(row: Row) -> Listed:
+def listed_of(row: Row) -> ListedGroup:
     """The same of a row of the list; where that tells no status, the group itself has to be asked."""
     status = str(row.get("status") or "")
-    return Listed(group_id(row), str(row.get("name") or ""), status, status in ("", *_SETTLED, *_FAILED))
+    return ListedGroup(group_id(row), str(row.get("name") or ""), status, status in ("", *_SETTLED, *_FAILED))
 
 
 def group_id(row: Row) -> str:

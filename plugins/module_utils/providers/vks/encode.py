@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ...nodegroups.plan import Edits, merged
-from ...nodegroups.spec import Live, Wish
+from ...nodegroups.plan import Edits, merge_field
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from .decode import WORDS, is_reserved, taints_of
 from .paging import Row
 
@@ -23,7 +23,7 @@ PUT_FIELDS = (WORDS.count, WORDS.low, WORDS.high, "security_groups", "upgrade_st
 VERSION_FIELD = "kubernetes_version"
 
 
-def create_body(wish: Wish, name: str, count: int | None, subnet: str | None) -> Row:
+def create_body(wish: NodeGroupSpec, name: str, count: int | None, subnet: str | None) -> Row:
     """The body of POST .../node-groups; ids are resolved already, `subnet` is the cluster's where the wish names none."""
     fields = wish.fields
     body: Row = {
@@ -46,13 +46,13 @@ def create_body(wish: Wish, name: str, count: int | None, subnet: str | None) ->
     if wish.high is not None:
         body["autoScaleConfig"] = {"minSize": wish.low or 0, "maxSize": wish.high}
     for field in METADATA:
-        entries = merged({}, fields.get(field) or {})
+        entries = merge_field({}, fields.get(field) or {})
         if entries:
             body[field] = taints_of(entries) if field == "taints" else entries
     return body
 
 
-def put_body(edits: Edits, live: Live) -> Row:
+def put_body(edits: Edits, live: NodeGroupState) -> Row:
     """The body of PUT .../node-groups/ID, empty where it has nothing to change; a set or a strategy is written whole.
 
     `autoScaleConfig` that is null takes autoscaling away, one that is missing leaves it (vngcloud/greennode-mcp, models.py).
@@ -110,7 +110,7 @@ def removed(edit: tuple[t.Any, t.Any]) -> list[str]:
     return sorted((before or {}).keys() - after.keys())
 
 
-def is_shown(edits: Edits, now: Live) -> bool:
+def is_shown(edits: Edits, now: NodeGroupState) -> bool:
     """Whether the group shows what was asked for; of a map, only what was to change, since the service has entries of its own."""
     shown = now.told(WORDS)
     return all(_is_shown(edit, shown.get(field)) for field, edit in edits.items())

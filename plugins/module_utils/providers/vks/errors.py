@@ -86,7 +86,7 @@ _ADVICE = {
 }
 
 
-def said(data: bytes) -> tuple[str, str]:
+def error_text(data: bytes) -> tuple[str, str]:
     """The service's code and its words, whichever envelope they come in; both may be empty.
 
     Known are {"error": {"message"}}, {"message"}, {"errors": [{"code", "message"}]}, {"detail"}, vServer's {"errorCode",

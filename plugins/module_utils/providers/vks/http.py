@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from .endpoints import is_loopback
-from .errors import VksError, is_refusal, said
+from .errors import VksError, error_text, is_refusal
 
 URLLIB3_IMPORT_ERROR: str | None = None
 try:
@@ -31,7 +31,7 @@ Query = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Trust:
+class TlsOptions:
     """How a connection is made: whose certificates are believed, and how long an answer may take (seconds)."""
 
     validate_certs: bool = True
@@ -40,7 +40,7 @@ class Trust:
 
 
 @dataclass(frozen=True)
-class Answer:
+class VksResponse:
     """Status and body of an answer of 200 to 299."""
 
     status: int
@@ -59,7 +59,7 @@ class Answer:
 class Http:
     """A pool of connections; safe to be used by many threads. Redirects are not followed: a token belongs to one host."""
 
-    def __init__(self, trust: Trust, user_agent: str) -> None:
+    def __init__(self, trust: TlsOptions, user_agent: str) -> None:
         """Open no connection yet."""
         if not trust.validate_certs:
             # The user has said so; a warning at each request would tell nothing new.
@@ -77,7 +77,7 @@ class Http:
         headers: t.Mapping[str, str],
         data: bytes | None = None,
         scrub: t.Callable[[str], str] = lambda text: text,
-    ) -> Answer:
+    ) -> VksResponse:
         """One attempt; raises VksError, whose words `scrub` has been through."""
         timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT, self._trust.timeout), read=self._trust.timeout)
         shown = url.partition("?")[0]
@@ -98,9 +98,9 @@ class Http:
             # Python quotes the header, which may be the token; a status says that to try again is of no use.
             words = "a header or the address has characters that HTTP does not carry"
             raise VksError(words, part=part, status=400, method=method, path=shown, sent=False) from None
-        answer = Answer(response.status, response.data)
+        answer = VksResponse(response.status, response.data)
         if not 200 <= response.status < 300 or is_refusal(_lenient(answer)):
-            code, words = said(response.data)
+            code, words = error_text(response.data)
             raise VksError(
                 scrub(words or str(response.reason or "no reason was given")),
                 part=part,
@@ -138,7 +138,7 @@ def _plain_value(value: t.Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _lenient(answer: Answer) -> t.Any:
+def _lenient(answer: VksResponse) -> t.Any:
     try:
         return answer.json()
     except ValueError:

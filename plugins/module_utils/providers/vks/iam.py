@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from .errors import VksError
-from .http import Answer, Http
+from .http import Http, VksResponse
 
 PART = "IAM"
 # Both generations give 1800 s today, an older page tells of 7200: what the answer says counts.
@@ -122,7 +122,7 @@ def forget() -> None:
         _KNOWN.clear()
 
 
-def _token_in(answer: Answer, url: str) -> tuple[str, float]:
+def _token_in(answer: VksResponse, url: str) -> tuple[str, float]:
     """The token and its life in seconds, in either generation's spelling."""
     try:
         body = json.loads(answer.data)

@@ -9,12 +9,12 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ...common.errors import SomeFailed
+from ...common.errors import PartialFailure
 from ...common.progress import Progress
 from ...common.wait import wait_until
-from .clusters import Cluster
+from .clusters import VksCluster
 from .errors import VksError
-from .transport import VKS, Transport
+from .transport import VKS, VksTransport
 
 NONE, CREATING, ACTIVE, ERROR = "NONE", "CREATING", "ACTIVE", "ERROR"
 _DAY = 86400.0
@@ -40,7 +40,7 @@ class Kubeconfig:
         return {"status": self.status, "expires_at": self.expires_at, "renewal_warning": self.warned}
 
 
-def read(transport: Transport, cluster: Cluster) -> Kubeconfig:
+def read(transport: VksTransport, cluster: VksCluster) -> Kubeconfig:
     """What there is now; an older service answers with the YAML itself, and one that has none may say 404."""
     try:
         answer = transport.send(VKS, "GET", f"{cluster.path}/kubeconfig")
@@ -79,8 +79,8 @@ def needs_minting(found: Kubeconfig, renew_before: float, now: datetime.datetime
 
 
 def mint(
-    transport: Transport,
-    cluster: Cluster,
+    transport: VksTransport,
+    cluster: VksCluster,
     before: Kubeconfig,
     *,
     days: int,
@@ -110,7 +110,13 @@ def mint(
 
 
 def await_ready(
-    transport: Transport, cluster: Cluster, before: Kubeconfig, *, timeout: float, interval: float, progress: Progress
+    transport: VksTransport,
+    cluster: VksCluster,
+    before: Kubeconfig,
+    *,
+    timeout: float,
+    interval: float,
+    progress: Progress,
 ) -> Kubeconfig:
     """Wait until there is another one than before; raises TimeoutStory, SomeFailed and VksError."""
     begun = before.status == CREATING
@@ -119,7 +125,7 @@ def await_ready(
         nonlocal begun
         begun = begun or now.status == CREATING
         if now.status == ERROR and (begun or before.status != ERROR):
-            raise SomeFailed(
+            raise PartialFailure(
                 f"VKS could not make a kubeconfig of cluster {cluster.name}: its status is ERROR. Run again, or make it in the console."
             )
         return now.ready and (begun or _is_another(now, before))

@@ -9,12 +9,12 @@ import typing as t
 
 from ansible.module_utils.basic import env_fallback, missing_required_lib
 
-from ...common.module import ArgumentSpec, BaseModule, composed
-from .clusters import Cluster, named_cluster
+from ...common.module import ArgumentSpec, BaseModule, merge_specs
+from .clusters import VksCluster, named_cluster
 from .connection import ENVIRONMENT, connected
 from .endpoints import DEFAULT_REGION, IAM_VERSIONS, Endpoints, endpoints
 from .http import URLLIB3_IMPORT_ERROR
-from .transport import Transport
+from .transport import VksTransport
 from .vserver import VServer
 
 
@@ -48,7 +48,7 @@ class VksModule(BaseModule):
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
         """Compose the argument spec; a module's own options win over the shared ones of the same name."""
-        super().__init__(composed(CONNECTION, argument_spec), **kwargs)
+        super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
 
     @functools.cached_property
     def where(self) -> Endpoints:
@@ -56,7 +56,7 @@ class VksModule(BaseModule):
         return endpoints(self.params)
 
     @functools.cached_property
-    def transport(self) -> Transport:
+    def transport(self) -> VksTransport:
         """Requests to them; nothing is asked before it is used. Raises InvalidOptions."""
         if URLLIB3_IMPORT_ERROR is not None:
             self.fail_json(msg=missing_required_lib("urllib3"), exception=URLLIB3_IMPORT_ERROR)
@@ -67,6 +67,6 @@ class VksModule(BaseModule):
         """Look-ups in the account's project."""
         return VServer(self.transport, self.params["project_id"])
 
-    def cluster(self, wanted: str) -> Cluster:
+    def cluster(self, wanted: str) -> VksCluster:
         """The cluster of that name or id, as a list tells it; raises InvalidOptions."""
         return named_cluster(self.transport, wanted)

@@ -8,8 +8,8 @@ import functools
 import re
 import typing as t
 
-from .catalog import Choice, Offer, choose, flavor_offers
-from .clusters import Cluster
+from .catalog import Offer, ResolvedName, choose, flavor_offers
+from .clusters import VksCluster
 from .flavors import Flavor
 from .vserver import VServer
 
@@ -20,13 +20,13 @@ _ID = re.compile(r"(flav|vtype|ssh|secg|sub)-[0-9a-f]{4,}[0-9a-f-]*")
 class Resolver:
     """Looks up names for groups of one cluster; each thing is asked for once, and only when a name has to be found."""
 
-    def __init__(self, vserver: VServer, cluster: t.Callable[[], Cluster]) -> None:
+    def __init__(self, vserver: VServer, cluster: t.Callable[[], VksCluster]) -> None:
         """Look nothing up yet; `cluster` reads it with its details."""
         self._vserver = vserver
         self._read = cluster
 
     @functools.cached_property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> VksCluster:
         """The cluster with its details."""
         return self._read()
 
@@ -35,11 +35,11 @@ class Resolver:
         """The cluster's subnet, where it has just one."""
         return self.cluster.subnets[0] if len(self.cluster.subnets) == 1 else None
 
-    def subnet(self, wanted: str) -> Choice:
+    def subnet(self, wanted: str) -> ResolvedName:
         """The subnet of the cluster's VPC."""
         return _as_id(wanted) or choose("subnet", wanted, self.subnets(), f"VPC {self.cluster.vpc}")
 
-    def flavor(self, wanted: str, subnet: str) -> Choice:
+    def flavor(self, wanted: str, subnet: str) -> ResolvedName:
         """The flavor in the subnet's zone; of one that is only in other zones, which."""
         if found := _as_id(wanted) or self._lost(subnet):
             return found
@@ -47,20 +47,20 @@ class Resolver:
         elsewhere = [] if choice.id else self._zones_with(wanted)
         if not elsewhere:
             return choice
-        return Choice(
+        return ResolvedName(
             problem=f"{choice.problem} It is in {' and '.join(elsewhere)}: give a subnet of that zone as subnet."
         )
 
-    def disk_type(self, wanted: str, subnet: str) -> Choice:
+    def disk_type(self, wanted: str, subnet: str) -> ResolvedName:
         """The volume type in the subnet's zone."""
         there = _as_id(wanted) or self._lost(subnet)
         return there or choose("disk_type", wanted, self.volume_types(subnet), self.place(subnet))
 
-    def ssh_key(self, wanted: str) -> Choice:
+    def ssh_key(self, wanted: str) -> ResolvedName:
         """The SSH key of the project."""
         return _as_id(wanted) or choose("ssh_key", wanted, self._vserver.ssh_keys(), self._project)
 
-    def security_group(self, wanted: str) -> Choice:
+    def security_group(self, wanted: str) -> ResolvedName:
         """The security group of the project."""
         return _as_id(wanted) or choose("security_groups", wanted, self._vserver.security_groups(), self._project)
 
@@ -93,11 +93,11 @@ class Resolver:
         """The zone, for a message."""
         return f"zone {self.zone(subnet)[1] or '(unknown)'}"
 
-    def _lost(self, subnet: str) -> Choice | None:
+    def _lost(self, subnet: str) -> ResolvedName | None:
         """Why nothing can be looked up in the zone of a subnet that the VPC does not have."""
         if any(offer.id == subnet for offer in self.subnets()):
             return None
-        return Choice(problem=choose("subnet", subnet, self.subnets(), f"VPC {self.cluster.vpc}").problem)
+        return ResolvedName(problem=choose("subnet", subnet, self.subnets(), f"VPC {self.cluster.vpc}").problem)
 
     @property
     def _project(self) -> str:
@@ -111,5 +111,5 @@ class Resolver:
         ]
 
 
-def _as_id(wanted: str) -> Choice | None:
-    return Choice(id=wanted) if _ID.fullmatch(wanted) else None
+def _as_id(wanted: str) -> ResolvedName | None:
+    return ResolvedName(id=wanted) if _ID.fullmatch(wanted) else None

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ...drain.module import EmptyingModule
+from ...drain.module import DrainingModule
 from .module import VksModule
 
 
-class VksGroupModule(VksModule, EmptyingModule):
+class VksNodeGroupModule(VksModule, DrainingModule):
     """A module that talks to VNG Cloud, and to the cluster that `kubernetes` names; its argument spec contains KUBERNETES."""

@@ -11,25 +11,25 @@ import typing as t
 from ...common.errors import InvalidOptions, ServiceError
 from ...common.parallel import run_bounded
 from ...nodegroups.names import is_of
-from ...nodegroups.plan import Edits, edits
-from ...nodegroups.provider import Listed, Machine, Step
-from ...nodegroups.spec import Live, Wish
+from ...nodegroups.plan import Edits, field_edits
+from ...nodegroups.provider import CloudRequest, ClusterNode, ListedGroup
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from . import checks, encode
-from .clusters import Cluster, detailed
+from .clusters import VksCluster, detailed
 from .decode import UNCHANGEABLE, WORDS, group_id, listed_of, live_of
 from .errors import VksError
 from .name_resolver import Resolver
 from .paging import ASKED, Row, rows_of
-from .specs import LONGEST_NAME, Options, problems_of, wish_of
-from .transport import VKS, Transport
-from .updates import Updates, ends_range
+from .specs import LONGEST_NAME, Options, problems_of, spec_of
+from .transport import VKS, VksTransport
+from .updates import GroupUpdates, ends_range
 from .vserver import VServer
 
 _EVENTS = 5
 _RANGE = (WORDS.low, WORDS.high)
 
 
-class VksCloud:
+class VksProvider:
     """Implements the engine's protocol Cloud; safe to be used by many threads."""
 
     words = WORDS
@@ -38,7 +38,7 @@ class VksCloud:
     # PUT takes a number; which node goes is the service's choice.
     removes_chosen = False
 
-    def __init__(self, transport: Transport, vserver: VServer, cluster: Cluster, *, patience: float) -> None:
+    def __init__(self, transport: VksTransport, vserver: VServer, cluster: VksCluster, *, patience: float) -> None:
         """Ask for nothing yet; `patience` as in Cloud, in seconds."""
         self.patience = patience
         self._transport = transport
@@ -46,10 +46,10 @@ class VksCloud:
         self._resolver = Resolver(vserver, functools.partial(detailed, transport, cluster))
         self._groups = f"{cluster.path}/node-groups"
         self._listed: list[Row] | None = None
-        self._surveyed: dict[str, Live] = {}
-        self._updates = Updates(transport, self._detail)
+        self._surveyed: dict[str, NodeGroupState] = {}
+        self._updates = GroupUpdates(transport, self._detail)
 
-    def wishes(self, asked: t.Sequence[Options]) -> list[Wish]:
+    def wishes(self, asked: t.Sequence[Options]) -> list[NodeGroupSpec]:
         """The options as wishes; raises InvalidOptions with all that is wrong in all of them, before anything is sent."""
         problems = [problem for options in asked for problem in problems_of(options)]
         if problems:
@@ -63,14 +63,14 @@ class VksCloud:
                 (live for live in lives if is_of(live.name, name, LONGEST_NAME)), key=lambda live: live.name != name
             )
             live = its[0] if its else None
-            wish, found = wish_of(options, live, self._resolver)
+            wish, found = spec_of(options, live, self._resolver)
             wishes.append(self._completed(wish, live))
             problems += found
         if problems:
             raise InvalidOptions(problems, "These node groups cannot be as they are declared:")
         return wishes
 
-    def survey(self, wanted: t.Callable[[str], bool]) -> list[Live]:
+    def survey(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
         """All groups whose names are wanted, with their details; each is asked for once. Two of one name are refused with both ids."""
         if self._listed is None:
             self._listed = self._transport.items(VKS, self._groups)
@@ -85,18 +85,18 @@ class VksCloud:
                 self._surveyed[outcome.name] = self._live(outcome.value)
         return [self._surveyed[group_id(row)] for row in rows if group_id(row) in self._surveyed]
 
-    def check(self, wishes: t.Sequence[tuple[Wish, Live | None]]) -> list[str]:
+    def check(self, wishes: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """What the account has no room for."""
         quota = self._transport.json(VKS, "GET", "/v1/quota") or {}
         return checks.problems(wishes, self._resolver.cluster, len(self._listed or []), quota, self._resolver)
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[ListedGroup]:
         """By the service's list; two groups of one name are refused, with their ids."""
         rows = self._transport.items(VKS, self._groups)
         _refuse_twins(rows)
         return [listed_of(row) for row in rows]
 
-    def get(self, group: str) -> Live | None:
+    def get(self, group: str) -> NodeGroupState | None:
         """The group with its nodes, of which as many as it wants have to be ready before it counts as settled."""
         row = self._detail(group)
         if row is None:
@@ -104,7 +104,7 @@ class VksCloud:
         live = self._live(row)
         return self._live(row, self.nodes(live)) if live.settled and not live.failed else live
 
-    def create(self, wish: Wish, name: str, count: int | None) -> None:
+    def create(self, wish: NodeGroupSpec, name: str, count: int | None) -> None:
         """Ask for the group; one that is there already, by a request whose answer was lost, is no error."""
         body = encode.create_body(wish, name, count, self._resolver.default_subnet)
         try:
@@ -113,9 +113,9 @@ class VksCloud:
             if error.status not in (400, 409, 422) or all(group.name != name for group in self.listed()):
                 raise
 
-    def steps(self, live: Live, wish: Wish, leaving: t.Sequence[Machine]) -> list[Step]:
+    def steps(self, live: NodeGroupState, wish: NodeGroupSpec, leaving: t.Sequence[ClusterNode]) -> list[CloudRequest]:
         """Metadata first, so that nodes which come by the next request are born with it; a roll to another version last."""
-        found = edits(self._completed(wish, live), live, WORDS)
+        found = field_edits(self._completed(wish, live), live, WORDS)
         path = self._path(live)
         steps = []
         if metadata := _part(found, encode.METADATA):
@@ -137,7 +137,7 @@ class VksCloud:
             )
         return steps
 
-    def delete(self, live: Live) -> None:
+    def delete(self, live: NodeGroupState) -> None:
         """Ask for the end; a group that has failed only goes when it is forced."""
         try:
             self._transport.send(VKS, "DELETE", self._path(live), query={"forceDelete": True} if live.failed else None)
@@ -145,7 +145,7 @@ class VksCloud:
             if not error.not_found:
                 raise
 
-    def members(self, live: Live, machines: t.Sequence[Machine]) -> list[Machine]:
+    def members(self, live: NodeGroupState, machines: t.Sequence[ClusterNode]) -> list[ClusterNode]:
         """By address, or by name: VKS tells both of a group's nodes."""
         nodes = self.nodes(live)
         names = {str(node.get("name")) for node in nodes}
@@ -156,7 +156,7 @@ class VksCloud:
         """The group, or its cluster, is being processed."""
         return isinstance(error, VksError) and error.busy
 
-    def events(self, live: Live) -> list[str]:
+    def events(self, live: NodeGroupState) -> list[str]:
         """The last of the cluster's events; groups have none of their own any more."""
         query = {"page": 0, "pageSize": ASKED}
         rows = rows_of(self._transport.json(VKS, "GET", f"{self._cluster.path}/events", query=query))
@@ -165,7 +165,7 @@ class VksCloud:
         parts = ("createdAt", "type", "action", "message")
         return [" ".join(str(row[part]) for part in parts if row.get(part)) for row in its[-_EVENTS:]]
 
-    def nodes(self, live: Live) -> list[Row]:
+    def nodes(self, live: NodeGroupState) -> list[Row]:
         """The group's nodes as VKS tells them; none when it is gone."""
         try:
             return self._transport.items(VKS, f"{self._path(live)}/nodes")
@@ -174,7 +174,7 @@ class VksCloud:
                 return []
             raise
 
-    def _completed(self, wish: Wish, live: Live | None) -> Wish:
+    def _completed(self, wish: NodeGroupSpec, live: NodeGroupState | None) -> NodeGroupSpec:
         """With the security groups that the service itself has put beside those declared; they stay."""
         declared = wish.fields.get("security_groups")
         if live is None or declared is None:
@@ -194,11 +194,11 @@ class VksCloud:
             raise
         return row
 
-    def _live(self, row: Row, nodes: t.Sequence[Row] | None = None) -> Live:
+    def _live(self, row: Row, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
         # The cluster is read only for a group that does not tell its subnet.
         return live_of(row, None if row.get("subnetId") else self._resolver.default_subnet, nodes)
 
-    def _path(self, live: Live) -> str:
+    def _path(self, live: NodeGroupState) -> str:
         return f"{self._groups}/{live.id}"
 
 
@@ -206,8 +206,8 @@ def _part(found: Edits, fields: t.Iterable[str]) -> dict[str, tuple[t.Any, t.Any
     return {field: found[field] for field in fields if field in found}
 
 
-def _step(what: str, found: Edits, send: t.Callable[[], object]) -> Step:
-    return Step(what, send, functools.partial(encode.is_shown, found))
+def _step(what: str, found: Edits, send: t.Callable[[], object]) -> CloudRequest:
+    return CloudRequest(what, send, functools.partial(encode.is_shown, found))
 
 
 def _refuse_twins(rows: t.Sequence[Row]) -> None:

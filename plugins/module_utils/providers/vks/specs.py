@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...nodegroups.spec import Live, Wish
-from .catalog import Choice
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from .catalog import ResolvedName
 from .decode import is_reserved, taint_key
 from .name_resolver import Resolver
 
@@ -30,15 +30,15 @@ def problems_of(options: Options) -> list[str]:
     return [f"Node group {name}: {problem}" for problem in _problems(options)]
 
 
-def wish_of(options: Options, live: Live | None, resolver: Resolver) -> tuple[Wish, list[str]]:
+def spec_of(options: Options, live: NodeGroupState | None, resolver: Resolver) -> tuple[NodeGroupSpec, list[str]]:
     """The wish, and what of it cannot be found. `live` is the group that there is: its subnet's zone is where names are looked up."""
     name = options["name"]
     if options["state"] == "absent":
-        return Wish(name, present=False), []
+        return NodeGroupSpec(name, present=False), []
     fields: dict[str, t.Any] = {field: options[field] for field in _PLAIN if options.get(field) is not None}
     problems: list[str] = []
 
-    def found(choice: Choice) -> str | None:
+    def found(choice: ResolvedName) -> str | None:
         told = f"Node group {name}: {choice.problem}"
         if choice.problem and told not in problems:
             problems.append(told)
@@ -64,7 +64,7 @@ def wish_of(options: Options, live: Live | None, resolver: Resolver) -> tuple[Wi
     fields.update(_maps(options))
     low, high, count = options.get("min_size"), options.get("max_size"), options.get("num_nodes")
     return (
-        Wish(
+        NodeGroupSpec(
             name,
             count=count,
             low=low,

@@ -9,11 +9,11 @@ import threading
 import time
 import typing as t
 
-from ...common.retry import pause
+from ...common.retry import delay
 from . import paging
 from .endpoints import Endpoints
 from .errors import REPEATABLE, VksError
-from .http import Answer, Http, Query, with_query
+from .http import Http, Query, VksResponse, with_query
 from .iam import PART as IAM_PART
 from .iam import Tokens
 
@@ -27,7 +27,7 @@ _FIRST_CONTACT_ATTEMPTS = 3
 _INTERNAL_ERRORS = 3
 
 
-class Transport:
+class VksTransport:
     """Asks VKS and vServer as one account; safe to be used by many threads."""
 
     def __init__(
@@ -51,16 +51,16 @@ class Transport:
         self._lock = threading.Lock()
         self.request_count = 0
 
-    def send(self, part: str, method: str, path: str, *, query: Query | None = None, body: t.Any = None) -> Answer:
+    def send(self, part: str, method: str, path: str, *, query: Query | None = None, body: t.Any = None) -> VksResponse:
         """The answer; raises VksError. A POST is sent again only when it certainly was not carried out."""
         return self._sent(part, method, path, query, body, lambda answer: answer)
 
     def json(self, part: str, method: str, path: str, *, query: Query | None = None, body: t.Any = None) -> t.Any:
         """The body of the answer, None where it is empty; as send()."""
-        return self._sent(part, method, path, query, body, Answer.json)
+        return self._sent(part, method, path, query, body, VksResponse.json)
 
     def _sent(
-        self, part: str, method: str, path: str, query: Query | None, body: t.Any, read: t.Callable[[Answer], T]
+        self, part: str, method: str, path: str, query: Query | None, body: t.Any, read: t.Callable[[VksResponse], T]
     ) -> T:
         url = with_query(self._bases[part] + path, query)
         deadline = self._clock() + self._patience
@@ -71,7 +71,7 @@ class Transport:
                 return _read(self._once(part, method, url, body), read, part, method, url)
             except VksError as error:
                 internal += error.status == 500
-                wait = pause(error, attempt, _RETRY_AFTER_MAX)
+                wait = delay(error, attempt, _RETRY_AFTER_MAX)
                 if not self._worth_trying_again(error, part, attempt, internal) or self._clock() + wait > deadline:
                     raise
             self._sleep(wait)
@@ -85,7 +85,7 @@ class Transport:
             size,
         )
 
-    def _once(self, part: str, method: str, url: str, body: t.Any) -> Answer:
+    def _once(self, part: str, method: str, url: str, body: t.Any) -> VksResponse:
         token = self._tokens.bearer(self._http)
         try:
             return self._attempt(part, method, url, body, token)
@@ -94,7 +94,7 @@ class Transport:
                 raise
         return self._attempt(part, method, url, body, self._tokens.renewed(self._http, token))
 
-    def _attempt(self, part: str, method: str, url: str, body: t.Any, token: str) -> Answer:
+    def _attempt(self, part: str, method: str, url: str, body: t.Any, token: str) -> VksResponse:
         headers = {"Authorization": f"Bearer {token}"}
         data = None
         if body is not None:
@@ -126,7 +126,7 @@ class Transport:
         return error.method in REPEATABLE and error.status in _PASSING and internal <= _INTERNAL_ERRORS
 
 
-def _read(answer: Answer, read: t.Callable[[Answer], T], part: str, method: str, url: str) -> T:
+def _read(answer: VksResponse, read: t.Callable[[VksResponse], T], part: str, method: str, url: str) -> T:
     try:
         return read(answer)
     except ValueError:

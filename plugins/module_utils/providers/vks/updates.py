@@ -8,29 +8,29 @@ import threading
 import typing as t
 
 from ...nodegroups.plan import Edits
-from ...nodegroups.spec import Live
+from ...nodegroups.spec import NodeGroupState
 from . import encode
 from .decode import WORDS
 from .errors import VksError
 from .paging import Row
-from .transport import VKS, Transport
+from .transport import VKS, VksTransport
 
 _REFUSED = (400, 422)
 # How often autoscaling is switched off before it is said that it stays: an accepted request may be lost.
 _TRIES = 2
 
 
-class Updates:
+class GroupUpdates:
     """Sends changes; counts how often each was taken, since one that shows no effect is asked for again."""
 
-    def __init__(self, transport: Transport, detail: t.Callable[[str], Row | None]) -> None:
+    def __init__(self, transport: VksTransport, detail: t.Callable[[str], Row | None]) -> None:
         """Send nothing yet; `detail` reads a group by its id."""
         self._transport = transport
         self._detail = detail
         self._sent: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
-    def metadata(self, path: str, live: Live, found: Edits) -> None:
+    def metadata(self, path: str, live: NodeGroupState, found: Edits) -> None:
         """Labels, taints and tags as whole maps; what a service keeps that only merges is named with null, and then put as of old."""
         times = self._times(live, "metadata")
         goes = any(encode.removed(edit) for edit in found.values())
@@ -54,7 +54,7 @@ class Updates:
             path=f"{path}/metadata",
         )
 
-    def unranged(self, path: str, live: Live) -> None:
+    def unranged(self, path: str, live: NodeGroupState) -> None:
         """Autoscaling off."""
         if self._times(live, "unranged") < _TRIES and _taken(lambda: self._put(path, live, {"autoScaleConfig": None})):
             self._count(live, "unranged")
@@ -67,7 +67,7 @@ class Updates:
             path=path,
         )
 
-    def put(self, path: str, live: Live, found: Edits) -> None:
+    def put(self, path: str, live: NodeGroupState, found: Edits) -> None:
         """Numbers, security groups and the strategy; a range and a number that are refused together are sent one by one."""
         body = encode.put_body(found, live)
         bounds = {name: value for name, value in body.items() if name != "numNodes"}
@@ -79,7 +79,7 @@ class Updates:
             if not _taken(lambda: self._put(path, live, bounds)):
                 self._put(path, live, {"numNodes": body["numNodes"]})
 
-    def _put(self, path: str, live: Live, body: Row) -> None:
+    def _put(self, path: str, live: NodeGroupState, body: Row) -> None:
         """As little as possible; where an older service demands more, the rest as the group has it now."""
         try:
             self._send("PUT", path, body)
@@ -94,12 +94,12 @@ class Updates:
     def _send(self, method: str, path: str, body: Row) -> None:
         self._transport.send(VKS, method, path, body=body)
 
-    def _times(self, live: Live, what: str) -> int:
+    def _times(self, live: NodeGroupState, what: str) -> int:
         """How often it was taken, and showed no effect."""
         with self._lock:
             return self._sent.get((live.id, what), 0)
 
-    def _count(self, live: Live, what: str) -> None:
+    def _count(self, live: NodeGroupState, what: str) -> None:
         with self._lock:
             self._sent[live.id, what] = self._sent.get((live.id, what), 0) + 1
 

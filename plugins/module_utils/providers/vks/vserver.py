@@ -14,7 +14,7 @@ from .catalog import Offer
 from .errors import VksError
 from .flavors import Flavor, flavor_of
 from .paging import Row, rows_of
-from .transport import VKS, VSERVER, Transport
+from .transport import VKS, VSERVER, VksTransport
 
 T = t.TypeVar("T")
 _PARALLEL = 8
@@ -24,7 +24,7 @@ _SIZE = 1000
 class VServer:
     """The look-ups of one project; safe to be used by many threads."""
 
-    def __init__(self, transport: Transport, project_id: str | None) -> None:
+    def __init__(self, transport: VksTransport, project_id: str | None) -> None:
         """Ask for nothing yet; without a project, the account's one in the region is found."""
         self._transport = transport
         self._given = project_id

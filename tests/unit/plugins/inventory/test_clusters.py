@@ -253,6 +253,6 @@ def test_what_was_written_is_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
     parse([Cloud("cern", "", "prod")])
     config = kubeconfig.read(str(tmp_path / "kubeconfigs" / "prod.kubeconfig"))
     assert config is not None
-    held = kubeconfig.held(config)
+    held = kubeconfig.read_existing(config)
     assert held is not None
     assert (held.context, held.server) == ("prod", SERVER)

@@ -36,7 +36,7 @@ def of(note: str | None, unschedulable: bool) -> Node:
     ],
 )
 def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, stay: dict[str, object] | None) -> None:
-    for found, wanted in ((cordon.leave(before), leave), (cordon.stay(before), stay)):
+    for found, wanted in ((cordon.cordon_for_removal(before), leave), (cordon.cancel_removal(before), stay)):
         if wanted is None:
             assert found is None
             continue
@@ -47,4 +47,4 @@ def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, 
 
 
 def test_a_long_reason_is_cut() -> None:
-    assert len(cordon.closing(node(), "x" * 5000).annotations[NOTE] or "") == cordon.LONGEST
+    assert len(cordon.cordon_edit(node(), "x" * 5000).annotations[NOTE] or "") == cordon.LONGEST

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import User, others, users
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import holders
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, gpu_pods, other_pods
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import gpu_requests
 from tests.helpers.fleet import pod
 
 OPERATOR = "gpu-operator"
@@ -189,7 +189,7 @@ WAYS: list[tuple[str, Object, list[Object], list[str]]] = [
 
 @pytest.mark.parametrize(("of", "claims", "ways"), [case[1:] for case in WAYS], ids=[case[0] for case in WAYS])
 def test_the_ways_to_a_gpu(of: Object, claims: list[Object], ways: list[str]) -> None:
-    found = users([of], claims, operator_namespace=OPERATOR)
+    found = gpu_pods([of], claims, operator_namespace=OPERATOR)
     assert [list(user.ways) for user in found.get("n1", [])] == ([ways] if ways else [])
 
 
@@ -211,17 +211,17 @@ KEEPING: list[tuple[str, Object, str, bool]] = [
     ("metadata", "kept", "bare"), [case[1:] for case in KEEPING], ids=[case[0] for case in KEEPING]
 )
 def test_what_a_drain_may_do(metadata: Object, kept: str, bare: bool) -> None:
-    [user] = users([made({}, metadata, limits={"nvidia.com/gpu": 1})], operator_namespace=OPERATOR)["n1"]
+    [user] = gpu_pods([made({}, metadata, limits={"nvidia.com/gpu": 1})], operator_namespace=OPERATOR)["n1"]
     assert (user.kept, user.bare) == (kept, bare)
-    beside = others([made({}, metadata)], operator_namespace=OPERATOR)
+    beside = other_pods([made({}, metadata)], operator_namespace=OPERATOR)
     assert bool(beside) is (not kept)
 
 
 def test_all_that_is_said_of_one() -> None:
     metadata = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    found = users([made({"priority": 7}, metadata, limits={"nvidia.com/gpu": 2})], operator_namespace=OPERATOR)
+    found = gpu_pods([made({"priority": 7}, metadata, limits={"nvidia.com/gpu": 2})], operator_namespace=OPERATOR)
     way = "requests nvidia.com/gpu"
-    expected = User(
+    expected = PodOnNode(
         *("n1", "default", "p", "u", {"nvidia.com/gpu": 2}, (way,)),
         bare=True,
         priority=7,
@@ -233,13 +233,13 @@ def test_all_that_is_said_of_one() -> None:
 @pytest.mark.parametrize("app", ["nvidia-operator-validator", "nvidia-cuda-validator", "gpu-feature-discovery"])
 def test_the_operators_own_pods_are_neither(app: str) -> None:
     own = made({"runtimeClassName": "nvidia"}, {"namespace": OPERATOR, "labels": {"app": app}})
-    assert users([own], operator_namespace=OPERATOR) == others([own], operator_namespace=OPERATOR) == {}
-    assert users([own], operator_namespace="elsewhere")["n1"][0].ways == ("runtimeClassName nvidia",)
+    assert gpu_pods([own], operator_namespace=OPERATOR) == other_pods([own], operator_namespace=OPERATOR) == {}
+    assert gpu_pods([own], operator_namespace="elsewhere")["n1"][0].ways == ("runtimeClassName nvidia",)
 
 
 def test_a_users_pod_in_the_operators_namespace_is_a_user() -> None:
     stray = made({}, {"namespace": OPERATOR, "labels": {"app": "train"}}, limits={"nvidia.com/gpu": 1})
-    assert users([stray], operator_namespace=OPERATOR)
+    assert gpu_pods([stray], operator_namespace=OPERATOR)
 
 
 PODS = st.lists(
@@ -259,8 +259,8 @@ PODS = st.lists(
 def test_whoever_holds_a_resource_is_a_user_and_nobody_is_both(pods: list[Object]) -> None:
     for index, one in enumerate(pods):
         one["metadata"]["name"] = f"p{index}"
-    using = {user.name for found in users(pods, operator_namespace="").values() for user in found}
-    beside = {user.name for found in others(pods, operator_namespace="").values() for user in found}
-    assert {holder.pod for found in holders(pods).values() for holder in found} <= using
+    using = {user.name for found in gpu_pods(pods, operator_namespace="").values() for user in found}
+    beside = {user.name for found in other_pods(pods, operator_namespace="").values() for user in found}
+    assert {holder.pod for found in gpu_requests(pods).values() for holder in found} <= using
     assert not using & beside
-    assert using == {user.name for found in users(reversed(pods), operator_namespace="").values() for user in found}
+    assert using == {user.name for found in gpu_pods(reversed(pods), operator_namespace="").values() for user in found}

@@ -9,22 +9,22 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import operand_pods
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.drift import differences
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import User, users
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.drift import drift_of_node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, gpu_pods
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import (
     COUNTS,
     OUTSIDE,
-    Change,
-    Roll,
-    Running,
-    costs,
+    NodeImpact,
+    OperandRestart,
+    RunningPods,
+    impact,
     of_pools,
     total,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import displaced, transition
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import displaced_pods, transition
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from tests.helpers.fleet import node, pod, pool
 
@@ -47,9 +47,9 @@ APPS = [
 ]
 SEVENTHS = pool(layout={"1g.5gb": 7})
 THIRDS = pool(layout={"3g.20gb": 2})
-NOTHING = Roll()
-DRIVER = Roll(every=True)
-PLUGIN = Roll(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOVERY}))
+NOTHING = OperandRestart()
+DRIVER = OperandRestart(every=True)
+PLUGIN = OperandRestart(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOVERY}))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,13 @@ PLUGIN = Roll(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOVERY}))
         (node(gpus=7, labels=CUT), pool(), NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1, "resets": 1}),
     ],
 )  # fmt: skip
-def test_costs(of_node: Node, of_pool: PoolPlan, roll: Roll, counts: dict[str, int]) -> None:
-    there = [User("n1", "a", name, name, {"nvidia.com/gpu": 1}, ("requests nvidia.com/gpu",)) for name in ("x", "y")]
+def test_costs(of_node: Node, of_pool: PoolPlan, roll: OperandRestart, counts: dict[str, int]) -> None:
+    there = [
+        PodOnNode("n1", "a", name, name, {"nvidia.com/gpu": 1}, ("requests nvidia.com/gpu",)) for name in ("x", "y")
+    ]
     change = transition(of_node, of_pool, node_edit(of_node, of_pool))
-    felt = {"n1": Change(change, displaced(change, there))}
-    found = costs([of_node], felt, roll, Running({"n1": APPS}, {"n1": there}))
+    felt = {"n1": NodeImpact(change, displaced_pods(change, there))}
+    found = impact([of_node], felt, roll, RunningPods({"n1": APPS}, {"n1": there}))
     assert found == {**dict.fromkeys(COUNTS, 0), **counts}
     assert total([found, found]) == {name: 2 * count for name, count in found.items()}
 
@@ -86,8 +88,8 @@ def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
     for one in pods[:2]:
         one["metadata"]["labels"] = {"app": operand_pods.DRIVER}
     pools = [pool()]
-    running = Running(operand_pods.operands(pods), users(pods, operator_namespace="gpu-operator"))
-    found = of_pools(pools, nodes, sort(pools, nodes), {}, DRIVER, running)
+    running = RunningPods(operand_pods.operands(pods), gpu_pods(pods, operator_namespace="gpu-operator"))
+    found = of_pools(pools, nodes, assign_pools(pools, nodes), {}, DRIVER, running)
     assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1}
     assert found[OUTSIDE] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1, "pods": 1}
 
@@ -161,10 +163,10 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
     ],
 )  # fmt: skip
 def test_differences(of_node: Node, of_pool: PoolPlan | None, told: list[str]) -> None:
-    found = differences(of_node, of_pool, node_edit(of_node, of_pool))
+    found = drift_of_node(of_node, of_pool, node_edit(of_node, of_pool))
     assert [text for text in told if found.count(text) != 1] == []
     assert found == [] or told != []
 
 
 def test_a_node_of_several_pools_is_in_none_of_them() -> None:
-    assert differences(node(), None, None, ["a", "b"]) == ["matches the pools a, b, and is in none of them"]
+    assert drift_of_node(node(), None, None, ["a", "b"]) == ["matches the pools a, b, and is in none of them"]

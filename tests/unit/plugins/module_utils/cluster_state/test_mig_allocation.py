@@ -9,9 +9,13 @@ import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig as geometries
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import expected_state
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_allocation import Allotment, Known, allot
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_allocation import (
+    KnownLayouts,
+    MigAllocation,
+    allocate,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
@@ -38,31 +42,31 @@ def a100(name: str, gpus: int = 2, config: str = "all-disabled", devices: t.Mapp
 
 
 def spread(
-    wanted: Plan, nodes: t.Sequence[Node], known: Known | None = None, free: t.Container[str] | None = None
-) -> Allotment:
+    wanted: Plan, nodes: t.Sequence[Node], known: KnownLayouts | None = None, free: t.Container[str] | None = None
+) -> MigAllocation:
     geometry = geometries.geometry(MODEL)
     assert geometry
-    of = dataclasses.replace(known or Known(), geometries={node.name: geometry for node in nodes})
-    return allot(
-        wanted, nodes, sort(wanted.pools, list(nodes)), of, lambda node, pool: free is None or node.name in free
+    of = dataclasses.replace(known or KnownLayouts(), geometries={node.name: geometry for node in nodes})
+    return allocate(
+        wanted, nodes, assign_pools(wanted.pools, list(nodes)), of, lambda node, pool: free is None or node.name in free
     )
 
 
-def devices(found: Allotment, nodes: t.Iterable[Node]) -> dict[str, dict[str, int]]:
+def devices(found: MigAllocation, nodes: t.Iterable[Node]) -> dict[str, dict[str, int]]:
     """What each node is to have; nothing of those that stay whole."""
     pool = found.plan.pools[0]
-    return {node.name: of for node in nodes if (of := expected_state.devices(node, pool))}
+    return {node.name: of for node in nodes if (of := expected_state.expected_devices(node, pool))}
 
 
-def after(found: Allotment, nodes: t.Iterable[Node]) -> list[Node]:
+def after(found: MigAllocation, nodes: t.Iterable[Node]) -> list[Node]:
     """The nodes once they are as the allotment says."""
     pool = found.plan.pools[0]
     return [
         a100(
             node.name,
-            expected_state.gpus(node, pool),
+            expected_state.expected_gpus(node, pool),
             pool.on(node.name).mig_key or "all-disabled",
-            expected_state.devices(node, pool),
+            expected_state.expected_devices(node, pool),
         )
         for node in nodes
     ]
@@ -87,7 +91,7 @@ def test_what_is_met_is_not_touched_and_a_second_look_changes_nothing() -> None:
     wanted = plan({"2g.10gb": 5})
     first = spread(wanted, nodes)
     there = after(first, nodes)
-    second = spread(wanted, there, Known(entries=first.plan.mig.entries))
+    second = spread(wanted, there, KnownLayouts(entries=first.plan.mig.entries))
     assert devices(second, there) == devices(first, nodes)
     assert first.asks
     assert not second.asks
@@ -95,13 +99,15 @@ def test_what_is_met_is_not_touched_and_a_second_look_changes_nothing() -> None:
 
 def test_gpus_that_nobody_uses_are_cut_first() -> None:
     nodes = [a100("n1"), a100("n2"), a100("n3")]
-    assert devices(spread(plan({"7g.40gb": 2}), nodes, Known(used={"n1", "n3"})), nodes) == {"n2": {"7g.40gb": 2}}
+    assert devices(spread(plan({"7g.40gb": 2}), nodes, KnownLayouts(used={"n1", "n3"})), nodes) == {
+        "n2": {"7g.40gb": 2}
+    }
 
 
 def test_a_gpu_whose_layout_can_stay_stays() -> None:
     cut = {"mixed": [{"devices": [0], "mig-enabled": True, "mig-devices": {"3g.20gb": 1, "1g.5gb": 2}}]}
     nodes = [a100("n1"), a100("n2", config="mixed", devices={"3g.20gb": 1, "1g.5gb": 2})]
-    found = spread(plan({"3g.20gb": 1, "1g.5gb": 3}), nodes, Known(entries=cut, used={"n2"}))
+    found = spread(plan({"3g.20gb": 1, "1g.5gb": 3}), nodes, KnownLayouts(entries=cut, used={"n2"}))
     pool = found.plan.pools[0]
     assert mig_parted.by_gpu(pool.on("n2").mig_entry, 2) == {0: {"1g.5gb": 2, "3g.20gb": 1}, 1: {}}
     assert devices(found, nodes)["n1"] == {"1g.5gb": 1}
@@ -110,7 +116,7 @@ def test_a_gpu_whose_layout_can_stay_stays() -> None:
 def test_what_lies_beyond_the_demand_is_left_where_it_is() -> None:
     cut = {"mixed": [{"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 2}}]}
     nodes = [a100("n1", config="mixed", devices={"3g.20gb": 4})]
-    found = spread(plan({"3g.20gb": 1}), nodes, Known(entries=cut))
+    found = spread(plan({"3g.20gb": 1}), nodes, KnownLayouts(entries=cut))
     assert devices(found, nodes) == {"n1": {"3g.20gb": 4}}
     assert not found.asks
 
@@ -134,18 +140,20 @@ def test_what_there_is_no_room_for_is_told() -> None:
 def test_nodes_that_must_not_be_cut_serve_with_what_they_have() -> None:
     cut = {"mixed": [{"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 2}}]}
     nodes = [a100("n1", config="mixed", devices={"3g.20gb": 4}), a100("n2")]
-    found = spread(plan({"3g.20gb": 5}), nodes, Known(entries=cut), free={"n2"})
+    found = spread(plan({"3g.20gb": 5}), nodes, KnownLayouts(entries=cut), free={"n2"})
     assert devices(found, nodes) == {"n1": {"3g.20gb": 4}, "n2": {"3g.20gb": 1}}
     away = [nodes[0], dataclasses.replace(nodes[1], ready=False)]
-    assert spread(plan({"3g.20gb": 5}), away, Known(entries=cut), free={"n2"}).missing == {"train": {"3g.20gb": 1}}
+    assert spread(plan({"3g.20gb": 5}), away, KnownLayouts(entries=cut), free={"n2"}).missing == {
+        "train": {"3g.20gb": 1}
+    }
 
 
 def test_what_a_run_has_decided_it_does_not_decide_again() -> None:
     nodes = [a100("n1"), a100("n2")]
     wanted = plan({"7g.40gb": 1})
-    first = spread(wanted, nodes, Known(used={"n1"}))
+    first = spread(wanted, nodes, KnownLayouts(used={"n1"}))
     settled = {name: of.sharing.layout for name, of in first.plan.pools[0].by_node.items()}
-    again = spread(wanted, nodes, Known(used={"n2"}, settled=settled))
+    again = spread(wanted, nodes, KnownLayouts(used={"n2"}, settled=settled))
     assert devices(again, nodes) == devices(first, nodes) == {"n2": {"7g.40gb": 1}}
 
 

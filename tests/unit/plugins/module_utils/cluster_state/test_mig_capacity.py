@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, models
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import offered, profiles, shaped
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import mig_capacity, profiles, shaped
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from tests.helpers.fleet import node as fleet_node
 from tests.helpers.mig import generated_entries
@@ -32,7 +32,7 @@ def entries(counts: t.Mapping[str, int]) -> dict[str, t.Any]:
 
 @pytest.mark.parametrize("model", CUT, ids=lambda model: model.key)
 def test_what_agrees_with_the_catalog_is_the_catalogs(model: models.Model) -> None:
-    found = offered([of_model(model.key)], {"n1": generated_entries(model.key)})
+    found = mig_capacity([of_model(model.key)], {"n1": generated_entries(model.key)})
     assert found.geometries == {"n1": mig.geometry(model.key)}
     assert not found.doubts
 
@@ -52,7 +52,9 @@ def test_a_model_that_the_catalog_lacks_has_the_placements_of_its_table(model: m
 def test_other_names_of_the_same_profiles_count_and_the_difference_is_said() -> None:
     """A GB200 of 189 GB (catalog: the note to GB200)."""
     theirs = {"1g.24gb": 7, "1g.24gb+me": 1, "1g.47gb": 4, "2g.47gb": 3, "3g.95gb": 2, "4g.95gb": 1, "7g.189gb": 1}
-    found = offered([of_model("GB200", "n1"), of_model("GB200", "n2")], {"n1": entries(theirs), "n2": entries(theirs)})
+    found = mig_capacity(
+        [of_model("GB200", "n1"), of_model("GB200", "n2")], {"n1": entries(theirs), "n2": entries(theirs)}
+    )
     geometry = found.geometries["n1"]
     assert [(of.name, of.starts) for of in geometry.profiles if of.name.startswith("3g")] == [("3g.95gb", (0, 4))]
     assert {of.name: of.most for of in geometry.profiles} == theirs
@@ -67,7 +69,7 @@ def test_a_profile_that_the_driver_does_not_offer_is_not_there() -> None:
     known = mig.geometry("A100-SXM4-40GB")
     assert known
     old = {of.name: of.most for of in known.profiles if of.name != "1g.10gb"}
-    found = offered([of_model("A100-SXM4-40GB")], {"n1": entries(old)})
+    found = mig_capacity([of_model("A100-SXM4-40GB")], {"n1": entries(old)})
     assert found.geometries["n1"].profile("1g.10gb") is None
     assert found.doubts == (
         "n1: the GPUs do not publish 1g.10gb, unlike the catalog's A100-SXM4-40GB; what the nodes publish counts.",
@@ -76,7 +78,7 @@ def test_a_profile_that_the_driver_does_not_offer_is_not_there() -> None:
 
 def test_nodes_that_publish_nothing_are_as_the_catalog_knows_them() -> None:
     nodes = [of_model("A30"), fleet_node("n2", "Tesla-T4"), fleet_node("n3", "NVIDIA-Unheard-Of")]
-    assert offered(nodes, {}).geometries == {"n1": mig.geometry("A30")}
+    assert mig_capacity(nodes, {}).geometries == {"n1": mig.geometry("A30")}
 
 
 def test_only_entries_of_single_profiles_on_all_gpus_are_read() -> None:

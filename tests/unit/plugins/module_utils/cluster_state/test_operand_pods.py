@@ -8,8 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import held, holders, requests
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operand_pods import ailments, missing
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import gpu_requests, held, requests
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operand_pods import container_failures, missing
 from tests.helpers.fleet import pod
 
 CRASH = {
@@ -34,12 +34,12 @@ AILMENTS: list[tuple[str, dict[str, t.Any], str]] = [
 
 @pytest.mark.parametrize(("status", "words"), [case[1:] for case in AILMENTS], ids=[case[0] for case in AILMENTS])
 def test_ailments(status: dict[str, t.Any], words: str) -> None:
-    found = ailments([pod("plugin-x", on="n1", **status)])
+    found = container_failures([pod("plugin-x", on="n1", **status)])
     assert words in str(found["n1"][0])
 
 
 def test_a_pod_that_recovered_is_not_named() -> None:
-    assert ailments([pod("plugin-x", on="n1", containerStatuses=[FINE])]) == {}
+    assert container_failures([pod("plugin-x", on="n1", containerStatuses=[FINE])]) == {}
 
 
 def test_nodes_without_a_plugin() -> None:
@@ -56,7 +56,7 @@ def test_holders() -> None:
         pod("waiting", limits={"nvidia.com/gpu": 1}),
         pod("none", on="n2"),
     ]
-    found = holders(pods)
+    found = gpu_requests(pods)
     assert list(found) == ["n1"]
     assert [(holder.pod, holder.resource, holder.count) for holder in found["n1"]] == [
         ("a", "nvidia.com/gpu", 2),

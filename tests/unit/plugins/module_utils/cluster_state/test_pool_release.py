@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import whole_patch
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_release import (
     is_abandoned,
@@ -148,7 +148,7 @@ def test_what_shows_that_gpus_are_whole(labels: dict[str, str | None], allocatab
 )
 def test_which_nodes_an_older_version_has_left(found: Node, abandoned: bool) -> None:
     assert is_abandoned(found) is abandoned
-    assert bool(list(warnings.abandoned([found], sort([], [found])))) is abandoned
+    assert bool(list(warnings.abandoned_pins([found], assign_pools([], [found])))) is abandoned
 
 
 def test_a_repair_sets_the_configuration_and_claims_nothing() -> None:

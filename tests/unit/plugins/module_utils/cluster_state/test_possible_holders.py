@@ -9,7 +9,11 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_access import nvidia_runtime_classes
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import everybody, possible_holders, users
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import (
+    all_pods,
+    gpu_pods,
+    possible_holders,
+)
 from tests.helpers.fleet import pod
 
 OPERATOR = "gpu-operator"
@@ -35,9 +39,9 @@ def test_runtime_classes_are_known_by_their_handler() -> None:
     )
     assert classes == {"gold", "nvidia", "nvidia-cdi", "nvidia-legacy"}
     pods = [made({"runtimeClassName": name}) for name in ("gold", "sandboxed")]
-    found = users(pods, operator_namespace=OPERATOR, runtime_classes=classes)
+    found = gpu_pods(pods, operator_namespace=OPERATOR, runtime_classes=classes)
     assert [user.ways for user in found["n1"]] == [("runtimeClassName gold",)]
-    assert users(pods, operator_namespace=OPERATOR) == {}
+    assert gpu_pods(pods, operator_namespace=OPERATOR) == {}
 
 
 DAEMON = {"ownerReferences": [{"kind": "DaemonSet", "name": "ds", "controller": True}]}
@@ -69,8 +73,8 @@ SEES_ALL: Object = {"containers": [{"name": "main", **PRIVILEGED}]}
 def test_pods_of_the_cluster_itself(
     of: Object, ways: tuple[str, ...], possible: tuple[str, ...], pausable: bool
 ) -> None:
-    [user] = everybody([of])["n1"]
+    [user] = all_pods([of])["n1"]
     assert (user.ways, user.possible, user.pausable) == (ways, possible, pausable)
     found = possible_holders([of], operator_namespace=OPERATOR)
     assert [user.possible for user in found.get("n1", [])] == ([possible] if possible else [])
-    assert bool(users([of], operator_namespace=OPERATOR)) is bool(ways)
+    assert bool(gpu_pods([of], operator_namespace=OPERATOR)) is bool(ways)

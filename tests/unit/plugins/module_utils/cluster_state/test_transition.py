@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import expected_state
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import User
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import (
     Transition,
-    displaced,
+    displaced_pods,
     transition,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
@@ -86,8 +86,8 @@ def node_in(name: str, **more: t.Any) -> Node:
     return Node("n1", labels, annotations, allocatable=expected_state.resources(base, of), ready=True, **more)
 
 
-def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> User:
-    return User("n1", "team", name, name, {resource: count}, (f"requests {resource}",), **more)
+def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> PodOnNode:
+    return PodOnNode("n1", "team", name, name, {resource: count}, (f"requests {resource}",), **more)
 
 
 def change(before: str, after: str, of_node: Node | None = None) -> Transition:
@@ -115,9 +115,9 @@ def test_kind_of_a_change(before: str, after: str, kind: str, everybody: bool) -
         ("x4", "none", [holds("a", created="1"), holds("b", count=3, created="2")], ["b"]),
         ("none", "renamed", [holds("a")], ["a"]),
         ("renamed", "x4", [holds("a", SHARED), holds("b", SHARED)], ["a", "b"]),
-        ("none", "mps", [holds("a"), User("n1", "team", "v", "v", {}, ("runtimeClassName nvidia",))], ["a", "v"]),
-        ("none", "single", [User("n1", "team", "v", "v", {}, ("mounts /dev/nvidia0",))], ["v"]),
-        ("none", "x4", [User("n1", "team", "v", "v", {}, ("mounts /dev/nvidia0",))], []),
+        ("none", "mps", [holds("a"), PodOnNode("n1", "team", "v", "v", {}, ("runtimeClassName nvidia",))], ["a", "v"]),
+        ("none", "single", [PodOnNode("n1", "team", "v", "v", {}, ("mounts /dev/nvidia0",))], ["v"]),
+        ("none", "x4", [PodOnNode("n1", "team", "v", "v", {}, ("mounts /dev/nvidia0",))], []),
         ("single", "sevenths mixed", [holds("a")], ["a"]),
         ("single", "sevenths shared", [holds("a")], []),
         ("sevenths shared", "single", [holds(f"p{n}", created=str(n)) for n in range(9)], ["p7", "p8"]),
@@ -125,8 +125,8 @@ def test_kind_of_a_change(before: str, after: str, kind: str, everybody: bool) -
         ("none", "renamed", [holds("net", "nvidia.com/rdma")], []),
     ],
 )
-def test_who_has_to_go(before: str, after: str, users: list[User], gone: list[str]) -> None:
-    assert [user.name for user in displaced(change(before, after), users)] == gone
+def test_who_has_to_go(before: str, after: str, users: list[PodOnNode], gone: list[str]) -> None:
+    assert [user.name for user in displaced_pods(change(before, after), users)] == gone
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_node_that_leaves_its_pool_is_made_whole() -> None:
 def test_who_stays_fits_into_what_is_offered(before: str, after: str, held: list[tuple[str, int, int]]) -> None:
     users = [holds(f"p{at}", of, count, priority=priority) for at, (of, count, priority) in enumerate(held)]
     found = change(before, after)
-    gone = displaced(found, users)
+    gone = displaced_pods(found, users)
     stays = [user for user in users if user not in gone]
     if found.kind == LABELS:
         return
@@ -193,8 +193,8 @@ def test_labels_by_which_the_operator_takes_the_driver_away(key: str, value: str
     known = node(labels={**{k: v for k, v in to.node_labels.items() if k != key}})
     found = transition(known, to, node_edit(known, to))
     assert found.everybody is everybody
-    user = User("n1", "team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
-    assert displaced(found, [user]) == ((user,) if everybody else ())
+    user = PodOnNode("n1", "team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
+    assert displaced_pods(found, [user]) == ((user,) if everybody else ())
 
 
 def test_an_operand_that_is_stopped_for_a_change_is_not_started_by_a_label_of_its_pool() -> None:

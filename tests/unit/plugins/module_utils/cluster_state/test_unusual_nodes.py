@@ -9,13 +9,13 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import prove
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import (
     any_claimed,
-    awaited,
+    assign_pools,
+    awaited_nodes,
     may_be_set_aside,
     some_work,
-    sort,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.unusual_nodes import (
     as_list,
@@ -71,8 +71,8 @@ def test_nodes_that_gpu_feature_discovery_never_labels(labels: dict[str, str], n
     reason = without_discovery(labels)
     assert (never in reason) if never else reason == ""
     found = labelled(labels=labels)
-    membership = sort([pool()], [found])
-    assert awaited([pool()], [found], membership) == ([] if never else ["n1"])
+    membership = assign_pools([pool()], [found])
+    assert awaited_nodes([pool()], [found], membership) == ([] if never else ["n1"])
     assert list(unusual_nodes([pool()], [found], membership, {})) == (["n1"] if never else [])
 
 
@@ -118,8 +118,8 @@ def test_values_of_labels_for_users(key: str, value: str, good: bool) -> None:
 )
 def test_a_match_that_can_still_fit(of_pool: PoolPlan, labels: dict[str, str], may: bool) -> None:
     found = labelled(labels=labels)
-    membership = sort([of_pool], [found])
-    assert awaited([of_pool], [found], membership) == (["n1"] if may else [])
+    membership = assign_pools([of_pool], [found])
+    assert awaited_nodes([of_pool], [found], membership) == (["n1"] if may else [])
     reason = unusual_nodes([of_pool], [found], membership, {}).get("n1", "")
     assert ("no declared pool can match it" in reason) is not may
 
@@ -134,7 +134,7 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
         Node("cpu", ready=True),
     ]
     pools = [pool()]
-    membership = sort(pools, nodes)
+    membership = assign_pools(pools, nodes)
     found = unusual_nodes(pools, nodes, membership, {"broken": "pod nvidia-driver-x: CrashLoopBackOff"})
     virtual = f"label {WORKLOAD}=vm-passthrough gives its GPUs to virtual machines"
     assert found == {"broken": "pod nvidia-driver-x: CrashLoopBackOff", "pinned": virtual, "virtual": virtual}
@@ -146,12 +146,12 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
 
 
 def test_a_pinned_node_that_is_never_labelled_is_not_waited_for() -> None:
-    finding = prove(labelled(labels={WORKLOAD: "vm-vgpu"}), pool())
+    finding = check(labelled(labels={WORKLOAD: "vm-vgpu"}), pool())
     assert finding is not None
     assert finding.final
     declared = pool(labels={WORKLOAD: "vm-vgpu"})
     assert declared.without_containers
-    assert prove(labelled(labels={WORKLOAD: "vm-vgpu"}), declared) is None
+    assert check(labelled(labels={WORKLOAD: "vm-vgpu"}), declared) is None
 
 
 def test_whose_failing_operands_do_not_keep_the_operator_waiting() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
 GROUP, PRODUCT = "magnum.openstack.org/nodegroup", "nvidia.com/gpu.product"
@@ -19,6 +19,6 @@ def test_a_flavor_with_another_model_than_the_pool_says() -> None:
         Node(name, {GROUP: "train", PRODUCT: product, "nvidia.com/gpu.present": "true"}, ready=True)
         for name, product in (("a", "Tesla-T4"), ("b", "NVIDIA-L40S"))
     ]
-    assert warnings.all_of(nodes, sort(pools, nodes), ()) == [
+    assert warnings.all_warnings(nodes, assign_pools(pools, nodes), ()) == [
         "Of another model than pool train says that its flavor has (model): b; put one of both right."
     ]

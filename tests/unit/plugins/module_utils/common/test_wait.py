@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since, TimeoutStory, wait_until
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since, WaitTimeout, wait_until
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 
 
@@ -42,7 +42,7 @@ def test_done_ends_the_wait() -> None:
 
 def test_the_story_has_the_last_state_and_the_partial_result() -> None:
     clock = Clock()
-    with pytest.raises(TimeoutStory, match=r"Not done within 5 s .* node n1 is pending") as caught:
+    with pytest.raises(WaitTimeout, match=r"Not done within 5 s .* node n1 is pending") as caught:
         wait_until(
             lambda: "pending",
             lambda state: False,

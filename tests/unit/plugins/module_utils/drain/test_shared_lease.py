@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.drain.shared_lease import CommonLease
+from ansible_collections.accel.gpu.plugins.module_utils.drain.shared_lease import SharedLease
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld
 
 
@@ -40,7 +40,7 @@ class _Noted:
 
 def test_it_is_held_as_long_as_anybody_works_under_it() -> None:
     leases = Leases()
-    common = CommonLease(leases.make)
+    common = SharedLease(leases.make)
     with common.held() as first:
         with common.held() as second:
             assert first is second
@@ -53,7 +53,7 @@ def test_it_is_held_as_long_as_anybody_works_under_it() -> None:
 
 def test_it_is_given_back_after_a_failure() -> None:
     leases = Leases()
-    common = CommonLease(leases.make)
+    common = SharedLease(leases.make)
     with pytest.raises(RuntimeError), common.held():
         raise RuntimeError
     assert leases.told == ["take 1", "give 1"]
@@ -61,7 +61,7 @@ def test_it_is_given_back_after_a_failure() -> None:
 
 def test_nobody_works_where_another_run_has_it() -> None:
     leases = Leases(taken=True)
-    common = CommonLease(leases.make)
+    common = SharedLease(leases.make)
     for dummy in range(2):
         with pytest.raises(LeaseHeld), common.held():
             pass

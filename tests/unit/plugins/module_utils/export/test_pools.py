@@ -10,11 +10,11 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.export.live_sharing import Live, mig_configmap
 from ansible_collections.accel.gpu.plugins.module_utils.export.pools import Groups, groups
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, profile
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_changes
 from tests.helpers.fleet import node
 
 CONFIG, PIN = "nvidia.com/device-plugin.config", "accel.gpu/pool"
@@ -173,7 +173,7 @@ def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> N
 def test_what_comes_out_has_every_node_in_its_pool_and_is_sound() -> None:
     nodes = [pinned("n1", "a"), pinned("n2", "b"), node("l4", "NVIDIA-L4"), node("x", "NVIDIA-X1", taints=(TAINT,))]
     plan = derive({"name": "lab"}, {}, found(*nodes).pools)
-    membership = sort(plan.pools, nodes)
+    membership = assign_pools(plan.pools, nodes)
     assert membership.by_pool == {"a": ["n1"], "b": ["n2"], "l4": ["l4"], "nvidia-x1": ["x"]}
-    changes = profile(plan, nodes, membership, ConfigMaps())
+    changes = plan_changes(plan, nodes, membership, ConfigMaps())
     assert all(set(edit.labels) <= {PIN, CONFIG} for edit in changes.edits)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
-    Wanted,
+    DesiredPolicy,
     changes,
     created_by_chart,
     driver_nodes,
@@ -88,14 +88,14 @@ def test_what_others_put_there_survives_any_number_of_pools(
 
 
 def test_a_new_policy_shows_all_that_is_ours() -> None:
-    change = created_by_chart(Wanted(CONFIG, (GPU, TEAM)))
+    change = created_by_chart(DesiredPolicy(CONFIG, (GPU, TEAM)))
     assert change.before == {}
     assert change.after["spec"] == {**CONFIG, "daemonsets": {"tolerations": [GPU, TEAM]}}
     assert json.loads(change.after["metadata"]["annotations"][NOTE]) == [GPU, TEAM]
 
 
 def test_what_the_chart_made_of_our_own_installation_ends_as_predicted() -> None:
-    wanted = Wanted(CONFIG, (GPU, TEAM))
+    wanted = DesiredPolicy(CONFIG, (GPU, TEAM))
     change = changes(policy([GPU, TEAM], devicePlugin={"enabled": True}), wanted, seeded=True)
     assert change.after == created_by_chart(wanted).after
     assert change.before["spec"] == {"daemonsets": {"tolerations": [GPU, TEAM]}}
@@ -106,20 +106,20 @@ def test_what_the_chart_made_of_our_own_installation_ends_as_predicted() -> None
 
 
 def test_equal_entries_of_a_foreign_installation_are_not_ours() -> None:
-    change = changes(policy([GPU, TEAM]), Wanted(CONFIG, (GPU, TEAM)), seeded=False)
+    change = changes(policy([GPU, TEAM]), DesiredPolicy(CONFIG, (GPU, TEAM)), seeded=False)
     assert json.loads(change.after["metadata"]["annotations"][NOTE]) == []
 
 
 def test_nothing_is_sent_when_nothing_differs() -> None:
     live = policy([GPU, THEIRS, TEAM], noted=[TEAM], **CONFIG)
     assert not first_contact(live)
-    change = changes(live, Wanted(CONFIG, (GPU, TEAM)), seeded=False)
+    change = changes(live, DesiredPolicy(CONFIG, (GPU, TEAM)), seeded=False)
     assert (change.changed, change.body, change.before, change.after) == (False, None, {}, {})
 
 
 def test_a_new_toleration_reaches_the_driver_and_can_be_held_back() -> None:
     live = policy([GPU], noted=[])
-    wanted = Wanted(CONFIG, (GPU, TEAM))
+    wanted = DesiredPolicy(CONFIG, (GPU, TEAM))
     change = changes(live, wanted, seeded=False)
     assert change.reaches_driver
     assert change.body is not None
@@ -143,12 +143,12 @@ def test_a_list_once_applied_stays_in_what_is_applied() -> None:
             },
         }
     ]
-    change = changes(live, Wanted(CONFIG, (GPU,)), seeded=False)
+    change = changes(live, DesiredPolicy(CONFIG, (GPU,)), seeded=False)
     assert change.body is not None
     assert change.body["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS]
     # Held back it is carried along as it is, or the server would take it away.
     held = changes(
-        live, Wanted({"devicePlugin": {"config": {"name": "other"}}}, (GPU,)), seeded=False, hold_driver=True
+        live, DesiredPolicy({"devicePlugin": {"config": {"name": "other"}}}, (GPU,)), seeded=False, hold_driver=True
     )
     assert held.body is not None
     assert held.body["spec"]["daemonsets"]["tolerations"] == [GPU, TEAM, THEIRS]
@@ -166,7 +166,7 @@ def test_fields_that_are_ours_and_no_longer_wanted_are_shown_and_go() -> None:
             "fieldsV1": {"f:spec": {"f:devicePlugin": {"f:config": {"f:name": {}}}}},
         }
     ]
-    change = changes(live, Wanted({}, (GPU,)), seeded=False)
+    change = changes(live, DesiredPolicy({}, (GPU,)), seeded=False)
     assert change.before["spec"]["devicePlugin"] == {"config": {"name": "accel-gpu-device-plugin"}}
     assert "devicePlugin" not in change.after["spec"]
 
@@ -175,7 +175,7 @@ def test_fields_that_are_ours_and_no_longer_wanted_are_shown_and_go() -> None:
 def test_a_spoilt_note_claims_nothing(text: str) -> None:
     live = policy([GPU, TEAM])
     live["metadata"]["annotations"] = {NOTE: text}
-    change = changes(live, Wanted(CONFIG, (GPU,)), seeded=True)
+    change = changes(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True)
     assert change.body is not None
     assert "daemonsets" not in change.body["spec"]
 
@@ -197,24 +197,24 @@ MIG = {"config": {"name": "accel-gpu-mig-parted"}}
 
 def test_a_mig_strategy_for_all_goes_whoever_set_it() -> None:
     live = policy([GPU], [GPU], mig={"strategy": "single"}, **CONFIG)
-    assert not changes(live, Wanted(CONFIG, (GPU,)), seeded=True).changed
-    change = changes(live, Wanted({**CONFIG, "migManager": MIG}, (GPU,), mig_by_node=True), seeded=True)
+    assert not changes(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True).changed
+    change = changes(live, DesiredPolicy({**CONFIG, "migManager": MIG}, (GPU,), mig_by_node=True), seeded=True)
     assert change.removal == {"spec": {"mig": {"strategy": None}}}
     assert change.before["spec"]["mig"] == {"strategy": "single"}
     assert "mig" not in change.after["spec"]
     assert change.after["spec"]["migManager"] == MIG
     assert not change.reaches_driver
     gone = policy([GPU], [GPU], mig={}, **CONFIG)
-    assert changes(gone, Wanted(CONFIG, (GPU,), mig_by_node=True), seeded=True).removal is None
+    assert changes(gone, DesiredPolicy(CONFIG, (GPU,), mig_by_node=True), seeded=True).removal is None
 
 
 def test_our_mig_configuration_stays_named_after_the_last_pool_with_mig() -> None:
     live = policy([GPU], [GPU], migManager={**MIG, "enabled": True})
-    change = changes(live, Wanted(CONFIG, (GPU,)), seeded=True)
+    change = changes(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True)
     assert change.body is not None
     assert change.body["spec"]["migManager"] == MIG
     theirs = policy([GPU], [GPU], migManager={"config": {"name": "theirs"}})
-    change = changes(theirs, Wanted(CONFIG, (GPU,)), seeded=True)
+    change = changes(theirs, DesiredPolicy(CONFIG, (GPU,)), seeded=True)
     assert change.body is not None
     assert "migManager" not in change.body["spec"]
 
@@ -228,7 +228,7 @@ OUR_MIG: Object = {**CONFIG, "migManager": {"config": {"name": "accel-gpu-mig-pa
 
 
 def test_what_ours_takes_the_place_of_in_an_adopted_policy_is_noted() -> None:
-    wanted = Wanted(OUR_MIG, (GPU,), mig_by_node=True, adopted=True)
+    wanted = DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True, adopted=True)
     change = changes(policy([GPU], **THEIR_MIG), wanted, seeded=False)
     assert change.body is not None
     note = json.loads(change.body["metadata"]["annotations"][FORMER])
@@ -239,12 +239,12 @@ def test_the_note_stays_once_ours_is_there() -> None:
     live = policy([GPU], **{**THEIR_MIG, **OUR_MIG, "mig": {}})
     noted = {"migManager": {"config": {"name": "theirs"}}}
     live["metadata"]["annotations"][FORMER] = json.dumps(noted)
-    change = changes(live, Wanted({}, (GPU, TEAM), adopted=True), seeded=False)
+    change = changes(live, DesiredPolicy({}, (GPU, TEAM), adopted=True), seeded=False)
     assert change.body is not None
     assert json.loads(change.body["metadata"]["annotations"][FORMER]) == noted
 
 
 def test_a_policy_of_our_own_release_needs_no_such_note() -> None:
-    change = changes(policy([GPU], **THEIR_MIG), Wanted(OUR_MIG, (GPU,), mig_by_node=True), seeded=False)
+    change = changes(policy([GPU], **THEIR_MIG), DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True), seeded=False)
     assert change.body is not None
     assert FORMER not in change.body["metadata"]["annotations"]

@@ -14,8 +14,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     NOBODY,
     OLM,
     OWNER,
-    Finding,
     Installation,
+    InstallationFinding,
     installation,
     judge_nfd,
     judge_operator,
@@ -23,7 +23,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     refused_on_openshift,
     with_reverted_fields,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.relocation import as_installed, placed
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.relocation import adopt_installed, relocate_plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
 
@@ -192,20 +192,25 @@ def test_fields_that_a_repository_reverts_are_named(
     labels: Object, annotations: Object, pools: list[Object], words: str
 ) -> None:
     live = {"metadata": {"name": "cluster-policy", "labels": labels, "annotations": annotations}, "spec": {}}
-    finding = with_reverted_fields(Finding(operator(), ours=False), live, derive({"name": "c"}, {}, pools).policy)
+    finding = with_reverted_fields(
+        InstallationFinding(operator(), ours=False), live, derive({"name": "c"}, {}, pools).policy
+    )
     assert words in " ".join(finding.notes)
     assert bool(finding.notes) == bool(words)
 
 
 def test_on_openshift_nothing_is_installed_by_helm_and_what_is_there_is_used() -> None:
-    refused = refused_on_openshift(Finding(None, ours=True), "nfd", "4.18.3")
+    refused = refused_on_openshift(InstallationFinding(None, ours=True), "nfd", "4.18.3")
     assert not refused.ours
     assert refused.problem.startswith("This cluster is OpenShift 4.18.3, where NFD is not installed by Helm: install")
-    assert "OpenShift, where GPU operator" in refused_on_openshift(Finding(None, ours=True), "operator", "").problem
+    assert (
+        "OpenShift, where GPU operator"
+        in refused_on_openshift(InstallationFinding(None, ours=True), "operator", "").problem
+    )
     for kept in (
-        Finding(operator(), ours=False),
-        Finding(operator(helm=OURS), ours=True),
-        Finding(None, ours=False, problem="x"),
+        InstallationFinding(operator(), ours=False),
+        InstallationFinding(operator(helm=OURS), ours=True),
+        InstallationFinding(None, ours=False, problem="x"),
     ):
         assert refused_on_openshift(kept, "operator", "4.18.3") == kept
 
@@ -247,30 +252,30 @@ POOLS = [{"name": "p", "match": {"model": "T4"}, "sharing": {"mode": "time-slici
 
 def test_a_plan_follows_its_operator() -> None:
     plan = derive({"name": "c"}, {}, POOLS)
-    there = placed(plan, "kube-system", plan.config.name)
+    there = relocate_plan(plan, "kube-system", plan.config.name)
     places = (there.operator, there.config, there.mig, there.validation)
     assert {part.namespace for part in places} == {"kube-system"}
     assert there.policy == plan.policy
     assert there.pools == plan.pools
-    assert placed(plan, plan.operator.namespace, plan.config.name) == plan
+    assert relocate_plan(plan, plan.operator.namespace, plan.config.name) == plan
 
 
 def test_an_adopted_operator_keeps_its_version_and_its_values() -> None:
     plan = derive({"name": "c"}, {}, POOLS)
     assert plan.operator.values
-    kept = as_installed(plan, "v25.3.2")
+    kept = adopt_installed(plan, "v25.3.2")
     assert (kept.operator.version, kept.operator.values) == ("v25.3.2", {})
-    assert as_installed(plan, "").operator.version == plan.operator.version
+    assert adopt_installed(plan, "").operator.version == plan.operator.version
 
 
 def test_validation_stays_where_it_was_told_to_be() -> None:
     plan = derive({"name": "c", "validation": {"namespace": "proofs"}}, {}, POOLS)
-    assert placed(plan, "kube-system", plan.config.name).validation.namespace == "proofs"
+    assert relocate_plan(plan, "kube-system", plan.config.name).validation.namespace == "proofs"
 
 
 def test_in_somebody_elses_configmap_only_our_entries_are_ours() -> None:
     plan = derive({"name": "c"}, {}, POOLS)
-    there = placed(plan, "gpu-operator", "device-plugin-config")
+    there = relocate_plan(plan, "gpu-operator", "device-plugin-config")
     assert there.config.name == "device-plugin-config"
     assert there.config.data == plan.config.data
     assert "devicePlugin" in plan.policy.spec

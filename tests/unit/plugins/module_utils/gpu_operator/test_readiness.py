@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonset_nodes import expected_nodes
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import SetAside, assess
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import IgnoredNodes, assess
 from tests.helpers.readiness import EFFECT, Object, World, node, status
 
 
@@ -217,7 +217,7 @@ def _fails_on_one_node(world: World) -> None:
         found["status"]["numberAvailable"] = 2
 
 
-ASIDE = SetAside(
+ASIDE = IgnoredNodes(
     {"gpu-2": "pod nvidia-driver-x: CrashLoopBackOff"},
     {"nvidia-driver-daemonset": {"gpu-2"}, "nvidia-device-plugin-daemonset": {"gpu-2"}},
 )

@@ -9,11 +9,19 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import operand_pods
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Roll
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import PolicyChange, Wanted, changes
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import Pacing
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.relocation import as_installed
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.restart_preview import Forecast, foretold, rolled
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import OperandRestart
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
+    DesiredPolicy,
+    PolicyChange,
+    changes,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import UpgradePolicy
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.relocation import adopt_installed
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.restart_preview import (
+    RestartPreview,
+    predicted_policy,
+    restarted_operands,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
 Object = dict[str, Any]
@@ -37,16 +45,16 @@ READERS = {operand_pods.PLUGIN, operand_pods.DISCOVERY, operand_pods.MPS_DAEMON}
 def test_a_part_of_the_policy_reaches_those_who_read_it(
     before: dict[str, Any], after: dict[str, Any], apps: set[str]
 ) -> None:
-    assert rolled(PolicyChange({}, {"spec": before}, {"spec": after})) == apps
+    assert restarted_operands(PolicyChange({}, {"spec": before}, {"spec": after})) == apps
 
 
 def test_what_is_told_of_drivers() -> None:
     none = {"at_most": 0, "reasons": [], "held_back": False, "release": None}
-    found = Forecast(reasons=("driver.version",), pacing=Pacing(by_itself=True))
+    found = RestartPreview(reasons=("driver.version",), pacing=UpgradePolicy(by_itself=True))
     assert found.told({"drivers": 0, "pods": 0}) == {"drivers": 0, "pods": 0, **none}
     told = {**none, "drivers": 8, "at_most": 1, "reasons": ["driver.version"], "held_back": True}
     assert found.told({"drivers": 8}) == told
-    assert found._replace(pacing=Pacing(by_itself=False)).told({"drivers": 8}) == {**told, "at_most": 0}
+    assert found._replace(pacing=UpgradePolicy(by_itself=False)).told({"drivers": 8}) == {**told, "at_most": 0}
     # An upgrade is refused as a whole, and nothing is held back.
     release = {"installed": "v1", "wanted": "v2"}
     assert found._replace(release=("v1", "v2")).told({"drivers": 8}) == {**told, "held_back": False, "release": release}
@@ -54,7 +62,7 @@ def test_what_is_told_of_drivers() -> None:
 
 EXISTS = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 TAINT = {"key": "restricted", "value": "yes", "effect": "NoSchedule"}
-EVERY, DRIVER = Roll(every=True), Roll(frozenset({operand_pods.DRIVER}))
+EVERY, DRIVER = OperandRestart(every=True), OperandRestart(frozenset({operand_pods.DRIVER}))
 
 
 def policy(**annotations: str) -> Object:
@@ -73,32 +81,42 @@ def policy(**annotations: str) -> Object:
     }
 
 
-def foreseen(live: Object, taints: list[Object] | None = None, adopted: bool = False, **operator: Any) -> Forecast:
+def foreseen(
+    live: Object, taints: list[Object] | None = None, adopted: bool = False, **operator: Any
+) -> RestartPreview:
     cluster = {"name": "lab", "operator": {"version": "v25.10.1", **operator}}
     plan = derive(cluster, {}, [{"name": "t4", "match": {"model": "Tesla-T4"}, "taints": taints or []}])
     if adopted:
-        plan = as_installed(plan, "v25.10.1")
-    wanted = Wanted.by(plan, live)
+        plan = adopt_installed(plan, "v25.10.1")
+    wanted = DesiredPolicy.by(plan, live)
     # What the pools ask of other agents is another matter.
     quiet = wanted.__class__({}, wanted.tolerations)
-    return foretold(live, plan, changes(live, quiet, seeded=True))
+    return predicted_policy(live, plan, changes(live, quiet, seeded=True))
 
 
-CASES: list[tuple[Object, Roll, list[str]]] = [
-    ({}, Roll(), []),
+CASES: list[tuple[Object, OperandRestart, list[str]]] = [
+    ({}, OperandRestart(), []),
     ({"version": "v25.10.0"}, EVERY, ["operator v25.10.1 becomes v25.10.0"]),
-    ({"version": "25.10.1"}, Roll(), []),
-    ({"driver": {"version": "580.105.08"}}, Roll(), []),
+    ({"version": "25.10.1"}, OperandRestart(), []),
+    ({"driver": {"version": "580.105.08"}}, OperandRestart(), []),
     ({"driver": {"version": "580.82.07"}}, DRIVER, ["driver.version 580.105.08 becomes 580.82.07"]),
-    ({"values": {"driver": {"upgradePolicy": {"maxParallelUpgrades": 4}}}}, Roll(), []),
-    ({"values": {"driver": {"nvidiaDriverCRD": {"enabled": False}}, "toolkit": {"version": "v9"}}}, Roll(), []),
-    ({"values": {"hostPaths": {"rootFS": "/mnt"}}}, Roll(frozenset(operand_pods.OPERANDS)), ["hostPaths.rootFS"]),
+    ({"values": {"driver": {"upgradePolicy": {"maxParallelUpgrades": 4}}}}, OperandRestart(), []),
+    (
+        {"values": {"driver": {"nvidiaDriverCRD": {"enabled": False}}, "toolkit": {"version": "v9"}}},
+        OperandRestart(),
+        [],
+    ),
+    (
+        {"values": {"hostPaths": {"rootFS": "/mnt"}}},
+        OperandRestart(frozenset(operand_pods.OPERANDS)),
+        ["hostPaths.rootFS"],
+    ),
     ({"proxy": {"https": "http://10.0.0.1:3128"}}, DRIVER, ["driver.env"]),
 ]
 
 
 @pytest.mark.parametrize(("operator", "roll", "reasons"), CASES)
-def test_what_the_release_changes(operator: Object, roll: Roll, reasons: list[str]) -> None:
+def test_what_the_release_changes(operator: Object, roll: OperandRestart, reasons: list[str]) -> None:
     found = foreseen(policy(), **operator)
     assert (found.roll, list(found.reasons)) == (roll, reasons)
     assert found.roll.driver == bool(reasons)
@@ -106,9 +124,9 @@ def test_what_the_release_changes(operator: Object, roll: Roll, reasons: list[st
 
 
 def test_the_pace_is_that_of_the_policy_as_it_will_be() -> None:
-    assert foreseen(policy()).pacing == Pacing(by_itself=True, parallel=2)
+    assert foreseen(policy()).pacing == UpgradePolicy(by_itself=True, parallel=2)
     faster = {"driver": {"upgradePolicy": {"maxParallelUpgrades": 4}}}
-    assert foreseen(policy(), values=faster).pacing == Pacing(by_itself=True, parallel=4)
+    assert foreseen(policy(), values=faster).pacing == UpgradePolicy(by_itself=True, parallel=4)
 
 
 def test_a_taint_that_is_new_to_the_cluster() -> None:

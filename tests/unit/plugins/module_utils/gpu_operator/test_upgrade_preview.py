@@ -13,13 +13,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import DriverRoll, Pacing, reaching
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import (
+    DriverRollout,
+    UpgradePolicy,
+    driver_fields,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade_preview import (
-    Foresight,
-    foresee,
+    UpgradePreview,
+    apply_merge_patch,
     merge_patch,
     operator_deployments,
-    patched,
+    preview_upgrade,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import Chart
 
@@ -61,9 +65,9 @@ def manifest(spec: Object, name: str = "cluster-policy") -> str:
     return "---\n".join(["# a chart's notes\n", yaml.safe_dump(deployment), yaml.safe_dump(policy)])
 
 
-def look(live: Object, after: Object | None = None, said: Object | None = None, chart: Chart = NEW) -> Foresight:
+def look(live: Object, after: Object | None = None, said: Object | None = None, chart: Chart = NEW) -> UpgradePreview:
     policy = {"metadata": {"name": "cluster-policy"}, "spec": live}
-    found = foresee((OLD, manifest(BEFORE)), (chart, manifest(after or AFTER)), policy, said or {})
+    found = preview_upgrade((OLD, manifest(BEFORE)), (chart, manifest(after or AFTER)), policy, said or {})
     assert found is not None
     return found
 
@@ -144,13 +148,13 @@ def test_values_that_do_not_reach_the_driver_cost_nothing() -> None:
 
 def test_a_release_that_is_no_operator_is_no_concern() -> None:
     policy = {"metadata": {"name": "cluster-policy"}, "spec": BEFORE}
-    assert foresee((OLD, "kind: ConfigMap\n"), (NEW, manifest(AFTER)), policy, {}) is None
+    assert preview_upgrade((OLD, "kind: ConfigMap\n"), (NEW, manifest(AFTER)), policy, {}) is None
     assert operator_deployments(manifest(AFTER)) == ["gpu-operator"]
 
 
 def test_a_policy_of_another_name_is_not_what_helm_writes() -> None:
     policy = {"metadata": {"name": "gpu-cluster-policy"}, "spec": edited(driver={"version": "570.1"})}
-    found = foresee((OLD, manifest(BEFORE)), (NEW, manifest(AFTER)), policy, {})
+    found = preview_upgrade((OLD, manifest(BEFORE)), (NEW, manifest(AFTER)), policy, {})
     assert found is not None
     assert (found.lost, found.spec["driver"]["version"]) == ((), "570.1")
     assert found.reasons == ("chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",)
@@ -171,8 +175,8 @@ REACHING = [
 
 @pytest.mark.parametrize(("spec", "paths"), REACHING)
 def test_what_reaches_the_drivers_template(spec: Object, paths: list[tuple[str, ...]]) -> None:
-    assert reaching({}, spec) == paths
-    assert reaching(spec, {}) == paths
+    assert driver_fields({}, spec) == paths
+    assert driver_fields(spec, {}) == paths
 
 
 PACES = [
@@ -188,7 +192,7 @@ PACES = [
 
 @pytest.mark.parametrize(("policy", "nodes", "at_most"), PACES)
 def test_how_many_nodes_are_at_work_at_a_time(policy: Object, nodes: int, at_most: int) -> None:
-    pacing = Pacing.of({"driver": {"upgradePolicy": policy}})
+    pacing = UpgradePolicy.of({"driver": {"upgradePolicy": policy}})
     assert pacing.by_itself
     assert pacing.at_most(nodes) == at_most
 
@@ -202,7 +206,7 @@ def test_how_many_nodes_are_at_work_at_a_time(policy: Object, nodes: int, at_mos
     ],
 )
 def test_without_the_upgrade_controller_somebody_has_to_delete_pods(spec: Object) -> None:
-    roll = DriverRoll(3, Pacing.of(spec), ("a reason",))
+    roll = DriverRollout(3, UpgradePolicy.of(spec), ("a reason",))
     assert roll.as_dict() == {"nodes": 3, "at_most": 0, "reasons": ["a reason"]}
     assert "when somebody deletes its driver pod" in str(roll)
 
@@ -217,5 +221,5 @@ MAPS = st.dictionaries(st.sampled_from("abc"), TREES, max_size=3)
 
 @given(MAPS, MAPS)
 def test_a_merge_patch_leads_from_one_document_to_the_other(before: Object, after: Object) -> None:
-    assert patched(before, merge_patch(before, after)) == after
+    assert apply_merge_patch(before, merge_patch(before, after)) == after
     assert merge_patch(before, before) == {}

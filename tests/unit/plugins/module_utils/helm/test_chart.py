@@ -18,8 +18,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import (
     is_local,
     read,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.helm.cli import Helm, at_work, condense
-from ansible_collections.accel.gpu.plugins.module_utils.helm.workloads import rollout, told, troubles, workloads
+from ansible_collections.accel.gpu.plugins.module_utils.helm.cli import Helm, is_running, shorten_output
+from ansible_collections.accel.gpu.plugins.module_utils.helm.workloads import (
+    format_rollout,
+    pod_failures,
+    workload_rollout,
+    workloads,
+)
 
 CHART_YAML = "name: x\nversion: 1.2.3\nappVersion: v9\n"
 
@@ -125,7 +130,7 @@ def test_what_is_no_chart_is_told(tmp_path: Path, text: str | None, said: str) -
     ],
 )
 def test_helms_reason_is_one_line_with_what_to_do(errors: str, said: str) -> None:
-    line = condense(errors)
+    line = shorten_output(errors)
     assert said in line
     assert "\n" not in line
     assert not line.startswith("helm says: Error")
@@ -165,7 +170,7 @@ def test_helm_gets_no_value_on_its_command_line_and_no_cluster(tmp_path: Path) -
     ],
 )
 def test_a_helm_at_work_on_the_release(arguments: list[str], working: bool) -> None:
-    assert at_work("nfd", [["sh"], arguments]) is working
+    assert is_running("nfd", [["sh"], arguments]) is working
 
 
 def live(kind: str, generation: int = 1, observed: int = 1, **status: int) -> dict[str, Any]:
@@ -193,8 +198,8 @@ def live(kind: str, generation: int = 1, observed: int = 1, **status: int) -> di
     ],
 )
 def test_a_workload_is_rolled_out(kind: str, found: dict[str, Any], done: bool) -> None:
-    assert rollout(kind, found).done is done
-    assert rollout(kind, found).selector == "a=1,b=2"
+    assert workload_rollout(kind, found).done is done
+    assert workload_rollout(kind, found).selector == "a=1,b=2"
 
 
 def test_what_ails_pods_the_worst_first() -> None:
@@ -207,7 +212,7 @@ def test_what_ails_pods_the_worst_first() -> None:
         "containerStatuses": [{"name": "c"}],
     }
     crash = {"name": "c", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
-    found = troubles(
+    found = pod_failures(
         [
             pod("fine", "n", **ready),
             pod("starting", phase="Running", containerStatuses=[{"name": "c"}]),
@@ -220,7 +225,7 @@ def test_what_ails_pods_the_worst_first() -> None:
             pod("crashing", "gpu-1", phase="Running", containerStatuses=[crash]),
         ]
     )
-    lines = [told(ailment) for ailment in found]
+    lines = [format_rollout(ailment) for ailment in found]
     assert "crashing" in lines[0]
     assert "CrashLoopBackOff" in lines[0]
     assert "on node gpu-1" in lines[0]

@@ -14,9 +14,9 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import Chart
 from ansible_collections.accel.gpu.plugins.module_utils.helm.release import (
-    Content,
+    PendingWatch,
+    ReleaseContent,
     Revision,
-    Watch,
     abandoned,
     content,
     differing,
@@ -88,7 +88,7 @@ def test_superseded_changes_the_status_in_both_places_and_nothing_else() -> None
     assert json.loads(text) == {**RELEASE, "info": {"status": "superseded", "description": "Install complete"}}
 
 
-HELD = Content(CHART, {"a": {"b": 1}}, "")
+HELD = ReleaseContent(CHART, {"a": {"b": 1}}, "")
 STEPS = [
     (None, None, {"a": {"b": 1}}, "install", "does not exist"),
     (revision("uninstalled"), HELD, {"a": {"b": 1}}, "install", "does not exist"),
@@ -96,14 +96,14 @@ STEPS = [
     (revision(), HELD, {"a": {"b": 2}}, "upgrade", "values differ: a.b"),
     (
         revision(),
-        Content(Chart("gpu-operator", "v25.3.2", ""), {"a": {"b": 1}}, ""),
+        ReleaseContent(Chart("gpu-operator", "v25.3.2", ""), {"a": {"b": 1}}, ""),
         {"a": {"b": 1}},
         "upgrade",
         "v25.3.2 becomes",
     ),
     (
         revision(),
-        Content(Chart("gpu-operator", "v25.10.1", "old"), {"a": {"b": 1}}, ""),
+        ReleaseContent(Chart("gpu-operator", "v25.10.1", "old"), {"a": {"b": 1}}, ""),
         {"a": {"b": 1}},
         "upgrade",
         "chart",
@@ -115,7 +115,9 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("latest", "held", "wanted", "action", "reason"), STEPS)
-def test_next_step(latest: Revision | None, held: Content | None, wanted: Object, action: str, reason: str) -> None:
+def test_next_step(
+    latest: Revision | None, held: ReleaseContent | None, wanted: Object, action: str, reason: str
+) -> None:
     step = next_step(latest, held, CHART, wanted)
     assert step.action == action
     assert reason in "; ".join(step.reasons)
@@ -186,7 +188,7 @@ VERDICTS = [
 
 @pytest.mark.parametrize(("helm_here", "left", "age", "dead", "why"), VERDICTS)
 def test_who_is_dead(helm_here: bool | None, left: Object | None, age: float, dead: bool, why: str) -> None:
-    watch = Watch(here="here", helm_here=helm_here, note=left, now=NOW, timeout=600)
+    watch = PendingWatch(here="here", helm_here=helm_here, note=left, now=NOW, timeout=600)
     verdict, reason = abandoned(revision("pending-upgrade", 2, age), watch)
     assert verdict is dead
     assert why in reason

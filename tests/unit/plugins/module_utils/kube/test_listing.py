@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.listing import Listing, page_of
-from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import Answer
+from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import ApiResponse
 
 TRAP = {"annotations": {"trap": '"metadata":{"continue":"elsewhere"}'}}
 
@@ -40,12 +40,12 @@ class Server:
         self.asked: list[str | None] = []
         self.ahead = threading.Event()
 
-    def send(self, method: str, path: str, *, query: dict[str, Any], accept: str) -> Answer:
+    def send(self, method: str, path: str, *, query: dict[str, Any], accept: str) -> ApiResponse:
         token = query["continue"]
         self.asked.append(token)
         if token == "t1":
             self.ahead.set()
-        return Answer(200, self.spell(PAGES[token]).encode())
+        return ApiResponse(200, self.spell(PAGES[token]).encode())
 
 
 @pytest.mark.parametrize("spell", [as_go, items_first, json.dumps])

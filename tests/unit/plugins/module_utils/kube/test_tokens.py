@@ -25,7 +25,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.helm_environment im
 from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in
 from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import Transport
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.http import Http, Trust
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.http import Http, TlsOptions
 from ansible_collections.accel.gpu.plugins.modules import gpu_info
 from tests.faults.api_proxy import Answer, Proxy, Request
 from tests.helpers.modules import run_module
@@ -158,7 +158,7 @@ def test_no_header_is_quoted() -> None:
 
 @pytest.mark.parametrize("token", [f"{SECRET}\n", f"{SECRET}€"])
 def test_vks_quotes_no_header_either(token: str) -> None:
-    http = Http(Trust(), "test")
+    http = Http(TlsOptions(), "test")
     with pytest.raises(VksError, match="header") as caught:
         http.request("VKS", "GET", PLAIN_SERVER, headers={"Authorization": f"Bearer {token}"})
     assert SECRET not in str(caught.value)

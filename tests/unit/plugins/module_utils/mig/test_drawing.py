@@ -7,32 +7,32 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, models
-from ansible_collections.accel.gpu.plugins.module_utils.mig.drawing import drawn
+from ansible_collections.accel.gpu.plugins.module_utils.mig.drawing import draw_gpu
 from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import Placement, place
 
 
 def test_devices_lie_on_their_slices_and_free_ones_are_lines() -> None:
     devices = [Placement("3g.40gb", 4, 4), Placement("2g.20gb", 0, 2), Placement("1g.10gb", 3, 1)]
-    assert drawn([(8, devices)], 80) == ["|2g.20gb        |-------|1g.10gb|3g.40gb                        |"]
+    assert draw_gpu([(8, devices)], 80) == ["|2g.20gb        |-------|1g.10gb|3g.40gb                        |"]
 
 
 def test_all_bars_have_one_scale() -> None:
     whole, thirds = [Placement("7g.80gb", 0, 8)], [Placement("1g.10gb", at, 1) for at in range(7)]
-    assert {len(one) for one in drawn([(8, whole), (8, thirds), (8, [])], 80)} == {65}
+    assert {len(one) for one in draw_gpu([(8, whole), (8, thirds), (8, [])], 80)} == {65}
 
 
 def test_names_are_shorter_where_the_bar_would_be_too_wide() -> None:
     devices = [Placement("1g.12gb+me", 0, 1), Placement("1g.12gb", 1, 1)]
-    assert drawn([(8, devices)], 80)[0].startswith("|1g.12+me|1g.12   |")
-    assert drawn([(8, devices)], 100)[0].startswith("|1g.12gb+me|1g.12gb   |")
-    assert drawn([(8, devices)], 60)[0].startswith("|1g+me|1g   |")
+    assert draw_gpu([(8, devices)], 80)[0].startswith("|1g.12+me|1g.12   |")
+    assert draw_gpu([(8, devices)], 100)[0].startswith("|1g.12gb+me|1g.12gb   |")
+    assert draw_gpu([(8, devices)], 60)[0].startswith("|1g+me|1g   |")
 
 
 @pytest.mark.parametrize("model", [of for of in models.MODELS if of.mig_capable], ids=lambda of: of.key)
 def test_every_layout_of_every_model_fits_a_terminal(model: models.Model) -> None:
     geometry = mig.geometry(model.key)
     assert geometry
-    bars = drawn([(geometry.slices, place(geometry, layout) or ()) for layout in maximal(geometry)], 100)
+    bars = draw_gpu([(geometry.slices, place(geometry, layout) or ()) for layout in maximal(geometry)], 100)
     assert {len(one) for one in bars} == {len(bars[0])}
     assert len(bars[0]) <= 100

@@ -149,15 +149,15 @@ def test_no_layout_is_nearer_than_the_nearest(wish: tuple[Geometry, dict[str, in
     ],
 )
 def test_what_is_wasted(counts: dict[str, int], compute: int, memory: int, media: bool) -> None:
-    assert enumerate.wasted(A100, counts) == (compute, memory, media)
+    assert enumerate.unused(A100, counts) == (compute, memory, media)
 
 
 @MODELS
 def test_waste_is_what_is_left_of_the_whole(key: str) -> None:
     geometry = GEOMETRIES[key]
     [whole] = [one for one in enumerate.maximal(geometry) if list(one) == [geometry.profiles[-1].name]] or [{}]
-    assert not whole or enumerate.wasted(geometry, whole) == (0, 0, False)
-    assert all(min(enumerate.wasted(geometry, counts)[:2]) >= 0 for counts in enumerate.all_layouts(geometry))
+    assert not whole or enumerate.unused(geometry, whole) == (0, 0, False)
+    assert all(min(enumerate.unused(geometry, counts)[:2]) >= 0 for counts in enumerate.all_layouts(geometry))
 
 
 @MODELS

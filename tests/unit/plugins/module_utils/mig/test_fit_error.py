@@ -11,8 +11,8 @@ from hypothesis import given
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
 from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import nearest
-from ansible_collections.accel.gpu.plugins.module_utils.mig.fit_error import misfit
-from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import spelled
+from ansible_collections.accel.gpu.plugins.module_utils.mig.fit_error import fit_error
+from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import format_layout
 from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits
 from tests.helpers.mig import geometry_of
 from tests.unit.plugins.module_utils.mig.test_enumerate import wishes
@@ -68,22 +68,22 @@ A100, A30, RTX = geometry_of("A100-SXM4-40GB"), geometry_of("A30"), geometry_of(
     ],
 )
 def test_reasons(of: Geometry, counts: dict[str, int], reason: str) -> None:
-    assert str(misfit(of, counts)).startswith(reason)
+    assert str(fit_error(of, counts)).startswith(reason)
 
 
 @given(wishes())
 def test_there_is_a_reason_exactly_where_it_does_not_fit(wish: tuple[Geometry, dict[str, int]]) -> None:
     geometry, counts = wish
-    said = misfit(geometry, counts)
+    said = fit_error(geometry, counts)
     assert (said is None) is fits(geometry, counts)
     if said is not None:
-        assert said.endswith("; ".join(spelled(layout) for layout in nearest(geometry, counts)))
+        assert said.endswith("; ".join(format_layout(layout) for layout in nearest(geometry, counts)))
 
 
 @given(wishes())
 def test_those_that_are_named_do_not_fit_together(wish: tuple[Geometry, dict[str, int]]) -> None:
     geometry, counts = wish
-    said = misfit(geometry, counts) or ""
+    said = fit_error(geometry, counts) or ""
     if "together: " not in said:
         return
     told = said.partition("together: ")[2].partition("; the nearest")[0]

@@ -15,36 +15,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import all_layouts
-from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import Gpu, Packed, pack
+from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu, PackingResult, pack
 from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits
 from tests.helpers.mig import GEOMETRIES, geometry_of
 from tests.helpers.packings import cost, exhaustive, first_fit_decreasing
 
 A100 = geometry_of("A100-SXM4-40GB")
-Case = tuple[list[Gpu], dict[str, int]]
+Case = tuple[list[PackedGpu], dict[str, int]]
 
 
-def gpu(index: int, now: dict[str, int] | None = None, used: bool = False, node: str = "a") -> Gpu:
-    return Gpu(node, index, now, used, A100)
+def gpu(index: int, now: dict[str, int] | None = None, used: bool = False, node: str = "a") -> PackedGpu:
+    return PackedGpu(node, index, now, used, A100)
 
 
 def test_whole_gpus_are_cut_and_no_more_than_needed() -> None:
     packed = pack([gpu(index) for index in range(4)], {"1g.5gb": 8, "3g.20gb": 2})
     half = {"1g.5gb": 4, "3g.20gb": 1}
-    assert packed == Packed({("a", 0): half, ("a", 1): half}, (("a", 0), ("a", 1)), {})
+    assert packed == PackingResult({("a", 0): half, ("a", 1): half}, (("a", 0), ("a", 1)), {})
 
 
 def test_a_demand_that_is_met_touches_nothing_and_leaves_what_is_more() -> None:
     layouts = {("a", 0): {"1g.5gb": 7}, ("a", 1): {"3g.20gb": 2}, ("a", 3): {}}
     gpus = [gpu(0, {"1g.5gb": 7}), gpu(1, {"3g.20gb": 2}, used=True), gpu(2), gpu(3, {})]
-    assert pack(gpus, {"1g.5gb": 6, "3g.20gb": 2}) == Packed(layouts, (), {})
-    assert pack(gpus, {}) == Packed(layouts, (), {})
+    assert pack(gpus, {"1g.5gb": 6, "3g.20gb": 2}) == PackingResult(layouts, (), {})
+    assert pack(gpus, {}) == PackingResult(layouts, (), {})
 
 
 def test_unused_gpus_are_touched_first() -> None:
     gpus = [gpu(0, {"1g.5gb": 7}, used=True), gpu(1, {"3g.20gb": 2})]
     packed = pack(gpus, {"7g.40gb": 1})
-    assert packed == Packed({("a", 0): {"1g.5gb": 7}, ("a", 1): {"7g.40gb": 1}}, (("a", 1),), {})
+    assert packed == PackingResult({("a", 0): {"1g.5gb": 7}, ("a", 1): {"7g.40gb": 1}}, (("a", 1),), {})
 
 
 def test_two_unused_gpus_rather_than_one_that_is_used() -> None:
@@ -76,7 +76,7 @@ def test_gpus_of_one_node_rather_than_of_two() -> None:
 
 def test_what_finds_no_room_is_missing() -> None:
     packed = pack([gpu(0)], {"7g.40gb": 2, "9g.99gb": 1})
-    assert packed == Packed({("a", 0): {"7g.40gb": 1}}, (("a", 0),), {"7g.40gb": 1, "9g.99gb": 1})
+    assert packed == PackingResult({("a", 0): {"7g.40gb": 1}}, (("a", 0),), {"7g.40gb": 1, "9g.99gb": 1})
 
 
 def test_of_what_finds_no_room_the_memory_counts() -> None:
@@ -85,11 +85,11 @@ def test_of_what_finds_no_room_the_memory_counts() -> None:
 
 
 def test_without_gpus_all_is_missing() -> None:
-    assert pack([], {"1g.5gb": 2}) == Packed({}, (), {"1g.5gb": 2})
+    assert pack([], {"1g.5gb": 2}) == PackingResult({}, (), {"1g.5gb": 2})
 
 
 def test_profiles_go_to_the_models_that_have_them() -> None:
-    a30 = Gpu("b", 0, None, False, geometry_of("A30"))
+    a30 = PackedGpu("b", 0, None, False, geometry_of("A30"))
     packed = pack([gpu(0), a30], {"2g.12gb": 2, "2g.10gb": 3})
     assert packed.layouts == {("a", 0): {"2g.10gb": 3}, ("b", 0): {"2g.12gb": 2}}
 
@@ -102,7 +102,7 @@ def cases(draw: st.DrawFn, models: t.Sequence[tuple[str, ...]], most: int) -> Ca
     for number in range(draw(st.integers(1, most))):
         geometry = GEOMETRIES[draw(st.sampled_from(keys))]
         now = draw(st.none() | st.sampled_from(all_layouts(geometry)))
-        gpus.append(Gpu(f"node-{number // per_node}", number % per_node, now, draw(st.booleans()), geometry))
+        gpus.append(PackedGpu(f"node-{number // per_node}", number % per_node, now, draw(st.booleans()), geometry))
     names = sorted({profile.name for key in keys for profile in GEOMETRIES[key].profiles})
     return gpus, draw(st.dictionaries(st.sampled_from(names), st.integers(1, 2 * most), min_size=1, max_size=4))
 
@@ -111,8 +111,8 @@ SMALL = [("A30",), ("RTX-PRO-4500",), ("RTX-PRO-5000",), ("A30", "RTX-PRO-4500")
 ANY = [("A100-SXM4-80GB",), ("A30",), ("RTX-PRO-6000-Server",), ("A100-SXM4-40GB", "A100-SXM4-80GB"), ("H200", "A30")]
 
 
-def after(gpus: t.Sequence[Gpu], packed: Packed) -> list[Gpu]:
-    return [Gpu(g.node, g.index, packed.layouts.get((g.node, g.index)), g.used, g.geometry) for g in gpus]
+def after(gpus: t.Sequence[PackedGpu], packed: PackingResult) -> list[PackedGpu]:
+    return [PackedGpu(g.node, g.index, packed.layouts.get((g.node, g.index)), g.used, g.geometry) for g in gpus]
 
 
 @pytest.mark.usual(15)
@@ -141,7 +141,7 @@ def test_laws(case: Case, order: random.Random) -> None:
     shuffled = order.sample(gpus, len(gpus))
     assert pack(shuffled, demand) == packed
     again = pack(after(gpus, packed), demand)
-    assert again == Packed(packed.layouts, (), packed.missing)
+    assert again == PackingResult(packed.layouts, (), packed.missing)
     offered = sum((Counter(dict(counts)) for counts in packed.layouts.values()), Counter[str]())
     assert packed.missing == Counter(demand) - offered
     for one in gpus:
@@ -156,14 +156,14 @@ def test_laws(case: Case, order: random.Random) -> None:
     assert all(offered[name] <= demand[name] for name in new)
 
 
-def fleet(models: t.Sequence[str], gpus: int, seed: int) -> list[Gpu]:
+def fleet(models: t.Sequence[str], gpus: int, seed: int) -> list[PackedGpu]:
     """Nodes of 8 GPUs, cut in every way, a third of them whole and two fifths in use."""
     chance = random.Random(seed)
     found = []
     for number in range(gpus):
         geometry = GEOMETRIES[models[number // 8 % len(models)]]
         now = None if chance.random() < 0.33 else chance.choice(all_layouts(geometry))
-        found.append(Gpu(f"node-{number // 8:03}", number % 8, now, chance.random() < 0.4, geometry))
+        found.append(PackedGpu(f"node-{number // 8:03}", number % 8, now, chance.random() < 0.4, geometry))
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
 from ansible_collections.accel.gpu.plugins.module_utils.mig import placement
-from ansible_collections.accel.gpu.plugins.module_utils.mig.fit_error import misfit
+from ansible_collections.accel.gpu.plugins.module_utils.mig.fit_error import fit_error
 from tests.helpers.mig import geometry_of
 
 A100, A30 = geometry_of("A100-SXM4-40GB"), geometry_of("A30")
@@ -36,7 +36,7 @@ A100, A30 = geometry_of("A100-SXM4-40GB"), geometry_of("A30")
 )
 def test_fits(of: Geometry, counts: dict[str, int], fits: bool) -> None:
     assert placement.fits(of, counts) is fits
-    assert (misfit(of, counts) is None) is fits
+    assert (fit_error(of, counts) is None) is fits
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.node_metadata.node_patch import Contradiction, edit_of, wish_of
+from ansible_collections.accel.gpu.plugins.module_utils.node_metadata.node_patch import (
+    ConflictingSets,
+    metadata_of,
+    node_edit,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.node_metadata.node_sets import NodeSet, node_sets
 
 TAINT = {"key": "k", "effect": "NoSchedule"}
@@ -43,8 +47,8 @@ def sets(said: dict[str, t.Any], **more: t.Any) -> list[NodeSet]:
 
 def after(node: Node, chosen: list[NodeSet]) -> Node:
     """The node once it is patched, as a merge patch does it."""
-    wish = wish_of(node, chosen)
-    edit = edit_of(node, wish) if wish else None
+    wish = metadata_of(node, chosen)
+    edit = node_edit(node, wish) if wish else None
     if edit is None:
         return node
 
@@ -115,9 +119,9 @@ def kept(node: Node, first: dict[str, str], second: dict[str, str]) -> dict[str,
 
 def test_the_taint_list_is_written_only_over_what_was_read() -> None:
     node = Node("n", resource_version="7")
-    wish = wish_of(node, sets({"taints": [{"key": "k", "effect": "NoSchedule"}]}))
+    wish = metadata_of(node, sets({"taints": [{"key": "k", "effect": "NoSchedule"}]}))
     assert wish is not None
-    edit = edit_of(node, wish)
+    edit = node_edit(node, wish)
     assert edit is not None
     assert edit.patch["metadata"]["resourceVersion"] == "7"
     assert json.loads(edit.patch["metadata"]["annotations"]["accel.gpu/taints"]) == ["k:NoSchedule"]
@@ -139,8 +143,8 @@ def test_the_taint_list_is_written_only_over_what_was_read() -> None:
 def test_sets_that_contradict_each_other(one: dict[str, t.Any], other: dict[str, t.Any]) -> None:
     chosen = node_sets([{"selector": "", **one}, {"selector": "", **other}])
     for order in (chosen, chosen[::-1]):
-        with pytest.raises(Contradiction, match="Node n is in the sets"):
-            wish_of(Node("n"), order)
+        with pytest.raises(ConflictingSets, match="Node n is in the sets"):
+            metadata_of(Node("n"), order)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,12 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.arrivals import Arrival, arrivals
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.messages import Story, progress, summary
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.arrivals import GroupArrival, arrivals
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.messages import (
+    ArrivalMessages,
+    progress,
+    summary,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from tests.helpers.documents import Document
 
@@ -44,7 +48,7 @@ def came(
     pools: tuple[Document, ...] = (TRAIN,),
     told: Document | None = None,
     cluster: Document | None = None,
-) -> list[Arrival]:
+) -> list[GroupArrival]:
     return arrivals(derive(cluster or CLUSTER, {}, list(pools)), told or {}, raws)
 
 
@@ -133,7 +137,7 @@ def test_pools_that_are_not_asked_for() -> None:
 
 def test_story() -> None:
     now = [0.0]
-    story = Story(Since(lambda: now[0]))
+    story = ArrivalMessages(Since(lambda: now[0]))
     found = came(
         raw(
             "b", {GROUP: "gpus-a"}, ready=False, condition={"reason": "KubeletNotReady", "message": "cni is not there"}
@@ -156,7 +160,7 @@ def test_a_node_that_says_nothing() -> None:
     (train,) = came(silent)
     assert train.nodes[0].why == "its kubelet has said nothing yet"
     many = came(*(raw(f"n{number}", {GROUP: "gpus-a"}, ready=False) for number in range(5)))
-    assert "2 more are not ready" in Story().told(many, "x")
+    assert "2 more are not ready" in ArrivalMessages().told(many, "x")
 
 
 def leaving(name: str, why: str = "its machine is being taken out of the cluster", **rest: t.Any) -> Document:

@@ -10,8 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import Listed, Machine, Step
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import Live, Wish, Words
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import (
+    CloudRequest,
+    ClusterNode,
+    ListedGroup,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import FieldNames, NodeGroupSpec, NodeGroupState
 
 
 class Time:
@@ -33,36 +37,36 @@ class SlowCloud:
     A group under way loses what else is asked of it, without a word, as Magnum does. `creations` counts those carried out, `lists` the lists that were told.
     """
 
-    words = Words("node_count", "min_node_count", "max_node_count")
+    words = FieldNames("node_count", "min_node_count", "max_node_count")
     unchangeable = frozenset({"flavor"})
     longest_name = 20
     removes_chosen = True
     patience = 5.0
 
-    def __init__(self, chance: random.Random, time: Time, lives: Sequence[Live] = ()) -> None:
+    def __init__(self, chance: random.Random, time: Time, lives: Sequence[NodeGroupState] = ()) -> None:
         self._chance, self._time = chance, time
         self.groups = {live.name: live for live in lives}
         self.creations: list[str] = []
         self.lists = 0
         self._due: list[tuple[float, Callable[[], None]]] = []
 
-    def survey(self, wanted: Callable[[str], bool]) -> list[Live]:
+    def survey(self, wanted: Callable[[str], bool]) -> list[NodeGroupState]:
         self._advance()
         return [live for name, live in sorted(self.groups.items()) if wanted(name)]
 
     def check(self, wishes: object) -> list[str]:
         return []
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[ListedGroup]:
         self._overloaded()
         self.lists += 1
-        return [Listed(live.id, live.name, live.status, live.settled) for live in self.groups.values()]
+        return [ListedGroup(live.id, live.name, live.status, live.settled) for live in self.groups.values()]
 
-    def get(self, group: str) -> Live | None:
+    def get(self, group: str) -> NodeGroupState | None:
         self._overloaded()
         return next((live for live in self.groups.values() if live.id == group), None)
 
-    def create(self, wish: Wish, name: str, count: int | None) -> None:
+    def create(self, wish: NodeGroupSpec, name: str, count: int | None) -> None:
         self._refuse()
         if name in self.groups:
             raise ServiceError("exists", status=409)
@@ -70,7 +74,7 @@ class SlowCloud:
         def appear() -> None:
             self.creations.append(name)
             fields = {**wish.fields}
-            made = Live(
+            made = NodeGroupState(
                 f"{name} {len(self.creations)}",
                 name,
                 "CREATE_IN_PROGRESS",
@@ -88,13 +92,15 @@ class SlowCloud:
         self._later(appear, most=self.patience / 2)
         self._answer()
 
-    def steps(self, live: Live, wish: Wish, leaving: Sequence[Machine]) -> list[Step]:
+    def steps(self, live: NodeGroupState, wish: NodeGroupSpec, leaving: Sequence[ClusterNode]) -> list[CloudRequest]:
         count = wish.count_of(live.count)
         if count is None or count == live.count:
             return []
-        return [Step(f"resize to {count}", lambda: self._resize(live.name, count), lambda now: now.count == count)]
+        return [
+            CloudRequest(f"resize to {count}", lambda: self._resize(live.name, count), lambda now: now.count == count)
+        ]
 
-    def delete(self, live: Live) -> None:
+    def delete(self, live: NodeGroupState) -> None:
         self._refuse()
         if live.name in self.groups:
 
@@ -105,13 +111,13 @@ class SlowCloud:
             self._later(begin, most=self.patience / 2)
         self._answer()
 
-    def members(self, live: Live, machines: Sequence[Machine]) -> list[Machine]:
+    def members(self, live: NodeGroupState, machines: Sequence[ClusterNode]) -> list[ClusterNode]:
         return [machine for machine in machines if machine.labels["group"] == live.name]
 
     def busy(self, error: ServiceError) -> bool:
         return error.status == 423
 
-    def events(self, live: Live) -> list[str]:
+    def events(self, live: NodeGroupState) -> list[str]:
         return []
 
     def _resize(self, name: str, count: int) -> None:

@@ -14,11 +14,11 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import Following
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import Looks
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import changes
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import Machine
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import Live, Wish
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import GroupReconciler
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import ClusterNode
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 
 from .slow_cloud import SlowCloud, Time
 
@@ -42,8 +42,8 @@ class Cluster:
         if self.lease_lost:
             raise LeaseLost("lost")
 
-    def machines(self) -> list[Machine]:
-        return [Machine(name, True, (), "", {"group": group}) for name, group in self._groups.items()]
+    def machines(self) -> list[ClusterNode]:
+        return [ClusterNode(name, True, (), "", {"group": group}) for name, group in self._groups.items()]
 
     def join(self, name: str, group: str) -> None:
         self._groups[name] = group
@@ -63,7 +63,7 @@ class Cluster:
 class Refusing(SlowCloud):
     """Refuses every resize and deletion in the same way; `seen` is told what was asked."""
 
-    def __init__(self, error: ServiceError | None, told: list[str], lives: Sequence[Live]) -> None:
+    def __init__(self, error: ServiceError | None, told: list[str], lives: Sequence[NodeGroupState]) -> None:
         super().__init__(random.Random(3), Time(), lives)
         self._error, self._told = error, told
 
@@ -76,19 +76,19 @@ class Refusing(SlowCloud):
     def _resize(self, name: str, count: int) -> None:
         self._answered(f"resize {count}", lambda: self._begin(name, "UPDATE_COMPLETE", settled=True, count=count))
 
-    def delete(self, live: Live) -> None:
+    def delete(self, live: NodeGroupState) -> None:
         self._answered("delete", lambda: self._end(live.name))
 
     def _begin(self, name: str, status: str, **more: Any) -> None:
         self.groups[name] = dataclasses.replace(self.groups[name], status=status, **more)
 
 
-def following(cloud: Refusing, cluster: Cluster, wish: Wish) -> Following:
-    (change,), problems = changes([wish], cloud.survey(lambda dummy: True), cloud.words, cloud.unchangeable, 20)
+def following(cloud: Refusing, cluster: Cluster, wish: NodeGroupSpec) -> GroupReconciler:
+    (change,), problems = plan_changes([wish], cloud.survey(lambda dummy: True), cloud.words, cloud.unchangeable, 20)
     assert not problems
     time = cloud._time
-    return Following(
-        Looks(cloud),
+    return GroupReconciler(
+        GroupListCache(cloud),
         change,
         cluster,
         timeout=30,
@@ -99,29 +99,29 @@ def following(cloud: Refusing, cluster: Cluster, wish: Wish) -> Following:
     )
 
 
-def follow(cloud: Refusing, cluster: Cluster, wish: Wish) -> None:
+def follow(cloud: Refusing, cluster: Cluster, wish: NodeGroupSpec) -> None:
     following(cloud, cluster, wish).go()
 
 
-def of_three(**more: Any) -> Live:
-    return Live("train", "train", "UPDATE_COMPLETE", True, False, 3, fields={"flavor": "g4"}, **more)
+def of_three(**more: Any) -> NodeGroupState:
+    return NodeGroupState("train", "train", "UPDATE_COMPLETE", True, False, 3, fields={"flavor": "g4"}, **more)
 
 
-SHRINK, DELETE = Wish("train", count=1), Wish("train", present=False)
+SHRINK, DELETE = NodeGroupSpec("train", count=1), NodeGroupSpec("train", present=False)
 
 
 @pytest.mark.parametrize(
     ("wish", "told"),
     [(SHRINK, ["empty n1 n2", "resize 1"]), (DELETE, ["empty n0 n1 n2", "delete"])],
 )
-def test_nodes_are_emptied_before_their_machines_go(wish: Wish, told: list[str]) -> None:
+def test_nodes_are_emptied_before_their_machines_go(wish: NodeGroupSpec, told: list[str]) -> None:
     cluster = Cluster(3)
     follow(Refusing(None, cluster.told, [of_three()]), cluster, wish)
     assert cluster.told == told
 
 
 @pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_what_the_cloud_refuses_leaves_no_node_closed(wish: Wish) -> None:
+def test_what_the_cloud_refuses_leaves_no_node_closed(wish: NodeGroupSpec) -> None:
     cluster = Cluster(3)
     with pytest.raises(ServiceError, match="no rights"):
         follow(Refusing(ServiceError("no rights", status=403), cluster.told, [of_three()]), cluster, wish)
@@ -130,7 +130,7 @@ def test_what_the_cloud_refuses_leaves_no_node_closed(wish: Wish) -> None:
 
 
 @pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_another_clusters_kubeconfig_is_told_before_anything_is_asked(wish: Wish) -> None:
+def test_another_clusters_kubeconfig_is_told_before_anything_is_asked(wish: NodeGroupSpec) -> None:
     cluster = Cluster(3, group="somebody else's")
     with pytest.raises(GroupFailed, match=r"None of the machines vm-1 of node group train .*kubeconfig"):
         follow(Refusing(None, cluster.told, [of_three(machines=("vm-1",))]), cluster, wish)
@@ -141,14 +141,14 @@ def test_another_clusters_kubeconfig_is_told_before_anything_is_asked(wish: Wish
     ("wish", "told"),
     [(SHRINK, ["empty n1 n2", "resize 1"]), (DELETE, ["empty n0 n1 n2", "delete"])],
 )
-def test_nodes_are_emptied_also_by_whoever_does_not_wait_for_the_cloud(wish: Wish, told: list[str]) -> None:
+def test_nodes_are_emptied_also_by_whoever_does_not_wait_for_the_cloud(wish: NodeGroupSpec, told: list[str]) -> None:
     cluster = Cluster(3)
     following(Refusing(None, cluster.told, [of_three()]), cluster, wish).request()
     assert cluster.told == told
 
 
 @pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_whoever_does_not_wait_leaves_no_node_closed_for_what_the_cloud_refuses(wish: Wish) -> None:
+def test_whoever_does_not_wait_leaves_no_node_closed_for_what_the_cloud_refuses(wish: NodeGroupSpec) -> None:
     cluster = Cluster(3)
     refusing = Refusing(ServiceError("no rights", status=403), cluster.told, [of_three()])
     with pytest.raises(ServiceError, match="no rights"):
@@ -169,7 +169,7 @@ def test_a_group_that_stays_takes_pods_again_before_its_replacement_is_emptied(t
     cluster.closed = {"n0", "n1"}
     cluster.join("other", "train-0123")
     spare = dataclasses.replace(of_three(), id="train-0123", name="train-0123", count=1, fields={"flavor": "g5"})
-    wish = Wish("train", count=3, recreate=True, fields={"flavor": "g4"})
+    wish = NodeGroupSpec("train", count=3, recreate=True, fields={"flavor": "g4"})
     follow(Refusing(None, cluster.told, [of_three(), spare]), cluster, wish)
     assert cluster.told == told
 
@@ -184,7 +184,7 @@ class LosesItsLease(Cluster):
 
 @pytest.mark.parametrize("how", ["go", "request"])
 @pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_the_cloud_is_asked_for_nothing_once_the_lease_is_lost(wish: Wish, how: str) -> None:
+def test_the_cloud_is_asked_for_nothing_once_the_lease_is_lost(wish: NodeGroupSpec, how: str) -> None:
     cluster = LosesItsLease(3)
     with pytest.raises(LeaseLost):
         getattr(following(Refusing(None, cluster.told, [of_three()]), cluster, wish), how)()
@@ -192,7 +192,7 @@ def test_the_cloud_is_asked_for_nothing_once_the_lease_is_lost(wish: Wish, how: 
 
 
 @pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_the_wait_for_the_cloud_ends_once_the_lease_is_lost(wish: Wish) -> None:
+def test_the_wait_for_the_cloud_ends_once_the_lease_is_lost(wish: NodeGroupSpec) -> None:
     cluster = Cluster(3)
 
     class LostMeanwhile(Refusing):

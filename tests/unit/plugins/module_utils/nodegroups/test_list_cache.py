@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import Looks, View
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import Listed
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import Live
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import CachedGroups, GroupListCache
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import ListedGroup
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupState
 
 from .slow_cloud import SlowCloud
 
@@ -19,37 +19,39 @@ from .slow_cloud import SlowCloud
 class Shelf(SlowCloud):
     """A cloud that answers at once and tells how often it was asked; a group may be hidden from the list."""
 
-    def __init__(self, *lives: Live) -> None:
+    def __init__(self, *lives: NodeGroupState) -> None:
         self.groups = {live.name: live for live in lives}
         self.hidden: set[str] = set()
         self.lists, self.details = 0, 0
         self.failing = False
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[ListedGroup]:
         self.lists += 1
         if self.failing:
             raise ServiceError("overloaded", status=503)
         return [
-            Listed(live.id, live.name, live.status, live.settled)
+            ListedGroup(live.id, live.name, live.status, live.settled)
             for live in self.groups.values()
             if live.name not in self.hidden
         ]
 
-    def get(self, group: str) -> Live | None:
+    def get(self, group: str) -> NodeGroupState | None:
         self.details += 1
         return self.groups.get(group)
 
 
-def group(name: str, *, settled: bool = False) -> Live:
-    return Live(name, name, "UPDATE_COMPLETE" if settled else "UPDATE_IN_PROGRESS", settled, False, 1, "a reason")
+def group(name: str, *, settled: bool = False) -> NodeGroupState:
+    return NodeGroupState(
+        name, name, "UPDATE_COMPLETE" if settled else "UPDATE_IN_PROGRESS", settled, False, 1, "a reason"
+    )
 
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_tick_of_many_who_wait_is_one_list(count: int) -> None:
     lives = [group(f"g{number}") for number in range(count)]
     shelf = Shelf(*lives)
-    looks = Looks(shelf)
-    views = [View(looks) for dummy in lives]
+    looks = GroupListCache(shelf)
+    views = [CachedGroups(looks) for dummy in lives]
     for tick in range(1, 4):
         for view, live in zip(views, lives, strict=True):
             seen = view.get(live)
@@ -62,7 +64,7 @@ def test_who_asks_while_a_list_is_on_its_way_has_that_list_or_the_next() -> None
     begun, go_on = threading.Event(), threading.Event()
 
     class Held(Shelf):
-        def listed(self) -> list[Listed]:
+        def listed(self) -> list[ListedGroup]:
             rows = super().listed()
             if self.lists == 1:
                 begun.set()
@@ -70,12 +72,12 @@ def test_who_asks_while_a_list_is_on_its_way_has_that_list_or_the_next() -> None
             return rows
 
     shelf = Held(group("a"))
-    looks = Looks(shelf)
+    looks = GroupListCache(shelf)
     first = threading.Thread(target=lambda: looks.after(0))
     first.start()
     assert begun.wait(10)
     # Something is asked of the cloud that this list has not seen.
-    writer, reader = View(looks), View(looks)
+    writer, reader = CachedGroups(looks), CachedGroups(looks)
     writer.asked()
     shelf.groups["a"] = group("a", settled=True)
     go_on.set()
@@ -90,17 +92,17 @@ def test_who_asks_while_a_list_is_on_its_way_has_that_list_or_the_next() -> None
 def test_what_has_settled_is_read_whole_and_what_is_not_listed_is_asked_for_itself() -> None:
     shelf = Shelf(group("settled", settled=True), group("late"))
     shelf.hidden = {"late"}
-    looks = Looks(shelf)
-    assert View(looks).get(group("settled")) == shelf.groups["settled"]
-    assert View(looks).get(group("late")) == shelf.groups["late"]
-    assert View(looks).get(group("gone")) is None
-    assert View(looks).find("late") is None
-    assert View(looks).find("settled") == shelf.groups["settled"]
+    looks = GroupListCache(shelf)
+    assert CachedGroups(looks).get(group("settled")) == shelf.groups["settled"]
+    assert CachedGroups(looks).get(group("late")) == shelf.groups["late"]
+    assert CachedGroups(looks).get(group("gone")) is None
+    assert CachedGroups(looks).find("late") is None
+    assert CachedGroups(looks).find("settled") == shelf.groups["settled"]
 
 
 def test_a_list_that_failed_is_asked_for_again() -> None:
     shelf = Shelf(group("a"))
-    view = View(Looks(shelf))
+    view = CachedGroups(GroupListCache(shelf))
     shelf.failing = True
     for dummy in range(2):
         with pytest.raises(ServiceError):

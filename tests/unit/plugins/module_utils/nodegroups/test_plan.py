@@ -18,28 +18,28 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import (
     NOTHING,
     RECREATE,
     UPDATE,
-    changes,
-    edits,
-    merged,
+    field_edits,
+    merge_field,
     out_of_range,
+    plan_changes,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import Live, Wish, Words
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import FieldNames, NodeGroupSpec, NodeGroupState
 
-WORDS = Words("node_count", "min_node_count", "max_node_count")
+WORDS = FieldNames("node_count", "min_node_count", "max_node_count")
 FIXED = frozenset({"flavor"})
 
 
-def live(name: str = "train", **more: Any) -> Live:
+def live(name: str = "train", **more: Any) -> NodeGroupState:
     fields = {"flavor": "g4", "node_labels": {"theirs": "stays"}, **more.pop("fields", {})}
-    return Live(f"id-{name}", name, "UPDATE_COMPLETE", True, False, **{"count": 2, "fields": fields, **more})
+    return NodeGroupState(f"id-{name}", name, "UPDATE_COMPLETE", True, False, **{"count": 2, "fields": fields, **more})
 
 
-def deleting(name: str = "train") -> Live:
+def deleting(name: str = "train") -> NodeGroupState:
     return dataclasses.replace(live(name), status="DELETE_IN_PROGRESS", settled=False)
 
 
-def wish(**more: Any) -> Wish:
-    return Wish("train", **{"count": 2, "fields": {"flavor": "g4"}, **more})
+def wish(**more: Any) -> NodeGroupSpec:
+    return NodeGroupSpec("train", **{"count": 2, "fields": {"flavor": "g4"}, **more})
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,15 @@ def wish(**more: Any) -> Wish:
         (wish(), [dataclasses.replace(live(), failed=True)], UPDATE, set()),
     ],
 )
-def test_what_is_to_become_of_a_group(wished: Wish, there: list[Live], action: str, edited: set[str]) -> None:
-    (change,), dummy = changes([wished], there, WORDS, FIXED, 255)
+def test_what_is_to_become_of_a_group(
+    wished: NodeGroupSpec, there: list[NodeGroupState], action: str, edited: set[str]
+) -> None:
+    (change,), dummy = plan_changes([wished], there, WORDS, FIXED, 255)
     assert (change.action, set(change.edits)) == (action, edited)
 
 
 def test_a_refusal_names_field_values_and_the_way_out() -> None:
-    dummy, problems = changes([wish(fields={"flavor": "g5"})], [live()], WORDS, FIXED, 255)
+    dummy, problems = plan_changes([wish(fields={"flavor": "g5"})], [live()], WORDS, FIXED, 255)
     assert problems == [
         "Node group train: flavor is 'g4', not 'g5', and the cloud changes that on no group that exists. Declare what it is, or set "
         "recreate: true, which makes another group, moves the pods to it and deletes this one."
@@ -96,23 +98,25 @@ def test_a_refusal_names_field_values_and_the_way_out() -> None:
 
 def test_a_replacement_that_was_broken_off_is_found_again() -> None:
     wished = wish(recreate=True, fields={"flavor": "g5"})
-    (begun,), problems = changes([wished], [live()], WORDS, FIXED, 255)
+    (begun,), problems = plan_changes([wished], [live()], WORDS, FIXED, 255)
     assert not problems
     assert [old.name for old in begun.leftovers] == ["train"]
     new = live(begun.name, fields={"flavor": "g5"})
-    (again,), dummy = changes([wished], [live(), new], WORDS, FIXED, 255)
+    (again,), dummy = plan_changes([wished], [live(), new], WORDS, FIXED, 255)
     assert (again.action, again.live, again.name) == (RECREATE, new, begun.name)
     assert [old.name for old in again.leftovers] == ["train"]
     # The next run finds it in its place, and whoever does not ask for a replacement is told of the other one.
-    (done,), dummy = changes([wished], [new], WORDS, FIXED, 255)
+    (done,), dummy = plan_changes([wished], [new], WORDS, FIXED, 255)
     assert (done.action, done.name) == (NOTHING, begun.name)
-    (told,), dummy = changes([wish(fields={"flavor": "g5"})], [live(), new], WORDS, FIXED, 255)
+    (told,), dummy = plan_changes([wish(fields={"flavor": "g5"})], [live(), new], WORDS, FIXED, 255)
     assert (told.action, [spare.name for spare in told.spare]) == (NOTHING, ["train"])
 
 
 def test_a_group_of_another_wish_is_no_replacement() -> None:
-    both = [wish(), Wish("train-00ff", count=1, fields={"flavor": "g5"})]
-    planned, problems = changes(both, [live(), live("train-00ff", count=1, fields={"flavor": "g5"})], WORDS, FIXED, 255)
+    both = [wish(), NodeGroupSpec("train-00ff", count=1, fields={"flavor": "g5"})]
+    planned, problems = plan_changes(
+        both, [live(), live("train-00ff", count=1, fields={"flavor": "g5"})], WORDS, FIXED, 255
+    )
     assert [change.action for change in planned] == [NOTHING, NOTHING]
     assert not problems
 
@@ -127,8 +131,10 @@ def test_a_group_of_another_wish_is_no_replacement() -> None:
         (wish(autoscaled=True, low=1, high=6), live(count=9, high=3), ""),
     ],
 )
-def test_numbers_outside_their_range_are_refused(wished: Wish, there: Live | None, says: str) -> None:
-    (change,), dummy = changes([wished], [there] if there else [], WORDS, FIXED, 255)
+def test_numbers_outside_their_range_are_refused(
+    wished: NodeGroupSpec, there: NodeGroupState | None, says: str
+) -> None:
+    (change,), dummy = plan_changes([wished], [there] if there else [], WORDS, FIXED, 255)
     assert says in "".join(out_of_range(change, WORDS))
     assert bool(says) == bool(list(out_of_range(change, WORDS)))
 
@@ -140,8 +146,8 @@ _COUNTS = st.none() | st.integers(0, 6)
 
 @given(_MAPS, _WISHED)
 def test_a_merged_map_needs_no_second_merge(have: dict[str, str], want: dict[str, str | None]) -> None:
-    once = merged(have, want)
-    assert merged(once, want) == once
+    once = merge_field(have, want)
+    assert merge_field(once, want) == once
     assert {key: once[key] for key in once if key not in want} == {key: have[key] for key in have if key not in want}
 
 
@@ -155,9 +161,9 @@ def test_what_was_edited_differs_no_more(
     want: dict[str, str | None],
     now: int,
 ) -> None:
-    wished = Wish("train", count=count, low=low, high=high, autoscaled=autoscaled, fields={"labels": want})
+    wished = NodeGroupSpec("train", count=count, low=low, high=high, autoscaled=autoscaled, fields={"labels": want})
     there = live(count=now, fields={"labels": have})
-    after = {field: value for field, (dummy, value) in edits(wished, there, WORDS).items()}
+    after = {field: value for field, (dummy, value) in field_edits(wished, there, WORDS).items()}
     changed = dataclasses.replace(
         there,
         count=after.get(WORDS.count, there.count),
@@ -165,7 +171,7 @@ def test_what_was_edited_differs_no_more(
         high=after.get(WORDS.high, there.high),
         fields={**there.fields, "labels": after.get("labels", have)},
     )
-    assert not edits(wished, changed, WORDS)
+    assert not field_edits(wished, changed, WORDS)
 
 
 @given(st.text(st.sampled_from("abc-09"), min_size=1, max_size=20), st.text(max_size=3), st.integers(8, 255))

@@ -8,13 +8,13 @@ import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import gpu_layouts, report_data
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import holders
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import gpu_requests
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout
 from ansible_collections.accel.gpu.plugins.module_utils.page.document import page
 from ansible_collections.accel.gpu.plugins.module_utils.page.facts import Count, NodeFacts, fleet
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.per_node_plan import spread
+from ansible_collections.accel.gpu.plugins.module_utils.pools.per_node_plan import per_node_plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from tests.helpers.fleet import node, pod, pool
 from tests.helpers.html import parse
@@ -33,7 +33,7 @@ CUT = {
 
 def told(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.Any]] = ()) -> dict[str, t.Any]:
     """What gpu_info returns of nodes that all belong to one pool."""
-    held = holders(pods)
+    held = gpu_requests(pods)
     return {
         "cluster": "lab",
         "reachable": True,
@@ -77,7 +77,7 @@ def test_mig_devices_of_each_gpu() -> None:
 def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
     document = {"name": "train", "match": {"model": MODEL}, "sharing": {"mode": "mig", "demand": {"3g.40gb": 1}}}
     plan = derive({"name": "lab"}, {}, [document])
-    settled = spread(plan, {"train": {"a100-1": (layout.read({0: {"3g.40gb": 1}}), 2)}})
+    settled = per_node_plan(plan, {"train": {"a100-1": (layout.read({0: {"3g.40gb": 1}}), 2)}})
     cut = {**CUT, "nvidia.com/mig-1g.10gb.count": None, "nvidia.com/mig-3g.40gb.count": "1"}
     offers = {LARGE: 1, GPU: 1}
     one = node("a100-1", model=f"NVIDIA-{MODEL}", gpus=2, labels=cut, allocatable=offers, capacity=offers)

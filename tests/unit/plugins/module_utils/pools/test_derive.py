@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import dev
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidDocuments
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables
 from tests.helpers.documents import CLUSTER, LAB_POOLS, Document, pool_lists
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -224,7 +224,7 @@ def test_what_the_kubeconfig_calls_the_cluster(cluster: Document, kube_name: str
 
 
 def test_invalid_documents_are_refused_with_every_mistake() -> None:
-    with pytest.raises(InvalidDocuments) as raised:
+    with pytest.raises(InvalidVariables) as raised:
         derive({}, {}, [{"name": "A"}])
     assert len(raised.value.problems) == 2
     assert str(raised.value).startswith("2 mistakes in ")

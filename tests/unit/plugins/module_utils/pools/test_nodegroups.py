@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroups import resized
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import CloudPlan, GroupPlan, Plan
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidDocuments, validate
+from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroups import with_node_counts
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import CloudPlan, NodeGroupPlan, Plan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, validate
 from tests.helpers.documents import Document
 
 MAGNUM: Document = {"name": "prod", "cloud": {"magnum": {"cloud": "mycloud"}}}
@@ -33,7 +33,7 @@ def test_what_defaults_say_of_nodes_is_for_pools_that_make_some() -> None:
     existing: Document = {"name": "old", "match": {"model": "L40S"}}
     assert validate(MAGNUM, defaults, [MADE, existing]) == []
     made, old = planned(MAGNUM, MADE, existing, defaults=defaults).pools
-    assert made.group == GroupPlan(
+    assert made.group == NodeGroupPlan(
         "train", "magnum.openstack.org/nodegroup", "g4.p2.40g", 2, 1, 4, {"recreate": True, "image": "ubuntu"}
     )
     assert (made.model, old.model, old.group) == ("T4", "L40S", None)
@@ -171,8 +171,8 @@ def test_how_nodes_are_emptied_that_go(rollouts: list[Document], drain: Document
 
 def test_resized() -> None:
     pools: list[Document] = [MADE, {"name": "old", "match": {"model": "T4"}}]
-    assert resized(pools, {"train": 0}) == [{**MADE, "nodes": {"flavor": "g4.p2.40g", "count": 0}}, pools[1]]
-    assert resized(pools, {}) == pools
+    assert with_node_counts(pools, {"train": 0}) == [{**MADE, "nodes": {"flavor": "g4.p2.40g", "count": 0}}, pools[1]]
+    assert with_node_counts(pools, {}) == pools
     assert MADE["nodes"]["count"] == 2
 
 
@@ -191,7 +191,7 @@ def test_resized() -> None:
     ],
 )
 def test_pools_that_nobody_resizes(name: str, pool: Document, defaults: Document, message: str) -> None:
-    with pytest.raises(InvalidDocuments) as raised:
-        resized([pool], {name: 3}, defaults)
+    with pytest.raises(InvalidVariables) as raised:
+        with_node_counts([pool], {name: 3}, defaults)
     (problem,) = raised.value.problems
     assert problem.startswith(message)

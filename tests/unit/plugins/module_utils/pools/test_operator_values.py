@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import release_of
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored
+from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored_image
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from tests.helpers.documents import CLUSTER, Document, leaves
 
@@ -110,7 +110,7 @@ def test_nfd_comes_from_the_registry_too_and_with_its_secrets() -> None:
 )
 def test_image_of_the_validation_pods(cluster: Document, image: str) -> None:
     assert derive({**CLUSTER, **cluster}, {}, []).validation.image == image
-    assert mirrored(image, None) == image
+    assert mirrored_image(image, None) == image
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from ansible_collections.accel.gpu.plugins.module_utils.schema.messages import place, said
+from ansible_collections.accel.gpu.plugins.module_utils.schema.messages import field_path, quote
 
 SECRET = "S3cretPlanted"
 POOL = {"name": "p", "match": {"model": "T4"}}
@@ -45,9 +45,9 @@ def problems(operator: Any = None, nfd: Any = None, **pool: Any) -> list[str]:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_text_that_looks_like_a_secret_is_described(text: str) -> None:
-    assert SECRET not in said(text)
-    assert "not shown" in said(text)
-    assert SECRET not in place("a", text)
+    assert SECRET not in quote(text)
+    assert "not shown" in quote(text)
+    assert SECRET not in field_path("a", text)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_text_that_looks_like_a_secret_is_described(text: str) -> None:
     ],
 )  # fmt: skip
 def test_other_text_is_quoted_as_it_is(text: str) -> None:
-    assert said(text).startswith(f'"{text[:50]}')
+    assert quote(text).startswith(f'"{text[:50]}')
 
 
 @pytest.mark.parametrize("text", [*TEXTS, SECRET])

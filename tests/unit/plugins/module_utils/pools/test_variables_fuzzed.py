@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidDocuments, load, validate
-from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import Asked, resolve
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, load, validate
+from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import MatchTerms, resolve_match
 from tests.helpers.documents import CLUSTER, LAB_POOLS, Document, anything, pool_lists
 
 
@@ -23,7 +23,7 @@ def test_whatever_is_written_gives_messages_and_no_traceback(cluster: t.Any, def
         problems = validate(*documents)
         assert all(problem.startswith("gpu_") and "\n" not in problem for problem in problems)
         if problems:
-            with pytest.raises(InvalidDocuments):
+            with pytest.raises(InvalidVariables):
                 load(*documents)
         else:
             load(*documents)
@@ -70,8 +70,8 @@ matches = st.fixed_dictionaries(
 @given(st.lists(matches, max_size=6))
 def test_certain_overlaps_are_those_that_every_pair_shows(wanted: list[Document]) -> None:
     pools = [{"name": f"p{number}", "match": match} for number, match in enumerate(wanted)]
-    asked = [Asked.by(resolve(match)) for match in wanted]
-    real = [its for its in asked if its != Asked(frozenset(), frozenset())]
+    asked = [MatchTerms.by(resolve_match(match)) for match in wanted]
+    real = [its for its in asked if its != MatchTerms(frozenset(), frozenset())]
     overlapping = {
         f"gpu_pools[{number}].match"
         for number, its in enumerate(asked)

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidDocuments, parts, validate
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, parts, validate
 from tests.helpers.documents import CLUSTER
 
 
@@ -43,7 +43,7 @@ def test_document_that_contains_itself() -> None:
     ],
 )
 def test_filters_want_one_map(documents: t.Any, message: str) -> None:
-    with pytest.raises(InvalidDocuments) as raised:
+    with pytest.raises(InvalidVariables) as raised:
         parts(documents)
     assert raised.value.problems == [message]
 

@@ -10,9 +10,9 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import doubts
+from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import warnings as doubts
 from tests.helpers.fleet import node
 
 A100 = {"name": "a", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}
@@ -140,7 +140,7 @@ def test_what_is_odd_of_a_fleet() -> None:
         node("new", "NVIDIA-X1", labels={"accel.gpu/pool": "gone"}),
         node("pinned", "NVIDIA-L4", labels={"accel.gpu/pool": "t"}),
     ]
-    told = warnings.all_of(nodes, sort(plan.pools, nodes), ())
+    told = warnings.all_warnings(nodes, assign_pools(plan.pools, nodes), ())
     assert [text.partition(";")[0] for text in told] == [
         "Node both matches the pools t, u and is left as it is",
         "No node of the cluster belongs to: u, e.",
@@ -149,4 +149,4 @@ def test_what_is_odd_of_a_fleet() -> None:
         "Not ready, so neither waited for nor proven: away.",
         "The catalog has no GPU model NVIDIA-X1 (new)",
     ]
-    assert warnings.all_of([Node("cpu")], sort(plan.pools, []), ()) == []
+    assert warnings.all_warnings([Node("cpu")], assign_pools(plan.pools, []), ()) == []

@@ -12,18 +12,18 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOLS
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import (
-    awaited,
-    sort,
+    assign_pools,
+    awaited_nodes,
     undiscovered_cluster,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
     DIFF_LIMIT,
+    ChangePlan,
     ConfigMaps,
-    Profile,
     held_taints,
-    profile,
+    plan_changes,
 )
 from tests.helpers.fleet import node
 
@@ -34,8 +34,8 @@ def _plan(*pools: dict[str, t.Any]) -> Plan:
     return derive({"name": "lab"}, {}, list(pools))
 
 
-def _changes(plan: Plan, nodes: list[Node], configmap: dict[str, t.Any] | None = None) -> Profile:
-    return profile(plan, nodes, sort(plan.pools, nodes), ConfigMaps(configmap))
+def _changes(plan: Plan, nodes: list[Node], configmap: dict[str, t.Any] | None = None) -> ChangePlan:
+    return plan_changes(plan, nodes, assign_pools(plan.pools, nodes), ConfigMaps(configmap))
 
 
 def _converged(plan: Plan, nodes: list[Node]) -> tuple[list[Node], dict[str, t.Any]]:
@@ -123,7 +123,7 @@ def test_a_match_that_no_longer_fits_releases_our_pin_but_not_a_users() -> None:
     nodes, dummy = _converged(_plan(T4X4), [node("ours")])
     nodes.append(node("theirs", labels={"accel.gpu/pool": "notebooks"}))
     moved = {**T4X4, "match": {"model": "L40S"}}
-    membership = sort(_plan(moved).pools, nodes)
+    membership = assign_pools(_plan(moved).pools, nodes)
     assert membership.by_pool == {"notebooks": ["theirs"]}
 
 
@@ -164,7 +164,7 @@ UNDISCOVERED = {"feature.node.kubernetes.io/pci-10de.present": "true"}
 def test_which_nodes_wait_for_discovery(labels: dict[str, str], pool: dict[str, t.Any], names: list[str]) -> None:
     nodes = [Node("n", labels, ready=True)]
     plan = _plan(pool)
-    assert awaited(plan.pools, nodes, sort(plan.pools, nodes)) == names
+    assert awaited_nodes(plan.pools, nodes, assign_pools(plan.pools, nodes)) == names
 
 
 def test_a_cluster_without_nfd_is_undiscovered() -> None:
@@ -177,10 +177,10 @@ def test_a_held_taint_stays_where_it_is_and_goes_nowhere_else() -> None:
     first, second, *others = _fleet()
     (tainted, *_rest), configmap = _converged(plan, [first])
     nodes = [tainted, second, *others]
-    membership = sort(plan.pools, nodes)
+    membership = assign_pools(plan.pools, nodes)
     configmaps = ConfigMaps(configmap)
-    assert profile(plan, nodes, membership, configmaps).new_taints == {text}
-    changes = profile(plan, nodes, membership, configmaps, held=[text])
+    assert plan_changes(plan, nodes, membership, configmaps).new_taints == {text}
+    changes = plan_changes(plan, nodes, membership, configmaps, held=[text])
     assert [edit.name for edit in changes.edits] == ["t4-2"]
     assert "spec" not in changes.edits[0].patch
     assert changes.new_taints == set()

@@ -9,13 +9,18 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import offered
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import mig_capacity
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import Settling, settle, unfit, unmet
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import (
+    DemandPlan,
+    misfits,
+    plan_demand,
+    unmet_demand,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import Scope
 from tests.helpers.fleet import node as fleet_node
 
@@ -36,13 +41,13 @@ def settled(sharing: dict[str, t.Any], nodes: list[Node], **options: t.Any) -> t
         f"all-{name.replace('+', '.')}": [{"devices": "all", "mig-enabled": True, "mig-devices": {name: most}}]
         for name, most in PUBLISHED.items()
     }
-    membership = sort(plan.pools, nodes)
+    membership = assign_pools(plan.pools, nodes)
     published = {node.name: entries for node in nodes if options.get("published")}
-    configmaps = ConfigMaps(offered=offered(nodes, published))
+    configmaps = ConfigMaps(offered=mig_capacity(nodes, published))
     scope = options.get("scope", scopes.EVERYTHING)
-    found = settle(plan, nodes, membership, configmaps, settling=Settling(scope))
+    found = plan_demand(plan, nodes, membership, configmaps, settling=DemandPlan(scope))
     by_name = {node.name: node for node in nodes}
-    return unfit(found.plan, nodes, membership, configmaps), unmet(found, by_name, membership, scope)
+    return misfits(found.plan, nodes, membership, configmaps), unmet_demand(found, by_name, membership, scope)
 
 
 def test_a_layout_that_a_node_does_not_publish_is_refused_with_the_nodes_own_word() -> None:

@@ -8,7 +8,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.device_plugin_entries import WHOLE, entries
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.device_plugin_entries import (
+    WHOLE,
+    device_plugin_entries,
+)
 
 
 def _configmap(**managers: dict[str, str]) -> dict[str, t.Any]:
@@ -38,7 +41,7 @@ CASES: list[tuple[str, dict[str, t.Any] | None, set[str], dict[str, str], list[s
 def test_entries(
     configmap: dict[str, t.Any] | None, named: set[str], added: dict[str, str], after: list[str], collected: list[str]
 ) -> None:
-    result = entries({"new": "2"}, named, configmap)
+    result = device_plugin_entries({"new": "2"}, named, configmap)
     assert dict(result.added) == added
     assert sorted(result.after) == after
     assert list(result.collected) == collected
@@ -50,13 +53,13 @@ def test_entries(
 def test_a_configmap_that_agents_have_mounted_never_gets_empty() -> None:
     (whole,) = WHOLE
     managed = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:old": {}}}}]
-    released = entries({}, set(), {"data": {"old": "1"}, "metadata": {"managedFields": managed}})
+    released = device_plugin_entries({}, set(), {"data": {"old": "1"}, "metadata": {"managedFields": managed}})
     assert (list(released.added), released.collected, list(released.after)) == ([whole], ("old",), [whole])
     managed = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {f"f:{whole}": {}}}}]
-    assert not entries({}, set(), {"data": dict(WHOLE), "metadata": {"managedFields": managed}}).changed
+    assert not device_plugin_entries({}, set(), {"data": dict(WHOLE), "metadata": {"managedFields": managed}}).changed
     # One that an older version has left empty.
-    assert list(entries({}, set(), {"metadata": {}}).added) == [whole]
+    assert list(device_plugin_entries({}, set(), {"metadata": {}}).added) == [whole]
     # Somebody else's entry, or one that a node names, is enough; without a ConfigMap there is nothing to mount.
-    assert not entries({}, set(), {"data": {"theirs": "1"}, "metadata": {}}).changed
-    assert not entries({}, {"old"}, {"data": {"old": "1"}, "metadata": {"managedFields": [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:old": {}}}}]}}).changed  # fmt: skip
-    assert not entries({}, set(), None).changed
+    assert not device_plugin_entries({}, set(), {"data": {"theirs": "1"}, "metadata": {}}).changed
+    assert not device_plugin_entries({}, {"old"}, {"data": {"old": "1"}, "metadata": {"managedFields": [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:old": {}}}}]}}).changed  # fmt: skip
+    assert not device_plugin_entries({}, set(), None).changed

@@ -10,36 +10,40 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import User
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import Transition
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, counted
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import (
-    Asked,
-    Step,
-    in_order,
+    NodeChange,
+    PodsByNode,
+    in_rollout_order,
     is_marked,
-    step,
-    taken,
+    limit_changes,
+    node_change,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import DONE, LEFT, ROLLED_BACK, Fate
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import Turns, queues, take_turns
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import DONE, LEFT, ROLLED_BACK, NodeResult
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import (
+    RollingResult,
+    pool_queues,
+    run_rolling_update,
+)
 from tests.helpers.fleet import node, pool, rollout
 
 GPU = "nvidia.com/gpu"
 MEMBER = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": pool().config_key}
 
 
-def holder(name: str = "work", **more: t.Any) -> User:
-    return User("n1", "team", name, name, {GPU: 1}, (f"requests {GPU}",), **more)
+def holder(name: str = "work", **more: t.Any) -> PodOnNode:
+    return PodOnNode("n1", "team", name, name, {GPU: 1}, (f"requests {GPU}",), **more)
 
 
 def of(
-    of_node: Node, of_pool: PoolPlan, *users: User, others: t.Sequence[User] = (), repair: bool = False
-) -> Step | None:
-    asked = Asked({of_node.name: users}, {of_node.name: others})
-    return step(of_node, of_pool, node_edit(of_node, of_pool), asked, repair=repair)
+    of_node: Node, of_pool: PoolPlan, *users: PodOnNode, others: t.Sequence[PodOnNode] = (), repair: bool = False
+) -> NodeChange | None:
+    asked = PodsByNode({of_node.name: users}, {of_node.name: others})
+    return node_change(of_node, of_pool, node_edit(of_node, of_pool), asked, repair=repair)
 
 
 @pytest.mark.parametrize(
@@ -57,14 +61,14 @@ def of(
         (pool("others", mode="mps", replicas=4), [holder()], True, ["team/work"], False),
     ],
 )
-def test_who_takes_a_turn(to: PoolPlan, users: list[User], turn: bool, evicted: list[str], joins: bool) -> None:
+def test_who_takes_a_turn(to: PoolPlan, users: list[PodOnNode], turn: bool, evicted: list[str], joins: bool) -> None:
     found = of(node(labels=MEMBER), to, *users)
     assert found is not None
     assert (found.turn, found.told()["evicts"], found.joins) == (turn, evicted, joins)
 
 
 def test_a_drain_of_everybody_takes_those_who_use_no_gpu_too() -> None:
-    web = User("n1", "web", "front", "front")
+    web = PodOnNode("n1", "web", "front", "front")
     to = pool(mode="mps", replicas=4, rollout=rollout(drain="all"))
     found = of(node(labels=MEMBER), to, holder(), others=[web])
     assert found is not None
@@ -79,10 +83,10 @@ def test_a_drain_of_everybody_takes_those_who_use_no_gpu_too() -> None:
         (holder(bare=True), True, []),
         (holder(kept="DaemonSet exporter"), True, ["team/work (DaemonSet exporter)"]),
         # What looks on, and holds nothing, does not stand in the way.
-        (User("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), kept="DaemonSet smi"), False, []),
+        (PodOnNode("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), kept="DaemonSet smi"), False, []),
     ],
 )
-def test_what_blocks_a_node(user: User, force: bool, blocked: list[str]) -> None:
+def test_what_blocks_a_node(user: PodOnNode, force: bool, blocked: list[str]) -> None:
     found = of(node(labels=MEMBER), pool(mode="mps", replicas=4, rollout=rollout(force=force)), user)
     assert found is not None
     assert found.blocked == blocked
@@ -128,23 +132,23 @@ def test_what_is_stuck_is_mended_when_asked_for(labels: dict[str, str], words: s
     assert of(node(labels={**STUCK, **labels}), pool()) is None
 
 
-def _step(name: str, of_pool: PoolPlan, goes: int = 0, **more: t.Any) -> Step:
+def _step(name: str, of_pool: PoolPlan, goes: int = 0, **more: t.Any) -> NodeChange:
     edit = node_edit(node(name), of_pool)
-    return Step(name, of_pool, edit, Transition("mig-mode", True), (holder(),) * goes, turn=True, **more)
+    return NodeChange(name, of_pool, edit, Transition("mig-mode", True), (holder(),) * goes, turn=True, **more)
 
 
 def test_what_was_begun_comes_first_then_idle_nodes() -> None:
     to = pool(mode="mps", replicas=4)
     steps = [_step("a", to, 2), _step("b", to), _step("c", to, 1), replace(_step("d", to, 9), edit=None)]
-    assert [found.node for found in in_order(steps)] == ["d", "b", "c", "a"]
+    assert [found.node for found in in_rollout_order(steps)] == ["d", "b", "c", "a"]
     by_name = replace(to, rollout=rollout(order="name"))
-    assert [found.node for found in in_order([_step(name, by_name, 2) for name in "cab"])] == ["a", "b", "c"]
+    assert [found.node for found in in_rollout_order([_step(name, by_name, 2) for name in "cab"])] == ["a", "b", "c"]
 
 
 def test_a_limit_leaves_the_rest_for_another_run() -> None:
     to = replace(pool(mode="mps", replicas=4), rollout=rollout(limit="50%"))
     steps = [_step(name, to) for name in "abcd"]
-    chosen, left = taken(steps, 4)
+    chosen, left = limit_changes(steps, 4)
     assert ([found.node for found in chosen], left) == (["a", "b"], ["c", "d"])
 
 
@@ -152,13 +156,13 @@ def test_a_limit_leaves_the_rest_for_another_run() -> None:
     ("amount", "nodes", "number"), [(3, 2, 3), ("25%", 9, 3), ("1%", 5, 1), ("100%", 7, 7), ("50%", 0, 1)]
 )
 def test_an_amount_is_counted(amount: int | str, nodes: int, number: int) -> None:
-    assert counted(amount, nodes) == number
+    assert node_count_of(amount, nodes) == number
 
 
 class Watch:
     """How many turns are under way at a time. The first of them wait until as many as are `awaited` have begun."""
 
-    def __init__(self, fates: t.Mapping[str, Fate], awaited: int) -> None:
+    def __init__(self, fates: t.Mapping[str, NodeResult], awaited: int) -> None:
         self._fates = fates
         self._awaited = awaited
         self._changed = threading.Condition()
@@ -166,7 +170,7 @@ class Watch:
         self.most = 0
         self.order: list[str] = []
 
-    def take(self, found: Step) -> Fate:
+    def take(self, found: NodeChange) -> NodeResult:
         with self._changed:
             self.now.add(found.node)
             self.order.append(found.node)
@@ -174,20 +178,20 @@ class Watch:
             self._changed.notify_all()
             assert self._changed.wait_for(lambda: self.most >= self._awaited, timeout=60)
             self.now.discard(found.node)
-        return self._fates.get(found.node, Fate(found.node))
+        return self._fates.get(found.node, NodeResult(found.node))
 
 
-def _turns(steps: list[Step], fates: t.Mapping[str, Fate], awaited: int = 1) -> tuple[Turns, Watch]:
+def _turns(steps: list[NodeChange], fates: t.Mapping[str, NodeResult], awaited: int = 1) -> tuple[RollingResult, Watch]:
     watch = Watch(fates, awaited)
     sizes = {found.pool.name: len(steps) for found in steps if found.pool}
-    return take_turns(queues(steps, sizes), watch.take, lambda turns: None), watch
+    return run_rolling_update(pool_queues(steps, sizes), watch.take, lambda turns: None), watch
 
 
 @pytest.mark.parametrize("width", [1, 3, "50%"])
 def test_the_window_slides_and_is_never_wider(width: int | str) -> None:
     to = replace(pool(), rollout=rollout(max_unavailable=width))
-    turns, watch = _turns([_step(f"n{at:02}", to) for at in range(12)], {}, counted(width, 12))
-    assert watch.most == counted(width, 12)
+    turns, watch = _turns([_step(f"n{at:02}", to) for at in range(12)], {}, node_count_of(width, 12))
+    assert watch.most == node_count_of(width, 12)
     assert len(turns.fates) == 12
     assert all(fate.outcome == DONE for fate in turns.fates.values())
 
@@ -204,25 +208,25 @@ def test_a_failure_pauses_its_pool_alone(pause: bool, begun: list[str]) -> None:
     to = replace(pool(), rollout=rollout(pause_on_failure=pause))
     other = pool("other")
     steps = [*[_step(name, to) for name in "abc"], _step("x", other), _step("y", other)]
-    turns, dummy = _turns(steps, {"a": Fate("a", ROLLED_BACK, failed="why")})
+    turns, dummy = _turns(steps, {"a": NodeResult("a", ROLLED_BACK, failed="why")})
     assert sorted(turns.fates) == [*begun, "x", "y"]
     assert turns.not_begun == sorted(set("abc") - set(begun))
 
 
 def test_a_node_that_is_left_closed_stays_in_the_window() -> None:
     to = replace(pool(), rollout=rollout(pause_on_failure=False, max_unavailable=2))
-    fates = {name: Fate(name, LEFT, failed="why") for name in "ab"}
+    fates = {name: NodeResult(name, LEFT, failed="why") for name in "ab"}
     turns, dummy = _turns([_step(name, to) for name in "abcd"], fates)
     assert sorted(turns.fates) == ["a", "b"]
     assert turns.not_begun == ["c", "d"]
 
 
 def test_what_would_stop_every_turn_stops_the_beginning_of_others() -> None:
-    def take(found: Step) -> Fate:
+    def take(found: NodeChange) -> NodeResult:
         raise PermissionError(found.node)
 
     steps = [_step(name, pool()) for name in "abc"]
-    turns = take_turns(queues(steps, {"notebooks": 3}), take, lambda turns: None)
+    turns = run_rolling_update(pool_queues(steps, {"notebooks": 3}), take, lambda turns: None)
     assert str(turns.error) == "a"
     assert turns.not_begun == ["b", "c"]
 
@@ -236,19 +240,19 @@ CUTTABLE = {**MEMBER, "nvidia.com/mig.capable": "true", "nvidia.com/mig.config":
     [
         # An open device file keeps GPUs from being cut, also where no resource is held.
         (
-            User("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), kept="DaemonSet smi"),
+            PodOnNode("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), kept="DaemonSet smi"),
             ["m/smi (DaemonSet smi, runtimeClassName nvidia)"],
             [],
         ),
         (
-            User("n1", "m", "dcgm", "dcgm", {}, ("nodeSelector",), kept="DaemonSet dcgm", pausable=True),
+            PodOnNode("n1", "m", "dcgm", "dcgm", {}, ("nodeSelector",), kept="DaemonSet dcgm", pausable=True),
             [],
             ["m/dcgm"],
         ),
         (holder(), [], []),
     ],
 )
-def test_daemonsets_that_use_gpus_of_a_node_that_is_cut(user: User, blocked: list[str], stops: list[str]) -> None:
+def test_daemonsets_that_use_gpus_of_a_node_that_is_cut(user: PodOnNode, blocked: list[str], stops: list[str]) -> None:
     found = of(node(labels=CUTTABLE), CUT, user)
     assert found is not None
     assert found.turn
@@ -258,10 +262,10 @@ def test_daemonsets_that_use_gpus_of_a_node_that_is_cut(user: User, blocked: lis
 
 
 def test_possible_holders_are_named_where_gpus_are_cut_and_evicted_nowhere() -> None:
-    cni = User("n1", "kube-system", "cni", "cni", kept="DaemonSet cni", possible=("privileged container cni",))
+    cni = PodOnNode("n1", "kube-system", "cni", "cni", kept="DaemonSet cni", possible=("privileged container cni",))
     for to, named in ((CUT, ["kube-system/cni (privileged container cni)"]), (pool(mode="mps", replicas=4), None)):
         known = node(labels=CUTTABLE)
-        found = step(known, to, node_edit(known, to), Asked({}, {}, {"n1": [cni]}))
+        found = node_change(known, to, node_edit(known, to), PodsByNode({}, {}, {"n1": [cni]}))
         assert found is not None
         assert (found.told().get("possible_holders"), found.evicted, found.blocked) == (named, (), [])
 

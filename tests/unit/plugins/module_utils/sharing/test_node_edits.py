@@ -16,9 +16,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon imp
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import (
     LastGood,
+    is_working,
     last_good,
     node_edit,
-    working,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_edits
 from tests.helpers.fleet import node, pool
@@ -63,39 +63,40 @@ nodes = st.builds(
 @given(nodes)
 def test_what_is_closed_and_opened_has_nothing_of_ours_left(of: Node) -> None:
     opened = patched(
-        patched(of, node_edits.close(of, "why")), node_edits.reopen(patched(of, node_edits.close(of, "why")))
+        patched(of, node_edits.cordon_patch(of, "why")),
+        node_edits.uncordon_patch(patched(of, node_edits.cordon_patch(of, "why"))),
     )
     assert not {CORDON, FAILED} & set(opened.annotations)
     assert [taint for taint in opened.taints if taint["key"] != "team"] == []
     # A cordon that was there before, and is not ours, is still there; any other is gone.
     assert opened.unschedulable is (of.unschedulable and CORDON not in of.annotations)
     assert (THEIRS in opened.taints) is (THEIRS in of.taints)
-    assert node_edits.reopen(opened) is None
+    assert node_edits.uncordon_patch(opened) is None
 
 
 @given(nodes)
 def test_nobody_is_scheduled_on_a_closed_node(of: Node) -> None:
-    closed = patched(of, node_edits.close(of, "why"))
+    closed = patched(of, node_edits.cordon_patch(of, "why"))
     assert closed.unschedulable or STARTUP in closed.taints
     assert LEFT not in closed.taints
-    assert node_edits.close(closed, "why") is None
+    assert node_edits.cordon_patch(closed, "why") is None
 
 
 @given(nodes, st.sampled_from(["drain", "mig-failed"]))
 def test_a_node_that_is_left_says_why_and_a_run_again_opens_it(of: Node, reason: str) -> None:
-    closed = patched(of, node_edits.close(of, "why"))
-    left = patched(closed, node_edits.leave(closed, reason, "story"))
+    closed = patched(of, node_edits.cordon_patch(of, "why"))
+    left = patched(closed, node_edits.quarantine_patch(closed, reason, "story"))
     assert {"key": FAILED, "value": reason, "effect": "NoSchedule"} in left.taints
     assert left.annotations[FAILED] == "story"
-    assert node_edits.leave(left, reason, "story") is None
-    again = patched(left, node_edits.close(left, "why"))
+    assert node_edits.quarantine_patch(left, reason, "story") is None
+    again = patched(left, node_edits.cordon_patch(left, "why"))
     assert FAILED not in {taint["key"] for taint in again.taints}
-    assert patched(again, node_edits.reopen(again)).annotations == {}
+    assert patched(again, node_edits.uncordon_patch(again)).annotations == {}
 
 
 def test_a_node_that_went_back_is_open_and_says_why() -> None:
-    closed = patched(node(), node_edits.close(node(), "why"))
-    back = patched(closed, node_edits.reopen(closed, failed="story"))
+    closed = patched(node(), node_edits.cordon_patch(node(), "why"))
+    back = patched(closed, node_edits.uncordon_patch(closed, failed="story"))
     assert (back.unschedulable, back.annotations, back.taints) == (False, {FAILED: "story"}, ())
 
 
@@ -111,7 +112,7 @@ def test_a_node_that_went_back_is_open_and_says_why() -> None:
     ],
 )
 def test_the_way_back(labels: dict[str, str], good: dict[str, str | None], patch: dict[str, t.Any] | None) -> None:
-    found = node_edits.back(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
+    found = node_edits.rollback_patch(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
     assert (found["metadata"]["labels"] if found else None) == patch
 
 
@@ -134,7 +135,7 @@ def test_the_profile_that_works_is_noted_with_the_change(of: Node, works: bool) 
     assert change is not None
     noted = last_good(patched(of, change.patch))
     assert noted == (LastGood({CONFIG: "old", CUT: None}, {"nvidia.com/gpu": 1}) if works else None)
-    assert noted == working(of)
+    assert noted == is_working(of)
 
 
 def test_a_profile_that_does_not_work_does_not_replace_the_noted_one() -> None:
@@ -157,8 +158,8 @@ def test_clients_are_stopped_where_they_run_and_run_again_when_the_node_is_opene
     assert stopped.labels[CLIENT] == PAUSED
     assert node_edits.pause_clients(stopped) is None
     assert node_edits.pause_clients(node()) is None
-    opened = patched(stopped, node_edits.reopen(stopped))
+    opened = patched(stopped, node_edits.uncordon_patch(stopped))
     assert opened.labels == running.labels
-    assert node_edits.reopen(running) is None
+    assert node_edits.uncordon_patch(running) is None
     # The MIG manager lets them run again itself.
-    assert node_edits.reopen(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None
+    assert node_edits.uncordon_patch(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import prove
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check as prove
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import late_labels, watched_nodes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.diagnosis import of_node
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import Asked, Step
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import Failed, Tools
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_runner import Turn
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import LiveNodes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.diagnosis import diagnose_node
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange, PodsByNode
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import NodeFailure, RunnerContext
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_runner import NodeRunner
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNodes
 from tests.helpers.fleet import node, pool
 
 TIMEOUT = 600.0
@@ -36,7 +36,7 @@ class Cluster:
 
     def __init__(self, on_delete: Callable[[Cluster], None] = lambda cluster: None) -> None:
         self.now = 0.0
-        self.nodes: LiveNodes | None = None
+        self.nodes: WatchedNodes | None = None
         self.deleted: list[str] = []
         self.lost = threading.Event()
         self._on_delete = on_delete
@@ -67,17 +67,17 @@ class Cluster:
         return True
 
 
-def waiting(cluster: Cluster, of_node_: Node, of_pool: PoolPlan | None) -> Turn:
+def waiting(cluster: Cluster, of_node_: Node, of_pool: PoolPlan | None) -> NodeRunner:
     """The turn of this node, changed and now to be proven."""
-    cluster.nodes = LiveNodes(cluster, {of_node_.name: of_node_}, "1", clock=cluster.clock)  # type: ignore[arg-type]
+    cluster.nodes = WatchedNodes(cluster, {of_node_.name: of_node_}, "1", clock=cluster.clock)  # type: ignore[arg-type]
     since = Since(cluster.clock)
     plan = derive({"name": "lab"}, {}, [])
-    tools = Tools(
+    tools = RunnerContext(
         client=cluster,  # type: ignore[arg-type]
         lease=cluster,  # type: ignore[arg-type]
         live=cluster.nodes,
-        look=lambda name: Asked({}, {}),
-        tell=functools.partial(of_node, cluster, plan, since),  # type: ignore[arg-type]
+        look=lambda name: PodsByNode({}, {}),
+        tell=functools.partial(diagnose_node, cluster, plan, since),  # type: ignore[arg-type]
         since=since,
         say=lambda name, text: None,
         reboot=None,  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def waiting(cluster: Cluster, of_node_: Node, of_pool: PoolPlan | None) -> Turn:
         wait_timeout=TIMEOUT,
         repair=False,
     )
-    return Turn(tools, Step(of_node_.name, of_pool, None, Transition("sharing")))
+    return NodeRunner(tools, NodeChange(of_node_.name, of_pool, None, Transition("sharing")))
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_failure_says_for_how_long_the_node_has_been_so() -> None:
     cluster = Cluster()
-    with pytest.raises(Failed) as failure:
+    with pytest.raises(NodeFailure) as failure:
         waiting(cluster, node(), pool(replicas=4))._prove(None, pool(replicas=4))
     told = re.search(r"so for (\d+) s", str(failure.value))
     assert told is not None
@@ -108,7 +108,7 @@ def test_a_failure_says_for_how_long_the_node_has_been_so() -> None:
 def test_so_does_that_of_a_release() -> None:
     left = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"}
     cut = node(labels=left, allocatable={"nvidia.com/mig-3g.40gb": 2})
-    with pytest.raises(Failed) as failure:
+    with pytest.raises(NodeFailure) as failure:
         waiting(Cluster(), cut, None)._prove_whole()
     told = re.search(r"so for (\d+) s", str(failure.value))
     assert told is not None
@@ -133,7 +133,7 @@ def test_labels_that_do_not_arrive_are_written_again_by_a_new_pod() -> None:
 
 def test_that_is_tried_once_and_then_told() -> None:
     cluster = Cluster()
-    with pytest.raises(Failed, match=r"gpu\.replicas is 1, 4 is expected; so for \d\d\d s"):
+    with pytest.raises(NodeFailure, match=r"gpu\.replicas is 1, 4 is expected; so for \d\d\d s"):
         waiting(cluster, node(replicas=4, labels=LATE), pool(replicas=4))._prove(None, pool(replicas=4))
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
 

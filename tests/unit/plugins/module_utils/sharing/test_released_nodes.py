@@ -9,14 +9,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import User
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import sort
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, Profile, profile
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import Asked
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import queues
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, ConfigMaps, plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import PodsByNode
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import pool_queues
 from tests.helpers.fleet import node
 
 GPU = "nvidia.com/gpu"
@@ -51,11 +51,11 @@ def changes(
     pools: t.Sequence[dict[str, t.Any]],
     nodes: t.Sequence[Node],
     scope: scopes.Scope = scopes.EVERYTHING,
-    asked: Asked | None = None,
+    asked: PodsByNode | None = None,
     defaults: t.Any = None,
-) -> Profile:
+) -> ChangePlan:
     plan = derive({"name": "lab"}, defaults, list(pools))
-    return profile(plan, nodes, sort(plan.pools, nodes), ConfigMaps(), scope=scope, asked=asked)
+    return plan_changes(plan, nodes, assign_pools(plan.pools, nodes), ConfigMaps(), scope=scope, asked=asked)
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_a_node_without_its_label_needs_all() -> None:
     assert "-e gpu_allow_release=all" in releases.refusal(())
 
 
-def held(name: str, pods: int) -> dict[str, list[User]]:
-    return {name: [User(name, "team", f"work-{at}", f"work-{at}", {GPU: 1}, ("requests",)) for at in range(pods)]}
+def held(name: str, pods: int) -> dict[str, list[PodOnNode]]:
+    return {name: [PodOnNode(name, "team", f"work-{at}", f"work-{at}", {GPU: 1}, ("requests",)) for at in range(pods)]}
 
 
 def test_the_message_names_pools_nodes_pods_and_the_variable() -> None:
-    message = changes([L40S, A100][:1], fleet(), asked=Asked(held("t4-1", 3))).releases.refusal(())
+    message = changes([L40S, A100][:1], fleet(), asked=PodsByNode(held("t4-1", 3))).releases.refusal(())
     for words in (
         "3 node(s) (notebooks: 2, train: 1)",
         "evict 2 pod(s): team/work-1, team/work-2",
@@ -184,19 +184,19 @@ def test_the_message_names_pools_nodes_pods_and_the_variable() -> None:
 )
 def test_a_release_follows_what_the_pool_has_recorded(record: str, evicted: list[str]) -> None:
     found = member("t4-1", "notebooks", **{"accel.gpu/rollout": record})
-    (step,) = changes([L40S], [found, member("l40s-1", "inference")], asked=Asked(held("t4-1", 3))).turns
+    (step,) = changes([L40S], [found, member("l40s-1", "inference")], asked=PodsByNode(held("t4-1", 3))).turns
     assert (step.leaves, step.turn, step.told()["evicts"]) == ("notebooks", True, evicted)
 
 
 def test_the_most_careful_record_of_a_pool_counts() -> None:
     nodes = [member(f"t4-{at}", "notebooks", **{"accel.gpu/rollout": json.dumps(text)}) for at, text in enumerate(({"max_unavailable": 3}, {"max_unavailable": 2, "pause_on_failure": False}))]  # fmt: skip
-    asked = Asked({name: users for at in range(2) for name, users in held(f"t4-{at}", 3).items()})
-    (queue,) = queues(changes([], nodes, asked=asked).turns, {})
+    asked = PodsByNode({name: users for at in range(2) for name, users in held(f"t4-{at}", 3).items()})
+    (queue,) = pool_queues(changes([], nodes, asked=asked).turns, {})
     assert (queue.width, queue.pauses) == (2, True)
 
 
 def test_a_recorded_limit_leaves_nodes_for_another_run() -> None:
     nodes = [member(f"t4-{at}", "notebooks", **{"accel.gpu/rollout": '{"limit": 1}'}) for at in range(3)]
-    asked = Asked({name: users for at in range(3) for name, users in held(f"t4-{at}", 3).items()})
+    asked = PodsByNode({name: users for at in range(3) for name, users in held(f"t4-{at}", 3).items()})
     found = changes([], nodes, asked=asked)
     assert (len(found.turns), len(found.limited), found.releases.counts) == (1, 2, {"notebooks": 3})

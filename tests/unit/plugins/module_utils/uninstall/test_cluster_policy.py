@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.cluster_policy import mounting, noted, withdrawal
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.cluster_policy import mounting, noted, restore_policy
 from tests.helpers.apply_model import apply, content
 
 Object = dict[str, Any]
@@ -78,7 +78,7 @@ def patched(live: Object, patch: Object | None) -> Object:
 def test_our_fields_go_and_the_users_stay() -> None:
     theirs = {"devicePlugin": {"enabled": True, "args": ["--x"]}, "driver": {"version": "580.95.05"}}
     live = with_ours(theirs, NAMED)
-    change = withdrawal(live)
+    change = restore_policy(live)
     assert (change.before, change.after) == (
         {"spec": {"devicePlugin": {"config": NAMED["devicePlugin"]["config"]}}},
         {"spec": {"devicePlugin": {}}},
@@ -87,12 +87,12 @@ def test_our_fields_go_and_the_users_stay() -> None:
     assert patched(live, change.patch)["spec"] == theirs
     assert change.patch is not None
     assert change.patch["metadata"] == {"resourceVersion": "7"}
-    assert withdrawal(patched(live, change.patch)).patch is None
+    assert restore_policy(patched(live, change.patch)).patch is None
 
 
 def test_a_field_that_somebody_has_written_too_stays() -> None:
     live = with_ours({"migManager": {"config": {"name": "x"}}}, {"migManager": {"config": {"name": "x"}}})
-    assert withdrawal(live).patch is None
+    assert restore_policy(live).patch is None
 
 
 TOLERATIONS = [
@@ -112,7 +112,7 @@ TOLERATIONS = [
 @pytest.mark.parametrize(("held", "ours", "left"), TOLERATIONS)
 def test_our_tolerations_go_by_their_note(held: list[Object], ours: list[Object], left: list[Object] | None) -> None:
     live = with_ours({"daemonsets": {"priorityClassName": "p"}}, {"daemonsets": {"tolerations": held}}, ours)
-    change = withdrawal(live)
+    change = restore_policy(live)
     after = patched(live, change.patch)["spec"]["daemonsets"]
     assert after == {"priorityClassName": "p", **({"tolerations": left} if left else {})}
     assert change.reaches_driver is (left != held)
@@ -122,12 +122,12 @@ def test_held_back_while_drivers_run() -> None:
     """The list stays as it is, with its note; everything else of ours goes."""
     ours = {**NAMED, "daemonsets": {"tolerations": [GPU, TEAM]}}
     live = with_ours({"daemonsets": {"priorityClassName": "p"}}, ours, [TEAM])
-    change = withdrawal(live, hold_driver=True)
+    change = restore_policy(live, hold_driver=True)
     after = patched(live, change.patch)
     assert after["spec"] == {"daemonsets": {"priorityClassName": "p", "tolerations": [GPU, TEAM]}}
     assert noted(after) == [TEAM]
     assert change.reaches_driver
-    assert patched(live, withdrawal(live).patch)["spec"]["daemonsets"]["tolerations"] == [GPU]
+    assert patched(live, restore_policy(live).patch)["spec"]["daemonsets"]["tolerations"] == [GPU]
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', "{}"])
@@ -151,9 +151,9 @@ def test_a_policy_is_as_before_once_ours_is_out(theirs: Object, ours: Object, to
     entries = [entry for entry in tolerations if entry is not THEIRS]
     before = {**theirs, "daemonsets": {"tolerations": [THEIRS]}}
     live = with_ours(before, {**ours, "daemonsets": {"tolerations": [THEIRS, *entries]}}, entries)
-    after = patched(live, withdrawal(live).patch)
+    after = patched(live, restore_policy(live).patch)
     assert content(after)["spec"] == content(policy(before))["spec"]
-    assert withdrawal(after).patch is None
+    assert restore_policy(after).patch is None
 
 
 def daemonset(mounts: list[str], desired: int = 2, updated: int = 2, observed: int = 3) -> Object:
@@ -189,16 +189,16 @@ STRATEGY, MIG_CONFIG = {"strategy": "single"}, {"config": {"name": "theirs"}}
 def test_what_was_there_before_ours_comes_back() -> None:
     live = with_ours({"driver": {"enabled": True}}, {"migManager": {"config": {"name": "accel-gpu-mig-parted"}}})
     live["metadata"]["annotations"] = {FORMER: json.dumps({"mig": STRATEGY, "migManager": MIG_CONFIG})}
-    found = patched(live, withdrawal(live).patch)
+    found = patched(live, restore_policy(live).patch)
     assert found["spec"] == {"driver": {"enabled": True}, "mig": STRATEGY, "migManager": MIG_CONFIG}
-    assert withdrawal({**found, "metadata": {**found["metadata"], "managedFields": []}}).patch is None
+    assert restore_policy({**found, "metadata": {**found["metadata"], "managedFields": []}}).patch is None
 
 
 def test_what_somebody_has_put_there_since_stays() -> None:
     live = policy({"mig": {"strategy": "mixed"}}, {FORMER: json.dumps({"mig": STRATEGY})})
-    assert withdrawal(live).patch is None
+    assert restore_policy(live).patch is None
 
 
 @pytest.mark.parametrize("note", ["", "[", "[]", '"x"', "null"])
 def test_an_unreadable_note_of_former_values_is_none(note: str) -> None:
-    assert withdrawal(policy({"mig": {}}, {FORMER: note})).patch is None
+    assert restore_policy(policy({"mig": {}}, {FORMER: note})).patch is None

@@ -12,13 +12,13 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOLS
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import SomeFailed
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import TimeoutStory
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.gpu_pods import driver_warning
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.mig_reset import MigManagers, await_whole_gpus
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.operands import Waiting
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.operands import OperandWait
 
 Object = dict[str, Any]
 
@@ -79,7 +79,7 @@ class FakeClient:
 
 
 def undone(client: FakeClient, restart: Callable[[Sequence[Node]], None], timeout: float = 5) -> list[Node]:
-    waiting = Waiting(timeout, 0.001, cast(Any, Progress()))
+    waiting = OperandWait(timeout, 0.001, cast(Any, Progress()))
     return await_whole_gpus(cast(Client, client), ["a", "b"], MigManagers("gpu-operator", restart), waiting)
 
 
@@ -125,7 +125,7 @@ PODS = [
 def test_a_second_failure_ends_the_wait_at_once_with_its_reasons() -> None:
     restarted: list[str] = []
     client = FakeClient({"a": ["failed"], "b": ["pending"]}, PODS, log="one\ntwo\n")
-    with pytest.raises(SomeFailed) as failure:
+    with pytest.raises(PartialFailure) as failure:
         undone(client, lambda nodes: restarted.extend(node.name for node in nodes), timeout=60)
     assert restarted == ["a"]
     message = str(failure.value)
@@ -145,12 +145,12 @@ def test_a_second_failure_ends_the_wait_at_once_with_its_reasons() -> None:
 
 def test_a_log_that_may_not_be_read_is_left_out() -> None:
     client = FakeClient({"a": ["failed"], "b": ["success"]}, [manager("a")], log=None)
-    with pytest.raises(SomeFailed, match="no pod is known to use its GPUs, so a process of the host may hold one"):
+    with pytest.raises(PartialFailure, match="no pod is known to use its GPUs, so a process of the host may hold one"):
         undone(client, lambda nodes: None)
 
 
 def test_a_mig_manager_that_stays_pending_is_told_with_the_pods() -> None:
-    with pytest.raises(TimeoutStory, match=r"a: pending for .* team/train-0 \(requests"):
+    with pytest.raises(WaitTimeout, match=r"a: pending for .* team/train-0 \(requests"):
         undone(FakeClient({"a": ["pending"], "b": ["success"]}, PODS), lambda nodes: None, timeout=0.05)
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NODES, POOLS, NodeEdit, edit
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import (
-    Return,
-    give_back,
+    NodeRestoration,
+    managed_parts,
     of_nfd,
     of_operator,
-    ours,
+    restore,
     staying,
     without,
 )
@@ -99,17 +99,17 @@ RETURNS: list[tuple[str, Node, Node]] = [
 
 @pytest.mark.parametrize(("before", "expected"), [case[1:] for case in RETURNS], ids=[case[0] for case in RETURNS])
 def test_gives_back(before: Node, expected: Node) -> None:
-    found = give_back(before, undo_mig=True)
+    found = restore(before, undo_mig=True)
     assert not found.cut
     assert after(before, found.edit) == expected
-    assert give_back(expected, undo_mig=True).edit is None
+    assert restore(expected, undo_mig=True).edit is None
 
 
 def test_only_what_is_ours_is_shown_and_a_list_is_written_over_what_was_read() -> None:
     before = node(
         {"a": "1", "b": "2"}, {POOLS.labels: ["a"], POOLS.taints: ["restricted-access=yes:NoSchedule"]}, [OURS]
     )
-    change = give_back(before, undo_mig=True).edit
+    change = restore(before, undo_mig=True).edit
     assert change is not None
     assert change.patch["metadata"]["resourceVersion"] == "7"
     assert (change.before["labels"], change.after["labels"]) == ({"a": "1"}, {})
@@ -124,17 +124,17 @@ def test_a_node_keeps_what_is_ours_until_its_gpus_are_whole() -> None:
         "accel.gpu/gpus": "8",
     }
     before = node({MIG: "mig-3g.40gb-2-abc", STATE: "success", **marks}, notes, [OURS, THEIRS])
-    first = give_back(before, undo_mig=True)
+    first = restore(before, undo_mig=True)
     assert first.cut
     asked = after(before, first.edit)
     # The notes still list everything, so that a run that is killed here takes all of it the next time.
     assert asked == node({MIG: "all-disabled", **marks}, notes, [OURS, THEIRS])
     # Nothing more is sent until the MIG manager is through, and a run that begins here waits as well.
     for state in ({}, {STATE: "pending"}, {STATE: "failed"}):
-        waiting = give_back(dataclasses.replace(asked, labels={**asked.labels, **state}), undo_mig=True)
+        waiting = restore(dataclasses.replace(asked, labels={**asked.labels, **state}), undo_mig=True)
         assert (waiting.cut, waiting.edit) == (True, None)
     done = dataclasses.replace(asked, labels={**asked.labels, STATE: "success"})
-    last = give_back(done, undo_mig=True)
+    last = restore(done, undo_mig=True)
     assert not last.cut
     # The state is the MIG manager's own.
     assert after(done, last.edit) == node({STATE: "success"}, {}, [THEIRS])
@@ -144,29 +144,29 @@ def test_the_taint_of_a_failed_change_goes_before_gpus_are_made_whole() -> None:
     """NVIDIA's pods do not tolerate it, and are started again by the change."""
     notes = {POOLS.labels: [MIG], "accel.gpu/cordoned": "why", "accel.gpu/failed": "why"}
     before = node({MIG: "mig-x", STATE: "failed"}, notes, [THEIRS, LEFT], unschedulable=True)
-    first = give_back(before, undo_mig=True)
+    first = restore(before, undo_mig=True)
     assert first.edit is not None
     assert first.edit.patch["metadata"]["resourceVersion"] == "7"
     asked = after(before, first.edit)
     assert asked == node({MIG: "all-disabled"}, notes, [THEIRS], unschedulable=True)
     whole = dataclasses.replace(asked, labels={**asked.labels, STATE: "success"})
-    assert after(whole, give_back(whole, undo_mig=True).edit) == node({STATE: "success"}, {}, [THEIRS])
+    assert after(whole, restore(whole, undo_mig=True).edit) == node({STATE: "success"}, {}, [THEIRS])
 
 
 def test_a_run_before_this_version_noted_the_mig_configuration_alone() -> None:
     before = node({MIG: "all-disabled", STATE: "failed"}, {POOLS.labels: [MIG]})
-    assert give_back(before, undo_mig=True) == Return(None, cut=True)
+    assert restore(before, undo_mig=True) == NodeRestoration(None, cut=True)
 
 
 def test_cut_gpus_may_stay_cut() -> None:
     before = node({MIG: "mig-x", POOL: "cut"}, {POOLS.labels: [MIG, POOL]})
-    found = give_back(before, undo_mig=False)
+    found = restore(before, undo_mig=False)
     assert (found.cut, after(before, found.edit)) == (False, node())
 
 
 def test_a_layout_of_somebody_else_is_not_touched() -> None:
     before = node({MIG: "all-balanced", POOL: "p"}, {POOLS.labels: [POOL]})
-    assert after(before, give_back(before, undo_mig=True).edit) == node({MIG: "all-balanced"})
+    assert after(before, restore(before, undo_mig=True).edit) == node({MIG: "all-balanced"})
 
 
 marks = st.dictionaries(st.sampled_from(["a", "b", "example.com/c"]), st.sampled_from(["1", "2"]))
@@ -185,7 +185,7 @@ def test_what_was_put_on_a_node_is_given_back_and_nothing_else(
     before = node(theirs, {"note": "x"}, taints)
     used = after(before, edit(before, POOLS, labels={**pool, POOL: "p"}, taints=pool_taints, drop_others=True))
     used = after(used, edit(used, NODES, labels={f"set/{key}": value for key, value in chosen.items()}))
-    back = after(used, give_back(used, undo_mig=True).edit)
+    back = after(used, restore(used, undo_mig=True).edit)
     over = {key for key, value in pool.items() if theirs.get(key, value) != value}
     places = {
         taint["key"] for taint in pool_taints for other in taints if taint["key"] == other["key"] and taint != other
@@ -193,7 +193,7 @@ def test_what_was_put_on_a_node_is_given_back_and_nothing_else(
     assert back.labels == {key: value for key, value in theirs.items() if key not in over}
     assert list(back.taints) == [taint for taint in taints if taint["key"] not in places]
     assert back.annotations == {"note": "x"}
-    assert give_back(back, undo_mig=True).edit is None
+    assert restore(back, undo_mig=True).edit is None
 
 
 def test_what_the_operator_leaves() -> None:
@@ -284,4 +284,4 @@ def test_what_stays_is_said(found: Node, lines: list[str]) -> None:
 
 
 def test_our_own_annotations_are_ours() -> None:
-    assert ours(node({}, {"accel.gpu/anything": "x", "other": "y"})).annotations == {"accel.gpu/anything"}
+    assert managed_parts(node({}, {"accel.gpu/anything": "x", "other": "y"})).annotations == {"accel.gpu/anything"}

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NodeEdit
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.crds import Definition, by_agent, judge
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.namespace_contents import Leaving, strangers
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.crds import Definition, by_agent, decide
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.namespace_contents import (
+    ReleasedContents,
+    foreign_objects,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.ownership_marks import (
     applied_labels,
     is_marked,
@@ -18,7 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.uninstall.ownership_mark
     unmarked,
     writers,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.result import SHOWN, Account
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.result import SHOWN, UninstallResult
 
 Object = dict[str, Any]
 
@@ -146,7 +149,7 @@ CASES: list[tuple[Object, list[Object], str]] = [
 
 @pytest.mark.parametrize(("live", "objects", "reason"), CASES)
 def test_a_kind_goes_unless_somebody_needs_it(live: Object, objects: list[Object], reason: str) -> None:
-    found = judge(FEATURE, live, objects, lambda dummy: False)
+    found = decide(FEATURE, live, objects, lambda dummy: False)
     assert found.reason.startswith(reason)
     assert bool(found.reason) is bool(reason)
     assert all(by_agent(item) for item in found.mine)
@@ -159,12 +162,12 @@ def test_the_server_writes_only_the_status_of_a_kind() -> None:
 
 
 def test_objects_of_our_release_do_not_keep_a_kind() -> None:
-    assert judge(FEATURE, written(("accel.gpu", SPEC)), [feature("any")], lambda dummy: True).reason == ""
+    assert decide(FEATURE, written(("accel.gpu", SPEC)), [feature("any")], lambda dummy: True).reason == ""
 
 
 # Namespaces
 
-LEAVING = Leaving(
+LEAVING = ReleasedContents(
     frozenset({("nfd", "nfd-ns")}), frozenset({"accel-gpu-device-plugin"}), frozenset({"accel-gpu-helm-nfd"})
 )
 THEIR_ENTRY = [{"manager": "kubectl", "fieldsV1": {"f:data": {"f:own": {}}}}]
@@ -203,18 +206,18 @@ STAYING = [
 
 
 def test_what_is_on_its_way_out_is_nobody() -> None:
-    assert strangers(GOING, LEAVING) == []
+    assert foreign_objects(GOING, LEAVING) == []
 
 
 @pytest.mark.parametrize("found", STAYING, ids=[name["name"] for _kind, name in STAYING])
 def test_a_stranger_keeps_the_namespace(found: tuple[str, Object]) -> None:
     others = [entry for entry in GOING if entry[1]["name"] != found[1]["name"]]
-    assert strangers([*others, found], LEAVING) == [f"{found[0]} {found[1]['name']}"]
+    assert foreign_objects([*others, found], LEAVING) == [f"{found[0]} {found[1]['name']}"]
 
 
 def test_what_a_stranger_owns_is_told_by_its_owner() -> None:
     pod = entry("Pod", "web-1", ownerReferences=[{"kind": "ReplicaSet", "uid": "uid-web"}])
-    assert strangers([entry("ReplicaSet", "web"), pod], LEAVING) == ["ReplicaSet web"]
+    assert foreign_objects([entry("ReplicaSet", "web"), pod], LEAVING) == ["ReplicaSet web"]
 
 
 # How it is told
@@ -225,7 +228,7 @@ def edited(number: int) -> NodeEdit:
 
 
 def test_second_patch_of_a_node_goes_on_from_the_first() -> None:
-    account = Account()
+    account = UninstallResult()
     account.node(NodeEdit("n", {}, {"labels": {"mig": "x", "a": "1"}}, {"labels": {"mig": "off"}}))
     account.node(NodeEdit("n", {}, {"labels": {"mig": "off"}}, {"labels": {}}))
     before, after = account.diff()
@@ -235,7 +238,7 @@ def test_second_patch_of_a_node_goes_on_from_the_first() -> None:
 
 
 def test_of_many_nodes_a_hundred_are_shown() -> None:
-    account = Account()
+    account = UninstallResult()
     for number in range(SHOWN + 20):
         account.node(edited(number))
         account.stays_on(f"n{number:03}", "a pin")
@@ -248,7 +251,7 @@ def test_of_many_nodes_a_hundred_are_shown() -> None:
 
 
 def test_the_same_is_told_once() -> None:
-    account = Account()
+    account = UninstallResult()
     for dummy in range(2):
         account.took("ConfigMap a/b", ["x"])
         account.keeps("Namespace a", "it holds ConfigMap c")

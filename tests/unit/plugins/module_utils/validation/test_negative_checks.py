@@ -9,8 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation import negative_checks
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Site, Workload
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pool_test import Trial
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import TestSite, Workload
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pool_test import PoolTest
 from tests.helpers.fleet import node, pool
 
 GPU = "nvidia.com/gpu"
@@ -73,7 +73,7 @@ SURPLUS: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
 )
 def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, told: str | None, problem: str) -> None:
     over = all(other["status"]["phase"] == "Succeeded" for other in crowd)
-    answer = negative_checks.surplus(late, crowd, GPU, together=together, over=over)
+    answer = negative_checks.surplus_result(late, crowd, GPU, together=together, over=over)
     assert (answer and answer.told) == told
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
@@ -91,15 +91,15 @@ def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, told: str | N
     ],
 )
 def test_two_shares(asked: t.Any, told: str | None, problem: str) -> None:
-    answer = negative_checks.pair(asked, GPU)
+    answer = negative_checks.pair_result(asked, GPU)
     assert (answer and answer.told) == told
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
 
 
-def looked(*looks: list[t.Any]) -> Trial:
+def looked(*looks: list[t.Any]) -> PoolTest:
     """A trial of two pods, one more and one for two shares, after these looks at them, in that order."""
-    trial = Trial(pool(replicas=2), Site(node(replicas=2), (GPU, GPU), surplus=GPU, pair=GPU), WORKLOAD)
+    trial = PoolTest(pool(replicas=2), TestSite(node(replicas=2), (GPU, GPU), surplus=GPU, pair=GPU), WORKLOAD)
     names = [trial.pod(ask) for ask in (*trial.site.crowd, *trial.site.beyond)]
     for pods in looks:
         trial.see({name: {**seen, "metadata": {"name": name}} for name, seen in zip(names, pods, strict=False)})

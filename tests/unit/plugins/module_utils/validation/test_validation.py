@@ -9,9 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import Holder
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import GpuRequest
 from ansible_collections.accel.gpu.plugins.module_utils.validation import evaluation, evidence
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Nowhere, Site, Workload, choose, manifest
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import (
+    NotTestable,
+    TestSite,
+    Workload,
+    choose_node,
+    manifest,
+)
 from tests.helpers.fleet import node, pool
 
 WORKLOAD = Workload("gpu-operator", "registry.example/cuda:1", "run-1", hold=10, deadline=300)
@@ -24,13 +30,15 @@ def lenient(of_pool: t.Any) -> t.Any:
     return replace(of_pool, sharing=replace(of_pool.sharing, fail_requests=False))
 
 
-def _used(name: str, count: int) -> dict[str, list[Holder]]:
-    return {name: [Holder(name, "ns", "p", "nvidia.com/gpu", count)]}
+def _used(name: str, count: int) -> dict[str, list[GpuRequest]]:
+    return {name: [GpuRequest(name, "ns", "p", "nvidia.com/gpu", count)]}
 
 
 def test_the_freest_node_is_chosen() -> None:
     nodes = [node("a", gpus=4), node("b", gpus=4)]
-    assert choose(pool(), nodes, _used("a", 1), 8) == Site(nodes[1], ("nvidia.com/gpu",) * 4, surplus="nvidia.com/gpu")
+    assert choose_node(pool(), nodes, _used("a", 1), 8) == TestSite(
+        nodes[1], ("nvidia.com/gpu",) * 4, surplus="nvidia.com/gpu"
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,17 +50,17 @@ def test_the_freest_node_is_chosen() -> None:
         ([node(gpus=2)], _used("n1", 2), "all 2 nvidia.com/gpu of the pool are in use"),
     ],
 )
-def test_why_no_node(nodes: list[t.Any], used: dict[str, list[Holder]], words: str) -> None:
-    found = choose(pool(), nodes, used, 8)
-    assert isinstance(found, Nowhere)
+def test_why_no_node(nodes: list[t.Any], used: dict[str, list[GpuRequest]], words: str) -> None:
+    found = choose_node(pool(), nodes, used, 8)
+    assert isinstance(found, NotTestable)
     assert words in found.reason
     assert found.busy == ("in use" in words)
 
 
 @pytest.mark.parametrize(("gpus", "replicas", "pods"), [(1, 4, 4), (8, 4, 9), (2, 4, 8), (16, 1, 8), (2, 1, 2)])
 def test_enough_pods_to_prove_the_mode(gpus: int, replicas: int, pods: int) -> None:
-    site = choose(pool(replicas=replicas), [node(gpus=gpus, replicas=replicas)], {}, 8)
-    assert isinstance(site, Site)
+    site = choose_node(pool(replicas=replicas), [node(gpus=gpus, replicas=replicas)], {}, 8)
+    assert isinstance(site, TestSite)
     assert site.pods == pods
 
 
@@ -87,8 +95,8 @@ BEYOND: list[tuple[str, t.Any, t.Any, int, int, tuple[str, str]]] = [
     ("of_pool", "of_node", "others", "limit", "tried"), [case[1:] for case in BEYOND], ids=[case[0] for case in BEYOND]
 )
 def test_what_is_tried_beyond(of_pool: t.Any, of_node: t.Any, others: int, limit: int, tried: tuple[str, str]) -> None:
-    site = choose(of_pool, [of_node], _used("n1", others), limit)
-    assert isinstance(site, Site)
+    site = choose_node(of_pool, [of_node], _used("n1", others), limit)
+    assert isinstance(site, TestSite)
     assert (site.surplus, site.pair) == tried
     assert [(ask.name, ask.count, ask.holds) for ask in site.beyond] == [
         (name, count, False) for name, count, on in (("surplus", 1, tried[0]), ("pair", 2, tried[1])) if on
@@ -98,7 +106,7 @@ def test_what_is_tried_beyond(of_pool: t.Any, of_node: t.Any, others: int, limit
 def test_manifest() -> None:
     toleration = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
     of_pool = pool(replicas=4, rename=True, tolerations=(toleration,))
-    site = Site(node("n7"), of_pool.resources * 4, pair=of_pool.resource)
+    site = TestSite(node("n7"), of_pool.resources * 4, pair=of_pool.resource)
     pod = manifest(of_pool, site, site.crowd[2], WORKLOAD)
     spec = pod["spec"]
     assert "nodeName" not in spec
@@ -136,14 +144,14 @@ LOGS: list[tuple[str, t.Any, t.Any, list[str], list[str]]] = [
     ("of_pool", "of_node", "logs", "words"), [case[1:] for case in LOGS], ids=[case[0] for case in LOGS]
 )
 def test_proof(of_pool: t.Any, of_node: t.Any, logs: list[str], words: list[str]) -> None:
-    proof = evaluation.proof(of_pool, of_node, {f"pod-{index}": log for index, log in enumerate(logs)})
+    proof = evaluation.check_devices(of_pool, of_node, {f"pod-{index}": log for index, log in enumerate(logs)})
     text = "; ".join(proof.problems)
     assert bool(text) == bool(words)
     assert [word for word in words if word not in text] == []
 
 
 def test_the_prefix_of_the_product_does_not_matter() -> None:
-    proof = evaluation.proof(pool(), node(model="NVIDIA-H200"), {"p": _line("a", "NVIDIA H200")})
+    proof = evaluation.check_devices(pool(), node(model="NVIDIA-H200"), {"p": _line("a", "NVIDIA H200")})
     assert proof.problems == ()
 
 
@@ -195,7 +203,7 @@ LOOKS: list[tuple[str, list[dict[str, t.Any]], bool, bool, str]] = [
 )
 def test_look(statuses: list[dict[str, t.Any]], together: bool, ended: bool, words: str) -> None:
     pods = [{"metadata": {"name": f"p{index}"}, "status": status} for index, status in enumerate(statuses)]
-    seen = evaluation.look(pods, 2)
+    seen = evaluation.observe(pods, 2)
     assert (seen.together, seen.ended) == (together, ended)
     assert words in "; ".join([*seen.refusals, *seen.waiting])
 

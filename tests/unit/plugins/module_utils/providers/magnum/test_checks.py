@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import Machine
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import Live, Wish
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.checks import Checks
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.provider import MagnumCloud
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.specs import declared
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import ClusterNode
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.checks import MagnumChecks
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.provider import MagnumProvider
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.specs import declared_group
 
 Object = dict[str, Any]
 
@@ -53,13 +53,13 @@ class Told:
         return [one for one in IMAGES if name in (one["id"], one["name"])]
 
 
-def problems(told: Told, wish: Wish, live: Live | None = None, **cluster: Any) -> list[str]:
+def problems(told: Told, wish: NodeGroupSpec, live: NodeGroupState | None = None, **cluster: Any) -> list[str]:
     whole = {"name": "c", "uuid": "u", "status": "CREATE_COMPLETE", "flavor_id": "cpu", "labels": {}, **cluster}
-    return Checks(cast("Any", told), cast("Any", told), cast("Any", told), whole).problems([(wish, live)])
+    return MagnumChecks(cast("Any", told), cast("Any", told), cast("Any", told), whole).problems([(wish, live)])
 
 
-def group(count: int = 1, **more: Any) -> Live:
-    return Live("u", "g", "CREATE_COMPLETE", True, False, count, **more)
+def group(count: int = 1, **more: Any) -> NodeGroupState:
+    return NodeGroupState("u", "g", "CREATE_COMPLETE", True, False, count, **more)
 
 
 @pytest.mark.parametrize(
@@ -80,23 +80,23 @@ def group(count: int = 1, **more: Any) -> Live:
     ],
 )
 def test_new_groups(fields: Object, cluster: Object, said: str | None) -> None:
-    found = problems(Told(), Wish("g", fields=fields), **cluster)
+    found = problems(Told(), NodeGroupSpec("g", fields=fields), **cluster)
     assert (said in found[0]) if said else not found
 
 
 def test_zero_where_the_driver_cannot() -> None:
-    scaled = Wish("g", low=0, high=3, autoscaled=True)
+    scaled = NodeGroupSpec("g", low=0, high=3, autoscaled=True)
     [refused] = problems(Told(), scaled)
     assert "magnum-capi-helm) cannot scale to zero by itself; declare min_node_count of 1 or more" in refused
     assert not problems(Told(driver="k8s_fedora_coreos_v1"), scaled)
-    assert not problems(Told(), Wish("g", low=1, high=3, autoscaled=True))
+    assert not problems(Told(), NodeGroupSpec("g", low=1, high=3, autoscaled=True))
 
 
 def test_zero_where_magnum_cannot() -> None:
     old = Told(resizes_to_zero=False)
-    assert "from microversion 1.10 on" in problems(old, Wish("g", count=0))[0]
-    assert "from microversion 1.10 on" in problems(old, Wish("g", count=0), group())[0]
-    assert not problems(old, Wish("g", low=0), group(0))
+    assert "from microversion 1.10 on" in problems(old, NodeGroupSpec("g", count=0))[0]
+    assert "from microversion 1.10 on" in problems(old, NodeGroupSpec("g", count=0), group())[0]
+    assert not problems(old, NodeGroupSpec("g", low=0), group(0))
 
 
 @pytest.mark.parametrize(
@@ -112,23 +112,23 @@ def test_zero_where_magnum_cannot() -> None:
     ],
 )
 def test_the_quota_counts_what_is_added(limits: Object, refused: bool) -> None:
-    grown = problems(Told(limits=limits), Wish("g", count=4), group(1, fields={"flavor": "cpu"}))
+    grown = problems(Told(limits=limits), NodeGroupSpec("g", count=4), group(1, fields={"flavor": "cpu"}))
     assert bool(grown) is refused
-    assert not problems(Told(limits=limits), Wish("g", count=0), group(1))
+    assert not problems(Told(limits=limits), NodeGroupSpec("g", count=0), group(1))
 
 
-def cloud(*names: str, driver: str = "heat") -> MagnumCloud:
+def cloud(*names: str, driver: str = "heat") -> MagnumProvider:
     told = cast("Any", Told(driver=driver))
-    wishes = [declared({"name": name}, cluster_labels={}, node_labels=True) for name in names]
-    return MagnumCloud(told, told, told, {"uuid": "u", "name": "c"}, wishes)
+    wishes = [declared_group({"name": name}, cluster_labels={}, node_labels=True) for name in names]
+    return MagnumProvider(told, told, told, {"uuid": "u", "name": "c"}, wishes)
 
 
 def test_whose_nodes_are_a_group_s() -> None:
     machines = [
-        Machine("by-address", True, ("10.0.0.5",), "", {}),
-        Machine("by-label", True, (), "", {"magnum.openstack.org/nodegroup": "g"}),
-        Machine("by-capi", True, (), "", {"capi.stackhpc.com/node-group": "g"}),
-        Machine("other", True, ("10.0.0.6",), "", {"magnum.openstack.org/nodegroup": "h"}),
+        ClusterNode("by-address", True, ("10.0.0.5",), "", {}),
+        ClusterNode("by-label", True, (), "", {"magnum.openstack.org/nodegroup": "g"}),
+        ClusterNode("by-capi", True, (), "", {"capi.stackhpc.com/node-group": "g"}),
+        ClusterNode("other", True, ("10.0.0.6",), "", {"magnum.openstack.org/nodegroup": "h"}),
     ]
     found = cloud().members(group(addresses=("10.0.0.5",)), machines)
     assert [machine.name for machine in found] == ["by-address", "by-label", "by-capi"]
@@ -142,7 +142,7 @@ def test_who_may_say_which_nodes_go(driver: str, chosen: bool) -> None:
 
 
 def test_one_request_at_a_time() -> None:
-    wish = Wish("g", count=5, low=4, high=6, fields={"node_labels": {"a": "b"}})
+    wish = NodeGroupSpec("g", count=5, low=4, high=6, fields={"node_labels": {"a": "b"}})
     labelled: Object = {"fields": {"node_labels": {"a": "b"}}}
     whats = [
         [step.what for step in cloud("g").steps(live, wish, ())]
@@ -166,11 +166,15 @@ def test_what_had_failed_is_tried_again_once() -> None:
     told.nodegroups = lambda cluster: [{"uuid": "u", "name": "g"}]
     told.whole = lambda cluster, ids: [{"uuid": "u", "name": "g", "status": "UPDATE_FAILED", "node_count": 2}]
     told.resize = lambda *dummy: None
-    there = MagnumCloud(
-        told, told, told, {"uuid": "u", "name": "c"}, [declared({"name": "g"}, cluster_labels={}, node_labels=True)]
+    there = MagnumProvider(
+        told,
+        told,
+        told,
+        {"uuid": "u", "name": "c"},
+        [declared_group({"name": "g"}, cluster_labels={}, node_labels=True)],
     )
     [failed] = there.survey(lambda name: True)
-    [step] = there.steps(failed, Wish("g", count=2), ())
+    [step] = there.steps(failed, NodeGroupSpec("g", count=2), ())
     assert step.what == "try again after UPDATE_FAILED"
     step.send()
-    assert not there.steps(failed, Wish("g", count=2), ()), "what fails in this run is told"
+    assert not there.steps(failed, NodeGroupSpec("g", count=2), ()), "what fails in this run is told"

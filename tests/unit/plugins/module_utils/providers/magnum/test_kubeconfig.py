@@ -53,19 +53,19 @@ def authority() -> Authority:
 
 
 @pytest.fixture(scope="module")
-def place(authority: Authority) -> kubeconfig.Place:
-    return kubeconfig.Place("prod", "https://10.0.0.1:6443", authority.pem)
+def place(authority: Authority) -> kubeconfig.ClusterEndpoint:
+    return kubeconfig.ClusterEndpoint("prod", "https://10.0.0.1:6443", authority.pem)
 
 
-def made(place: kubeconfig.Place, authority: Authority, **signing: Any) -> dict[str, Any]:
+def made(place: kubeconfig.ClusterEndpoint, authority: Authority, **signing: Any) -> dict[str, Any]:
     asked = kubeconfig.request()
     return dict(yaml.safe_load(kubeconfig.document(place, asked.key, authority.sign(asked.csr, **signing))))
 
 
-def test_one_that_was_made_is_the_cluster_s(place: kubeconfig.Place, authority: Authority) -> None:
+def test_one_that_was_made_is_the_cluster_s(place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
     config = made(place, authority)
-    assert kubeconfig.fault(config, place, MONTH, NOW) is None
-    held = kubeconfig.held(config)
+    assert kubeconfig.problem(config, place, MONTH, NOW) is None
+    held = kubeconfig.read_existing(config)
     assert held is not None
     assert held.told() == {"context": "prod", "server": place.server, "expires": "2027-09-18T12:00:00Z"}
 
@@ -75,12 +75,12 @@ def test_who_it_is(authority: Authority) -> None:
     assert certificate.subject.rfc4514_string() == "CN=admin,O=system:masters"
 
 
-def test_each_way_in_which_it_is_not(place: kubeconfig.Place, authority: Authority) -> None:
+def test_each_way_in_which_it_is_not(place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
     config = made(place, authority)
     other = Authority()
-    elsewhere = kubeconfig.Place(place.name, "https://10.0.0.2:6443", place.ca)
-    renamed = kubeconfig.Place("test", place.server, place.ca)
-    distrusted = kubeconfig.Place(place.name, place.server, other.pem)
+    elsewhere = kubeconfig.ClusterEndpoint(place.name, "https://10.0.0.2:6443", place.ca)
+    renamed = kubeconfig.ClusterEndpoint("test", place.server, place.ca)
+    distrusted = kubeconfig.ClusterEndpoint(place.name, place.server, other.pem)
     foreign = made(place, other)
     mixed = {**config, "users": [{"name": "prod", "user": {**config["users"][0]["user"], **_key_only(foreign)}}]}
     tokens = {**config, "users": [{"name": "prod", "user": {"token": "x"}}]}
@@ -96,8 +96,8 @@ def test_each_way_in_which_it_is_not(place: kubeconfig.Place, authority: Authori
         (made(place, authority, until=NOW - MONTH), place, "expired at 2026-10-23"),
         (made(place, authority, until=NOW + MONTH / 2), place, "expires at 2026-12-07"),
     ):
-        assert said in (kubeconfig.fault(found, there, MONTH, NOW) or "")
-    assert kubeconfig.fault(made(place, authority, until=NOW + MONTH / 2), place, _NO_DAYS, NOW) is None
+        assert said in (kubeconfig.problem(found, there, MONTH, NOW) or "")
+    assert kubeconfig.problem(made(place, authority, until=NOW + MONTH / 2), place, _NO_DAYS, NOW) is None
 
 
 def _key_only(config: dict[str, Any]) -> dict[str, Any]:
@@ -106,22 +106,22 @@ def _key_only(config: dict[str, Any]) -> dict[str, Any]:
 
 def test_who_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    assert (kubeconfig.mode(str(path)), kubeconfig.loose(str(path))) == ("", False)
+    assert (kubeconfig.mode(str(path)), kubeconfig.too_permissive(str(path))) == ("", False)
     for mode, loose in ((0o644, True), (0o640, True), (0o600, False), (0o400, False)):
         path.touch()
         path.chmod(mode)
-        assert (kubeconfig.mode(str(path)), kubeconfig.loose(str(path))) == (f"{mode:04o}", loose)
+        assert (kubeconfig.mode(str(path)), kubeconfig.too_permissive(str(path))) == (f"{mode:04o}", loose)
 
 
-def test_what_is_in_the_way(tmp_path: Path, place: kubeconfig.Place, authority: Authority) -> None:
+def test_what_is_in_the_way(tmp_path: Path, place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
     config = made(place, authority)
     several = {**config, "contexts": [*config["contexts"], {"name": "mine", "context": {}}]}
     path = str(tmp_path / "config")
-    assert kubeconfig.in_the_way(path, None) is None
-    assert kubeconfig.in_the_way(path, config) is None
-    assert "more than one cluster (prod, mine)" in (kubeconfig.in_the_way(path, several) or "")
-    assert "no kubeconfig" in (kubeconfig.in_the_way(path, {"a": 1}) or "")
-    assert "does not exist" in (kubeconfig.in_the_way(str(tmp_path / "nowhere" / "config"), None) or "")
+    assert kubeconfig.obstacle(path, None) is None
+    assert kubeconfig.obstacle(path, config) is None
+    assert "more than one cluster (prod, mine)" in (kubeconfig.obstacle(path, several) or "")
+    assert "no kubeconfig" in (kubeconfig.obstacle(path, {"a": 1}) or "")
+    assert "does not exist" in (kubeconfig.obstacle(str(tmp_path / "nowhere" / "config"), None) or "")
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

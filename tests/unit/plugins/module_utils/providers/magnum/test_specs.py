@@ -13,8 +13,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import 
 Options = dict[str, Any]
 
 
-def of(cluster_labels: dict[str, str] | None = None, *, labelled: bool = True, **options: Any) -> specs.Declared:
-    return specs.declared({"name": "g", **options}, cluster_labels=cluster_labels or {}, node_labels=labelled)
+def of(cluster_labels: dict[str, str] | None = None, *, labelled: bool = True, **options: Any) -> specs.DeclaredGroup:
+    return specs.declared_group({"name": "g", **options}, cluster_labels=cluster_labels or {}, node_labels=labelled)
 
 
 def test_what_is_not_given_is_not_declared() -> None:

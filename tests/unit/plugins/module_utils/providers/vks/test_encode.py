@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import edits
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import Live, Wish
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import field_edits
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.decode import WORDS, live_of
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.encode import (
     create_body,
@@ -48,12 +48,12 @@ ROW = {
 FIELDS = live_of(ROW).fields
 
 
-def live(**more: Any) -> Live:
+def live(**more: Any) -> NodeGroupState:
     return live_of({**ROW, **more})
 
 
-def found(wish: Wish, there: Live) -> Any:
-    return edits(wish, there, WORDS)
+def found(wish: NodeGroupSpec, there: NodeGroupState) -> Any:
+    return field_edits(wish, there, WORDS)
 
 
 def test_a_group_in_the_words_of_the_options() -> None:
@@ -123,7 +123,7 @@ NEEDED = {"flavor": "flav-1", "disk_type": "vtype-1", "ssh_key": "ssh-1"}
 
 
 def test_the_creation_of_a_group_that_says_little() -> None:
-    assert create_body(Wish("train", fields=NEEDED), "train", None, "sub-1") == {
+    assert create_body(NodeGroupSpec("train", fields=NEEDED), "train", None, "sub-1") == {
         "name": "train",
         "numNodes": 1,
         "os": "ubuntu",
@@ -149,7 +149,7 @@ def test_the_creation_of_a_group_that_says_all() -> None:
         "upgrade_strategy": {"max_surge": 2},
         "tags": {},
     }
-    body = create_body(Wish("train", low=0, high=4, fields=fields), "train-00ff", 0, "sub-1")
+    body = create_body(NodeGroupSpec("train", low=0, high=4, fields=fields), "train-00ff", 0, "sub-1")
     assert (body["name"], body["numNodes"], body["subnetId"]) == ("train-00ff", 0, "sub-2")
     assert body["autoScaleConfig"] == {"minSize": 0, "maxSize": 4}
     assert body["labels"] == {"a": "1"}
@@ -162,18 +162,18 @@ def test_the_creation_of_a_group_that_says_all() -> None:
 @pytest.mark.parametrize(
     ("wish", "body"),
     [
-        (Wish("train", count=3), {"numNodes": 3}),
-        (Wish("train", count=3, unranged=True), {"numNodes": 3, "autoScaleConfig": None}),
-        (Wish("train", low=2, high=4), {"autoScaleConfig": {"minSize": 2, "maxSize": 4}}),
-        (Wish("train", fields={"security_groups": ["secg-3"]}), {"securityGroups": ["secg-3"]}),
+        (NodeGroupSpec("train", count=3), {"numNodes": 3}),
+        (NodeGroupSpec("train", count=3, unranged=True), {"numNodes": 3, "autoScaleConfig": None}),
+        (NodeGroupSpec("train", low=2, high=4), {"autoScaleConfig": {"minSize": 2, "maxSize": 4}}),
+        (NodeGroupSpec("train", fields={"security_groups": ["secg-3"]}), {"securityGroups": ["secg-3"]}),
         (
-            Wish("train", fields={"upgrade_strategy": {"max_surge": 3}}),
+            NodeGroupSpec("train", fields={"upgrade_strategy": {"max_surge": 3}}),
             {"upgradeConfig": {"strategy": "SURGE", "maxSurge": 3, "maxUnavailable": 0}},
         ),
-        (Wish("train", fields={"labels": {"a": "1"}, "security_groups": ["secg-1", "secg-2"]}), {}),
+        (NodeGroupSpec("train", fields={"labels": {"a": "1"}, "security_groups": ["secg-1", "secg-2"]}), {}),
     ],
 )
-def test_only_what_differs_is_put(wish: Wish, body: dict[str, Any]) -> None:
+def test_only_what_differs_is_put(wish: NodeGroupSpec, body: dict[str, Any]) -> None:
     assert put_body(found(wish, live()), live()) == body
 
 
@@ -210,13 +210,13 @@ def test_what_an_older_service_demands_is_as_the_group_has_it() -> None:
     ],
 )
 def test_maps_are_written_whole_without_what_is_the_services(fields: Any, body: Any, explicit: Any) -> None:
-    changed = found(Wish("train", fields=fields), live())
+    changed = found(NodeGroupSpec("train", fields=fields), live())
     assert metadata_body(changed) == body
     assert metadata_body(changed, explicit=True) == (explicit or body)
 
 
 def test_before_there_was_a_request_of_their_own() -> None:
-    changed = found(Wish("train", fields={"labels": {"theirs": None}, "tags": {"team": "x"}}), live())
+    changed = found(NodeGroupSpec("train", fields={"labels": {"theirs": None}, "tags": {"team": "x"}}), live())
     assert old_metadata_body(changed) == {"labels": {}}
 
 
@@ -228,7 +228,7 @@ _WISHED = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2", No
 def test_replacing_and_merging_come_to_what_was_wished(have: Any, want: Any, own: dict[str, str], merges: bool) -> None:
     """`own` are entries that the service adds by itself, under keys of its own."""
     there = live(labels=have)
-    wish = Wish("train", fields={"labels": want})
+    wish = NodeGroupSpec("train", fields={"labels": want})
     changed = found(wish, there)
     if not changed:
         return

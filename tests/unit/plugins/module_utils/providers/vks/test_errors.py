@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError, is_refusal, said
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError, error_text, is_refusal
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors imp
     ],
 )
 def test_every_envelope_is_read(body: Any, told: tuple[str, str]) -> None:
-    assert said(json.dumps(body).encode()) == told
+    assert error_text(json.dumps(body).encode()) == told
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_every_envelope_is_read(body: Any, told: tuple[str, str]) -> None:
     ],
 )
 def test_what_is_no_json(data: bytes, words: str) -> None:
-    assert said(data) == ("", words)
+    assert error_text(data) == ("", words)
 
 
 def test_a_refusal_may_come_with_200() -> None:
