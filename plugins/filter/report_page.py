@@ -5,16 +5,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: report_page
-short_description: A fleet as one HTML page
+short_description: Render an HTML report of a GPU cluster
 version_added: 0.1.0
 description:
-  - Renders what M(accel.gpu.gpu_info) returned as one HTML page, with the pools and their verdicts, every node with its
-    GPUs, shares or MIG devices as a drawing, what of these is free, and who holds the rest.
-  - The page stands alone. It loads nothing from anywhere, and its Content-Security-Policy forbids it to. It works without
-    JavaScript; a few lines of script search the nodes. It follows the reader's choice of dark or light.
+  - Renders the result of M(accel.gpu.gpu_info) as one HTML page. It shows the pools and their state, and draws every node
+    with its GPUs, shares or MIG devices, the free units, and the pods that request the others.
+  - The page is one self-contained file. Its Content-Security-Policy forbids external resources. It works without
+    JavaScript, except for the search. It follows the dark or light mode of the browser.
   - Call M(accel.gpu.gpu_info) with O(accel.gpu.gpu_info#module:workloads=true) and a
-    O(accel.gpu.gpu_info#module:limit) above the number of nodes. The page says what it was not given.
-  - Nothing but the input is read. The same input gives the same page.
+    O(accel.gpu.gpu_info#module:limit) above the number of nodes. The page names the data that is missing.
+  - The filter reads only its input. The same input gives the same page.
 positional: _input
 options:
   _input:
@@ -30,17 +30,17 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Look at the fleet
+- name: Read the state of the cluster
   accel.gpu.gpu_info:
     cluster: "{{ gpu_cluster }}"
     pools: "{{ gpu_pools }}"
     workloads: true
     limit: 10000
-  register: fleet
+  register: cluster_state
 
 - name: Write the page
   ansible.builtin.copy:
-    content: "{{ fleet.gpu_info | accel.gpu.report_page }}"
+    content: "{{ cluster_state.gpu_info | accel.gpu.report_page }}"
     dest: /var/www/html/gpus.html
     mode: "0644"
 """
@@ -55,14 +55,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.page.document import page
+from ..plugin_utils.report_page.render import render
 
 
 def report_page(info: t.Any) -> str:
-    """The page of a fleet."""
+    """The page as text."""
     if not isinstance(info, t.Mapping):
         raise AnsibleFilterError("accel.gpu.report_page needs the dictionary that accel.gpu.gpu_info returns")
-    return page(info)
+    return render(info)
 
 
 class FilterModule:

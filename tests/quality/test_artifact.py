@@ -38,6 +38,9 @@ def test_holds_only_what_users_need(artifact: Path) -> None:
     assert set(files) >= PAPERS
     assert not [name for name in files if "__pycache__" in name or name.endswith(".pyc")]
     assert {"plugins/modules/nodes.py", "roles/pools/tasks/main.yml", "playbooks/plan.yml"} <= set(files)
+    assert {str(path.relative_to(REPO)) for path in (REPO / "plugins").rglob("*.*") if path.suffix != ".pyc"} <= set(
+        files
+    )
     shipped = {f"examples/rbac/{path.name}" for path in (REPO / "examples" / "rbac").glob("*.yaml")}
     assert shipped
     assert shipped <= set(files)

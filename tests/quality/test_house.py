@@ -76,6 +76,15 @@ def test_only_files_called_module_know_ansible() -> None:
     assert {path for path in knowing if not path.endswith("/module.py")} == set()
 
 
+def test_module_utils_do_not_need_the_controller() -> None:
+    assert not {
+        f"{path.relative_to(REPO)} imports {name}"
+        for path in python_files(UTILS)
+        for name in imported(path)
+        if name.split(".")[0] in {"jinja2", "markupsafe"} or name.startswith("plugins.plugin_utils.")
+    }
+
+
 def test_plugins_know_no_lab() -> None:
     for path in python_files(PLUGINS):
         assert not [name for name in imported(path) if name.split(".")[0] in {"lab", "tests", "subprocess"}], path

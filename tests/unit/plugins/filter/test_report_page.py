@@ -18,7 +18,7 @@ def test_the_page_is_plain_text() -> None:
     assert FilterModule().filters() == {"report_page": report_page}
     text = report_page(infos.fleet(20))
     assert text.__class__ is str
-    assert text.startswith('<!doctype html>\n<html lang="en"><head><meta charset="utf-8">')
+    assert text.startswith('<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">')
 
 
 def test_what_ansible_has_read_gives_plain_text_too() -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever a cluster calls its things, the page's markup stays the same; and whatever shape a result has, there is a page."""
+"""No name changes the markup of the page, and every result of gpu_info has a page."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.page.document import page
-from ansible_collections.accel.gpu.plugins.module_utils.page.naming import domain
-from ansible_collections.accel.gpu.plugins.module_utils.page.style import SCRIPT, STYLE
+from ansible_collections.accel.gpu.plugins.module_utils.report.node_names import common_domain
+from ansible_collections.accel.gpu.plugins.plugin_utils.report_page.render import render
 from tests.helpers import infos
 from tests.helpers.html import Element, parse
 
 SMALL = infos.fleet(6)
-# These are words of Kubernetes or ours, on which the page decides; everything else is named by somebody.
-WORDS = {"mode", "state"}
+# The page depends on these values of Kubernetes and of gpu_info; users name everything else.
+KEPT = {"mode", "state"}
 
 NASTY = [
     "</title></svg></style><script>alert(1)</script>",
@@ -38,7 +37,7 @@ NASTY = [
 
 
 def renamed(value: t.Any, more: str) -> t.Any:
-    """The value with more behind every name in it, those of maps' keys that are names of the cluster's too."""
+    """The value with more text after every name, including the keys that are names in the cluster."""
     if isinstance(value, str):
         return value + more
     if isinstance(value, list):
@@ -46,8 +45,7 @@ def renamed(value: t.Any, more: str) -> t.Any:
     if isinstance(value, dict):
         named = any("/" in key or "-" in key or "." in key for key in value)
         return {
-            key + more if named else key: inner if key in WORDS else renamed(inner, more)
-            for key, inner in value.items()
+            key + more if named else key: inner if key in KEPT else renamed(inner, more) for key, inner in value.items()
         }
     return value
 
@@ -58,22 +56,23 @@ def outline(root: Element) -> list[str]:
 
 @functools.cache
 def usual(with_domain: bool) -> list[str]:
-    return outline(parse(page(renamed(SMALL, "x.y" if with_domain else "x"))))
+    return outline(parse(render(renamed(SMALL, "x.y" if with_domain else "x"))))
 
 
 def check(more: str) -> None:
-    text = page(renamed(SMALL, more))
+    text = render(renamed(SMALL, more))
     text.encode()
     root = parse(text)
-    # What all names end with is told once.
-    assert outline(root) == usual(bool(domain([row["name"] + more for row in SMALL["nodes"]])))
+    # A common domain adds a sentence.
+    assert outline(root) == usual(bool(common_domain([row["name"] + more for row in SMALL["nodes"]])))
     allowed = {"href", "class", "id", "title", "open", "role", "aria-hidden", "aria-label", "aria-labelledby", "scope"}
     for element in root.find("body")[0].walk():
         if element.name in {"details", "span", "a", "section", "td", "th", "p", "dd", "bdi", "title"}:
-            assert element.attributes.keys() <= allowed | {"data-words", "aria-hidden", "hidden"}
+            assert element.attributes.keys() <= allowed | {"data-search", "aria-hidden", "hidden"}
         assert (element.attributes.get("href") or "#").startswith("#")
-    mine = text.replace(STYLE, "").replace(SCRIPT, "")
-    assert not {"{", "}"} & set(mine)
+    for part in (*root.find("style"), *root.find("script")):
+        text = text.replace(part.text, "")
+    assert not {"{", "}"} & set(text)
 
 
 @pytest.mark.parametrize("more", NASTY)
@@ -87,8 +86,10 @@ def test_any_names(more: str) -> None:
     check(more)
 
 
-def test_style_and_script_are_no_template() -> None:
-    assert not [sign for sign in ("{{", "{%", "{#", "</") if sign in STYLE + SCRIPT]
+def test_style_and_script_contain_no_jinja() -> None:
+    root = parse(render(SMALL))
+    text = "".join(part.text for name in ("style", "script") for part in root.find(name))
+    assert not [sign for sign in ("{{", "{%", "{#", "</") if sign in text]
 
 
 names = st.text(max_size=8)
@@ -167,5 +168,5 @@ results = st.fixed_dictionaries(
 @settings(max_examples=150, deadline=None)
 @given(results)
 def test_any_result_has_a_page(info: dict[str, t.Any]) -> None:
-    root = parse(page(info))
+    root = parse(render(info))
     assert len(root.find("details")) == len(info.get("nodes") or [])

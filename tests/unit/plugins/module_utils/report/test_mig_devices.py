@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MIG devices of each GPU are told only where the pool's layout and what the node shows agree."""
+"""The MIG devices of each GPU are known only if the pool's layout and the node's labels agree."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.page.cuts import cuts, slices
-from ansible_collections.accel.gpu.plugins.module_utils.page.facts import fleet
+from ansible_collections.accel.gpu.plugins.module_utils.report.mig_devices import compute_slices, gpu_layouts
+from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import build_page
 
 Layout = list[dict[str, t.Any]]
 
@@ -27,9 +27,9 @@ CASES: list[tuple[str, Layout, int, dict[str, int], str | None, list[t.Any]]] = 
     ("GFD counts devices", SMALL, 14, {"1g.5gb": 14}, "success", [(("1g.5gb", 7),)] * 2),
     ("by index", BY_INDEX, 4, {"3g.20gb": 4, "7g.40gb": 1}, "success", [OF_TWO, (("7g.40gb", 1),), OF_TWO, ()]),
     ("one is missing", BOTH, 2, {"3g.20gb": 2, "1g.5gb.me": 1}, "success", []),
-    ("cut otherwise", BOTH, 2, {"3g.20gb": 4}, "success", []),
-    ("on the way", BOTH, 2, {"3g.20gb": 2, "1g.5gb.me": 2}, "pending", []),
-    ("nobody has looked", BOTH, 2, {"3g.20gb": 2, "1g.5gb.me": 2}, None, []),
+    ("partitioned differently", BOTH, 2, {"3g.20gb": 4}, "success", []),
+    ("pending", BOTH, 2, {"3g.20gb": 2, "1g.5gb.me": 2}, "pending", []),
+    ("no state", BOTH, 2, {"3g.20gb": 2, "1g.5gb.me": 2}, None, []),
     ("no devices", BOTH, 2, {}, "success", []),
     ("no layout", [], 2, {"3g.20gb": 2}, "success", []),
     ("an empty layout", [{"devices": [], "profiles": {}}], 2, {"3g.20gb": 2}, "success", []),
@@ -37,11 +37,13 @@ CASES: list[tuple[str, Layout, int, dict[str, int], str | None, list[t.Any]]] = 
 
 
 @pytest.mark.parametrize(
-    ("layout", "gpus", "devices", "state", "found"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+    ("layout", "gpus", "devices", "state", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
-def test_cuts(layout: Layout, gpus: int, devices: dict[str, int], state: str | None, found: list[t.Any]) -> None:
+def test_gpu_layouts(
+    layout: Layout, gpus: int, devices: dict[str, int], state: str | None, expected: list[t.Any]
+) -> None:
     row = {"gpus": gpus, "mig": {"config": "x", "state": state, "devices": devices}}
-    assert list(cuts(row, {"layout": layout})) == found
+    assert list(gpu_layouts(row, {"layout": layout})) == expected
 
 
 profiles = st.dictionaries(
@@ -53,8 +55,8 @@ profiles = st.dictionaries(
 def test_a_layout_and_its_gpus_give_each_gpu_that_layout(of_one: dict[str, int], gpus: int) -> None:
     dotted = {name.replace("+", "."): count for name, count in of_one.items()}
     row = {"gpus": gpus, "mig": {"state": "success", "devices": {name: count * gpus for name, count in dotted.items()}}}
-    found = cuts(row, {"layout": [{"devices": [], "profiles": of_one}]})
-    assert [dict(cut) for cut in found] == [dotted] * gpus
+    found = gpu_layouts(row, {"layout": [{"devices": [], "profiles": of_one}]})
+    assert [dict(layout) for layout in found] == [dotted] * gpus
 
 
 @pytest.mark.parametrize(
@@ -68,15 +70,15 @@ def test_a_layout_and_its_gpus_give_each_gpu_that_layout(of_one: dict[str, int],
         ("", 0),
     ],
 )
-def test_slices(name: str, number: int) -> None:
-    assert slices(name) == number
+def test_compute_slices(name: str, number: int) -> None:
+    assert compute_slices(name) == number
 
 
 @pytest.mark.parametrize(
-    ("layout", "gpus"), [(SMALL, 2), ([], 0)], ids=["the layout tells how many", "without it nobody knows"]
+    ("layout", "gpus"), [(SMALL, 2), ([], 0)], ids=["the layout gives the number", "unknown without a layout"]
 )
 def test_gpus_where_gfd_counts_mig_devices(layout: Layout, gpus: int) -> None:
     row = {"name": "n", "pool": "p", "model": "A100", "gpus": 14, "allocatable": {"nvidia.com/gpu": 14}}
     row["mig"] = {"config": "x", "state": "success", "devices": {"1g.5gb": 14}}
-    (node,) = fleet({"pools": {"p": {"layout": layout}}, "nodes": [row]}).nodes
+    (node,) = build_page({"pools": {"p": {"layout": layout}}, "nodes": [row]}).nodes
     assert node.gpus == gpus

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page's facts from Node objects and pods, by the functions that gpu_info itself calls."""
+"""The page of Node objects and pods, read by the functions that gpu_info calls."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import gpu
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import gpu_requests
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout
-from ansible_collections.accel.gpu.plugins.module_utils.page.document import page
-from ansible_collections.accel.gpu.plugins.module_utils.page.facts import Count, NodeFacts, fleet
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.per_node_plan import per_node_plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.report.node_view import GpuNode
+from ansible_collections.accel.gpu.plugins.module_utils.report.usage import ResourceUsage
+from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import build_page
+from ansible_collections.accel.gpu.plugins.plugin_utils.report_page.render import render
 from tests.helpers.fleet import node, pod, pool
 from tests.helpers.html import parse
 
@@ -31,7 +33,7 @@ CUT = {
 }
 
 
-def told(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.Any]] = ()) -> dict[str, t.Any]:
+def info_of(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.Any]] = ()) -> dict[str, t.Any]:
     """What gpu_info returns of nodes that all belong to one pool."""
     held = gpu_requests(pods)
     return {
@@ -45,33 +47,34 @@ def told(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.Any
     }
 
 
-def facts(*args: t.Any) -> tuple[NodeFacts, ...]:
-    return fleet(told(*args)).nodes
+def nodes_of(*args: t.Any) -> tuple[GpuNode, ...]:
+    return build_page(info_of(*args)).nodes
 
 
-def test_shares_and_who_holds_them() -> None:
+def test_shares_and_their_pods() -> None:
     nodes = [node("t4-1", replicas=4), node("t4-2", replicas=4)]
     pods = [pod("a", "t4-1", limits={GPU: 1}), pod("b", "t4-1", "Succeeded", {GPU: 1}), pod("c", limits={GPU: 1})]
-    info = told(nodes, pool(replicas=4), pods)
-    first, second = fleet(info).nodes
-    assert first.counts == (Count(GPU, 1, 3, 0, 0, True),)
-    assert second.counts == (Count(GPU, 0, 4, 0, 0, True),)
-    assert (first.marks, second.marks) == ((), ())
-    (tile, _other) = parse(page(info)).find("details")
-    assert tile.find("dl", class_="holders")[0].text == "defaulta"
-    assert tile.find("title")[0].text == "t4-1: 1 GPU; 4 nvidia.com/gpu offered, 1 held, 3 free"
+    info = info_of(nodes, pool(replicas=4), pods)
+    first, second = build_page(info).nodes
+    assert first.usage == (ResourceUsage(GPU, 1, 3, 0, 0, True),)
+    assert second.usage == (ResourceUsage(GPU, 0, 4, 0, 0, True),)
+    assert (first.badges, second.badges) == ((), ())
+    (tile, _other) = parse(render(info)).find("details")
+    assert [part.text.strip() for name in ("dt", "dd") for part in tile.find(name)] == ["default", "a"]
+    assert tile.find("title")[0].text == "t4-1: 1 GPU; 4 nvidia.com/gpu allocatable, 1 requested, 3 free"
 
 
 def test_mig_devices_of_each_gpu() -> None:
     offers = {LARGE: 2, SMALL: 4, GPU: 0}
     one = node("a100-1", model="NVIDIA-A100-SXM4-80GB", gpus=2, labels=dict(CUT), allocatable=offers, capacity=offers)
-    (found,) = facts([one], pool(layout={"3g.40gb": 1, "1g.10gb": 2}), [pod("a", "a100-1", limits={SMALL: 4})])
+    (found,) = nodes_of([one], pool(layout={"3g.40gb": 1, "1g.10gb": 2}), [pod("a", "a100-1", limits={SMALL: 4})])
     assert found.gpus == 2
     assert (
-        found.cuts == ((("3g.40gb", 1), ("1g.10gb", 2)),) * 2 or found.cuts == ((("1g.10gb", 2), ("3g.40gb", 1)),) * 2
+        found.gpu_layouts == ((("3g.40gb", 1), ("1g.10gb", 2)),) * 2
+        or found.gpu_layouts == ((("1g.10gb", 2), ("3g.40gb", 1)),) * 2
     )
-    assert found.counts == (Count(SMALL, 4, 0, 0, 0, True), Count(LARGE, 0, 2, 0, 0, True))
-    assert found.marks == ()
+    assert found.usage == (ResourceUsage(SMALL, 4, 0, 0, 0, True), ResourceUsage(LARGE, 0, 2, 0, 0, True))
+    assert found.badges == ()
 
 
 def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
@@ -81,20 +84,20 @@ def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
     cut = {**CUT, "nvidia.com/mig-1g.10gb.count": None, "nvidia.com/mig-3g.40gb.count": "1"}
     offers = {LARGE: 1, GPU: 1}
     one = node("a100-1", model=f"NVIDIA-{MODEL}", gpus=2, labels=cut, allocatable=offers, capacity=offers)
-    info = told([one], settled.pools[0], [])
+    info = info_of([one], settled.pools[0], [])
     geometry = mig.geometry(MODEL)
     assert geometry
     info["pools"]["train"]["cuts"] = gpu_layouts.of_nodes(settled.pools[0], [one], {"a100-1": geometry})
-    (found,) = fleet(info).nodes
-    assert found.cuts == ((("3g.40gb", 1),), ())
-    assert found.marks == ()
-    shown = parse(page(info)).find("div", class_="slices")[0]
+    (found,) = build_page(info).nodes
+    assert found.gpu_layouts == ((("3g.40gb", 1),), ())
+    assert found.badges == ()
+    shown = parse(render(info)).find("div", class_="layouts")[0]
     assert [text.text for text in shown.find("text")] == ["3g.40gb"]
     assert [title.text for title in shown.find("title")] == ["8 memory slices: 3g.40gb on slices 0 to 3"]
-    assert [said.text for said in shown.find("p")] == ["1 GPU", "1 GPU whole"]
+    assert [line.text for line in shown.find("p")] == ["1 GPU", "1 GPU not partitioned"]
 
 
 def test_a_node_that_is_not_discovered() -> None:
-    (found,) = facts([Node("new-1", {"nvidia.com/gpu.present": "true"}, ready=True)], pool())
-    assert [mark.word for mark in found.marks] == ["not discovered"]
-    assert found.counts == ()
+    (found,) = nodes_of([Node("new-1", {"nvidia.com/gpu.present": "true"}, ready=True)], pool())
+    assert [badge.text for badge in found.badges] == ["not discovered"]
+    assert found.usage == ()

@@ -1,0 +1,97 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Numbers and properties of pools as the page writes them, as plain text (pure)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .text import answers
+
+Document = t.Mapping[str, t.Any]
+
+_MODES = {"none": "whole GPUs", "mig": "MIG", "undiscovered": "not discovered"}
+DOT = " \u00b7 "
+_TIMES = "\u00d7"
+
+
+def number(count: int) -> str:
+    """A number with a thin space between thousands."""
+    return f"{count:,}".replace(",", "\u202f")
+
+
+def plural(count: int, noun: str) -> str:
+    """1 node, 2 nodes."""
+    return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
+
+
+def memory(mib: int | None) -> str:
+    """Memory in GiB."""
+    return f"{mib / 1024:.1f}\u00a0GiB" if mib else "?"
+
+
+def short_model(model: t.Any) -> str:
+    """A GPU model without the vendor."""
+    return str(model).removeprefix("NVIDIA-")
+
+
+def short_resource(resource: t.Any) -> str:
+    """A resource without NVIDIA's prefix."""
+    return str(resource or "?").removeprefix("nvidia.com/")
+
+
+def sharing_mode(mode: t.Any, replicas: t.Any) -> str:
+    """How GPUs are shared, with the replicas if there are several."""
+    name = str(mode or "?")
+    name = _MODES.get(name, name)
+    return f"{name} {_TIMES}{replicas}" if isinstance(replicas, int) and replicas > 1 else name
+
+
+def device_counts(devices: t.Iterable[tuple[t.Any, t.Any]], default: str = "") -> str:
+    """The number of MIG devices of each profile."""
+    return ", ".join(f"{count} {_TIMES} {profile}" for profile, count in devices) or default
+
+
+def mig_layout(pool: Document) -> str:
+    """The MIG devices that a pool declares for its GPUs, or for all of them together."""
+    demand = device_counts((pool.get("demand") or {}).items())
+    parts = [f"{demand} in total"] if demand else []
+    for part in pool.get("layout") or ():
+        profiles = device_counts((part.get("profiles") or {}).items(), "not partitioned")
+        devices = ", ".join(map(str, part.get("devices") or ()))
+        parts.append(f"GPU {devices}: {profiles}" if devices else profiles)
+    return "; ".join(parts)
+
+
+def verification(pool: Document) -> str:
+    """The result of the last validation with workloads."""
+    proof = pool.get("proof")
+    if not proof:
+        return "Not verified by workloads yet."
+    devices = proof.get("devices") or {}
+    result = (
+        f"{plural(sum(devices.values()), 'pod')} on {proof.get('node')} ran at the same time on {plural(len(devices), 'device')}"
+        + answers(proof)
+    )
+    return f"Verified: {result}." if proof.get("current") else f"Verified before the last change: {result}."
+
+
+def pending_changes(pool: Document) -> list[str]:
+    """What a run would change on the nodes of a pool."""
+    changes: Document = pool.get("changes") or {}
+    if not changes:
+        return []
+    desired = sharing_mode(pool.get("mode"), pool.get("replicas"))
+    lines = [
+        f"{plural(count, 'node')} to switch from {_previous_mode(mode)} to {desired}"
+        for mode, count in (changes.get("switched_from") or {}).items()
+    ]
+    if changes.get("joining"):
+        lines.append(f"{plural(changes['joining'], 'node')} to add to the pool")
+    lines += [f"{key} to set: {', '.join(map(str, changes[key]))}" for key in ("labels", "taints") if changes.get(key)]
+    return lines or [f"{plural(changes.get('nodes') or 0, 'node')} to mark as managed"]
+
+
+def _previous_mode(mode: t.Any) -> str:
+    return _MODES.get(mode) or re.sub(r" x([0-9]+)$", rf" {_TIMES}\1", str(mode))

@@ -1,0 +1,61 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which MIG devices each GPU of a node has, if the pool's layout and the node's labels agree (pure)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections import Counter
+
+from ..cluster_state.node import whole
+
+Document = t.Mapping[str, t.Any]
+
+# The number of MIG devices of one GPU by profile, as GFD and the resources write it (`+` is a dot there); empty: a whole GPU.
+GpuLayout = tuple[tuple[str, int], ...]
+
+SUCCESS = "success"
+_SLICES = re.compile(r"(?:nvidia\.com/mig-)?([0-9]{1,2})g\.")
+_MAX_GPUS = 64
+
+
+def gpu_layouts(row: Document, declared: Document) -> tuple[GpuLayout, ...]:
+    """The layout of each GPU; empty if the node is not partitioned as its pool declares.
+
+    In a pool with a demand, each node has its own layout.
+    """
+    mig: Document = row.get("mig") or {}
+    actual = {str(profile): whole(count) for profile, count in (mig.get("devices") or {}).items() if whole(count) > 0}
+    layout: t.Sequence[Document] = row.get("layout") or declared.get("layout") or ()
+    if not actual or not layout or mig.get("state") != SUCCESS:
+        return ()
+    if len(layout) == 1 and not layout[0].get("devices"):
+        # One layout for every GPU: the number of GPUs follows from the devices, because GFD may count devices as GPUs.
+        single = _layout_of(layout[0])
+        per_gpu = sum(count for dummy, count in single)
+        gpus = sum(actual.values()) // per_gpu if per_gpu else 0
+        result = [single] * min(gpus, _MAX_GPUS)
+    else:
+        gpus = min(max(0, whole(row.get("gpus"))), _MAX_GPUS)
+        result = [_layout_of(next((part for part in layout if _applies(part, index)), {})) for index in range(gpus)]
+    expected: Counter[str] = Counter()
+    for of_gpu in result:
+        expected.update(dict(of_gpu))
+    return tuple(result) if expected == actual else ()
+
+
+def compute_slices(name: str) -> int:
+    """The compute slices in the name of a profile or of its resource; 0 for other names."""
+    match = _SLICES.match(name)
+    return max(1, int(match[1])) if match else 0
+
+
+def _layout_of(part: Document) -> GpuLayout:
+    profiles: Document = part.get("profiles") or {}
+    return tuple((str(name).replace("+", "."), whole(count)) for name, count in profiles.items() if whole(count) > 0)
+
+
+def _applies(part: Document, index: int) -> bool:
+    devices = part.get("devices")
+    return not devices or index in devices

@@ -1,0 +1,204 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The GPU nodes of the page: what their tiles show (pure)."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from ..cluster_state.node import whole
+from .badges import SEVERITIES, Badge, node_badges
+from .formatting import DOT, device_counts, memory, number, plural, sharing_mode, short_model, short_resource
+from .mig_devices import SUCCESS, GpuLayout, gpu_layouts
+from .svg import cells_per_gpu
+from .usage import PodUsage, ResourceUsage, read_pods, read_usage
+
+Document = t.Mapping[str, t.Any]
+
+_MAX_PODS = 64
+
+
+@dataclass(frozen=True)
+class GpuNode:
+    """One GPU node; key is its id in the page. Values that are not known are None."""
+
+    key: str
+    name: str
+    pool: str | None
+    model: str | None
+    gpus: int
+    memory_mib: int
+    driver: str | None
+    mode: str | None
+    replicas: int
+    schedulable: bool
+    usage: tuple[ResourceUsage, ...]
+    pods: tuple[PodUsage, ...] | None
+    mig: Document | None
+    gpu_layouts: tuple[GpuLayout, ...]
+    badges: tuple[Badge, ...]
+
+    @property
+    def free(self) -> int:
+        """The free units of all resources."""
+        return sum(usage.free for usage in self.usage)
+
+    @property
+    def allocatable(self) -> int:
+        """The allocatable units of all resources."""
+        return sum(usage.allocatable for usage in self.usage)
+
+    @property
+    def available(self) -> int:
+        """The units that new pods can get."""
+        return self.free if self.schedulable else 0
+
+    @property
+    def pods_known(self) -> bool:
+        """Whether the pods of the node were read."""
+        return self.pods is not None
+
+    @property
+    def severity(self) -> str | None:
+        """The severity of the worst badge."""
+        return min((badge.severity for badge in self.badges), key=SEVERITIES.index, default=None)
+
+    @property
+    def details(self) -> str:
+        """What the texts of the badges leave out."""
+        return "; ".join(badge.detail for badge in self.badges if badge.detail)
+
+    @property
+    def appearance(self) -> t.Hashable:
+        """Nodes of equal appearance have the same drawing."""
+        return self.gpus, self.replicas, self.usage, self.gpu_layouts
+
+    @functools.cached_property
+    def properties(self) -> dict[str, str]:
+        """The properties of the node that do not depend on its pods, as text."""
+        mig = self.mig or {}
+        devices = device_counts(sorted((mig.get("devices") or {}).items()))
+        properties = {
+            "model": short_model(self.model or ""),
+            "gpus": f"{plural(self.gpus, 'GPU')} of {memory(self.memory_mib)}" if self.gpus else "",
+            "mode": sharing_mode(self.mode, self.replicas) if self.mode and not devices else "",
+            "devices": f"MIG devices: {devices}" if devices else "",
+            "config": _mig_config(mig) if devices or mig.get("state") not in (None, SUCCESS) else "",
+            "driver": f"driver {self.driver}" if self.driver else "",
+        }
+        return {kind: text for kind, text in properties.items() if text}
+
+    def unusual_properties(self, common: t.Mapping[str, str]) -> str:
+        """The properties that are not common to the nodes of its pool."""
+        return DOT.join(text for kind, text in self.properties.items() if common.get(kind) != text)
+
+    @property
+    def namespaces(self) -> list[tuple[str, int]]:
+        """The namespaces of the pods and what they request, largest first."""
+        counts: Counter[str] = Counter()
+        for pod in self.pods or ():
+            counts[pod.namespace] += pod.units
+        return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+
+    @property
+    def pods_by_namespace(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """The pods with the largest requests: for each namespace the pods, each with its request unless that is one unit."""
+        pods = self.pods or ()
+        several = len({pod.resource for pod in pods} | {usage.resource for usage in self.usage}) > 1
+        groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for pod in _by_request(pods)[:_MAX_PODS]:
+            groups[pod.namespace].append((pod.pod, _request(pod, several)))
+        return sorted(groups.items())
+
+    @property
+    def further_pods(self) -> str:
+        """A sentence about the pods that are not listed."""
+        further = _by_request(self.pods or ())[_MAX_PODS:]
+        return (
+            f"{plural(len(further), 'more pod')} request {number(sum(pod.units for pod in further))}."
+            if further
+            else ""
+        )
+
+    @property
+    def description(self) -> str:
+        """What the drawing shows, in words."""
+        parts = [plural(self.gpus, "GPU")] if self.gpus else []
+        for usage in self.usage:
+            counts = [f"{usage.allocatable} {usage.resource} allocatable"]
+            if usage.known:
+                counts += [f"{usage.requested} requested", f"{usage.free} free"]
+            if usage.missing:
+                counts.append(f"{usage.missing} not allocatable")
+            if usage.lost:
+                counts.append(f"{usage.lost} requested but no longer allocatable")
+            parts.append(", ".join(counts))
+        if not self.usage:
+            parts.append("nothing is allocatable")
+        elif self.gpus > 1 and not cells_per_gpu(self):
+            parts.append("which GPU has which share is not known")
+        return f"{self.name}: {'; '.join(parts)}"
+
+
+def read_node(key: str, row: Document, pools: Document, info: Document) -> GpuNode:
+    """The node of a row of gpu_info."""
+    pool = row.get("pool")
+    declared: Document | None = pools.get(pool) if pool else None
+    pods = read_pods(row)
+    usage = read_usage(row, pods)
+    layouts = gpu_layouts(row, declared or {})
+    return GpuNode(
+        key=key,
+        name=str(row.get("name") or ""),
+        pool=str(pool) if pool else None,
+        model=row.get("model"),
+        gpus=len(layouts) or _gpus(row, usage),
+        memory_mib=max(0, whole(row.get("memory_mib"))),
+        driver=row.get("driver"),
+        mode=row.get("mode"),
+        replicas=max(0, whole(row.get("replicas"))),
+        schedulable=bool(row.get("ready") and row.get("schedulable")),
+        usage=usage,
+        pods=pods,
+        mig=row.get("mig") or None,
+        gpu_layouts=layouts,
+        badges=tuple(node_badges(row, declared, info)),
+    )
+
+
+def natural_order(name: str) -> tuple[t.Any, ...]:
+    """The sort key that puts node-2 before node-10."""
+    return (*map(_rank, re.findall(r"[0-9]+|[^0-9]+", name)), (2, 0, name))
+
+
+def _rank(part: str) -> tuple[int, int, str]:
+    """Digits by their value (there may be thousands of them), before letters."""
+    digits = part.lstrip("0")
+    return (0, len(digits), digits) if part[0] in "0123456789" else (1, 0, part)
+
+
+def _gpus(row: Document, usage: t.Sequence[ResourceUsage]) -> int:
+    """The GPUs that gpu-feature-discovery counts; 0 if it counts MIG devices (strategy single) instead."""
+    gpus = max(0, whole(row.get("gpus")))
+    devices: Document = (row.get("mig") or {}).get("devices") or {}
+    single = usage and not any("/mig-" in entry.resource for entry in usage)
+    return 0 if single and gpus and sum(map(whole, devices.values())) == gpus else gpus
+
+
+def _mig_config(mig: Document) -> str:
+    return f"MIG configuration {mig.get('config') or 'none'} ({mig.get('state') or 'no state'})"
+
+
+def _by_request(pods: t.Iterable[PodUsage]) -> list[PodUsage]:
+    return sorted(pods, key=lambda pod: (-pod.units, pod.namespace, pod.pod, pod.resource))
+
+
+def _request(pod: PodUsage, several: bool) -> str:
+    """The count unless it is one, and the resource if the node has several."""
+    count = f"\u00d7{number(pod.units)}" if pod.units != 1 else ""
+    resource = short_resource(pod.resource).removeprefix("mig-") if several else ""
+    return "\u00a0".join(filter(None, [count, resource]))

@@ -1,0 +1,147 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GPU resources of nodes: how much pods request, how much is free, and what is not allocatable (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from ..cluster_state.node import whole
+
+if t.TYPE_CHECKING:
+    from .node_view import GpuNode
+
+Document = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class ResourceUsage:
+    """One resource in the units of its requests; used, free, lost and missing never overlap.
+
+    used: allocatable and requested by a pod. free: allocatable and not requested. lost: requested, but no longer allocatable.
+    missing: in the node's capacity, but neither allocatable nor requested. If the pods were not read (known is false),
+    everything allocatable counts as free. unschedulable: the part of free on nodes that accept no new pods; only in totals.
+    """
+
+    resource: str
+    used: int
+    free: int
+    lost: int
+    missing: int
+    known: bool
+    unschedulable: int = 0
+
+    @property
+    def allocatable(self) -> int:
+        """What the node can allocate, requested or not."""
+        return self.used + self.free
+
+    @property
+    def requested(self) -> int:
+        """What pods request, allocatable or not."""
+        return self.used + self.lost
+
+    @property
+    def available(self) -> int:
+        """What new pods can get."""
+        return self.free - self.unschedulable
+
+    @property
+    def total(self) -> int:
+        """The units in any state."""
+        return self.used + self.free + self.lost + self.missing
+
+
+class PodUsage(t.NamedTuple):
+    """What one pod requests of one resource of its node."""
+
+    namespace: str
+    pod: str
+    resource: str
+    units: int
+
+
+class NamespaceUsage(t.NamedTuple):
+    """What the pods of one namespace request; counts follow the order of the resources that were asked for."""
+
+    namespace: str
+    pods: int
+    nodes: int
+    counts: tuple[int, ...]
+
+
+def read_pods(row: Document) -> tuple[PodUsage, ...] | None:
+    """The pods on a row of gpu_info; None if they were not read."""
+    workloads = row.get("workloads")
+    if workloads is None:
+        return None
+    return tuple(
+        PodUsage(
+            str(entry.get("namespace") or ""),
+            str(entry.get("pod") or ""),
+            str(entry.get("resource") or ""),
+            max(0, whole(entry.get("count"))),
+        )
+        for entry in workloads
+    )
+
+
+def read_usage(row: Document, pods: t.Sequence[PodUsage] | None) -> tuple[ResourceUsage, ...]:
+    """The resources of a row of gpu_info, sorted by name; those without any unit are left out."""
+    allocatables: Document = row.get("allocatable") or {}
+    capacities: Document = row.get("capacity") or {}
+    requests: Counter[str] = Counter()
+    for pod in pods or ():
+        requests[pod.resource] += pod.units
+    result = []
+    as_declared = bool(row.get("pool")) and row.get("differs") == []
+    for name in sorted({*allocatables, *capacities, *requests}):
+        allocatable, capacity = max(0, whole(allocatables.get(name))), max(0, whole(capacities.get(name)))
+        requested = requests[name]
+        used = min(allocatable, requested)
+        # The kubelet keeps the capacity of a resource that sharing has replaced for five minutes (kubelet devicemanager,
+        # endpointStopGracePeriod): nothing is missing on a node that has everything its pool declares.
+        missing = 0 if as_declared else max(0, capacity - max(allocatable, requested))
+        result.append(ResourceUsage(name, used, allocatable - used, requested - used, missing, pods is not None))
+    # After that time the capacity stays at 0 until the kubelet restarts.
+    return tuple(usage for usage in result if usage.total)
+
+
+def total_usage(nodes: t.Iterable[GpuNode]) -> tuple[ResourceUsage, ...]:
+    """The sums over the nodes, sorted by resource."""
+    found: dict[str, list[tuple[bool, ResourceUsage]]] = defaultdict(list)
+    for node in nodes:
+        for usage in node.usage:
+            found[usage.resource].append((node.schedulable, usage))
+    return tuple(
+        ResourceUsage(
+            resource,
+            used=sum(usage.used for dummy, usage in entries),
+            free=sum(usage.free for dummy, usage in entries),
+            lost=sum(usage.lost for dummy, usage in entries),
+            missing=sum(usage.missing for dummy, usage in entries),
+            known=any(usage.known for dummy, usage in entries),
+            unschedulable=sum(usage.free for schedulable, usage in entries if not schedulable),
+        )
+        for resource, entries in sorted(found.items())
+    )
+
+
+def namespace_usage(nodes: t.Iterable[GpuNode]) -> tuple[list[str], list[NamespaceUsage]]:
+    """All requested resources, and the namespaces in order of what they request, largest first."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    pods: dict[str, set[str]] = defaultdict(set)
+    names: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        for pod in node.pods or ():
+            counts[pod.namespace][pod.resource] += pod.units
+            pods[pod.namespace].add(pod.pod)
+            names[pod.namespace].add(node.name)
+    resources = sorted({resource for of_one in counts.values() for resource in of_one})
+    ordered = sorted(counts, key=lambda namespace: (-sum(counts[namespace].values()), namespace))
+    return resources, [
+        NamespaceUsage(name, len(pods[name]), len(names[name]), tuple(counts[name][resource] for resource in resources))
+        for name in ordered
+    ]

@@ -1,0 +1,79 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Renders the HTML report: one file that loads nothing and works without its script."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import re
+import typing as t
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from ...module_utils.catalog.names import VERSION
+from ...module_utils.report import formatting, svg
+from ...module_utils.report.view_model import build_page
+
+_FOLDER = Path(__file__).parent
+_BRACES = str.maketrans({"{": "&#123;", "}": "&#125;"})
+_SPACE = re.compile(r"[\t\n\r\f]")
+# Control characters and lone surrogates are not valid in HTML; characters that change the direction of writing could make
+# one name look like another.
+_CHARACTERS = "\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff\ud800-\udfff"
+_UNSAFE = re.compile(f"[{_CHARACTERS}]")
+_SPECIAL = re.compile(f"[{{}}{_CHARACTERS}]")
+
+
+def render(info: t.Mapping[str, t.Any]) -> str:
+    """The page of what gpu_info returned; the same input gives the same page."""
+    template, style, script = _template(), _read("style.css"), _read("search.js")
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return template.render(page=build_page(info), style=style, script=script, policy=policy, version=VERSION).lstrip()
+
+
+def sanitize(value: object) -> str:
+    """A value for autoescape, which does not replace control characters and braces: no text becomes a Jinja expression if
+    the page is read as a template."""
+    if isinstance(value, Markup):
+        return value
+    text = str(value)
+    if not _SPECIAL.search(text):
+        return text
+    return Markup(str(escape(_UNSAFE.sub("\ufffd", _SPACE.sub(" ", text)))).translate(_BRACES))
+
+
+@functools.cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        finalize=sanitize,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "coordinate": svg.coordinate,
+        "meter": svg.draw_meter,
+        "number": formatting.number,
+        "plural": formatting.plural,
+        "verification": formatting.verification,
+    }
+    return environment.get_template("page.html.j2")
+
+
+@functools.cache
+def _read(name: str) -> Markup:
+    return Markup((_FOLDER / name).read_text(encoding="utf-8"))
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,180 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The drawing of a node: nothing is told of single GPUs that does not follow, and all of it is within its frame."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.report.mig_devices import GpuLayout
+from ansible_collections.accel.gpu.plugins.module_utils.report.node_view import GpuNode
+from ansible_collections.accel.gpu.plugins.module_utils.report.pool_view import PoolView
+from ansible_collections.accel.gpu.plugins.module_utils.report.svg import (
+    HEIGHT,
+    Drawing,
+    Path,
+    Rect,
+    cells_per_gpu,
+    draw_meter,
+    draw_node,
+    is_crowded,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.report.usage import ResourceUsage
+from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import Page
+
+GPU = "nvidia.com/gpu"
+STATES = ("used", "free", "lost", "missing", "unknown")
+
+
+def node(gpus: int, *usage: ResourceUsage, replicas: int = 1, layouts: tuple[GpuLayout, ...] = ()) -> GpuNode:
+    return GpuNode("n0", "n", None, "H100", gpus, 1, None, None, replicas, True, usage, (), None, layouts, ())
+
+
+def count(
+    used: int, free: int, lost: int = 0, missing: int = 0, resource: str = GPU, known: bool = True
+) -> ResourceUsage:
+    return ResourceUsage(resource, used, free, lost, missing, known)
+
+
+def mig(profile: str, used: int, free: int) -> ResourceUsage:
+    return count(used, free, resource=f"nvidia.com/mig-{profile}")
+
+
+def rects(drawing: Drawing) -> list[Rect]:
+    return [shape for shape in drawing.shapes if isinstance(shape, Rect)]
+
+
+def kinds(drawing: Drawing) -> dict[str, int]:
+    return dict(Counter(rect.kind for rect in rects(drawing)))
+
+
+LAYOUTS: tuple[GpuLayout, ...] = ((("3g.40gb", 1), ("1g.10gb", 1)),) * 2
+
+PER_GPU: list[tuple[str, GpuNode, list[str]]] = [
+    ("one GPU", node(1, count(1, 3), replicas=4), ["used free free free"]),
+    ("one GPU, MIG", node(1, mig("1g.10gb", 1, 2), mig("3g.40gb", 1, 0)), ["used free free used"]),
+    ("one GPU, partly gone", node(1, count(0, 0, 1, 3)), ["lost missing missing missing"]),
+    ("all free", node(2, count(0, 4), replicas=2), ["free free", "free free"]),
+    ("all used", node(2, count(4, 0), replicas=2), ["used used", "used used"]),
+    ("nobody asked", node(2, count(0, 4, known=False), replicas=2), ["unknown unknown", "unknown unknown"]),
+    ("some used", node(2, count(1, 3), replicas=2), []),
+    ("one missing", node(2, count(0, 1, 0, 1)), []),
+    ("other shares than GFD says", node(2, count(0, 5), replicas=2), []),
+    ("two resources", node(2, count(0, 2), count(0, 2, resource="nvidia.com/gpu.shared")), []),
+    ("MIG devices of several GPUs", node(2, mig("3g.40gb", 0, 2)), []),
+    (
+        "MIG, each known",
+        node(2, mig("3g.40gb", 0, 2), mig("1g.10gb", 2, 0), layouts=LAYOUTS),
+        ["free used", "free used"],
+    ),
+    (
+        "MIG, time-sliced",
+        node(2, mig("3g.40gb.shared", 0, 4), mig("1g.10gb.shared", 4, 0), layouts=LAYOUTS),
+        ["free used"] * 2,
+    ),
+    ("MIG, some used", node(2, mig("3g.40gb", 1, 1), mig("1g.10gb", 2, 0), layouts=LAYOUTS), []),
+    ("MIG of one kind", node(2, count(0, 4), layouts=((("3g.40gb", 2),),) * 2), ["free free", "free free"]),
+    (
+        "MIG beside a whole GPU",
+        node(2, count(1, 0), mig("3g.40gb", 0, 2), layouts=((("3g.40gb", 2),), ())),
+        ["free free", "used"],
+    ),
+    ("MIG that is not offered", node(2, mig("1g.10gb", 2, 0), layouts=LAYOUTS), []),
+    ("nothing offered", node(2), []),
+    ("not discovered", node(0, count(0, 4)), []),
+    ("too many GPUs", node(17, count(0, 17)), []),
+]
+
+
+@pytest.mark.parametrize(("of", "boxes"), [case[1:] for case in PER_GPU], ids=[case[0] for case in PER_GPU])
+def test_shares_of_a_single_gpu_are_told_only_where_they_follow(of: GpuNode, boxes: list[str]) -> None:
+    assert [" ".join(state for state, _width in cells) for cells in cells_per_gpu(of)] == boxes
+
+
+DRAWN: list[tuple[str, GpuNode, dict[str, int]]] = [
+    ("boxes", node(2, count(0, 4), replicas=2), {"gpu": 2, "free": 4}),
+    ("a bar below GPUs", node(2, count(1, 3), replicas=2), {"outline": 2, "gpu": 1, "used": 1, "free": 3}),
+    ("a bar of GPUs", node(8, count(3, 5)), {"gpu": 1, "used": 3, "free": 5}),
+    ("MIG", node(2, mig("1g.10gb", 3, 5), mig("3g.40gb", 1, 1)), {"outline": 2, "gpu": 2, "used": 4, "free": 6}),
+    (
+        "MIG that is known",
+        node(2, mig("3g.40gb", 1, 1), mig("1g.10gb", 0, 2), layouts=LAYOUTS),
+        {"outline": 2, "gpu": 2, "used": 1, "free": 3},
+    ),
+    ("nothing offered", node(4), {"outline": 4}),
+    ("nothing at all", node(0), {}),
+    ("too many to count", node(8, count(100, 300, 0, 1)), {"outline": 8, "gpu": 1, "used": 1, "free": 1, "missing": 1}),
+    ("too many on one GPU", node(1, count(10, 38), replicas=48), {"gpu": 1, "used": 1, "free": 1}),
+]
+
+
+@pytest.mark.parametrize(("of", "found"), [case[1:] for case in DRAWN], ids=[case[0] for case in DRAWN])
+def test_drawn(of: GpuNode, found: dict[str, int]) -> None:
+    assert kinds(draw_node(of)) == found
+
+
+def test_slices_are_as_wide_as_they_are() -> None:
+    small, large = (
+        rect for rect in rects(draw_node(node(2, mig("1g.10gb", 1, 0), mig("3g.40gb", 1, 0)))) if rect.kind == "used"
+    )
+    assert large.place.width > 2 * small.place.width
+
+
+units = st.integers(0, 9) | st.integers(0, 10**30)
+resources = st.sampled_from([GPU, "nvidia.com/gpu.shared"]) | st.integers(0, 99).map("nvidia.com/mig-{}g.5gb".format)
+counts = st.builds(count, units, units, units, units, resources, st.booleans()).filter(lambda made: made.total > 0)
+nodes = st.builds(
+    lambda gpus, found, replicas: node(gpus, *found, replicas=replicas),
+    st.integers(0, 20) | st.integers(0, 10**30),
+    st.lists(counts, max_size=12),
+    st.integers(0, 60) | st.integers(0, 10**30),
+)
+
+
+@given(nodes)
+def test_everything_is_within_the_frame_and_can_be_seen(of: GpuNode) -> None:
+    drawing = draw_node(of)
+    assert 0 < drawing.width <= 150
+    for rect in rects(drawing):
+        x, y, width, height = rect.place
+        assert min(x, y) >= 0
+        assert min(width, height) > 0
+        assert x + width <= drawing.width + 0.001
+        assert y + height <= HEIGHT + 0.001
+    assert len(drawing.shapes) < 500
+
+
+@given(nodes)
+def test_every_state_there_is_has_a_cell_and_no_other(of: GpuNode) -> None:
+    found = kinds(draw_node(of))
+    there: Counter[str] = Counter()
+    for one in of.usage:
+        there.update(used=one.used, lost=one.lost, missing=one.missing)
+        there.update({"free" if one.known else "unknown": one.free})
+    assert {state for state in STATES if found.get(state)} == {state for state in STATES if there[state]}
+    if of.gpus > 1 and not cells_per_gpu(of) and not is_crowded(of):
+        assert {state: found.get(state, 0) for state in STATES} == {state: there[state] for state in STATES}
+
+
+def test_lines_divide_a_gpu_into_its_slices() -> None:
+    drawing = draw_node(node(2, mig("3g.40gb", 1, 1), mig("1g.10gb", 0, 2), layouts=LAYOUTS))
+    (line, *_others) = [shape for shape in drawing.shapes if isinstance(shape, Path)]
+    assert line == Path("outline", "M26.75 0.5v5")
+
+
+def test_nodes_of_the_same_appearance_share_a_drawing() -> None:
+    nodes = tuple(node(8, count(used, 8 - used)) for used in (3, 4, 3))
+    page = Page("prod", True, {}, (PoolView("g0", None, None, True, nodes),), True)
+    assert [page.drawings[one.appearance][0] for one in nodes] == ["d0", "d1", "d0"]
+    assert len(page.drawings) == 2
+
+
+def test_a_meter_shows_the_smallest_part() -> None:
+    widths = {rect.kind: rect.place.width for rect in rects(draw_meter(count(99_999, 99_999, 0, 1)))}
+    assert set(widths) == {"used", "free", "missing"}
+    assert widths["missing"] >= 3
+    assert abs(widths["used"] - widths["free"]) < 2
