@@ -128,6 +128,7 @@ def reset(lab: Lab, *, fleet_file: Path | None, saved: str | None = None) -> Non
         _start(lab, tools, chosen)
         if source:
             nodes.repoint(Api(lab), lab.ports()["kwok"])
+            nodes.repoint_logs(Api(lab), lab.pod_logs)
         for part in chosen:
             part.begin(lab)
         count = _apply_fleet(lab, lab.fleet if source else fleet_file or _default_fleet(chosen))

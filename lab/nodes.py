@@ -8,12 +8,15 @@ import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from .api import Api, ApiError, Object, in_parallel
 from .errors import LabError
 from .fleet import SPEC_ANNOTATION, Fleet
 
 NODES = "/api/v1/nodes"
+_LOGS = "/apis/kwok.x-k8s.io/v1alpha1"
+_LOG_FILES = ("logsFile", "previousLogsFile")
 # Who made a machine that no fleet file asks for: the label holds the cloud, the annotation the id of its node group.
 CLOUD_LABEL = "lab.accel.gpu/cloud"
 NODE_GROUP_ANNOTATION = "lab.accel.gpu/node-group"
@@ -85,6 +88,25 @@ def repoint(api: Api, kubelet_port: int) -> None:
     patch = {"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}}}}
     names = [node["metadata"]["name"] for node in api.list(NODES) if _is_ours(node)]
     in_parallel(lambda name: api.merge(f"{NODES}/{name}/status", patch), names)
+
+
+def repoint_logs(api: Api, folder: Path) -> None:
+    """Tell kwok where the logs of the pods are, for a cluster that another lab has saved."""
+
+    def point(logs: Object) -> None:
+        files = [
+            {key: _below(folder, value) if key in _LOG_FILES else value for key, value in entry.items()}
+            for entry in logs["spec"]["logs"]
+        ]
+        if files != logs["spec"]["logs"]:
+            metadata = logs["metadata"]
+            api.merge(f"{_LOGS}/namespaces/{metadata['namespace']}/logs/{metadata['name']}", {"spec": {"logs": files}})
+
+    in_parallel(point, api.list(f"{_LOGS}/logs"))
+
+
+def _below(folder: Path, path: str) -> str:
+    return f"{folder}/{path.rpartition(f'/{folder.name}/')[2]}"
 
 
 def select(api: Api, names: str | None, selector: str | None) -> list[str]:

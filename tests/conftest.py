@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from tests import reporter
-from tests.labs import Lab, build_lab, own_lab
+from tests.labs import RUN, Lab, build_lab, forget_saved, own_lab
 from tests.programs import BUILD, REPO, tree_copy
 from tests.scheduling import LabScheduling, machine_slot
 
 # In the environment, since the processes in which tests run side by side have to draw the same ones.
 SEED = int(os.environ.setdefault("ACCEL_GPU_SEED", str(random.SystemRandom().randrange(2**32))))
-
+os.environ.setdefault(RUN, str(os.getpid()))
 
 # Every process that a test starts, and this one, uses compiled bytecode below build/, even where the environment switches it off.
 os.environ.update(PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=str(BUILD / "pycache"))
@@ -35,6 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     reporter.install(session.config)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        forget_saved()
 
 
 def pytest_report_header() -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,11 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import (
+    CLUSTER_NAME_ANNOTATION,
+    LEASE_NAME,
+    LEASE_NAMESPACE,
+)
 from lab.layout import Lab as LabLayout
 
 from .programs import BUILD, REPO, environment, run
 
 LAB = REPO / "lab" / "lab"
+SAVED = BUILD / "saved"
+# The id of the first process of the test run, for all that it starts.
+RUN = "ACCEL_GPU_TEST_RUN_ID"
 
 
 def build_lab() -> None:
@@ -73,13 +82,42 @@ class Lab:
         self.command("reset", *(["--fleet", str(fleet)] if fleet else []))
 
     def become(self, name: str, make: Callable[[], object], fleet: Path | None = None) -> None:
-        """The cluster that `make` makes of an empty one; made once a run, and saved under this name for whoever asks next."""
-        if LabLayout.named(self.name).saved(name).exists():
+        """Become the cluster that `make` makes of an empty one.
+
+        It is made once a run and saved under this name, for the labs of all processes of the run.
+        """
+        saved = LabLayout.named(self.name).saved(name)
+        if saved.exists():
             self.command("reset", "--to", name)
-            return
-        self.reset(fleet)
-        make()
-        self.command("save", name)
+        else:
+            self._make(name, make, fleet)
+
+    def _make(self, name: str, make: Callable[[], object], fleet: Path | None) -> None:
+        """Make and save the cluster, or take over the one that another process of this run has made."""
+        saved, copy = LabLayout.named(self.name).saved(name), run_folder() / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        # A process that needs the same cluster waits: making it takes longer, and the processor that the other one uses.
+        with copy.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if copy.exists():
+                shutil.copytree(copy, saved)
+                self.command("reset", "--to", name)
+                self._take_name()
+                self.command("save", name)
+                return
+            self.reset(fleet)
+            make()
+            self.command("save", name)
+            unfinished = copy.with_suffix(".new")
+            shutil.copytree(saved, unfinished)
+            unfinished.rename(copy)
+
+    def _take_name(self) -> None:
+        """Record the name of this lab in a cluster that another lab has made."""
+        lease = ["lease", LEASE_NAME, "--namespace", LEASE_NAMESPACE]
+        if run("kubectl", "get", *lease, "--ignore-not-found", "--output", "name", env=self.env).strip():
+            recorded = f"{CLUSTER_NAME_ANNOTATION}={self.name}"
+            run("kubectl", "annotate", *lease, "--overwrite", recorded, env=self.env)
 
     def down(self) -> None:
         """Leaves nothing running, unless ACCEL_GPU_TEST_KEEP asks to look at it."""
@@ -92,6 +130,18 @@ class Lab:
             ["bash", "-c", script], cwd=REPO, env=environment(), stdout=subprocess.PIPE, text=True, check=True
         )
         return dict(line.partition("=")[::2] for line in exported.stdout.split("\0") if line)
+
+
+def run_folder() -> Path:
+    """Where the processes of this test run keep the clusters that they share."""
+    return SAVED / os.environ[RUN]
+
+
+def forget_saved() -> None:
+    """Delete the clusters that this test run has saved, and those of runs that were killed."""
+    for folder in SAVED.glob("*"):
+        if folder == run_folder() or not Path("/proc", folder.name).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def reached_by(kubeconfig: Path) -> dict[str, str]:

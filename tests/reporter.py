@@ -42,7 +42,7 @@ class Reporter:
         self._terminal = terminal
         self._cache = config.cache
         self._side_by_side = config.getoption("numprocesses", None) or 1
-        self._measured: dict[str, float] = _cached(config, DURATIONS)
+        self._measured: dict[str, float] = cached(config, DURATIONS)
         self._expected: dict[str, float] = {}
         self._files: dict[str, int] = {}
         self._remaining_in_file: Counter[str] = Counter()
@@ -61,7 +61,7 @@ class Reporter:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Iterable[str]) -> None:
         if node.gateway.id == FIRST:
-            expected = _cached(node.config, EXPECTED)
+            expected = cached(node.config, EXPECTED)
             self._begin({nodeid: expected.get(nodeid, 0.0) for nodeid in ids})
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -125,14 +125,14 @@ class Reporter:
 
 
 class Herald:
-    """The plugin of the first process that runs tests: it knows them, and tells the reporter how long they usually take."""
+    """The plugin of the first process that runs tests: it knows the tests, and passes on how long they usually take."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        measured = _cached(self._config, DURATIONS)
+        measured = cached(self._config, DURATIONS)
         expected = {item.nodeid: expected_seconds(item, measured) for item in session.items}
         if self._config.cache:
             self._config.cache.set(EXPECTED, expected)
@@ -145,7 +145,8 @@ def _why(report: pytest.TestReport) -> str:
     return f": {line}" if line else ""
 
 
-def _cached(config: pytest.Config, key: str) -> dict[str, float]:
+def cached(config: pytest.Config, key: str) -> dict[str, float]:
+    """Seconds by test, as an earlier process of this run or an earlier run has left them."""
     found: dict[str, float] = config.cache.get(key, {}) if config.cache else {}
     return found
 
@@ -155,12 +156,10 @@ def _file(nodeid: str) -> str:
 
 
 def install(config: pytest.Config) -> None:
-    """Puts the reporter in, unless somebody asked for pytest's own verbose or quiet output."""
-    if config.option.verbose != 0:
-        return
+    """Register the reporter, unless pytest's own verbose or quiet output is requested."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     worker = getattr(config, "workerinput", {}).get("workerid")
     if worker == FIRST:
         config.pluginmanager.register(Herald(config), "accel-gpu-herald")
-    elif worker is None and isinstance(terminal, TerminalReporter):
+    elif config.option.verbose == 0 and worker is None and isinstance(terminal, TerminalReporter):
         config.pluginmanager.register(Reporter(config, terminal), "accel-gpu-reporter")

@@ -10,18 +10,33 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from .programs import BUILD
+from .reporter import EXPECTED, cached
 
 # Starting their lab takes long, so one process runs the whole folder and starts the lab once.
 SHARED = ("tests/integration/magnum/",)
 
 
+# Quick checks: these run first, in the order of the tests, so that a mistake shows early.
+FIRST = ("tests/quality/", "tests/unit/")
+
+
 class LabScheduling(LoadScopeScheduling):
-    """Distributes files, and folders that share a lab, in the order of the tests."""
+    """Distributes files, and folders that share a lab: first the quick checks, then the longest, so that both processes end together."""
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in SHARED if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if not next(iter(self.workqueue)).startswith(FIRST):
+            expected = cached(self.config, EXPECTED)
+            longest = max(
+                self.workqueue, key=lambda scope: sum(expected.get(name, 0) for name in self.workqueue[scope])
+            )
+            self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
 
 
 @contextmanager
