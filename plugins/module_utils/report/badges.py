@@ -27,19 +27,15 @@ class Badge:
     detail: str = ""
 
 
-IN_NO_POOL = Badge("in no pool", NOTE)
-NO_NODES = Badge("no nodes", WARN)
-NOT_DECLARED = Badge("not declared", NOTE)
-POOL_DRIFT = Badge(DRIFT, WARN)
-
-
-def pool_badge(pool: Document, reachable: bool) -> Badge:
-    """The state of a declared pool, from what gpu_info returns for it."""
+def pool_badge(pool: Document | None, reachable: bool) -> Badge:
+    """The state of a pool, from what gpu_info returns for it; None for a pool that is not declared."""
+    if pool is None:
+        return Badge("not declared", NOTE)
     if not reachable:
         return Badge("not reachable", NOTE)
     if not pool.get("nodes"):
-        return NO_NODES
-    return Badge("as declared", OK) if pool.get("as_declared") else POOL_DRIFT
+        return Badge("no nodes", WARN)
+    return Badge("as declared", OK) if pool.get("as_declared") else Badge(DRIFT, WARN)
 
 
 def node_badges(row: Document, declared: Document | None, info: Document) -> t.Iterator[Badge]:

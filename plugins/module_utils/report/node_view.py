@@ -58,19 +58,9 @@ class GpuNode:
         return self.free if self.schedulable else 0
 
     @property
-    def pods_known(self) -> bool:
-        """Whether the pods of the node were read."""
-        return self.pods is not None
-
-    @property
     def severity(self) -> str | None:
         """The severity of the worst badge."""
         return min((badge.severity for badge in self.badges), key=SEVERITIES.index, default=None)
-
-    @property
-    def details(self) -> str:
-        """What the texts of the badges leave out."""
-        return "; ".join(badge.detail for badge in self.badges if badge.detail)
 
     @property
     def appearance(self) -> t.Hashable:

@@ -10,32 +10,21 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..schema.messages import abbreviate
-from . import svg
-from .badges import DRIFT, NOT_DECLARED, Badge, pool_badge
+from .badges import DRIFT, Badge, pool_badge
 from .formatting import (
     DOT,
     memory,
     mig_layout,
-    number,
     pending_changes,
     plural,
     sharing_mode,
     short_model,
-    short_resource,
 )
 from .node_names import MAX_LENGTH, short_name
 from .node_view import GpuNode
 from .usage import ResourceUsage, total_usage
 
 Document = t.Mapping[str, t.Any]
-
-
-class LayoutBar(t.NamedTuple):
-    """The MIG layout of some GPUs of a pool; without a drawing these GPUs are whole."""
-
-    gpus: str
-    title: str
-    drawing: svg.Drawing | None
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ class PoolView:
     @property
     def badge(self) -> Badge:
         """The state of the pool."""
-        return NOT_DECLARED if self.declared is None else pool_badge(self.declared, self.reachable)
+        return pool_badge(self.declared, self.reachable)
 
     @functools.cached_property
     def usage(self) -> tuple[ResourceUsage, ...]:
@@ -100,33 +89,10 @@ class PoolView:
             parts.append(f"{memory(share)} per GPU" if shares == 1 else f"{memory(share)} per share")
         return DOT.join(parts)
 
-    @property
-    def size(self) -> str:
-        """The numbers of nodes and GPUs."""
-        if not self.node_count:
-            return "No node of the cluster belongs to the pool."
-        return f"{plural(self.node_count, 'node')}{DOT}{plural(self.info.get('gpus') or 0, 'GPU')}"
-
-    @property
-    def layouts(self) -> list[LayoutBar]:
-        """The MIG layouts of its GPUs, empty if no GPU is partitioned."""
-        layouts: t.Sequence[Document] = self.info.get("cuts") or ()
-        return [_layout_bar(layout) for layout in layouts] if any(layout["devices"] for layout in layouts) else []
-
     def wanted(self, resource: str) -> int | None:
         """The units of a resource that the pool declares; None for other resources."""
         resources: Document = self.info.get("resources") or {self.info.get("resource"): self.info}
         return (resources.get(resource) or {}).get("wanted")
-
-    @property
-    def free_text(self) -> list[str]:
-        """The available units, with the resource if there are several."""
-        return [
-            f"{number(usage.available)} {short_resource(usage.resource)} free"
-            if len(self.usage) > 1
-            else f"{number(usage.available)} free"
-            for usage in self.usage
-        ]
 
     @property
     def drift(self) -> list[str]:
@@ -154,11 +120,6 @@ class PoolView:
         uniform = all(node.properties == self.common_properties for node in self.nodes)
         return DOT.join(parts) + ("" if uniform or not parts else ". Nodes that differ show their own values.")
 
-    @property
-    def search_text(self) -> str:
-        """What the search finds in every node of the pool."""
-        return f"{self.name or ''} {' '.join(self.common_properties.values())}"
-
     def label(self, node: GpuNode) -> str:
         """The name of a node on its tile."""
         return short_name(node.name, self.prefix, self.domain)
@@ -167,16 +128,3 @@ class PoolView:
         """Whether the tile may not show the full name."""
         label = self.label(node)
         return label != node.name or len(label) > MAX_LENGTH
-
-
-def _layout_bar(layout: Document) -> LayoutBar:
-    devices: t.Sequence[Document] = layout["devices"]
-    gpus = "Each GPU" if layout["gpus"] is None else plural(layout["gpus"], "GPU")
-    if not devices:
-        return LayoutBar(f"{gpus} not partitioned", "", None)
-    slices = ", ".join(
-        f"{device['profile']} on slices {device['start']} to {device['start'] + device['size'] - 1}"
-        for device in devices
-    )
-    title = f"{layout['slices']} memory slices: {slices}"
-    return LayoutBar(gpus, title, svg.draw_mig_layout(layout["slices"], devices))

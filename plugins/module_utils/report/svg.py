@@ -138,11 +138,12 @@ def draw_meter(usage: ResourceUsage) -> Drawing:
     return Drawing(400, 12, _row(Place(0, 0, 400, 12), states_of(usage), least=4, gap=0))
 
 
-def draw_mig_layout(slices: int, devices: t.Sequence[Document]) -> Drawing:
+def draw_mig_layout(layout: Document) -> Drawing:
     """The memory slices of a GPU with its MIG devices."""
-    places = list(_divide(Place(0, 0, _BAR_WIDTH, _BAR_HEIGHT), [1] * slices))
+    slices: int = layout["slices"]
+    places = _divide(Place(0, 0, _BAR_WIDTH, _BAR_HEIGHT), [1] * slices)
     shapes: list[Shape] = [_rect("outline", place.inset(0.75), 2) for place in places]
-    for device in devices:
+    for device in layout["devices"]:
         each, name = _BAR_WIDTH / slices, str(device["profile"])
         place = Place(device["start"] * each, 0, device["size"] * each, _BAR_HEIGHT).inset(0.75)
         if len(name) * _LETTER_WIDTH > place.width:
@@ -151,21 +152,15 @@ def draw_mig_layout(slices: int, devices: t.Sequence[Document]) -> Drawing:
     return Drawing(_BAR_WIDTH, _BAR_HEIGHT, shapes)
 
 
-def legend_cell(state: str) -> Drawing:
-    """One unit, for the legend."""
-    return Drawing(14, 14, _cell(state, Place(1, 1, 12, 12)))
-
-
-def legend_gpu() -> Drawing:
-    """A GPU with its own shares, for the legend."""
-    return Drawing(14, 18, _gpu(Place(0, 0, 14, 18), [(USED, 1), (USED, 1), (FREE, 1)]))
-
-
-def legend_node() -> Drawing:
-    """GPUs above the shares of their node, for the legend."""
-    frames = [_rect("outline", place.inset(0.5), 1.5) for place in _divide(Place(0, 0, 34, 6), [1, 1], gap=_GAP)]
-    below, cells = Place(0, 8, 34, 10), [(USED, 1.0)] * 3 + [(FREE, 1.0)] * 3
-    return Drawing(34, 18, [*frames, _rect("gpu", below, 2), *_row(below.inset(_INSET), cells)])
+def legend_drawing(kind: str) -> Drawing:
+    """A state, one gpu with its own shares, or the shares of a node below its GPUs."""
+    if kind == "gpu":
+        return Drawing(14, 18, _gpu(Place(0, 0, 14, 18), [(USED, 1), (USED, 1), (FREE, 1)]))
+    if kind == "node":
+        frames = [_rect("outline", place.inset(0.5), 1.5) for place in _divide(Place(0, 0, 34, 6), [1, 1], gap=_GAP)]
+        below, cells = Place(0, 8, 34, 10), [(USED, 1.0)] * 3 + [(FREE, 1.0)] * 3
+        return Drawing(34, 18, [*frames, _rect("gpu", below, 2), *_row(below.inset(_INSET), cells)])
+    return Drawing(14, 14, _cell(kind, Place(1, 1, 12, 12)))
 
 
 def coordinate(value: float) -> str:

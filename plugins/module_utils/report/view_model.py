@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from . import svg
-from .badges import IN_NO_POOL, NO_NODES, POOL_DRIFT, SEVERITIES, Badge
-from .formatting import plural, short_model
+from .badges import SEVERITIES, Badge
+from .formatting import plural
 from .node_names import common_domain, common_prefix
 from .node_view import GpuNode, natural_order, read_node
 from .pool_view import PoolView
@@ -22,39 +22,6 @@ Document = t.Mapping[str, t.Any]
 # Up to this number of nodes all tiles are open; more nodes get small tiles that are closed at first.
 MAX_EXPANDED = 40
 _MAX_EXPANDED_PODS = 10
-_LEGEND = {
-    svg.USED: "requested by a pod",
-    svg.FREE: "free",
-    svg.MISSING: "in the capacity, but not allocatable",
-    svg.LOST: "requested, but no longer allocatable",
-    svg.UNKNOWN: "allocatable; the pods were not read",
-}
-
-
-class ModelRow(t.NamedTuple):
-    """One GPU model of the cluster."""
-
-    name: str
-    nodes: int
-    gpus: int
-    drivers: list[str]
-
-
-class Finding(t.NamedTuple):
-    """A line about some nodes, or about a pool."""
-
-    badge: Badge | None = None
-    nodes: t.Sequence[str] = ()
-    text: str = ""
-    pool: str | None = None
-
-
-class Drift(t.NamedTuple):
-    """Nodes whose pool is not clear, and why."""
-
-    title: str
-    nodes: t.Sequence[str]
-    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,13 +76,6 @@ class Page:
         parts += [f"{empty} {'has' if empty == 1 else 'have'} no nodes"] if empty else []
         return "; ".join(parts) + "."
 
-    @property
-    def totals(self) -> str:
-        """The GPUs of the cluster."""
-        totals: Document = self.info.get("totals") or {}
-        nodes = plural(totals.get("nodes") or 0, "node")
-        return f"{plural(totals.get('gpus') or 0, 'GPU')} on {totals.get('gpu_nodes') or 0} of {nodes}"
-
     @functools.cached_property
     def usage(self) -> tuple[ResourceUsage, ...]:
         """The resources of all nodes; if gpu_info returned no nodes, of the whole cluster."""
@@ -125,62 +85,18 @@ class Page:
         return tuple(ResourceUsage(name, 0, count, 0, 0, False) for name, count in totals.items() if count)
 
     @property
-    def models(self) -> list[ModelRow]:
-        """The GPU models of the cluster."""
-        models: Document = self.info.get("models") or {}
-        return [
-            ModelRow(
-                short_model(model or "not discovered"),
-                row.get("nodes") or 0,
-                row.get("gpus") or 0,
-                row.get("drivers") or ["?"],
-            )
-            for model, row in models.items()
-        ]
-
-    @property
-    def findings(self) -> list[Finding]:
-        """What needs attention: the badges of nodes, the worst first, then what this page does not show."""
-        nodes: dict[tuple[str, str], list[str]] = defaultdict(list)
+    def flagged_nodes(self) -> list[tuple[Badge, list[str]]]:
+        """The names of the nodes with each badge, the most severe badge first."""
+        nodes: dict[tuple[int, str], list[str]] = defaultdict(list)
         for node in self.nodes:
             for badge in node.badges:
-                nodes[badge.text, badge.severity].append(node.name)
-        ordered = sorted(nodes.items(), key=lambda entry: (SEVERITIES.index(entry[0][1]), entry[0][0]))
-        findings = [Finding(Badge(text, severity), names) for (text, severity), names in ordered]
-        for pool in self.declared_pools:
-            if pool.unlisted_drifted_nodes > 0:
-                more = f"{plural(pool.unlisted_drifted_nodes, 'more node')} of "
-                findings.append(Finding(POOL_DRIFT, text=more, pool=pool.name))
-            if not pool.node_count:
-                findings.append(Finding(NO_NODES, pool=pool.name))
-        if self.info.get("unclaimed"):
-            findings.append(Finding(IN_NO_POOL, list(self.info["unclaimed"])))
-        hidden = self.info.get("nodes_not_shown") or 0
-        if hidden:
-            text = f"{plural(hidden, 'more GPU node')} {'is' if hidden == 1 else 'are'} not on this page: increase the option limit of gpu_info."
-            findings.append(Finding(text=text))
-        return findings
+                nodes[SEVERITIES.index(badge.severity), badge.text].append(node.name)
+        return [(Badge(text, SEVERITIES[rank]), names) for (rank, text), names in sorted(nodes.items())]
 
     @functools.cached_property
     def namespaces(self) -> tuple[list[str], list[NamespaceUsage]]:
         """All requested resources, and what each namespace requests."""
         return namespace_usage(self.nodes)
-
-    @property
-    def drift(self) -> list[Drift]:
-        """The nodes that belong to no pool or to several, and those that a run does not wait for."""
-        entries = [
-            Drift("Matches several pools", [node], f"{', '.join(map(str, pools))}. The node is not changed.")
-            for node, pools in sorted((self.info.get("overlaps") or {}).items())
-        ]
-        unusual = (self.info.get("unusual_nodes") or [])[:100]
-        entries += [Drift("Not waited for", [entry["name"]], str(entry["reason"])) for entry in unusual]
-        titles = {
-            "undiscovered": "Not labelled by gpu-feature-discovery yet",
-            "released": "Released: no longer in a pool, and the labels of the pool are to be removed",
-            "unclaimed": "GPU nodes that match no pool",
-        }
-        return [*entries, *(Drift(title, list(self.info[key])) for key, title in titles.items() if self.info.get(key))]
 
     @functools.cached_property
     def drawings(self) -> dict[t.Hashable, tuple[str, svg.Drawing]]:
@@ -190,18 +106,6 @@ class Page:
             if node.appearance not in drawings:
                 drawings[node.appearance] = f"d{len(drawings)}", svg.draw_node(node)
         return drawings
-
-    @property
-    def legend(self) -> list[tuple[svg.Drawing, str]]:
-        """The states that occur, and how GPUs are drawn."""
-        states = [svg.USED, svg.FREE] if self.usage_known else [svg.UNKNOWN]
-        states += [svg.MISSING] if any(usage.missing for usage in self.usage) else []
-        states += [svg.LOST] if any(usage.lost for usage in self.usage) else []
-        return [
-            *((svg.legend_cell(state), _LEGEND[state]) for state in states),
-            (svg.legend_gpu(), "the shares of one GPU"),
-            (svg.legend_node(), "GPUs and the shares of their node; which GPU has which share is not known"),
-        ]
 
 
 def build_page(info: Document) -> Page:

@@ -62,9 +62,13 @@ def _template() -> Template:
     )
     environment.filters |= {
         "coordinate": svg.coordinate,
+        "legend_drawing": svg.legend_drawing,
         "meter": svg.draw_meter,
+        "mig_layout": svg.draw_mig_layout,
         "number": formatting.number,
         "plural": formatting.plural,
+        "short_model": formatting.short_model,
+        "short_resource": formatting.short_resource,
         "verification": formatting.verification,
     }
     return environment.get_template("page.html.j2")

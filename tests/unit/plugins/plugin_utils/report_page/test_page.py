@@ -158,7 +158,7 @@ TEXTS: list[tuple[str, dict[str, t.Any], list[str]]] = [
     (
         "no nodes shown",
         PAGES["no nodes shown"],
-        ["22 more GPU nodes are not on this page: increase the option limit of gpu_info."],
+        ["22 more GPU nodes not on this page; increase the option limit of gpu_info"],
     ),
     (
         "overlap",
