@@ -22,7 +22,7 @@ _PLURALS = {kind: f"{kind.lower()}s" for kind in ("ClusterRole", "Role", "Cluste
 # Where a ClusterRole is bound that is not to be given for the whole cluster: in the namespaces of the releases that there are.
 _IN_NAMESPACES = {"accel-gpu-export-values": ("node-feature-discovery", "gpu-operator")}
 # The playbooks that need what is shipped for another one.
-_AS_ANOTHER = {"repair": "share", "reset": "share", "scale": "share", "retire": "nodes"}
+_AS_ANOTHER = {"repair": "share", "reset": "share", "scale": "share", "delete_nodegroups": "nodegroups"}
 
 Object = dict[str, Any]
 

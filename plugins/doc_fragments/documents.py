@@ -10,13 +10,13 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
-  defaults:
+  gpu_defaults:
     description:
       - What every pool has unless it says otherwise (C(gpu_defaults)); maps are merged, lists replaced.
     type: dict
-  pools:
+  gpu_pools:
     description:
-      - The pools (C(gpu_pools)). Needs O(cluster). An empty list says that there are no pools; that is not the same as leaving the option out.
+      - The pools (C(gpu_pools)). Needs O(gpu_cluster). An empty list says that there are no pools; that is not the same as leaving the option out.
       - All mistakes of the documents are reported together, each with its path.
     type: list
     elements: dict
@@ -30,15 +30,15 @@ options:
     type: dict
     required: true
     suboptions:
-      cluster:
+      gpu_cluster:
         description: What all pools of one cluster share, as in C(gpu_cluster).
         type: dict
         required: true
-      defaults:
+      gpu_defaults:
         description: What is merged into every pool, as in C(gpu_defaults). Lists are replaced, maps merged.
         type: dict
         default: {}
-      pools:
+      gpu_pools:
         description:
           - The pools, as in C(gpu_pools). Required, and null is refused. An empty list says that there are no pools.
         type: list

@@ -21,7 +21,7 @@ options:
       - The cluster's Lease is held until the machines are gone, as by every other run that changes the cluster.
     type: dict
     suboptions:
-      cluster:
+      gpu_cluster:
         description:
           - What C(gpu_cluster) says of the cluster, its C(name), C(uid), C(kubeconfig), C(context) and impersonation.
           - A cluster of another name or UID is refused before the cloud is asked to change anything, as by the modules for Kubernetes.

@@ -10,7 +10,7 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
-  cluster:
+  gpu_cluster:
     description:
       - What C(gpu_cluster) says of the cluster.
       - Its C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is given. Its C(impersonate_user) and
@@ -24,14 +24,14 @@ options:
     description:
       - Path of a kubeconfig, or its content as a dictionary.
       - The cluster and the user come from one source as a whole. The first of these that names a cluster counts, O(kubeconfig), O(context) or
-        O(host); C(cluster.kubeconfig) or C(cluster.context); the environment variables E(K8S_AUTH_HOST), E(K8S_AUTH_KUBECONFIG) and those
+        O(host); C(gpu_cluster.kubeconfig) or C(gpu_cluster.context); the environment variables E(K8S_AUTH_HOST), E(K8S_AUTH_KUBECONFIG) and those
         beside them; E(KUBECONFIG) and C(~/.kube/config), or in a pod without these the pod's service account.
       - Where one of the first two counts, a variable K8S_AUTH_* that names another cluster or user is an error.
     type: raw
   context:
     description:
       - Context of the kubeconfig; its current one if not given.
-      - Alone it is a context of E(KUBECONFIG) or C(~/.kube/config), and not allowed beside C(cluster.kubeconfig) or C(cluster.context).
+      - Alone it is a context of E(KUBECONFIG) or C(~/.kube/config), and not allowed beside C(gpu_cluster.kubeconfig) or C(gpu_cluster.context).
     type: str
   host:
     description:
@@ -76,12 +76,12 @@ options:
   impersonate_user:
     description:
       - User as whom the requests are made. The authenticated user needs the right to impersonate that user.
-      - If not given, C(cluster.impersonate_user), or the environment variable E(K8S_AUTH_IMPERSONATE_USER) where the environment names the cluster.
+      - If not given, C(gpu_cluster.impersonate_user), or the environment variable E(K8S_AUTH_IMPERSONATE_USER) where the environment names the cluster.
     type: str
   impersonate_groups:
     description:
       - Groups as whose member the requests are made. Needs O(impersonate_user).
-      - If neither is given, C(cluster.impersonate_groups), or E(K8S_AUTH_IMPERSONATE_GROUPS) (separated by commas) where the environment names
+      - If neither is given, C(gpu_cluster.impersonate_groups), or E(K8S_AUTH_IMPERSONATE_GROUPS) (separated by commas) where the environment names
         the cluster.
     type: list
     elements: str

@@ -34,7 +34,7 @@ options:
       - If not given, it is so where the label C(auto_scaling_enabled) of the group or of the cluster is true and the bounds differ.
     type: bool
   flavor:
-    description: Name or id of the flavor. The cluster's if not given. M(accel.gpu.magnum_offer_info) tells which have GPUs.
+    description: Name or id of the flavor. The cluster's if not given. M(accel.gpu.magnum_catalog_info) tells which have GPUs.
     type: str
   image:
     description:
@@ -61,7 +61,7 @@ options:
     description:
       - Labels of the nodes. Those that are not named stay; one of null is taken out.
       - Magnum has these from release 23 (microversion 1.14) on. An older one is told nothing of them, which a warning says, and
-        neither are drivers that do not know them yet; then they are to be put on the nodes by M(accel.gpu.nodes).
+        neither are drivers that do not know them yet; then they are to be put on the nodes by M(accel.gpu.node_metadata).
     type: dict
   node_taints:
     description:

@@ -38,7 +38,7 @@ options:
         description: The most nodes that the autoscaler may make. Needs O(min_size).
         type: int
       flavor: &flavor
-        description: Name or id of the flavor, as M(accel.gpu.vks_offer_info) lists them. A new group needs it; it cannot be changed.
+        description: Name or id of the flavor, as M(accel.gpu.vks_catalog_info) lists them. A new group needs it; it cannot be changed.
         type: str
       os: &os
         description: Operating system, V(ubuntu), V(linux) or V(rocky); V(ubuntu) for a new group. It cannot be changed.

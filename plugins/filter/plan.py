@@ -32,8 +32,8 @@ EXAMPLES = r"""
     label: "{{ item.name }}"
   vars:
     documents:
-      cluster: {name: lab}
-      pools:
+      gpu_cluster: {name: lab}
+      gpu_pools:
         - name: notebooks
           match: {model: Tesla-T4}
           sharing: {mode: time-slicing, replicas: 4}
@@ -66,18 +66,18 @@ _value:
       description: Image and namespace of the pods that prove the pools.
       type: dict
     pools:
-      description: Every pool with its derived values, in the order given. Its C(birth) holds the C(node_labels) and C(taints)
+      description: Every pool with its derived values, in the order given. Its C(registration) holds the C(node_labels) and C(taints)
         with which a node group or MachineSet has to make its nodes, its C(group) the node group that a run makes, or null.
       type: list
       elements: dict
-    node_groups:
+    nodegroups:
       description: The node groups of the pools, as the option C(nodegroups) of their cloud's module wants them.
       type: list
       elements: dict
-    draining:
+    drain_options:
       description: How nodes of these groups are emptied before they go, as the option C(kubernetes.drain) of their cloud's module.
       type: dict
-    creates:
+    provides:
       description: The C(namespaces) and C(kinds) that an empty cluster lacks and a run brings.
       type: dict
 """

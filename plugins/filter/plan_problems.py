@@ -27,7 +27,7 @@ EXAMPLES = r"""
     that: problems | length == 0
     fail_msg: "{{ problems }}"
   vars:
-    problems: "{{ {'cluster': gpu_cluster, 'pools': gpu_pools} | accel.gpu.plan_problems }}"
+    problems: "{{ {'gpu_cluster': gpu_cluster, 'gpu_pools': gpu_pools} | accel.gpu.plan_problems }}"
 
 # gpu_pools[2].sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); leave it out, with
 # mode: none for whole GPUs

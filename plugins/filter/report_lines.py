@@ -26,7 +26,7 @@ options:
     description: Columns of the terminal.
     type: int
     default: 100
-  node_groups:
+  nodegroups:
     description:
       - What M(accel.gpu.magnum_nodegroup) or M(accel.gpu.vks_nodegroup) returned in check mode, so that a plan tells what becomes of the
         node groups of the pools. A failure tells that their cloud did not answer.
@@ -46,7 +46,7 @@ EXAMPLES = r"""
   register: fleet
 
 - name: Show what a run would change
-  accel.gpu.show:
+  accel.gpu.print_lines:
     lines: "{{ fleet.gpu_info | accel.gpu.report_lines(kind='plan') }}"
 """
 
@@ -64,13 +64,13 @@ from ansible.errors import AnsibleFilterError
 from ..module_utils.report.text import KINDS, lines
 
 
-def report_lines(info: t.Any, kind: str = "report", width: int = 100, node_groups: t.Any = None) -> list[str]:
+def report_lines(info: t.Any, kind: str = "report", width: int = 100, nodegroups: t.Any = None) -> list[str]:
     """The lines of a plan or a report."""
     if not isinstance(info, t.Mapping):
         raise AnsibleFilterError("accel.gpu.report_lines needs the dictionary that accel.gpu.gpu_info returns")
     if kind not in KINDS:
         raise AnsibleFilterError(f"accel.gpu.report_lines: kind is {kind!r}; it is one of {', '.join(KINDS)}")
-    return lines({**info, "node_groups": node_groups or {}}, kind, int(width))
+    return lines({**info, "nodegroups": nodegroups or {}}, kind, int(width))
 
 
 class FilterModule:

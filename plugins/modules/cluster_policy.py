@@ -16,11 +16,11 @@ description:
     owns single entries, which it notes in the annotation C(accel.gpu/tolerations); it takes out only those.
   - The policy that counts is the oldest one, under any name, as it is for the operator.
   - If a ConfigMap that the policy is to name does not exist it is created first, because an agent that is told to mount a missing ConfigMap
-    never starts. An existing one is left alone; it belongs to M(accel.gpu.node_profile).
-  - A policy that names another ConfigMap for the device plugin keeps it with its default, and M(accel.gpu.node_profile) adds the pools' entries
+    never starts. An existing one is left alone; it belongs to M(accel.gpu.gpu_sharing).
+  - A policy that names another ConfigMap for the device plugin keeps it with its default, and M(accel.gpu.gpu_sharing) adds the pools' entries
     to that one. Only where it does not exist the name is replaced, since no plugin can start then.
   - A C(spec.migManager.config.name) and a C(spec.mig.strategy) of somebody else's policy that have to change are noted in the annotation
-    C(accel.gpu/former), so that M(accel.gpu.removal) can put them back.
+    C(accel.gpu/former), so that M(accel.gpu.uninstall) can put them back.
   - Where a pool has MIG, C(spec.mig.strategy) is taken out whoever set it, because it overrules what each node's own configuration says.
   - An edit that reaches the template of the driver's DaemonSet makes the driver roll on every GPU node, slowly and with GPU pods evicted.
     Such an edit is held back while a driver pod exists, unless O(allow_driver_rollout) is set; everything else is applied.
@@ -53,21 +53,21 @@ extends_documentation_fragment:
   - accel.gpu.attributes.mutating
 seealso:
   - module: accel.gpu.helm_release
-  - module: accel.gpu.node_profile
+  - module: accel.gpu.gpu_sharing
 """
 
 EXAMPLES = r"""
 - name: Give the operator what the pools derive, and wait until it has done it
   accel.gpu.cluster_policy:
-    cluster: "{{ gpu_cluster }}"
-    defaults: "{{ gpu_defaults | default({}) }}"
-    pools: "{{ gpu_pools }}"
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_defaults: "{{ gpu_defaults | default({}) }}"
+    gpu_pools: "{{ gpu_pools }}"
     wait_timeout: 1800
 
 - name: Let a new taint of a pool reach the driver as well, in a maintenance window
   accel.gpu.cluster_policy:
-    cluster: "{{ gpu_cluster }}"
-    pools: "{{ gpu_pools }}"
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
     allow_driver_rollout: true
 """
 
@@ -108,7 +108,7 @@ cluster_policy:
       elements: str
     unusual_nodes:
       description: GPU nodes (up to 100) that were not waited for, since a pod of NVIDIA's fails there, each with its C(name) and the C(reason).
-        They are of no pool, or gpu-feature-discovery has not labelled them; a pool that has such a node fails in M(accel.gpu.node_profile).
+        They are of no pool, or gpu-feature-discovery has not labelled them; a pool that has such a node fails in M(accel.gpu.gpu_sharing).
       type: list
       elements: dict
       returned: always

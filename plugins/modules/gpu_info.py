@@ -13,9 +13,9 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Returns for each GPU node its model, driver, sharing mode, replicas, and what it can allocate, from one paged list.
-  - With O(pools), tells for each pool what it declares, what is seen, what M(accel.gpu.node_profile) would change, and
+  - With O(gpu_pools), tells for each pool what it declares, what is seen, what M(accel.gpu.gpu_sharing) would change, and
     whether the pool has been proven by workloads since it last changed. Two small objects are read for that.
-  - With O(workloads), tells who holds what, from one paged list of the pods that have not ended.
+  - With O(include_workloads), tells who holds what, from one paged list of the pods that have not ended.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.documents
@@ -26,27 +26,27 @@ options:
     description: How many nodes to return one by one. Totals count all.
     type: int
     default: 100
-  workloads:
+  include_workloads:
     description: Whether to tell which pods hold the GPUs of each node.
     type: bool
     default: false
-  costs:
-    description: Whether to tell what the changes would cost, which needs O(pools). Reads the ClusterPolicy, and where something would
+  include_impact:
+    description: Whether to tell what the changes would cost, which needs O(gpu_pools). Reads the ClusterPolicy, and where something would
         change all pods that have not ended.
     type: bool
     default: false
   allow_release:
-    description: As the option of M(accel.gpu.node_profile), so that RV(gpu_info.release) tells whether a run would be refused.
+    description: As the option of M(accel.gpu.gpu_sharing), so that RV(gpu_info.release) tells whether a run would be refused.
     type: list
     elements: str
     default: []
-  offline:
+  allow_unreachable:
     description: Whether a cluster that cannot be reached is no failure. RV(gpu_info.reachable) is then V(false), and the pools
         are told as far as they follow from the documents.
     type: bool
     default: false
 seealso:
-  - module: accel.gpu.node_profile
+  - module: accel.gpu.gpu_sharing
   - plugin: accel.gpu.report_lines
     plugin_type: filter
   - plugin: accel.gpu.report_page
@@ -56,8 +56,8 @@ seealso:
 EXAMPLES = r"""
 - name: Compare the cluster with its pools, and see who holds the GPUs
   accel.gpu.gpu_info:
-    cluster: "{{ gpu_cluster }}"
-    pools: "{{ gpu_pools }}"
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
     workloads: true
     limit: 5000
   register: fleet
@@ -76,7 +76,7 @@ gpu_info:
   type: dict
   contains:
     cluster:
-      description: Name of the cluster, from O(cluster) or the kubeconfig.
+      description: Name of the cluster, from O(gpu_cluster) or the kubeconfig.
       type: str
       returned: always
     reachable: {description: Whether the cluster answered., type: bool, returned: always}
@@ -93,7 +93,7 @@ gpu_info:
     nodes:
       description: Up to O(limit) GPU nodes. C(mig) is null where the GPU has no MIG, else the C(config) that the node is to have, the
         MIG manager's C(state) of it, and the MIG C(devices) by profile. C(driver_upgrade) is how far the driver's upgrade is, or
-        null. With O(pools), C(differs) is a list of short sentences, each what is not as the node's pool declares.
+        null. With O(gpu_pools), C(differs) is a list of short sentences, each what is not as the node's pool declares.
       type: list
       elements: dict
       returned: when the cluster is reachable
@@ -123,66 +123,66 @@ gpu_info:
       description: What each pool declares, and of which node group its nodes are made (C(group), or null); with a cluster also what is seen
         (C(nodes), C(models), C(gpus), C(wanted) and C(allocatable), in all and for each of its C(resources)), into what its GPUs are cut and where
         the devices lie on the memory slices (C(cuts), whose C(gpus) are null as long as no node is known), what differs (C(differs),
-        C(differing_nodes), C(as_declared)), what would change (C(changes)) and what workloads proved (C(proof)). With O(costs), C(costs) are how many
+        C(differing_nodes), C(as_declared)), what would change (C(changes)) and what workloads proved (C(proof)). With O(include_impact), C(impact) are how many
         C(drivers) would be rolled, how many C(pods) lose a GPU by that or cannot stay with the new sharing, how many of NVIDIA's C(agent_pods) start
         anew, on how many nodes GPUs are cut anew (C(cut_nodes)), and on how many of these they must be reset, or the node rebooted (C(resets)).
       type: dict
-      returned: when O(pools) are given
-    costs:
+      returned: when O(gpu_pools) are given
+    impact:
       description: The same for all nodes together, those of no pool too; C(reasons), why drivers are rolled, and C(at_most) how many
         at a time (V(0), only when somebody deletes their pods); C(release), the operator's version now and then, or null; C(held_back),
         whether drivers, and nothing else, wait for O(accel.gpu.cluster_policy#module:allow_driver_rollout).
       type: dict
-      returned: when O(costs) are asked for and the cluster is reachable
+      returned: when O(include_impact) are asked for and the cluster is reachable
     warnings:
       description: What is odd though no mistake, a sentence each. Nodes that are of several pools or have left theirs, empty
         pools, unknown models and releases, combinations known to break.
       type: list
       elements: str
-      returned: when O(pools) are given
+      returned: when O(gpu_pools) are given
     drift:
       description: What is not as declared, up to 100 entries of C(pool) and C(what).
       type: list
       elements: dict
-      returned: when O(pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) are given and the cluster is reachable
     installed:
-      description: C(nfd) and C(operator), each as in RV(accel.gpu.installation_info#module:installation_info).
+      description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info).
       type: dict
-      returned: when O(pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) are given and the cluster is reachable
     steps:
-      description: What would be done to each of up to 100 nodes, as in RV(accel.gpu.node_profile#module:node_profile).
+      description: What would be done to each of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: dict
-      returned: when O(costs) are asked for and the cluster is reachable
+      returned: when O(include_impact) are asked for and the cluster is reachable
     unusual_nodes:
-      description: GPU nodes that are not waited for, as in RV(accel.gpu.node_profile#module:node_profile).
+      description: GPU nodes that are not waited for, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: list
       elements: dict
-      returned: when O(pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) are given and the cluster is reachable
     undiscovered:
-      description: GPU nodes that gpu-feature-discovery has not labelled yet, up to 100; with O(pools), without those among C(unusual_nodes).
+      description: GPU nodes that gpu-feature-discovery has not labelled yet, up to 100; with O(gpu_pools), without those among C(unusual_nodes).
       type: list
       elements: str
       returned: when the cluster is reachable
     overlaps:
       description: Nodes that several pools match, with those pools.
       type: dict
-      returned: when O(pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) are given and the cluster is reachable
     released:
       description: Nodes that belong to no pool any more and still carry what a pool put there.
       type: list
       elements: str
-      returned: when O(pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) are given and the cluster is reachable
     release:
-      description: Of these, how many each of the C(pools) loses, the pool of up to 100 C(nodes), the C(pods) that are evicted for it (with O(costs)),
+      description: Of these, how many each of the C(pools) loses, the pool of up to 100 C(nodes), the C(pods) that are evicted for it (with O(include_impact)),
         how many nodes of each pool would be C(unshared) although no variable sets C(sharing.mode), and the C(refusal), why a run would do
         nothing as long as O(allow_release) does not allow it or C(sharing.mode) is not set, or an empty text.
       type: dict
-      returned: when O(pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) are given and the cluster is reachable
     unclaimed:
       description: GPU nodes that no pool wants, up to 100.
       type: list
       elements: str
-      returned: when O(pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) are given and the cluster is reachable
 """
 
 import functools
@@ -211,8 +211,8 @@ if t.TYPE_CHECKING:
 
 def work(module: GpuModule) -> dict[str, t.Any]:
     """One list, or what follows without a cluster."""
-    told: dict[str, t.Any] = {"cluster": (module.params["cluster"] or {}).get("name")}
-    if module.params["pools"] is not None:
+    told: dict[str, t.Any] = {"cluster": (module.params["gpu_cluster"] or {}).get("name")}
+    if module.params["gpu_pools"] is not None:
         # Bad documents are told before the cluster is asked.
         told["pools"] = {pool.name: report_data.declared(pool) for pool in module.plan.pools}
         told["warnings"] = doubts(module.plan)
@@ -222,7 +222,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     except (ApiError, ConnectionProblem) as error:
         reason = module.explained(error) if isinstance(error, ApiError) else str(error)
         away = isinstance(error, ConnectionProblem) or error.unreachable
-        if not (away and module.params["offline"]):
+        if not (away and module.params["allow_unreachable"]):
             raise
         told.update(reachable=False, reason=reason)
         return _limited(module, told, [])
@@ -230,23 +230,23 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     told.update(reachable=True, identity=identity_report(module.client, module.identity), **report_data.observed(nodes))
     told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][: warnings.NAMES_LIMIT]
     pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
-    held = gpu_requests(pods()) if module.params["workloads"] else None
-    if module.params["pools"] is None:
+    held = gpu_requests(pods()) if module.params["include_workloads"] else None
+    if module.params["gpu_pools"] is None:
         return _limited(module, told, report_data.rows(nodes, (), None, (), held))
     there = detect(module.client, module.plan)
-    looks = module.params["workloads"] or module.params["costs"]
+    looks = module.params["include_workloads"] or module.params["include_impact"]
     found = overview(module.client, there.plan, nodes, pods if looks else None)
     plan, membership, changes = found.plan, found.membership, found.changes
     _tell(module.client, there, found, nodes, told)
     allowed = frozenset(module.params["allow_release"])
     told["release"] = changes.releases.as_dict(allowed, warnings.NAMES_LIMIT)
-    if module.params["costs"]:
+    if module.params["include_impact"]:
         rolls = preview_restarts(module.client, plan, there.policy)
         asked = pods() if changes.edits or rolls.roll.any else []
         counts, steps = impact_preview(module.client, plan, nodes, membership, changes, rolls.roll, asked)
         for name, of_pool in told["pools"].items():
-            of_pool["costs"] = counts[name]
-        told["costs"] = rolls.told(total(counts.values()))
+            of_pool["impact"] = counts[name]
+        told["impact"] = rolls.told(total(counts.values()))
         told["steps"] = {of.node: of.told() for of in steps.steps[: warnings.NAMES_LIMIT]}
         told["release"] = steps.releases.as_dict(allowed, warnings.NAMES_LIMIT)
     return _limited(module, told, report_data.rows(nodes, plan.pools, membership, changes.edits, held))
@@ -277,10 +277,10 @@ def main() -> None:
     """Run the module."""
     spec: dict[str, dict[str, t.Any]] = {
         "limit": {"type": "int", "default": 100},
-        "workloads": {"type": "bool", "default": False},
-        "costs": {"type": "bool", "default": False},
+        "include_workloads": {"type": "bool", "default": False},
+        "include_impact": {"type": "bool", "default": False},
         "allow_release": {"type": "list", "elements": "str", "default": []},
-        "offline": {"type": "bool", "default": False},
+        "allow_unreachable": {"type": "bool", "default": False},
     }
     module = GpuModule(spec, documents=True)
     module.run(work)

@@ -20,7 +20,7 @@ description:
   - Helm releases that this collection did not install are remarked and left out, because a release that C(gpu_cluster) names is
     upgraded to what C(gpu_cluster) says.
   - What cannot be expressed is left out and remarked, never guessed. The cluster does not know where a chart comes from, so
-    that and the connection are taken from O(cluster).
+    that and the connection are taken from O(gpu_cluster).
   - Helm values may hold secrets. They are written only to the file O(path), never to the result or the diff; values that look
     like secrets are not written at all.
 extends_documentation_fragment:
@@ -42,7 +42,7 @@ options:
     type: path
 seealso:
   - module: accel.gpu.gpu_info
-  - module: accel.gpu.node_profile
+  - module: accel.gpu.gpu_sharing
 """
 
 EXAMPLES = r"""
@@ -77,7 +77,7 @@ with_values:
   returned: success
   sample: [operator]
 changing_nodes:
-  description: How many nodes M(accel.gpu.node_profile) would change with this configuration.
+  description: How many nodes M(accel.gpu.gpu_sharing) would change with this configuration.
   type: int
   returned: success
   sample: 0
@@ -160,7 +160,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 def _given(module: GpuModule) -> Object:
     """gpu_cluster as it was given, with the cluster's UID, but without a rename, or a kubeconfig that is a dictionary with credentials."""
-    client, declared = module.client, module.params["cluster"] or {}
+    client, declared = module.client, module.params["gpu_cluster"] or {}
     name = declared.get("name") or read_recorded_name(client) or client.cluster_name or client.context_name or "cluster"
     uid = declared.get("uid") or read_uid(client)
     left_out = [

@@ -42,12 +42,12 @@ options:
         GPUs is run, since fewer prove nothing about sharing.
     type: int
     default: 8
-  hold:
+  hold_seconds:
     description:
       - Seconds for which each pod holds its device, so that all of them are seen to run at the same time.
     type: int
     default: 10
-  pull_secrets:
+  image_pull_secrets:
     description:
       - Names of Secrets in the pods' namespace with which the image is pulled.
     type: list
@@ -69,21 +69,21 @@ options:
     type: int
     default: 1
 notes:
-  - Image and namespace are C(cluster.validation.image) and C(cluster.validation.namespace).
+  - Image and namespace are C(gpu_cluster.validation.image) and C(gpu_cluster.validation.namespace).
 seealso:
-  - module: accel.gpu.node_profile
+  - module: accel.gpu.gpu_sharing
 """
 
 EXAMPLES = r"""
 - name: Prove every pool
   accel.gpu.gpu_validation:
-    cluster: "{{ gpu_cluster }}"
-    pools: "{{ gpu_pools }}"
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
 
 - name: Prove them again, with more pods
   accel.gpu.gpu_validation:
-    cluster: "{{ gpu_cluster }}"
-    pools: "{{ gpu_pools }}"
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
     force: true
     max_pods: 32
 """
@@ -148,9 +148,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         namespace=module.plan.validation.namespace,
         image=module.plan.validation.image,
         run_id=module.run_id,
-        hold=params["hold"],
-        deadline=params["wait_timeout"] + params["hold"],
-        pull_secrets=tuple(params["pull_secrets"]),
+        hold=params["hold_seconds"],
+        deadline=params["wait_timeout"] + params["hold_seconds"],
+        image_pull_secrets=tuple(params["image_pull_secrets"]),
         run_as_user=params["run_as_user"] or None,
     )
     proving = Validator(
@@ -262,8 +262,8 @@ def main() -> None:
     spec: ArgumentSpec = {
         "force": {"type": "bool", "default": False},
         "max_pods": {"type": "int", "default": 8},
-        "hold": {"type": "int", "default": 10},
-        "pull_secrets": {"type": "list", "elements": "str", "default": [], "no_log": False},
+        "hold_seconds": {"type": "int", "default": 10},
+        "image_pull_secrets": {"type": "list", "elements": "str", "default": [], "no_log": False},
         "run_as_user": {"type": "int", "default": 65534},
         "wait_timeout": {"type": "int", "default": 300},
         "wait_sleep": {"type": "int", "default": 1},

@@ -48,7 +48,7 @@ options:
     default: true
   note_creation:
     description:
-      - Whether an object that this module makes gets the annotation C(accel.gpu/created), by which M(accel.gpu.removal)
+      - Whether an object that this module makes gets the annotation C(accel.gpu/created), by which M(accel.gpu.uninstall)
         knows that it may go again. An object that was there before never gets it.
     type: bool
     default: false

@@ -50,7 +50,7 @@ options:
     default: 32
 seealso:
   - module: accel.gpu.magnum_nodegroup_info
-  - module: accel.gpu.magnum_offer_info
+  - module: accel.gpu.magnum_catalog_info
   - module: accel.gpu.magnum_cluster
 """
 

@@ -34,11 +34,11 @@ notes:
   - Names cost requests for their look-ups in every run; ids cost none.
 seealso:
   - module: accel.gpu.vks_nodegroup_info
-  - module: accel.gpu.vks_offer_info
+  - module: accel.gpu.vks_catalog_info
 """
 
 EXAMPLES = r"""
-- name: Two L40S machines that the autoscaler may make four of, with the pool's label from birth
+- name: Two L40S machines that the autoscaler may make four of, with the pool's label from registration
   accel.gpu.vks_nodegroup:
     cluster: prod
     name: inference
@@ -70,7 +70,7 @@ EXAMPLES = r"""
 - name: Many at once
   accel.gpu.vks_nodegroup:
     cluster: prod
-    nodegroups: "{{ gpu_plan.node_groups }}"
+    nodegroups: "{{ gpu_plan.nodegroups }}"
 """
 
 RETURN = r"""

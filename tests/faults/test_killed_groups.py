@@ -20,7 +20,7 @@ def four(cloud: CloudPools) -> list[Pool]:
 @pytest.mark.usual(60)
 def test_a_run_that_makes_groups_may_be_killed_anywhere(cloud: CloudPools, tmp_path: Path, rng: random.Random) -> None:
     assert cloud.killed(four(cloud), rng.randint(1, 4), tmp_path)
-    cloud.retire(four(cloud))
+    cloud.delete_nodegroups(four(cloud))
 
 
 @pytest.mark.soak
@@ -31,6 +31,6 @@ def test_a_run_that_makes_groups_may_be_killed_after_each_request(cloud: CloudPo
     total = cloud.count(pools, tmp_path)
     assert total >= len(pools)
     for number in range(1, total + 1):
-        cloud.retire(pools)
+        cloud.delete_nodegroups(pools)
         cloud.killed(pools, number, tmp_path)
-    cloud.retire(pools)
+    cloud.delete_nodegroups(pools)

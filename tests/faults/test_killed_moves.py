@@ -87,7 +87,7 @@ def used(cloud: CloudPools, tmp_path: Path) -> Iterator[UsedPool]:
     pool.occupied()
     yield pool
     pool.users.leave()
-    cloud.retire([pool.pool(0)])
+    cloud.delete_nodegroups([pool.pool(0)])
 
 
 @pytest.mark.sampled(1, of="killed groups")

@@ -56,8 +56,8 @@ def play(lab: Lab, state: str, *arguments: str) -> PlaybookRun:
 
 
 def profile(run: PlaybookRun) -> dict[str, Any]:
-    """What node_profile has told."""
-    found: dict[str, Any] = run.module_results("accel.gpu.node_profile")[-1]["node_profile"]
+    """What gpu_sharing has told."""
+    found: dict[str, Any] = run.module_results("accel.gpu.gpu_sharing")[-1]["gpu_sharing"]
     return found
 
 

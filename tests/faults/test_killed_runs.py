@@ -37,7 +37,7 @@ SMALL_POOLS = [
         "labels": {"team": "research"},
     },
 ]
-VARIABLES = {"gpu_pools": SMALL_POOLS, "validation_hold": 2}
+VARIABLES = {"gpu_pools": SMALL_POOLS, "gpu_validation_hold_seconds": 2}
 
 
 def kubectl(lab: Lab, *words: str) -> Any:

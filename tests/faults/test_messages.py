@@ -91,7 +91,7 @@ def test_a_chart_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
 def test_nodes_that_nfd_does_not_label(lab: Lab) -> None:
     lab.reset()
     lab.command("fault", "put", "nfd-stalled", "--nodes", "a100-2,t4-1")
-    message = failing(90, environ=lab.env, variables={"nfd_wait_timeout": 15}, arguments=["--tags", "nfd"])
+    message = failing(90, environ=lab.env, variables={"gpu_nfd_wait_timeout": 15}, arguments=["--tags", "nfd"])
     for word in (
         "2 node(s)",
         "nfd.node.kubernetes.io/feature-labels: a100-2, t4-1",
@@ -130,10 +130,10 @@ def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
     victim = found["items"][0]["metadata"]["name"]
     lab.command("fault", "put", "plugin-crash", "--nodes", victim)
     pool = {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 8}}
-    variables = {"gpu_pools": [pool], "gpu_allow_release": "all", "sharing_wait_timeout": 20}
+    variables = {"gpu_pools": [pool], "gpu_allow_release": "all", "gpu_sharing_wait_timeout": 20}
     message = failing(90, environ=lab.env, variables=variables, arguments=["--tags", "sharing"])
     assert victim in message
     assert "CrashLoopBackOff" in message
     lab.command("fault", "clear", "plugin-crash")
-    del variables["sharing_wait_timeout"]
+    del variables["gpu_sharing_wait_timeout"]
     run_playbook(SITE, environ=lab.env, variables=variables, arguments=["--tags", "sharing"]).require_success()

@@ -26,7 +26,7 @@ PAUSED = "nvidia.com/gpu.deploy.device-plugin"
 def require_told(rolling: Rolling, result: dict[str, Any], *words: str, offered: dict[str, int]) -> None:
     """The victim alone has failed, with these words; all others are as declared."""
     assert result["failed"] is True
-    told = result["node_profile"]
+    told = result["gpu_sharing"]
     assert list(told["failed"]) == [VICTIM], told["failed"]
     for word in (VICTIM, *words):
         assert word in result["msg"], result["msg"]
@@ -37,8 +37,8 @@ def require_told(rolling: Rolling, result: dict[str, Any], *words: str, offered:
 
 def require_back(rolling: Rolling, result: dict[str, Any]) -> None:
     """The victim is as it was before, at work, and told so."""
-    assert result["node_profile"]["rolled_back"] == [VICTIM]
-    assert result["node_profile"]["left_cordoned"] == []
+    assert result["gpu_sharing"]["rolled_back"] == [VICTIM]
+    assert result["gpu_sharing"]["left_cordoned"] == []
     rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 1}})
     deploys = {
         key: value
@@ -67,8 +67,8 @@ def test_a_mig_change_fails(rolling: Rolling) -> None:
 def test_after_a_failure_no_other_node_begins(rolling: Rolling) -> None:
     fault(rolling, "mig-failed")
     result = share(rolling, HALVES, max_unavailable=1, order="name")
-    assert list(result["node_profile"]["failed"]) == [VICTIM]
-    assert result["node_profile"]["not_begun"] == ["a100-3"]
+    assert list(result["gpu_sharing"]["failed"]) == [VICTIM]
+    assert result["gpu_sharing"]["not_begun"] == ["a100-3"]
     assert rolling.cluster.offered("a100-1") == {"a100-1": {GPU: 2}}
     assert rolling.cluster.offered("a100-3") == {"a100-3": {GPU: 1}}
     require_back(rolling, result)
@@ -78,8 +78,8 @@ def test_a_node_that_failed_is_left_cordoned_and_tainted_where_that_was_asked_fo
     fault(rolling, "mig-failed")
     result = share(rolling, HALVES, on_failure="leave")
     require_told(rolling, result, "failed", offered={GPU: 2})
-    assert result["node_profile"]["left_cordoned"] == [VICTIM]
-    assert result["node_profile"]["rolled_back"] == []
+    assert result["gpu_sharing"]["left_cordoned"] == [VICTIM]
+    assert result["gpu_sharing"]["rolled_back"] == []
     node = rolling.cluster.nodes()[VICTIM]
     assert node["spec"]["unschedulable"] is True
     assert {"key": FAILED, "value": "mig-failed", "effect": "NoSchedule"} in node["spec"]["taints"]
@@ -109,7 +109,7 @@ def test_a_mig_change_that_hung_is_done_by_repair(rolling: Rolling) -> None:
     rolling.lab.command("fault", "clear")
     healed = rolling.share(HALVES, state="repaired", settled=False, wait_timeout=PATIENCE)
     assert not healed.get("failed"), healed["msg"]
-    assert list(healed["node_profile"]["repaired"]) == [VICTIM]
+    assert list(healed["gpu_sharing"]["repaired"]) == [VICTIM]
     rolling.cluster.until(lambda: label_of(rolling, label) == "success")
 
 
@@ -132,7 +132,7 @@ def repair_what_was_paused(rolling: Rolling) -> None:
     rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}})
     healed = rolling.share(NONE, state="repaired", wait_timeout=PATIENCE)
     assert not healed.get("failed"), healed["msg"]
-    assert list(healed["node_profile"]["repaired"]) == [VICTIM]
+    assert list(healed["gpu_sharing"]["repaired"]) == [VICTIM]
 
 
 def test_operands_that_were_left_paused_are_let_go(rolling: Rolling) -> None:
@@ -153,7 +153,7 @@ def test_a_repair_leaves_to_other_runs_what_is_declared_anew(rolling: Rolling) -
 def said(rolling: Rolling, result: dict[str, Any]) -> None:
     """Whatever of ours is still on the victim is told."""
     cordoned = bool(rolling.cluster.nodes()[VICTIM]["spec"].get("unschedulable"))
-    assert (result["node_profile"]["left_cordoned"] == [VICTIM]) is cordoned
+    assert (result["gpu_sharing"]["left_cordoned"] == [VICTIM]) is cordoned
 
 
 def test_a_mig_manager_that_hears_nothing_is_started_anew(rolling: Rolling) -> None:
@@ -194,7 +194,7 @@ def test_gpus_that_are_called_invalid(rolling: Rolling) -> None:
     rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}}, 60)
     done = share(rolling, HALVES, settled=False)
     assert not done.get("failed"), done["msg"]
-    assert set(done["node_profile"]["steps"]) == {VICTIM}
+    assert set(done["gpu_sharing"]["steps"]) == {VICTIM}
     rolling.require_offered({GPU: 2})
     rolling.require_clean()
 

@@ -139,7 +139,7 @@ def test_the_api_server_restarts_at_any_moment(rolling: Rolling, delay: float) -
     striker.start()
     result = rolling.share(MPS, wait_timeout=240)
     striker.join()
-    print(f"mended: {result['node_profile']['repaired']}")
+    print(f"mended: {result['gpu_sharing']['repaired']}")
     require_changed(rolling, result, {GPU: 4})
 
 
@@ -196,7 +196,7 @@ def test_a_certificate_that_expires_on_the_way(rolling: Rolling, tmp_path: Path)
     result = share_through(rolling, soon, MPS, rollout={"max_unavailable": 1, "order": "name"})
     assert result["failed"] is True
     assert "Unauthorized" in result["msg"] or "expired" in result["msg"], result["msg"]
-    assert result["node_profile"]["left_cordoned"] == ["a100-1"]
+    assert result["gpu_sharing"]["left_cordoned"] == ["a100-1"]
     assert [CORDONED in of for of in marks(rolling)].count(True) == 1
     rolling.users.no_budget("strict")
     require_changed(rolling, rolling.share(MPS), {GPU: 4})

@@ -61,7 +61,7 @@ def test_a_budget_that_never_allows(rolling: Rolling) -> None:
     with rolling.users.watched() as watch:
         result = share(rolling, MPS, drain_timeout=6)
     assert result["failed"] is True
-    assert list(result["node_profile"]["failed"]) == [VICTIM]
+    assert list(result["gpu_sharing"]["failed"]) == [VICTIM]
     for word in (VICTIM, f"{NAMESPACE}/{pods[VICTIM]}", "strict", "drain_timeout"):
         assert word in result["msg"], result["msg"]
     rolling.require_offered({GPU: 4}, but=VICTIM)
@@ -79,7 +79,7 @@ def test_a_budget_that_allows_late(rolling: Rolling) -> None:
 
     def refused() -> bool:
         """Whether the budget has held more than once."""
-        asked = rolling.cluster.requests(since, "node_profile", status=429)
+        asked = rolling.cluster.requests(since, "gpu_sharing", status=429)
         return sum("/eviction" in request for request in asked) > 1
 
     with rolling.users.watched() as watch:
@@ -98,7 +98,7 @@ def test_a_pod_that_nobody_makes_again_goes_only_by_force(rolling: Rolling) -> N
     rolling.users.wait_running(1)
     with rolling.users.watched() as watch:
         result = share(rolling, MPS, drain_timeout=10)
-    assert list(result["node_profile"]["failed"]) == [VICTIM]
+    assert list(result["gpu_sharing"]["failed"]) == [VICTIM]
     for word in (f"{NAMESPACE}/experiment", "force"):
         assert word in result["msg"], result["msg"]
     assert watch.names() == set()
@@ -143,7 +143,7 @@ def test_a_node_that_disappears(rolling: Rolling) -> None:
     result = share(rolling, MPS, drain_timeout=120)
     later.join()
     assert time.monotonic() - started < 100
-    assert VICTIM in f"{result.get('msg')} {result.get('warnings')} {result['node_profile']['failed']}"
+    assert VICTIM in f"{result.get('msg')} {result.get('warnings')} {result['gpu_sharing']['failed']}"
     rolling.require_offered({GPU: 4}, but=VICTIM)
     rolling.require_clean()
 
@@ -167,7 +167,7 @@ def test_a_node_that_joins(rolling: Rolling) -> None:
     again = share(rolling, MPS)
     assert not again.get("failed"), again["msg"]
     assert rolling.cluster.offered("a100-") == {f"a100-{number}": {GPU: 4} for number in range(1, 5)}
-    assert rolling.share(NONE, check=True)["node_profile"]["change_counts"] == {"plugin": 4}
+    assert rolling.share(NONE, check=True)["gpu_sharing"]["change_counts"] == {"plugin": 4}
 
 
 def test_somebody_else_who_changes_the_label(rolling: Rolling) -> None:
@@ -183,10 +183,10 @@ def test_somebody_else_who_changes_the_label(rolling: Rolling) -> None:
     later.join()
     rolling.require_offered({GPU: 2}, but=VICTIM)
     if result.get("failed"):
-        assert list(result["node_profile"]["failed"]) == [VICTIM]
+        assert list(result["gpu_sharing"]["failed"]) == [VICTIM]
         for word in (VICTIM, label, "all-1g.10gb"):
             assert word in result["msg"], result["msg"]
     else:
         assert rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 2}}
     unschedulable = bool(rolling.cluster.nodes()[VICTIM]["spec"].get("unschedulable"))
-    assert (result["node_profile"]["left_cordoned"] == [VICTIM]) is unschedulable
+    assert (result["gpu_sharing"]["left_cordoned"] == [VICTIM]) is unschedulable

@@ -149,7 +149,7 @@ def test_the_right_to_evict_is_missing(rolling: Rolling, tmp_path: Path) -> None
         result = share_through(rolling, kubeconfig, MPS)
     assert result["failed"] is True
     assert 'cannot create resource "pods/eviction"' in result["msg"]
-    assert result["node_profile"]["left_cordoned"]
+    assert result["gpu_sharing"]["left_cordoned"]
     require_changed(rolling, rolling.share(MPS), {GPU: 4})
 
 

@@ -52,7 +52,7 @@ def require_not_mixed(rolling: Rolling, since: int) -> None:
 
 
 def options(rolling: Rolling, sharing: dict[str, Any]) -> dict[str, Any]:
-    return {"variables": {"gpu_pools": [rolling.pool(sharing)], "sharing_wait_timeout": 240}}
+    return {"variables": {"gpu_pools": [rolling.pool(sharing)], "gpu_sharing_wait_timeout": 240}}
 
 
 def stopped_after(rolling: Rolling, number: int, folder: Path) -> tuple[PlaybookRun, PlaybookRun | None, float]:
@@ -127,7 +127,7 @@ def test_two_hosts_of_one_run_that_mean_one_cluster_take_turns_or_are_refused(ro
         cluster = {"name": host, "kubeconfig": str(lab.kubeconfig), "kube_name": lab.name}
         hosts[host] = {"gpu_cluster": cluster, "gpu_pools": [rolling.pool(sharing)]}
     inventory = tmp_path / "hosts.yml"
-    shared = {"gpu_defaults": {}, "sharing_wait_timeout": 240}
+    shared = {"gpu_defaults": {}, "gpu_sharing_wait_timeout": 240}
     inventory.write_text(yaml.safe_dump({"gpu_clusters": {"hosts": hosts, "vars": shared}}))
     since = audit.mark(LabLayout.named(lab.name))
     run = run_playbook(SHARE, environ=lab.env, inventory=inventory)

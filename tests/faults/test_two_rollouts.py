@@ -22,7 +22,7 @@ SLICED = {"mode": "time-slicing", "replicas": 3}
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
 # It is renewed three times in the time for which it is good.
 RENEWALS = 9
-_RUN = re.compile(r" node_profile run/(\S+)")
+_RUN = re.compile(r" gpu_sharing run/(\S+)")
 
 
 def options(rolling: Rolling, sharing: dict[str, Any], **variables: Any) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def held_up(rolling: Rolling) -> None:
 
 
 def changes(rolling: Rolling, since: int) -> list[str]:
-    """The runs of node_profile in the order of their changing requests, each as often as it has changed something in a row."""
+    """The runs of gpu_sharing in the order of their changing requests, each as often as it has changed something in a row."""
     made = [
         _RUN.search(request.agent)
         for request in audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
@@ -94,7 +94,7 @@ def test_the_second_is_refused_with_the_name_of_the_first(rolling: Rolling) -> N
     since = audit.mark(LabLayout.named(rolling.lab.name))
     first = Playbook(SHARE, **options(rolling, MPS))
     rolling.users.until(lambda: cordoned(rolling), "the first run is at work")
-    refused = run_playbook(SHARE, **options(rolling, SLICED, sharing_lease_wait_timeout=0))
+    refused = run_playbook(SHARE, **options(rolling, SLICED, gpu_sharing_lease_wait_timeout=0))
     assert refused.rc != 0
     assert holder(rolling) in refused.failure()
     assert "lease_wait_timeout" in refused.failure()
@@ -122,7 +122,7 @@ def test_a_lease_that_is_held_for_minutes_is_renewed(rolling: Rolling) -> None:
         return len(renewed) > RENEWALS
 
     rolling.users.until(long_enough, f"{RENEWALS} renewals", 4 * begun["leaseDurationSeconds"])
-    refused = run_playbook(SHARE, **options(rolling, SLICED, sharing_lease_wait_timeout=0))
+    refused = run_playbook(SHARE, **options(rolling, SLICED, gpu_sharing_lease_wait_timeout=0))
     assert begun["holderIdentity"] in refused.failure()
     run_playbook(SHARE, arguments=["--check"], **options(rolling, NONE)).require_success()
     rolling.users.no_budget("strict")

@@ -19,7 +19,7 @@ from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.rolling import CORDONED
 from tests.labs import Lab
 
-NODES, RETIRE = "accel.gpu.nodes", "accel.gpu.retire"
+NODES, DELETE_NODEGROUPS = "accel.gpu.node_metadata", "accel.gpu.delete_nodegroups"
 OURS = "accel.gpu/"
 POOL_LABEL = "accel.gpu/pool"
 
@@ -52,10 +52,10 @@ class CloudPools:
         """An unharmed run."""
         return run_playbook(NODES, environ=self.lab.env, **self.options(pools)).require_success()
 
-    def retire(self, pools: Sequence[Pool]) -> None:
+    def delete_nodegroups(self, pools: Sequence[Pool]) -> None:
         """The cluster as it was before any of this."""
         run_playbook(
-            RETIRE, environ=self.lab.env, **self.options(pools, pool="all", gpu_confirm=self.lab.name)
+            DELETE_NODEGROUPS, environ=self.lab.env, **self.options(pools, gpu_pool="all", gpu_confirm=self.lab.name)
         ).require_success()
         assert self.provider.settled(self.lab) == self.before
         self.provider.require_no_orphan(self.lab)

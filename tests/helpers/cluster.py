@@ -58,7 +58,7 @@ class Cluster:
     def run(self, main: Callable[[], Any], **options: Any) -> dict[str, Any]:
         """A module's result against this cluster; `check` and `diff` are Ansible's modes."""
         modes = {mode: options.pop(mode, False) for mode in ("check", "diff")}
-        args = {"cluster": {"name": self.lab.name, "kubeconfig": str(self.lab.kubeconfig)}, **options}
+        args = {"gpu_cluster": {"name": self.lab.name, "kubeconfig": str(self.lab.kubeconfig)}, **options}
         return run_module(main, args, env=self.lab.env, **modes)
 
     def kubectl(self, *words: str) -> str:

@@ -46,7 +46,7 @@ def pool(
         "memory_mib_per_share": 15360 // replicas,
         "node_labels": {"accel.gpu/pool": name, "nvidia.com/device-plugin.config": key, **cut, **labels},
     }
-    values["birth"] = Registration(values["node_labels"], values["taints"])
+    values["registration"] = Registration(values["node_labels"], values["taints"])
     values["model"] = changes.get("match", values["match"]).model
     return PoolPlan(**{"rollout": rollout(), **values, **changes})
 

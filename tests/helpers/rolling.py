@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_sharing
 from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import run_playbook
 from tests.helpers.workloads import Users
@@ -93,11 +93,11 @@ class Rolling:
         pools = [self.pool(sharing, **(rollout or {}))]
         check = bool(options.get("check"))
         policy = self.cluster.run(
-            cluster_policy.main, pools=pools, wait=settled, wait_timeout=90, wait_sleep=1, check=check
+            cluster_policy.main, gpu_pools=pools, wait=settled, wait_timeout=90, wait_sleep=1, check=check
         )
         assert not policy.get("failed"), policy
-        given = {"pools": pools, "wait_timeout": 90, "expected_policy": policy["cluster_policy"], **options}
-        return self.cluster.run(node_profile.main, **given)
+        given = {"gpu_pools": pools, "wait_timeout": 90, "expected_policy": policy["cluster_policy"], **options}
+        return self.cluster.run(gpu_sharing.main, **given)
 
     def require_offered(self, offered: Mapping[str, int], *, but: str = "") -> None:
         """Every machine, but for one, offers exactly this."""

@@ -22,7 +22,7 @@ Rendering = Callable[..., list[Document]]
 REGISTRY = "registry.example.com:5000/mirror"
 FULL: Document = {
     "registry": REGISTRY,
-    "pull_secrets": ["one", "two"],
+    "image_pull_secrets": ["one", "two"],
     "driver": {"version": "580.95.05", "kernel_module_type": "open", "secret_env": "envs"},
     "proxy": {"http": "http://proxy:3128", "https": "http://proxy:3128", "no_proxy": ["10.0.0.0/8", ".svc"]},
     "repo_config": "repos",

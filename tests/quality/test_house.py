@@ -115,7 +115,7 @@ def test_every_module_is_in_the_action_group_of_what_it_talks_to() -> None:
     clouds = {group: {name for name in modules if name.startswith(f"{group}_")} for group in groups if group != "kube"}
     assert {group: set(names) for group, names in groups.items()} == {
         **clouds,
-        "kube": modules - {"show"} - {name for names in clouds.values() for name in names},
+        "kube": modules - {"print_lines"} - {name for names in clouds.values() for name in names},
     }
 
 
@@ -126,7 +126,7 @@ def test_every_module_that_takes_a_lease_learns_its_inventory_host() -> None:
         for path in (PLUGINS / "modules").glob("*.py")
         if re.search(r"accel\.gpu\.(lease|emptying)|lease\(", path.read_text(encoding="utf-8"))
     }
-    assert {"node_profile", "helm_release", "magnum_nodegroup", "vks_nodegroup"} < leasing
+    assert {"gpu_sharing", "helm_release", "magnum_nodegroup", "vks_nodegroup"} < leasing
     shown = {
         path.stem for path in (PLUGINS / "action").glob("*.py") if "ProgressAction" in path.read_text(encoding="utf-8")
     }

@@ -32,8 +32,8 @@ CORDONED_ANNOTATION = "accel.gpu/cordoned"
 LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
 # Why its last change failed: an annotation, and the key of a taint where the node is left so.
 FAILED_KEY = "accel.gpu/failed"
-# The CronJob of the role join, and all that belongs to it.
-JOIN_NAME = "accel-gpu-join-cronjob"
+# The CronJob of the role new_nodes, and all that belongs to it.
+NEW_NODES_NAME = "accel-gpu-new-nodes"
 
 # The cluster autoscaler, from 1.29 on: a node that has such a taint is one that will be ready soon, and whoever plans for a node of its group
 # takes it for one without (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "startup taints").

@@ -87,7 +87,7 @@ class DrainingModule(BaseModule):
 
         if KUBERNETES_IMPORT_ERROR is not None:
             self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
-        cluster = given["cluster"] or {}
+        cluster = given["gpu_cluster"] or {}
         client = self._kube = connect_module(given, cluster, self.user_agent)
         self._identity = identity_of(client, cluster, records=False)
         try:

@@ -120,7 +120,7 @@ class ClusterPolicyClient:
         return generated(plan, by_node(found), map(parse, self._client.list(NODES)), live).entries if found else {}
 
     def create(self, configmaps: t.Iterable[Object]) -> None:
-        """Make ConfigMaps before a pod is told to mount them; from then on node_profile looks after them."""
+        """Make ConfigMaps before a pod is told to mount them; from then on gpu_sharing looks after them."""
         for body in configmaps:
             self._client.apply(_path(body["metadata"]["name"], body["metadata"]["namespace"]), body)
 

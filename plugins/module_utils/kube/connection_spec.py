@@ -8,7 +8,7 @@ from ..common.module import ArgumentSpec
 
 # No option falls back to its variable K8S_AUTH_*: these are read together, or not at all (connection_options.py).
 CONNECTION: ArgumentSpec = {
-    "cluster": {"type": "dict"},
+    "gpu_cluster": {"type": "dict"},
     "kubeconfig": {"type": "raw", "no_log": False},
     "context": {"type": "str"},
     "host": {"type": "str"},

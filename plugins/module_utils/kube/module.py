@@ -31,8 +31,8 @@ from .object_changes import ExpectedObjects
 from .shown_options import secrets_in, shown_options
 
 DOCUMENTS: ArgumentSpec = {
-    "defaults": {"type": "dict"},
-    "pools": {"type": "list", "elements": "dict"},
+    "gpu_defaults": {"type": "dict"},
+    "gpu_pools": {"type": "list", "elements": "dict"},
 }
 EXPECTED: ArgumentSpec = {
     "expected": {
@@ -128,7 +128,7 @@ class GpuModule(BaseModule):
         if self._client is None:
             if KUBERNETES_IMPORT_ERROR is not None:
                 self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
-            self._client = connect_module(self.params, self.params["cluster"], self.user_agent)
+            self._client = connect_module(self.params, self.params["gpu_cluster"], self.user_agent)
         if not self._verified:
             self.identity.verify()
             self._verified = True
@@ -137,14 +137,14 @@ class GpuModule(BaseModule):
     @functools.cached_property
     def identity(self) -> ClusterIdentity:
         """What gpu_cluster says of the identity of the cluster; to be used after `client`."""
-        return identity_of(t.cast("Client", self._client), self.params["cluster"], records=self._records_name)
+        return identity_of(t.cast("Client", self._client), self.params["gpu_cluster"], records=self._records_name)
 
     @functools.cached_property
     def plan(self) -> Plan:
         """What the documents decide; raises InvalidDocuments with all that is wrong in them."""
-        if self.params["cluster"] is None:
+        if self.params["gpu_cluster"] is None:
             self.fail_json(msg="missing required arguments: cluster")
-        return derive(self.params["cluster"], self.params.get("defaults") or {}, self.params["pools"])
+        return derive(self.params["gpu_cluster"], self.params.get("gpu_defaults") or {}, self.params["gpu_pools"])
 
     @property
     def expected(self) -> ExpectedObjects:

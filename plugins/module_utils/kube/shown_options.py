@@ -17,9 +17,9 @@ _NOT_SHOWN = "(not shown)"
 _VALUES = ("release_values", "values", "initial_values")
 _RELEASES = ("operator", "nfd")
 # The variables of the inventory: what is refused among them may be a secret in the wrong place.
-_VARIABLES = ("cluster", "defaults", "pools")
+_VARIABLES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
 # The options in which a secret may stand although they are not no_log as a whole.
-_WITH_SECRETS = ("cluster", "proxy", "host", *_VALUES)
+_WITH_SECRETS = ("gpu_cluster", "proxy", "host", *_VALUES)
 _SHORTEST = 4
 _SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
 
@@ -27,8 +27,8 @@ _SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token
 def shown_options(options: t.Mapping[str, t.Any]) -> Document:
     """The options of a module, in which a kubeconfig that is a dictionary and Helm values are only named."""
     shown = _hidden(options)
-    if "cluster" in shown:
-        shown["cluster"] = _shown_cluster(shown["cluster"])
+    if "gpu_cluster" in shown:
+        shown["gpu_cluster"] = _shown_cluster(shown["gpu_cluster"])
     for name in _VARIABLES:
         if name in shown:
             shown[name] = _quotable(shown[name])
@@ -42,7 +42,7 @@ def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
     if not isinstance(options, dict):
         # Printed by the failure that says so.
         return set()
-    cluster = options.get("cluster")
+    cluster = options.get("gpu_cluster")
     of_cluster = secrets_of(cluster.get("kubeconfig")) if isinstance(cluster, dict) else set()
     given = {name: options.get(name) for name in _WITH_SECRETS}
     token = {str(options["api_key"]).strip()} if options.get("api_key") else set()

@@ -53,7 +53,7 @@ class ArrivalResult:
         return {
             # What nodes that are not there yet will need, nobody knows.
             "changed": bool(names) or (check and bool(arriving)),
-            "pool_nodes": told,
+            "nodegroup_nodes": told,
             "diff": diff_of(
                 {name: self.edits[name].before for name in shown},
                 {name: self.edits[name].after for name in shown},

@@ -69,7 +69,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         for pool in documents.pools
     )
     operator, nfd = settings["operator"], settings["nfd"]
-    tolerations = _tolerations(taint for pool in planned for taint in pool.birth.taints)
+    tolerations = _tolerations(taint for pool in planned for taint in pool.registration.taints)
     config = config_of(planned, operator["namespace"])
     cut = _mig(planned, operator["namespace"])
     return Plan(
@@ -100,9 +100,9 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             configmap=names.VALIDATION_CONFIGMAP,
         ),
         pools=planned,
-        node_groups=nodegroup_specs(cloud, planned),
-        draining=drain_options(planned),
-        creates=Provides(
+        nodegroups=nodegroup_specs(cloud, planned),
+        drain_options=drain_options(planned),
+        provides=Provides(
             namespaces=tuple(dict.fromkeys((nfd["namespace"], operator["namespace"]))),
             kinds=tuple(
                 {"api_version": api_version, "kind": kind}
@@ -142,7 +142,7 @@ def _pool(pool: Document, group: NodeGroupPlan | None, extras_named: bool) -> Po
         mig_entry=mig_entry,
         memory_mib_per_share=model.memory_mib // sharing.replicas if model and sharing.mode != MIG else None,
         node_labels=node_labels,
-        birth=Registration(
+        registration=Registration(
             node_labels=dict(node_labels),
             taints=(*taints, dict(STARTUP_TAINT)) if pool["startup_taint"] and sharing.mode == MIG else taints,
         ),

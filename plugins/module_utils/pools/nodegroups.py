@@ -166,12 +166,12 @@ def _group(words: ProviderFields, pool: PoolPlan, group: NodeGroupPlan) -> Docum
         **scaled,
         **({words.scaled: True} if words.scaled and group.autoscaled else {}),
         **group.settings,
-        words.labels: {**dict.fromkeys(_OUR_LABELS), **pool.birth.node_labels},
-        words.taints: [*(dict(taint) for taint in pool.birth.taints), *_not_wanted(pool)],
+        words.labels: {**dict.fromkeys(_OUR_LABELS), **pool.registration.node_labels},
+        words.taints: [*(dict(taint) for taint in pool.registration.taints), *_not_wanted(pool)],
     }
 
 
 def _not_wanted(pool: PoolPlan) -> list[Document]:
     """Our own taint that another sharing has put on the group, and that its nodes are not to be born with any more."""
-    there = {taint["key"] for taint in pool.birth.taints}
+    there = {taint["key"] for taint in pool.registration.taints}
     return [] if names.STARTUP_TAINT_KEY in there else [{**_STARTUP_TAINT, "state": "absent"}]

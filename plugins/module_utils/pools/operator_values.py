@@ -69,7 +69,7 @@ def operator_values(settings: Document) -> Document:
 
     Variables of the driver's container stay beside the user's, whose own one of the same name wins.
     """
-    ours = _images(settings.get("registry"), settings["version"], settings["pull_secrets"])
+    ours = _images(settings.get("registry"), settings["version"], settings["image_pull_secrets"])
     ours = merge(ours, {"driver": driver} if (driver := _driver(settings)) else {})
     values: Document = merge(ours, settings["values"])
     if isinstance(values.get("driver"), dict) and isinstance(values["driver"].get("env"), list):
@@ -82,7 +82,7 @@ def operator_values(settings: Document) -> Document:
 
 def nfd_values(operator: Document) -> Document:
     """What the same document asks of NFD's chart: its images come from the registry too, with the same secrets."""
-    registry, secrets = operator.get("registry"), operator["pull_secrets"]
+    registry, secrets = operator.get("registry"), operator["image_pull_secrets"]
     if not registry:
         return {}
     named: Document = {"imagePullSecrets": [{"name": name} for name in secrets]} if secrets else {}

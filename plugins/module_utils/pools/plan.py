@@ -211,7 +211,7 @@ class PoolPlan:
 
     `resource` is what most of the pool is offered as, `resources` all of it; `shares_per_gpu` is None where the GPUs of
     one node are cut differently. `mig_key` and `mig_entry` are empty unless every node's GPUs are cut alike. `quota_keys` are those of a ResourceQuota,
-    `accelerator` is the kind of GPU in the cluster autoscaler's terms, None where the model is not declared. `birth` is for
+    `accelerator` is the kind of GPU in the cluster autoscaler's terms, None where the model is not declared. `registration` is for
     the node group or MachineSet that makes nodes of the pool; `group` is the former where a run makes it. `model` is a catalog key, None
     where none is declared or the catalog lacks it. `by_node` is the pool as it is for single nodes (see on()).
     """
@@ -235,7 +235,7 @@ class PoolPlan:
     mig_entry: list[dict[str, t.Any]]
     memory_mib_per_share: int | None
     node_labels: dict[str, str]
-    birth: Registration
+    registration: Registration
     rollout: RolloutPlan
     # Whether the pool or gpu_defaults say sharing.mode: what nobody has said takes no sharing away.
     declares_sharing: bool = dataclasses.field(default=True, metadata={"told": False})
@@ -276,9 +276,9 @@ class Plan:
     mig: MigPlan
     validation: ValidationPlan
     pools: tuple[PoolPlan, ...]
-    node_groups: tuple[dict[str, t.Any], ...]
-    draining: dict[str, t.Any]
-    creates: Provides
+    nodegroups: tuple[dict[str, t.Any], ...]
+    drain_options: dict[str, t.Any]
+    provides: Provides
 
     def as_dict(self) -> dict[str, t.Any]:
         """The plan in JSON's types only; a copy, so that no caller can change the plan through it."""

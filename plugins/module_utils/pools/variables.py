@@ -16,7 +16,7 @@ from ..schema.validators import is_bare_chart
 from ..schema.views import Document, PoolView, part
 from .merge import merge, plain
 
-_PARTS = ("cluster", "defaults", "pools")
+_PARTS = ("gpu_cluster", "gpu_defaults", "gpu_pools")
 # Not an empty list: a variable that is missing or misspelled must never release a node.
 NOT_SET = (
     "gpu_pools: is not set (or null); declare the pools of the cluster, and check how the variable is spelled. An explicit [] means that there "

@@ -17,11 +17,11 @@ _HEADS = dict(zip(COUNTS, ("DRIVERS ROLLED", "PODS LOSE GPU", "AGENT PODS", "NOD
 
 def impact_lines(info: Document, width: int) -> list[str]:
     """A table of the pools that cost something, and what is to be known about it; empty where nobody asked for costs."""
-    total: Document | None = info.get("costs")
+    total: Document | None = info.get("impact")
     if total is None:
         return []
     told: list[str] = []
-    dear = {name: pool["costs"] for name, pool in info["pools"].items() if any(pool["costs"].values())}
+    dear = {name: pool["impact"] for name, pool in info["pools"].items() if any(pool["impact"].values())}
     if dear:
         columns = [Column("COSTS", cuts=True), *(Column(_HEADS[count], number=True) for count in COUNTS)]
         told += [
@@ -30,7 +30,7 @@ def impact_lines(info: Document, width: int) -> list[str]:
         ]
     elif any(pool["changes"] for pool in info["pools"].values()):
         text = "no driver is rolled, no pod loses its GPU, none of NVIDIA's pods starts anew"
-        told += paragraph("costs", text, width)
+        told += paragraph("impact", text, width)
     for head, text in (*_explained(total), *_turns(info.get("steps") or {})):
         told += paragraph(head, text, width)
     return told

@@ -22,9 +22,9 @@ _PLANNED = {
 def nodegroup_lines(info: Document, kind: str, width: int) -> list[str]:
     """One paragraph for each pool with a group: which, of which flavor, how many nodes, and in a plan what becomes of it.
 
-    `info` has under `node_groups`, where the cloud was asked, its module's result: `nodegroups` by name, or `msg` where it did not answer.
+    `info` has under `nodegroups`, where the cloud was asked, its module's result: `nodegroups` by name, or `msg` where it did not answer.
     """
-    asked: Document = info.get("node_groups") or {}
+    asked: Document = info.get("nodegroups") or {}
     groups = {name: pool["group"] for name, pool in (info.get("pools") or {}).items() if pool.get("group")}
     told: list[str] = []
     for name, group in groups.items():

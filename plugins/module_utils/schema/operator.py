@@ -72,7 +72,7 @@ _PROXY = Section(
 
 OPERATOR: dict[str, Field] = {
     "registry": Text((rules.registry,)),
-    "pull_secrets": ListOf(item=Text((rules.object_name,))),
+    "image_pull_secrets": ListOf(item=Text((rules.object_name,))),
     "driver": _DRIVER,
     "proxy": _PROXY,
     "repo_config": Text((rules.object_name,)),

@@ -27,7 +27,7 @@ def reboot_command_holds_no_secrets(pool: PoolView) -> Problems:
 
 def _remedy(found: SecretValue) -> str:
     if "registry" in found.what or "docker" in found.path.lower():
-        return "create a Secret of type kubernetes.io/dockerconfigjson in the release's namespace and name it in gpu_cluster.operator.pull_secrets"
+        return "create a Secret of type kubernetes.io/dockerconfigjson in the release's namespace and name it in gpu_cluster.operator.image_pull_secrets"
     if "licens" in found.path.lower():
         return "put it into a Secret in the operator's namespace and name that in driver.licensingConfig.secretName"
     if found.path.startswith(f"{_OPERATOR}.driver."):

@@ -20,7 +20,7 @@ from .device_plugin_entries import device_plugin_entries as entries
 from .mig_entries import MigEntries, mig_entries
 from .node_change import NodeChange, PodsByNode, limit_changes, needs_pods, node_change
 from .released_nodes import ReleasedNodes, stops_sharing_silently
-from .scope import EVERYTHING, JOINED, PRESENT, Scope
+from .scope import EVERYTHING, NEW_NODES, PRESENT, Scope
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -222,7 +222,7 @@ def plan_changes(
             steps=tuple(of for listed in found.values() for of in listed if of.leaves is not None),
             unclaimed=_unclaimed(nodes, pool_of, unclear) if scope.state == PRESENT else {},
             emptied=frozenset(pools) - {name for name, members in membership.by_pool.items() if members},
-            unshared=unshared if scope.state in (PRESENT, JOINED) else {},
+            unshared=unshared if scope.state in (PRESENT, NEW_NODES) else {},
             managed=sum(1 for node in nodes if node.name in pool_of and is_managed(node)),
         ),
     )

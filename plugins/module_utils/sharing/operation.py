@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The five verbs of node_profile: a preview, or a run that ends with the proof or with how far it came."""
+"""The five verbs of gpu_sharing: a preview, or a run that ends with the proof or with how far it came."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ def operate(module: GpuModule, scope: scopes.Scope) -> dict[str, t.Any]:
 
 def scope_of(module: GpuModule) -> scopes.Scope:
     """What the options ask for; with state reset the plan is that of the same pools with whole GPUs."""
-    state, only = module.params["state"], module.params["only"]
+    state, only = module.params["state"], module.params["pool_names"]
     declared = {pool.name for pool in module.plan.pools}
     scope, problems = scopes.read(state, only, module.params["label_selectors"], declared)
     if state == scopes.RESET and only is not None and not only:
-        problems.append("only: names no pool; name the pools to reset, or leave it out to reset all")
+        problems.append("pool_names: names no pool; name the pools to reset, or leave it out to reset all")
     if problems:
         raise InvalidOptions(problems)
     if state == scopes.RESET:
-        defaults, pools = scopes.reset(module.params["defaults"], module.params["pools"], only)
-        module.plan = derive(module.params["cluster"], defaults, pools)
+        defaults, pools = scopes.reset(module.params["gpu_defaults"], module.params["gpu_pools"], only)
+        module.plan = derive(module.params["gpu_cluster"], defaults, pools)
     return scope
 
 
@@ -100,8 +100,8 @@ def _preview(
         after["after_discovery"] = later
     return {
         "changed": fleet.profile.changed or bool(later),
-        "node_profile": told,
-        "diff": diff_of(before, after, "node_profile"),
+        "gpu_sharing": told,
+        "diff": diff_of(before, after, "gpu_sharing"),
     }
 
 
@@ -131,7 +131,7 @@ def _run(
     except Exception as error:
         seen = watcher.latest or ObservedNodes(fleet, watcher.findings(fleet), [])
         error.partial = {  # type: ignore[attr-defined]
-            "node_profile": _result(module, rollout, watcher, seen),
+            "gpu_sharing": _result(module, rollout, watcher, seen),
             "changed": rollout.done.any,
             **getattr(error, "partial", {}),
         }
@@ -140,8 +140,8 @@ def _run(
         module.warn(text)
     return {
         "changed": rollout.done.any,
-        "node_profile": _result(module, rollout, watcher, seen),
-        "diff": diff_of(before, after, "node_profile"),
+        "gpu_sharing": _result(module, rollout, watcher, seen),
+        "diff": diff_of(before, after, "gpu_sharing"),
     }
 
 

@@ -17,10 +17,10 @@ if t.TYPE_CHECKING:
 
 
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:
-    """Raise ReleaseRefused where node_profile would.
+    """Raise ReleaseRefused where gpu_sharing would.
 
     Costs one list that is empty unless a node is labelled with a pool that is not declared, and another one where pools do not say
-    how their GPUs are shared. A node that leaves a declared pool, because its match has changed, is found by node_profile.
+    how their GPUs are shared. A node that leaves a declared pool, because its match has changed, is found by gpu_sharing.
     """
     if not any(list(client.list(NODES, label_selector=selector, metadata_only=True)) for selector in _selectors(plan)):
         return

@@ -80,7 +80,7 @@ class ReleasedNodes:
         return (
             f"This run would release {self.words()}. No pool in gpu_pools claims these nodes any more. "
             f"{nothing} If this is a mistake, look in gpu_pools for a pool that is missing or misspelled, or for a changed match."
-            f"{misspelled} To release the nodes, run once with -e {self.variable()} (option allow_release of node_profile)."
+            f"{misspelled} To release the nodes, run once with -e {self.variable()} (option allow_release of gpu_sharing)."
         )
 
     def _sharing_refusal(self, nothing: str) -> str:

@@ -18,8 +18,8 @@ if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..pools.plan import PoolPlan
 
-PRESENT, RESET, REPAIRED, JOINED = "present", "reset", "repaired", "joined"
-STATES = (PRESENT, RESET, REPAIRED, JOINED)
+PRESENT, RESET, REPAIRED, NEW_NODES = "present", "reset", "repaired", "new_nodes"
+STATES = (PRESENT, RESET, REPAIRED, NEW_NODES)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Scope:
 
     def holds(self, node: Node, pool: PoolPlan | None) -> bool:
         """Whether the run is for this node; only PRESENT releases nodes of no pool, and REPAIRED mends what a release has left."""
-        if pool is None and (self.pools is not None or self.state in (RESET, JOINED)):
+        if pool is None and (self.pools is not None or self.state in (RESET, NEW_NODES)):
             return False
         if pool is None and self.repairs and not (is_abandoned(node) or is_being_repaired(node)):
             return False
@@ -45,7 +45,7 @@ class Scope:
             return False
         if not all(wanted.matches(node.labels) for wanted in self.selectors):
             return False
-        return self.state != JOINED or is_marked(node) or bool(pool and node.labels.get(POOL_LABEL) != pool.name)
+        return self.state != NEW_NODES or is_marked(node) or bool(pool and node.labels.get(POOL_LABEL) != pool.name)
 
 
 EVERYTHING = Scope()
@@ -56,7 +56,7 @@ def read(
 ) -> tuple[Scope, list[str]]:
     """The scope that options ask for, and what is wrong with them."""
     problems = [
-        f"only: {name} is no declared pool; declared are {', '.join(sorted(declared))}"
+        f"pool_names: {name} is no declared pool; declared are {', '.join(sorted(declared))}"
         for name in only or ()
         if name not in declared
     ]

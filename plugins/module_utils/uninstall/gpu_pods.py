@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods use GPUs, by whatever way, as the module node_profile knows them: they lose the driver, and keep GPUs from being made whole."""
+"""Which pods use GPUs, by whatever way, as the module gpu_sharing knows them: they lose the driver, and keep GPUs from being made whole."""
 
 from __future__ import annotations
 

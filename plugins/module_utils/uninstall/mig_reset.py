@@ -25,7 +25,7 @@ from .operands import OperandWait
 _TOLD = 3
 _ADVICE = (
     "These nodes keep the labels and taints of their pools until then. Delete these pods, or drain the nodes, and run again; "
-    "or leave the GPUs cut (undo_mig: false, uninstall_undo_mig=false)."
+    "or leave the GPUs cut (undo_mig: false, gpu_uninstall_reset_mig=false)."
 )
 
 _Nodes = dict[str, Node]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CronJob by which a cluster lets nodes join their pools by itself (role join), and all that belongs to it.
+"""The CronJob by which a cluster lets nodes join their pools by itself (role new_nodes), and all that belongs to it.
 
 Its binding for the whole cluster goes last: it tells in which namespace the rest is, also to the run after one that was killed.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import JOIN_NAME
+from ..catalog.names import NEW_NODES_NAME
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
@@ -31,7 +31,7 @@ _LEAVING = ReleasedContents(
     releases=frozenset(),
     configmaps=frozenset(),
     leases=frozenset(),
-    objects=frozenset((kind, JOIN_NAME) for dummy, kind in _INSIDE),
+    objects=frozenset((kind, NEW_NODES_NAME) for dummy, kind in _INSIDE),
 )
 
 
@@ -91,7 +91,7 @@ def clear(
 
 
 def _ours(client: Client, kind: tuple[str, str]) -> list[Object]:
-    listed = client.list(collection_path(*kind), field_selector=f"metadata.name={JOIN_NAME}")
+    listed = client.list(collection_path(*kind), field_selector=f"metadata.name={NEW_NODES_NAME}")
     return [of for of in listed if ownership_marks.is_marked(of)]
 
 

@@ -31,7 +31,7 @@ class Workload:
     run_id: str
     hold: int
     deadline: int
-    pull_secrets: tuple[str, ...] = ()
+    image_pull_secrets: tuple[str, ...] = ()
     run_as_user: int | None = NO_USER
 
 
@@ -46,7 +46,7 @@ class PodRequest:
 
 
 @dataclass(frozen=True)
-class TestSite:
+class ValidationSite:
     """The node on which a pool is proven, and the resource that each of the pods asks for.
 
     `surplus`: the resource of which these pods hold all there is, so that one pod more has to wait. `pair`: the resource
@@ -85,7 +85,7 @@ class NotTestable:
 
 def choose_node(
     pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[GpuRequest]], limit: int
-) -> TestSite | NotTestable:
+) -> ValidationSite | NotTestable:
     """The node with the most shares free (then by name) and how many pods run there, or why there is none."""
     # The startup taint keeps workloads away until the node is proven to be as its pool declares.
     open_nodes = [
@@ -106,7 +106,7 @@ def choose_node(
     if not asked:
         total = sum(sum(offered[node.name].values()) for node in offering)
         return NotTestable(f"all {total} {' or '.join(pool.resources)} of the pool are in use", busy=True)
-    return TestSite(best, asked, *_beyond(pool, offered[best.name], free[best.name], asked))
+    return ValidationSite(best, asked, *_beyond(pool, offered[best.name], free[best.name], asked))
 
 
 def enough(pool: PoolPlan, node: Node, limit: int) -> int:
@@ -155,7 +155,7 @@ def pod_name(pool: PoolPlan, ask: PodRequest, workload: Workload) -> str:
     return f"accel-gpu-validation-{pool.name}-{run_label(workload.run_id)}-{ask.name}"
 
 
-def manifest(pool: PoolPlan, site: TestSite, ask: PodRequest, workload: Workload) -> dict[str, t.Any]:
+def manifest(pool: PoolPlan, site: ValidationSite, ask: PodRequest, workload: Workload) -> dict[str, t.Any]:
     """One pod: it lists the device it was given, holds it for some seconds and ends."""
     container = {
         "name": "nvidia-smi",
@@ -187,8 +187,8 @@ def manifest(pool: PoolPlan, site: TestSite, ask: PodRequest, workload: Workload
             }
         },
     }
-    if workload.pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in workload.pull_secrets]
+    if workload.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in workload.image_pull_secrets]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from . import evaluation, negative_checks
-from .pods import PAIR, SURPLUS, PodRequest, TestSite, Workload, pod_name
+from .pods import PAIR, SURPLUS, PodRequest, ValidationSite, Workload, pod_name
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -27,7 +27,7 @@ class PoolTest:
     """What is known of the pods of one pool."""
 
     pool: PoolPlan
-    site: TestSite
+    site: ValidationSite
     workload: Workload
     together: bool = False
     look: evaluation.PodObservation = field(

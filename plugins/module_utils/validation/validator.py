@@ -18,7 +18,7 @@ from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, PODS, object_path
 from . import evaluation, evidence
-from .pods import POOL_OF, RUN_OF, NotTestable, TestSite, choose_node, manifest, run_label
+from .pods import POOL_OF, RUN_OF, NotTestable, ValidationSite, choose_node, manifest, run_label
 from .pool_test import PoolTest
 
 if t.TYPE_CHECKING:
@@ -104,11 +104,11 @@ class Validator:
             say=lambda names: f"taking away {len(names)} validation pods",
         )
 
-    def trial(self, pool: PoolPlan, site: TestSite) -> PoolTest:
+    def trial(self, pool: PoolPlan, site: ValidationSite) -> PoolTest:
         """The proof of a pool on this node, before it begins."""
         return PoolTest(pool, site, self._workload)
 
-    def sites(self, pools: t.Sequence[PoolPlan], state: ValidationState) -> dict[str, TestSite | NotTestable]:
+    def sites(self, pools: t.Sequence[PoolPlan], state: ValidationState) -> dict[str, ValidationSite | NotTestable]:
         """Where each pool is proven; one list of the pods that hold anything."""
         used = gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
         return {pool.name: choose_node(pool, state.members(pool.name), used, self._max_pods) for pool in pools}

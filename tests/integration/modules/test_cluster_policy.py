@@ -30,7 +30,7 @@ def cluster(installed: Cluster) -> Iterator[Cluster]:
 
 
 def converge(cluster: Cluster, pools: list[dict[str, Any]] | None = None, **options: Any) -> dict[str, Any]:
-    given = {"pools": pools if pools is not None else cluster.pools(), "wait_timeout": 90, "wait_sleep": 1}
+    given = {"gpu_pools": pools if pools is not None else cluster.pools(), "wait_timeout": 90, "wait_sleep": 1}
     return cluster.run(cluster_policy.main, **{**given, **options})
 
 

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ansible_collections.accel.gpu.plugins.modules import nodes
+from ansible_collections.accel.gpu.plugins.modules import node_metadata
 from tests.helpers.kube import Kube
 from tests.helpers.modules import run_module
 
@@ -30,7 +30,7 @@ def failure(kube: Kube, seconds: float, **options: Any) -> dict[str, Any]:
     results = []
     for check in (True, False):
         started = time.monotonic()
-        results.append(kube.run(nodes.main, check=check, sets=SETS, **options))
+        results.append(kube.run(node_metadata.main, check=check, sets=SETS, **options))
         assert time.monotonic() - started < seconds
     assert results[0] == results[1]
     assert results[0]["failed"]
@@ -99,7 +99,7 @@ def test_a_certificate_of_an_unknown_ca(kube: Kube) -> None:
     result = failure(kube, 10, kubeconfig=path)
     assert "certificate verify failed" in result["msg"]
     assert "ca_cert" in result["msg"]
-    assert not kube.run(nodes.main, check=True, sets=SETS, kubeconfig=path, validate_certs=False).get("failed")
+    assert not kube.run(node_metadata.main, check=True, sets=SETS, kubeconfig=path, validate_certs=False).get("failed")
 
 
 def test_an_unknown_token(kube: Kube) -> None:
@@ -164,10 +164,10 @@ def test_a_context_that_is_not_there(kube: Kube) -> None:
 def test_the_cluster_s_other_names(kube: Kube) -> None:
     context, cluster = kube.client.context_name, kube.client.cluster_name
     for name in (context, cluster):
-        assert not kube.run(nodes.main, check=True, sets=SETS, cluster={"name": name}).get("failed")
+        assert not kube.run(node_metadata.main, check=True, sets=SETS, gpu_gpu_cluster={"name": name}).get("failed")
     mine = {"name": "prod", "kube_name": cluster}
-    assert not kube.run(nodes.main, check=True, sets=SETS, cluster=mine).get("failed")
-    wrong = failure(kube, 5, cluster={"name": cluster, "kube_name": "other"})
+    assert not kube.run(node_metadata.main, check=True, sets=SETS, gpu_cluster=mine).get("failed")
+    wrong = failure(kube, 5, gpu_cluster={"name": cluster, "kube_name": "other"})
     assert "gpu_cluster.kube_name is 'other'" in wrong["msg"]
 
 
@@ -175,7 +175,7 @@ def test_a_server_named_outright(kube: Kube) -> None:
     document = yaml.safe_load(kube.kubeconfig.read_text())
     certificates = user(kube)
     result = run_module(
-        nodes.main,
+        node_metadata.main,
         {
             "sets": SETS,
             "host": document["clusters"][0]["cluster"]["server"],
@@ -190,7 +190,7 @@ def test_a_server_named_outright(kube: Kube) -> None:
 
 def test_a_kubeconfig_as_a_dictionary_keeps_its_secrets(kube: Kube) -> None:
     document = yaml.safe_load(kube.kubeconfig_with({"token": "a-very-secret-token"}).read_text())
-    result = run_module(nodes.main, {"sets": SETS, "kubeconfig": document}, check=True)
+    result = run_module(node_metadata.main, {"sets": SETS, "kubeconfig": document}, check=True)
     assert result["code"] == 401
     assert "a-very-secret-token" not in str(result)
 
@@ -199,4 +199,4 @@ def test_no_cluster_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     for name in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "No cluster is named" in run_module(nodes.main, {"sets": SETS})["msg"]
+    assert "No cluster is named" in run_module(node_metadata.main, {"sets": SETS})["msg"]

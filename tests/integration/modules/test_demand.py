@@ -38,7 +38,7 @@ def pool(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolling
 
 def changed(result: dict[str, Any]) -> list[str]:
     assert not result.get("failed"), result["msg"]
-    return [name for name, step in result["node_profile"]["steps"].items() if step["change"].startswith("mig")]
+    return [name for name, step in result["gpu_sharing"]["steps"].items() if step["change"].startswith("mig")]
 
 
 @pytest.mark.sampled(2, of="changes between modes")
@@ -68,7 +68,7 @@ def test_more_is_cut_where_nobody_works_and_who_works_stays(pool: Rolling) -> No
     assert not watch.gone
     after = pool.cluster.offered("a100-")
     assert after == {**before, idle: {THIRD: 2, GPU: 1}}
-    told = pool.cluster.run(gpu_info.main, pools=[pool.pool(demand(sevenths=7, thirds=4))])["gpu_info"]
+    told = pool.cluster.run(gpu_info.main, gpu_pools=[pool.pool(demand(sevenths=7, thirds=4))])["gpu_info"]
     assert told["pools"][POOL]["as_declared"] is True
     cuts = told["pools"][POOL]["cuts"]
     assert (
@@ -96,5 +96,5 @@ def test_a_demand_without_room_is_refused_before_anything_is_sent(pool: Rolling)
             in refused["msg"]
         )
     reading = ("get", "list", "watch")
-    changes = [sent for sent in pool.cluster.requests(since, "node_profile") if not sent.startswith(reading)]
+    changes = [sent for sent in pool.cluster.requests(since, "gpu_sharing") if not sent.startswith(reading)]
     assert changes == []

@@ -70,7 +70,7 @@ def test_holders_that_request_nothing_before_a_mig_change(rolling: Rolling, user
     with users.watched() as watch:
         done = rolling.share(HALVES)
 
-    step, stays = predicted["node_profile"]["steps"][FREE], predicted["node_profile"]["steps"][BLOCKED]
+    step, stays = predicted["gpu_sharing"]["steps"][FREE], predicted["gpu_sharing"]["steps"][BLOCKED]
     assert sorted(step["evicts"]) == sorted(names[name] for name in EVICTED)
     assert step["stops"] == [names["exporter"]]
     assert [text for text in step["possible_holders"] if text.startswith(names["cni"])] == [
@@ -99,4 +99,4 @@ def test_holders_that_request_nothing_before_a_mig_change(rolling: Rolling, user
     assert not after.get("failed"), after["msg"]
     assert rolling.cluster.offered("a100-") == {name: {"nvidia.com/gpu": 2 * GPUS} for name in (FREE, BLOCKED)}
     again = rolling.share(HALVES)
-    assert (again["changed"], again["node_profile"]["steps"]) == (False, {})
+    assert (again["changed"], again["gpu_sharing"]["steps"]) == (False, {})

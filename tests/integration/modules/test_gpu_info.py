@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
-from ansible_collections.accel.gpu.plugins.modules import gpu_info, installation_info, node_profile
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_sharing, operator_info
 from tests.helpers.cluster import Cluster
 from tests.helpers.kube import Kube
 from tests.labs import Lab
@@ -38,16 +38,16 @@ def test_the_fleet_is_one_list(cluster: Cluster) -> None:
 
 def test_drift_is_what_node_profile_would_change(cluster: Cluster) -> None:
     pools = cluster.pools()
-    fleet = cluster.run(gpu_info.main, pools=pools)["gpu_info"]
-    predicted = cluster.run(node_profile.main, pools=pools, check=True)["node_profile"]
+    fleet = cluster.run(gpu_info.main, gpu_pools=pools)["gpu_info"]
+    predicted = cluster.run(gpu_sharing.main, gpu_pools=pools, check=True)["gpu_sharing"]
     for name, pool in fleet["pools"].items():
         assert pool["changes"].get("nodes", 0) == predicted["pools"][name]["changed"]
     assert {entry["pool"] for entry in fleet["drift"]} == {pool["name"] for pool in pools}
     rows = {row["name"]: row for row in fleet["nodes"]}
     assert "is to join pool notebooks" in rows["t4-1"]["differs"]
     assert "label team is absent, teaching is declared" in rows["t4-1"]["differs"]
-    assert cluster.run(node_profile.main, pools=pools)["changed"] is True
-    after = cluster.run(gpu_info.main, pools=pools)["gpu_info"]
+    assert cluster.run(gpu_sharing.main, gpu_pools=pools)["changed"] is True
+    after = cluster.run(gpu_info.main, gpu_pools=pools)["gpu_info"]
     assert after["drift"] == []
     assert all(pool["as_declared"] for pool in after["pools"].values())
     assert [row["name"] for row in after["nodes"] if row["differs"]] == []
@@ -59,9 +59,9 @@ def test_drift_is_what_node_profile_would_change(cluster: Cluster) -> None:
 
 def test_whose_the_installations_are_costs_a_few_reads(cluster: Cluster) -> None:
     mark = cluster.mark()
-    found = cluster.run(installation_info.main, pools=cluster.pools())
+    found = cluster.run(operator_info.main, gpu_pools=cluster.pools())
     assert found["changed"] is False
-    assert sorted(request.partition("?")[0] for request in cluster.requests(mark, "installation_info")) == [
+    assert sorted(request.partition("?")[0] for request in cluster.requests(mark, "operator_info")) == [
         "get /apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases/accel-gpu-helm-gpu-operator",
         "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
         "get /apis/coordination.k8s.io/v1/namespaces/node-feature-discovery/leases/accel-gpu-helm-nfd",
@@ -70,13 +70,13 @@ def test_whose_the_installations_are_costs_a_few_reads(cluster: Cluster) -> None
         "list /apis/apps/v1/deployments",
         "list /apis/nvidia.com/v1/clusterpolicies",
     ]
-    told = found["installation_info"]
+    told = found["operator_info"]
     assert {name: (part["ours"], part["adopted"], part["manager"]) for name, part in told.items()} == {
         "nfd": (True, False, "helm"),
         "operator": (True, False, "helm"),
     }
     assert told["operator"]["version"] == "v25.10.1"
-    assert cluster.run(gpu_info.main, pools=cluster.pools())["gpu_info"]["installed"] == told
+    assert cluster.run(gpu_info.main, gpu_pools=cluster.pools())["gpu_info"]["installed"] == told
 
 
 @pytest.mark.sampled(1, of="slow failures")
@@ -91,11 +91,11 @@ def test_somebody_elses_nfd_that_a_taint_keeps_from_new_nodes_ends_the_run_at_on
     kube.client.delete(lease)
     try:
         # Nodes that NFD had labelled before keep their labels.
-        known = cluster.run(installation_info.main, pools=pools, components=["nfd"])
-        assert known["installation_info"]["nfd"]["adopted"] is True
+        known = cluster.run(operator_info.main, gpu_pools=pools, components=["nfd"])
+        assert known["operator_info"]["nfd"]["adopted"] is True
         assert "do not tolerate example.org/dear:NoSchedule" in str(known["warnings"])
         (new,) = kube.nodes(1, {"accel.gpu/pool": "notebooks"}, [taint])
-        refused = cluster.run(installation_info.main, pools=pools, components=["nfd"])
+        refused = cluster.run(operator_info.main, gpu_pools=pools, components=["nfd"])
         assert refused["failed"] is True
         assert (
             f"will never label node {new}, since its workers do not tolerate example.org/dear:NoSchedule"
@@ -108,31 +108,36 @@ def test_somebody_elses_nfd_that_a_taint_keeps_from_new_nodes_ends_the_run_at_on
 
 def test_what_changes_cost_is_counted_only_where_something_changes(cluster: Cluster) -> None:
     pools = cluster.pools()
-    cluster.run(node_profile.main, pools=pools)
+    cluster.run(gpu_sharing.main, gpu_pools=pools)
     mark = cluster.mark()
-    settled = cluster.run(gpu_info.main, pools=pools, costs=True)["gpu_info"]
-    assert not any(settled["costs"].values())
+    settled = cluster.run(gpu_info.main, gpu_pools=pools, include_impact=True)["gpu_info"]
+    assert not any(settled["impact"].values())
     assert not [request for request in cluster.requests(mark, "gpu_info") if "/pods" in request]
     taint = {"key": "new", "value": "x", "effect": "NoSchedule"}
     cut = {"name": "train-a100", "taints": [taint], "sharing": {"mode": "mig", "layout": {"1g.10gb": 7}}}
-    dear = cluster.run(gpu_info.main, pools=cluster.pools(cut), costs=True)["gpu_info"]
+    dear = cluster.run(gpu_info.main, gpu_pools=cluster.pools(cut), include_impact=True)["gpu_info"]
     nodes = dear["pools"]["train-a100"]["nodes"]
-    costs = dear["pools"]["train-a100"]["costs"]
+    costs = dear["pools"]["train-a100"]["impact"]
     assert (costs["drivers"], costs["cut_nodes"], costs["resets"]) == (nodes, nodes, nodes)
     assert costs["agent_pods"] >= 5 * nodes
     # A toleration that is new to the ClusterPolicy rolls the driver wherever there is one.
-    assert dear["costs"]["drivers"] == dear["totals"]["gpu_nodes"]
-    assert dear["costs"]["held_back"] is True
-    assert (dear["costs"]["at_most"], dear["costs"]["reasons"]) == (1, ["daemonsets.tolerations"])
+    assert dear["impact"]["drivers"] == dear["totals"]["gpu_nodes"]
+    assert dear["impact"]["held_back"] is True
+    assert (dear["impact"]["at_most"], dear["impact"]["reasons"]) == (1, ["daemonsets.tolerations"])
     assert any("MIG manager" in warning for warning in dear["warnings"])
 
 
 def test_a_cluster_that_is_away(cluster: Cluster) -> None:
-    options = {"cluster": {"name": "lab"}, "host": "https://127.0.0.1:9", "pools": cluster.pools(), "kubeconfig": None}
+    options = {
+        "gpu_cluster": {"name": "lab"},
+        "host": "https://127.0.0.1:9",
+        "gpu_pools": cluster.pools(),
+        "kubeconfig": None,
+    }
     refused = cluster.run(gpu_info.main, **options)
     assert refused["failed"] is True
     assert "127.0.0.1:9" in refused["msg"]
-    away = cluster.run(gpu_info.main, **options, offline=True)
+    away = cluster.run(gpu_info.main, **options, allow_unreachable=True)
     assert not away.get("failed"), away
     assert away["gpu_info"]["reachable"] is False
     assert "127.0.0.1:9" in away["gpu_info"]["reason"]
@@ -142,6 +147,6 @@ def test_a_cluster_that_is_away(cluster: Cluster) -> None:
 
 def test_bad_documents_fail_offline_too(cluster: Cluster) -> None:
     pools = [{"name": "a", "sharing": {"mode": "time-slicing", "replicas": 1}}]
-    refused = cluster.run(gpu_info.main, pools=pools, host="https://127.0.0.1:9", offline=True)
+    refused = cluster.run(gpu_info.main, gpu_pools=pools, host="https://127.0.0.1:9", allow_unreachable=True)
     assert refused["failed"] is True
     assert "gpu_pools[0].sharing.replicas" in refused["msg"]

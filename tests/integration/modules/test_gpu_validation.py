@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_info, gpu_validation, node_profile
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_info, gpu_sharing, gpu_validation
 from tests.helpers.cluster import NAMESPACE, Cluster
 from tests.labs import Lab
 
 NODES = {"notebooks": "t4-", "inference": "l40s-", "train-a100": "a100-", "train-h100": "h100-", "train-h200": "h200-"}
-QUICK = {"hold": 8, "wait_sleep": 1}
+QUICK = {"hold_seconds": 8, "wait_sleep": 1}
 CUT = (
     {"name": "inference", "sharing": {"mode": "mps", "replicas": 4}},
     {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
@@ -28,13 +28,13 @@ def cluster(lab: Lab) -> Cluster:
 
 
 def validated(cluster: Cluster, **options: Any) -> dict[str, Any]:
-    return cluster.run(gpu_validation.main, **{"pools": cluster.pools(), "wait_timeout": 180, **QUICK, **options})
+    return cluster.run(gpu_validation.main, **{"gpu_pools": cluster.pools(), "wait_timeout": 180, **QUICK, **options})
 
 
 def shared(cluster: Cluster, pools: list[dict[str, Any]]) -> None:
     """Bring the pools' nodes to their sharing, as the roles gpu_operator and sharing do."""
-    for main, limit in ((cluster_policy.main, 90), (node_profile.main, 300)):
-        found = cluster.run(main, pools=pools, wait_timeout=limit)
+    for main, limit in ((cluster_policy.main, 90), (gpu_sharing.main, 300)):
+        found = cluster.run(main, gpu_pools=pools, wait_timeout=limit)
         assert not found.get("failed"), found["msg"]
 
 
@@ -110,7 +110,7 @@ def test_force_proves_again_and_left_overs_of_a_killed_run_go(cluster: Cluster) 
     }
     cluster.kubectl("create", "-f", _written(cluster, left))
     notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
-    result = validated(cluster, pools=notebooks, force=True)
+    result = validated(cluster, gpu_pools=notebooks, force=True)
     assert result["changed"] is True
     assert result["gpu_validation"]["leftovers"] == 1
     assert result["gpu_validation"]["pools"]["notebooks"]["status"] == "proven"
@@ -124,7 +124,7 @@ def test_pods_that_no_node_takes_are_told_with_the_schedulers_reason(cluster: Cl
         cluster.kubectl("taint", "--overwrite", "node", name, "example.org/closed=yes:NoSchedule")
     try:
         notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
-        result = validated(cluster, pools=notebooks, force=True, wait_timeout=6)
+        result = validated(cluster, gpu_pools=notebooks, force=True, wait_timeout=6)
     finally:
         for name in names:
             cluster.kubectl("taint", "node", name, "example.org/closed-")
@@ -141,8 +141,8 @@ def test_a_pool_at_work_is_left_in_peace(cluster: Cluster) -> None:
         held(cluster, name, 4)
     try:
         notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
-        result = validated(cluster, pools=notebooks, force=True)
-        fleet = cluster.run(gpu_info.main, pools=notebooks, workloads=True)["gpu_info"]
+        result = validated(cluster, gpu_pools=notebooks, force=True)
+        fleet = cluster.run(gpu_info.main, gpu_pools=notebooks, include_workloads=True)["gpu_info"]
     finally:
         cluster.kubectl("delete", "pods", "-n", "default", "--all", "--wait=false")
     assert result["changed"] is False
@@ -159,7 +159,7 @@ def test_another_sharing_is_proven_again(cluster: Cluster) -> None:
         for pool in cluster.pools()
         if pool["name"] == "notebooks"
     ]
-    result = validated(cluster, pools=pools, check=True)
+    result = validated(cluster, gpu_pools=pools, check=True)
     assert result["gpu_validation"]["pools"]["notebooks"]["status"] == "would_run"
     assert "changed since" in result["gpu_validation"]["pools"]["notebooks"]["reason"]
 
@@ -170,7 +170,7 @@ def test_mps_and_mig_are_proven(cluster: Cluster) -> None:
     """Every share and every MIG device of a node is held at once, and nothing beside them is granted."""
     pools = [pool for pool in cluster.pools(*CUT) if pool["name"] in ("inference", "train-a100")]
     shared(cluster, pools)
-    result = validated(cluster, pools=pools, max_pods=16)
+    result = validated(cluster, gpu_pools=pools, max_pods=16)
     assert not result.get("failed"), result["msg"]
     mps, mig = (result["gpu_validation"]["pools"][name] for name in ("inference", "train-a100"))
     assert (mps["status"], mps["one_more"], mps["two_shares"]) == ("proven", "waited", "refused")
@@ -187,7 +187,7 @@ def test_two_shares_that_are_granted_are_told(cluster: Cluster) -> None:
     lenient = {"mode": "time-slicing", "replicas": 4, "fail_requests_greater_than_one": False}
     notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
     shared(cluster, [{**pool, "sharing": lenient} for pool in notebooks])
-    result = validated(cluster, pools=notebooks, force=True)
+    result = validated(cluster, gpu_pools=notebooks, force=True)
     assert result["failed"] is True
     assert "a request for two nvidia.com/gpu was granted, although failRequestsGreaterThanOne is set" in result["msg"]
     assert result["gpu_validation"]["pools"]["notebooks"]["two_shares"] == "granted"

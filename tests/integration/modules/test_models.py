@@ -12,7 +12,7 @@ import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS, Model
-from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_sharing
 from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import run_playbook
 from tests.labs import Lab
@@ -68,8 +68,8 @@ def cluster(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 
 
 def share(cluster: Cluster, pools: list[dict[str, Any]]) -> None:
-    for main in (cluster_policy.main, node_profile.main):
-        found = cluster.run(main, pools=pools, wait_timeout=300)
+    for main in (cluster_policy.main, gpu_sharing.main):
+        found = cluster.run(main, gpu_pools=pools, wait_timeout=300)
         assert not found.get("failed"), found["msg"]
 
 

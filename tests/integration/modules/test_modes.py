@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_sharing
 from tests.helpers.cluster import NAMESPACE, Cluster, settled
 from tests.helpers.snapshot import differences
 from tests.labs import Lab
@@ -64,10 +64,10 @@ def share(cluster: Cluster, pool: str, sharing: dict[str, Any], **options: Any) 
     check = bool(options.get("check"))
     if not check:
         DECLARED.update(declared)
-    policy = cluster.run(cluster_policy.main, pools=pools, wait_timeout=90, wait_sleep=1, check=check)
+    policy = cluster.run(cluster_policy.main, gpu_pools=pools, wait_timeout=90, wait_sleep=1, check=check)
     assert not policy.get("failed"), policy
-    options = {"pools": pools, "wait_timeout": 300, "expected_policy": policy["cluster_policy"], **options}
-    return cluster.run(node_profile.main, **options)
+    options = {"gpu_pools": pools, "wait_timeout": 300, "expected_policy": policy["cluster_policy"], **options}
+    return cluster.run(gpu_sharing.main, **options)
 
 
 @pytest.mark.sampled(2, of="changes between modes")
@@ -89,7 +89,7 @@ def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster, mode: s
     assert not result.get("failed"), result["msg"]
     members = sorted(name for name in cluster.nodes() if name.startswith(prefix))
     assert cluster.offered(prefix) == dict.fromkeys(members, offered)
-    assert result["node_profile"]["pools"][pool]["proven"] == len(members)
+    assert result["gpu_sharing"]["pools"][pool]["proven"] == len(members)
     now = {name: settled(node) for name, node in cluster.nodes().items() if name in others}
     assert differences(others, now) == {}
     again = share(cluster, pool, sharing)

@@ -40,8 +40,8 @@ def slow(kube: Kube) -> Iterator[Watched]:
 def play(kube: Kube, slow: Watched, *arguments: str, **keywords: Any) -> PlaybookRun:
     """Two tasks on a host that is called prod; `keywords` go to the first one."""
     label = {"selector": f"test={kube.prefix}", "labels": {"example.com/run": str(time.monotonic_ns())}}
-    nodes = {"accel.gpu.nodes": {"sets": [label], "parallel": 1}, "name": "Label", **keywords}
-    tasks = [nodes, {"accel.gpu.show": {"lines": ["pool  nodes", "a     12"]}, "name": "Show"}]
+    nodes = {"accel.gpu.node_metadata": {"sets": [label], "parallel": 1}, "name": "Label", **keywords}
+    tasks = [nodes, {"accel.gpu.print_lines": {"lines": ["pool  nodes", "a     12"]}, "name": "Show"}]
     document = {
         "hosts": "all",
         "gather_facts": False,
@@ -91,7 +91,7 @@ def test_under_no_log_only_counts_are_shown(kube: Kube, slow: Watched) -> None:
 @pytest.mark.sampled(2, of="progress of a slow run")
 def test_in_the_background_there_is_no_progress_but_a_result(kube: Kube, slow: Watched) -> None:
     run = play(kube, slow, **{"async": 60, "poll": 3}).require_success()
-    assert run.module_results("accel.gpu.nodes", "prod")[0]["nodes"]["changed"] == NODES
+    assert run.module_results("accel.gpu.node_metadata", "prod")[0]["node_metadata"]["changed"] == NODES
     assert LINE.findall(run.stderr) == []
     assert left_over(kube.folder) == []
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.modules import gpu_info, node_profile
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_sharing
 from tests.helpers.cluster import NAMESPACE
 from tests.helpers.cut_watch import CONFIG, STATE, cut_watch, is_cut
 from tests.helpers.killing import killed_after
@@ -75,8 +75,8 @@ def cut(rolling: Rolling, **rollout: Any) -> None:
 
 def release(rolling: Rolling, **options: Any) -> dict[str, Any]:
     """What the module answers when the only pool is not declared any more."""
-    given = {"pools": [], "wait_timeout": 90, "allow_release": [POOL], **options}
-    return rolling.cluster.run(node_profile.main, **given)
+    given = {"gpu_pools": [], "wait_timeout": 90, "allow_release": [POOL], **options}
+    return rolling.cluster.run(gpu_sharing.main, **given)
 
 
 def require_whole(rolling: Rolling) -> None:
@@ -116,10 +116,10 @@ def test_no_node_takes_pods_while_its_gpus_are_cut(rolling: Rolling, rounds: int
         assert not done.get("failed"), done
         assert watch.wrong == [], f"round {number}"
         assert watch.cut_states > 0
-        assert done["node_profile"]["released_nodes"] == dict.fromkeys(rolling.nodes(), POOL)
-        assert predicted["node_profile"]["released_nodes"] == done["node_profile"]["released_nodes"]
+        assert done["gpu_sharing"]["released_nodes"] == dict.fromkeys(rolling.nodes(), POOL)
+        assert predicted["gpu_sharing"]["released_nodes"] == done["gpu_sharing"]["released_nodes"]
         assert predicted["diff"] == done["diff"]
-        assert pods.names() == {pod for step in predicted["node_profile"]["steps"].values() for pod in step["evicts"]}
+        assert pods.names() == {pod for step in predicted["gpu_sharing"]["steps"].values() for pod in step["evicts"]}
         assert pods.not_evicted() == []
         require_whole(rolling)
         assert release(rolling, allow_release=[])["changed"] is False
@@ -161,22 +161,22 @@ def test_a_node_left_by_an_older_version_is_repaired_and_a_failure_follows_what_
     with without_operator(rolling):
         abandoned(rolling, other)
         assert is_cut(rolling.cluster.nodes()[other])
-        told = rolling.cluster.run(gpu_info.main, pools=[])["gpu_info"]
+        told = rolling.cluster.run(gpu_info.main, gpu_pools=[])["gpu_info"]
         assert any(other in text and "still cut" in text for text in told["warnings"])
         predicted = release(rolling, state="repaired", check=True)
-        assert predicted["node_profile"]["repaired"].keys() == {other}
-        assert predicted["node_profile"]["steps"][other]["evicts"] != []
+        assert predicted["gpu_sharing"]["repaired"].keys() == {other}
+        assert predicted["gpu_sharing"]["steps"][other]["evicts"] != []
         repaired = release(rolling, state="repaired")
-        assert repaired["node_profile"]["repaired"].keys() == {other}, repaired
-        assert repaired["node_profile"]["released_nodes"] == {}
+        assert repaired["gpu_sharing"]["repaired"].keys() == {other}, repaired
+        assert repaired["gpu_sharing"]["released_nodes"] == {}
         node = rolling.cluster.nodes()[other]
         assert (is_cut(node), node["metadata"]["labels"][CONFIG]) == (False, "all-disabled")
         assert release(rolling, state="repaired")["changed"] is False
     rolling.lab.command("fault", "put", "mig-failed", "--nodes", VICTIM)
     failed = release(rolling)
     assert failed["code"] == "partial", failed
-    assert failed["node_profile"]["left_cordoned"] == [VICTIM]
-    assert failed["node_profile"]["released_nodes"] == {}
+    assert failed["gpu_sharing"]["left_cordoned"] == [VICTIM]
+    assert failed["gpu_sharing"]["released_nodes"] == {}
     node = rolling.cluster.nodes()[VICTIM]
     assert {"key": "accel.gpu/failed", "value": "mig-failed", "effect": "NoSchedule"} in node["spec"]["taints"]
     assert node["spec"]["unschedulable"] is True

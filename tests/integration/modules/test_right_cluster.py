@@ -36,22 +36,22 @@ POOLS = [{"name": "notebooks", "match": {"model": "Tesla-T4"}}]
 GROUP: list[str] = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["action_groups"]["kube"]
 # What each module needs at least, beside the cluster.
 ARGS: dict[str, dict[str, Any]] = {
-    "cluster_policy": {"pools": POOLS},
-    "gpu_info": {"pools": POOLS},
-    "gpu_validation": {"pools": POOLS},
+    "cluster_policy": {"gpu_pools": POOLS},
+    "gpu_info": {"gpu_pools": POOLS},
+    "gpu_validation": {"gpu_pools": POOLS},
     "helm_release": {
         "release_name": "r",
         "release_namespace": "n",
         "chart_ref": "/nowhere",
         "binary_path": "/bin/true",
     },
-    "installation_info": {"pools": POOLS},
+    "operator_info": {"gpu_pools": POOLS},
     "kube_object": {"definitions": [CONFIGMAP]},
-    "node_profile": {"pools": POOLS},
-    "nodes": {"sets": [{"selector": "", "labels": {"example.com/right-cluster": "1"}}]},
-    "pool_nodes": {"pools": POOLS},
+    "gpu_sharing": {"gpu_pools": POOLS},
+    "node_metadata": {"sets": [{"selector": "", "labels": {"example.com/right-cluster": "1"}}]},
+    "nodegroup_nodes": {"gpu_pools": POOLS},
     "gpu_pools_export": {},
-    "removal": {"stage": "join"},
+    "uninstall": {"stage": "new_nodes"},
 }
 # The node group modules reach Kubernetes by EmptyingModule alone.
 DRAINING = "draining"
@@ -62,11 +62,11 @@ def run(
     name: str, cluster: Object, *, env: dict[str, str] | None = None, check: bool = False, **options: Any
 ) -> Object:
     """What a module prints for a cluster; gpu_info as the playbook plan calls it, which tolerates a cluster that is away."""
-    given = {"cluster": cluster, **options}
+    given = {"gpu_cluster": cluster, **options}
     if name == DRAINING:
         return run_module(emptying.main, {"names": ["nowhere"], "kubernetes": given}, check=check, env=env)
     module = importlib.import_module(f"ansible_collections.accel.gpu.plugins.modules.{name}")
-    more = {"offline": True} if name == "gpu_info" else {}
+    more = {"allow_unreachable": True} if name == "gpu_info" else {}
     return run_module(module.main, {**ARGS[name], **more, **given}, check=check, diff=True, env=env)
 
 

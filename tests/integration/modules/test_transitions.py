@@ -204,8 +204,8 @@ def test_who_goes_is_who_was_named(rolling: Rolling, users: Users, before: str, 
 
     assert {gone.uid for gone in watch.gone.values()} == {pod["metadata"]["uid"] for pod in leaving}
     assert watch.not_evicted() == []
-    steps = done["node_profile"]["steps"]
-    assert steps == predicted["node_profile"]["steps"]
+    steps = done["gpu_sharing"]["steps"]
+    assert steps == predicted["gpu_sharing"]["steps"]
     assert {name: (step["pool"], step["change"], sorted(step["evicts"])) for name, step in steps.items()} == {
         node: (
             POOL,
@@ -214,9 +214,9 @@ def test_who_goes_is_who_was_named(rolling: Rolling, users: Users, before: str, 
         )
         for node in nodes
     }
-    assert done["node_profile"]["change_counts"] == {change(before, after): NODES}
+    assert done["gpu_sharing"]["change_counts"] == {change(before, after): NODES}
     assert predicted["diff"] == done["diff"]
     assert predicted["changed"] is done["changed"] is True
 
     again = rolling.share(MODES[after].sharing)
-    assert (again["changed"], again["node_profile"]["steps"]) == (False, {})
+    assert (again["changed"], again["gpu_sharing"]["steps"]) == (False, {})

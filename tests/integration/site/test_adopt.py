@@ -161,7 +161,7 @@ def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab
     assert get(lab, "node", "t4-1")["metadata"]["labels"][NODE_CONFIG].startswith("time-slicing-4-")
 
     left = run_playbook(UNINSTALL, environ=lab.env, variables={"gpu_confirm": lab.name}).require_success()
-    told = [line for result in left.module_results("accel.gpu.removal") for line in result["removal"]["left"]]
+    told = [line for result in left.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
     assert "ClusterPolicy cluster-policy: this collection did not install it" in told
     assert gone_or_other(before, snapshot(lab)) == []
     assert policy(lab)["spec"] == spec

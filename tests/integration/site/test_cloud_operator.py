@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster to which its cloud gives an operator at its birth, as CERN's Magnum does: that one serves our pools, and stays the cloud's."""
+"""A cluster to which its cloud gives an operator at its registration, as CERN's Magnum does: that one serves our pools, and stays the cloud's."""
 
 from __future__ import annotations
 

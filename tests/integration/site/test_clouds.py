@@ -143,26 +143,26 @@ def test_nodes_come_and_go_with_the_shipped_rights_alone(clouds: Clouds) -> None
             "gpu_cluster": cluster,
             "gpu_defaults": {},
             "gpu_pools": [made],
-            "pool": "rights",
+            "gpu_pool": "rights",
             "gpu_confirm": lab.name,
         }
         name = f"accel.gpu.{playbook}"
         return run_playbook(name, environ=environ, variables=variables, arguments=arguments).require_success()
 
-    play("nodes", 2)
+    play("nodegroups", 2)
     users = Users(lab).arrive()
     for number, node in enumerate(clouds.nodes("magnum", "rights")):
         users.claimable(node["metadata"]["name"])
         users.deployment(f"claiming-{number}", node["metadata"]["name"], way=WAYS["claim"])
     users.wait_running(2)
     with users.watched() as watch:
-        assert play("nodes", 1, "--check", "--diff").changed() == 1
-        assert play("nodes", 1).changed() == 1
-        assert play("retire", 1).changed() == 1
+        assert play("nodegroups", 1, "--check", "--diff").changed() == 1
+        assert play("nodegroups", 1).changed() == 1
+        assert play("delete_nodegroups", 1).changed() == 1
     assert (len(watch.gone), watch.not_evicted()) == (2, [])
     users.leave()
     asked = list(audit.requests(layout, since, "accel.gpu/"))
-    both = {f"{rights.USER_PREFIX}{playbook}" for playbook in ("nodes", "retire")}
+    both = {f"{rights.USER_PREFIX}{playbook}" for playbook in ("nodegroups", "delete_nodegroups")}
     assert {request.user for request in asked} == both
     assert {request.user for request in asked if request.uri.partition("?")[0].endswith("/eviction")} == both
     assert [(request.verb, request.uri) for request in asked if request.status == 403] == []
@@ -181,13 +181,13 @@ def test_nodes_that_an_autoscaler_adds_end_as_declared(made: Clouds) -> None:
         cloud.resize(magnum.name, "notebooks", 3)
         listed = ["get", "nodes", "-l", f"{NODEGROUP}=notebooks,!{POOL}", "-o", "name"]
         until(lambda: bool(run("kubectl", *listed, env=magnum.env).strip()), _SECONDS)
-        made.play("accel.gpu.join", host="magnum")
+        made.play("accel.gpu.new_nodes", host="magnum")
     finally:
         magnum.command("cloud", "set", "magnum.node-labels=applied")
     assert made.offered("magnum", "notebooks") == {"nvidia.com/gpu": 12}
     assert {node["metadata"]["labels"]["team"] for node in made.nodes("magnum", "notebooks")} == {"teaching"}
     # How many there are is the autoscaler's business.
-    assert made.play("accel.gpu.nodes", host="magnum").changed("magnum") == 0
+    assert made.play("accel.gpu.node_metadata", host="magnum").changed("magnum") == 0
     assert len(made.nodes("magnum", "notebooks")) == 3
 
 
@@ -204,7 +204,7 @@ def test_what_somebody_has_changed_is_told_and_brought_back_where_it_is_declared
     plan = made.play("accel.gpu.plan", host="magnum")
     assert plan.shown("node group train of g4.p2.40g, 1 node; differs, and will be changed: node_count 2 -> 1")
     assert plan.changed("magnum") == 0
-    assert made.play("accel.gpu.nodes", host="magnum").changed("magnum") == 1
+    assert made.play("accel.gpu.node_metadata", host="magnum").changed("magnum") == 1
     group = cloud.settled(magnum.name, "train")
     assert (group["node_count"], group["max_node_count"]) == (1, 7)
     until(lambda: len(made.nodes("magnum", "train")) == 1, _SECONDS)
@@ -213,10 +213,10 @@ def test_what_somebody_has_changed_is_told_and_brought_back_where_it_is_declared
 @pytest.mark.soak
 @pytest.mark.usual(120)
 def test_scaled_and_scaled_back(made: Clouds) -> None:
-    scaled = made.play("accel.gpu.scale", "-e", "pool=train", "-e", "count=2", host="vks")
+    scaled = made.play("accel.gpu.scale", "-e", "gpu_pool=train", "-e", "gpu_node_count=2", host="vks")
     assert scaled.changed("vks") >= 1
     assert made.offered("vks", "train") == {"nvidia.com/gpu": 8}
-    assert made.play("accel.gpu.nodes", host="vks").changed("vks") == 1
+    assert made.play("accel.gpu.node_metadata", host="vks").changed("vks") == 1
     until(lambda: made.offered("vks", "train") == {"nvidia.com/gpu": 4}, _SECONDS)
 
 
@@ -224,15 +224,19 @@ def test_scaled_and_scaled_back(made: Clouds) -> None:
 @pytest.mark.parametrize(
     ("playbook", "said", "told"),
     [
-        ("scale", [], "Say which pool this is about with -e pool=NAME."),
-        ("scale", ["pool=train"], "Say how many nodes the pool is to have with -e count=N"),
-        ("scale", ["pool=train", "count=two"], "Say how many nodes the pool is to have with -e count=N"),
-        ("scale", ["pool=tarin", "count=2"], "no pool is called tarin; declared are notebooks, train"),
-        ("scale", ["pool=notebooks", "count=2"], "its autoscaler chooses how many nodes there are"),
-        ("retire", [], "Say which pool this is about with -e pool=NAME."),
-        ("retire", ["pool=train"], "To confirm it, add -e gpu_confirm="),
-        ("retire", ["pool=all", "gpu_confirm=other"], "To confirm it, add -e gpu_confirm="),
-        ("retire", ["pool=tarin"], "no declared pool with nodes; such pools are: notebooks, train"),
+        ("scale", [], "Say which pool this is about with -e gpu_pool=NAME."),
+        ("scale", ["gpu_pool=train"], "Say how many nodes the pool is to have with -e gpu_node_count=N"),
+        (
+            "scale",
+            ["gpu_pool=train", "gpu_node_count=two"],
+            "Say how many nodes the pool is to have with -e gpu_node_count=N",
+        ),
+        ("scale", ["gpu_pool=tarin", "gpu_node_count=2"], "no pool is called tarin; declared are notebooks, train"),
+        ("scale", ["gpu_pool=notebooks", "gpu_node_count=2"], "its autoscaler chooses how many nodes there are"),
+        ("delete_nodegroups", [], "Say which pool this is about with -e gpu_pool=NAME."),
+        ("delete_nodegroups", ["gpu_pool=train"], "To confirm it, add -e gpu_confirm="),
+        ("delete_nodegroups", ["gpu_pool=all", "gpu_confirm=other"], "To confirm it, add -e gpu_confirm="),
+        ("delete_nodegroups", ["gpu_pool=tarin"], "no declared pool with nodes; such pools are: notebooks, train"),
     ],
 )
 def test_an_operation_that_does_not_say_what_it_is_about(
@@ -260,7 +264,7 @@ def test_a_plan_without_the_cloud(made: Clouds, tmp_path: Path) -> None:
     environ = {**lab.env, "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")}
     played = run_playbook("accel.gpu.plan", environ=environ, inventory=INVENTORIES["magnum"]).require_success()
     assert played.shown("cloud: not reached, so nobody knows what the groups are like:")
-    failed = run_playbook("accel.gpu.nodes", environ=environ, inventory=INVENTORIES["magnum"])
+    failed = run_playbook("accel.gpu.node_metadata", environ=environ, inventory=INVENTORIES["magnum"])
     assert failed.rc != 0
     assert "Traceback" not in failed.stdout + failed.stderr
 
@@ -268,7 +272,7 @@ def test_a_plan_without_the_cloud(made: Clouds, tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.usual(120)
 def test_retired_the_project_is_as_it_was(made: Clouds, before: dict[str, list[str]]) -> None:
-    confirmed = ("-e", "pool=all", "-e", f"gpu_confirm={','.join(lab.name for lab in made.labs.values())}")
-    made.play("accel.gpu.retire", *confirmed)
+    confirmed = ("-e", "gpu_pool=all", "-e", f"gpu_confirm={','.join(lab.name for lab in made.labs.values())}")
+    made.play("accel.gpu.delete_nodegroups", *confirmed)
     assert made.groups() == before
-    assert made.play("accel.gpu.retire", *confirmed).changed("magnum") == 0
+    assert made.play("accel.gpu.delete_nodegroups", *confirmed).changed("magnum") == 0

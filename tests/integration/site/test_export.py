@@ -72,7 +72,7 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     path.chmod(0o644)
     # Of the documents it gets what only the inventory can know.
     bare = {"name": lab.name, **{part: {"chart": settings[part]["chart"]} for part in ("operator", "nfd")}}  # type: ignore[index]
-    variables = {"gpu_cluster": bare, "gpu_pools": [], "export_path": str(path)}
+    variables = {"gpu_cluster": bare, "gpu_pools": [], "gpu_export_path": str(path)}
     preview = run_playbook("accel.gpu.export", environ=lab.env, variables=variables, arguments=["--check"])
     assert preview.require_success().changed() == 1
     assert path.read_text() == "readable by all"
@@ -101,7 +101,7 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     fleet = reported(planned)
     assert fleet["drift"] == []
     assert all(pool["changes"] == {} for pool in fleet["pools"].values())
-    assert not any(fleet["costs"].values())
+    assert not any(fleet["impact"].values())
     assert "COSTS" not in planned.stderr
     again = run_playbook("accel.gpu.site", environ=lab.env, variables=written, timeout=1200).require_success()
     assert again.changed() == 0

@@ -21,7 +21,7 @@ from tests.programs import REPO, run
 
 NAMESPACES = ("gpu-operator", "node-feature-discovery")
 READING = ("plan", "export")
-OF_NODE_GROUPS = ("nodes", "retire", "scale")
+OF_NODE_GROUPS = ("nodegroups", "delete_nodegroups", "scale")
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -72,7 +72,7 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     assert run_playbook("accel.gpu.site", environ=as_site).require_success().changed() == 0
     assert [request.uri for request in asked(lab, "site", second) if request.mutating] == []
 
-    assert run_playbook("accel.gpu.join", environ=lab.env_as("join")).require_success().changed() == 0
+    assert run_playbook("accel.gpu.new_nodes", environ=lab.env_as("new_nodes")).require_success().changed() == 0
 
     planned = run_playbook("accel.gpu.plan", environ=lab.env_as("plan")).require_success()
     (fleet,) = planned.module_results("accel.gpu.gpu_info")
@@ -87,7 +87,7 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
 
     for playbook in ("share", "repair"):
         assert run_playbook(f"accel.gpu.{playbook}", environ=lab.env_as(playbook)).require_success().changed() == 0
-    only = ["-e", '{"sharing_only": ["notebooks"]}']
+    only = ["-e", '{"gpu_sharing_pool_names": ["notebooks"]}']
     run_playbook("accel.gpu.reset", environ=lab.env_as("reset"), arguments=only).require_success()
     assert run_playbook("accel.gpu.share", environ=lab.env_as("share"), arguments=only).require_success().changed() == 1
 
@@ -97,7 +97,7 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     removed = run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=confirmed).require_success()
     assert {"accel.gpu", "Helm"} <= {request.agent.partition("/")[0] for request in asked(lab, "uninstall", since)}
     # The namespaces hold the Roles that were applied for all this, which are not ours.
-    left = [line for result in removed.module_results("accel.gpu.removal") for line in result["removal"]["left"]]
+    left = [line for result in removed.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
     assert [line.partition(":")[0] for line in left] == [f"Namespace {name}" for name in NAMESPACES]
     again = run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=confirmed).require_success()
     assert again.changed() == 0
@@ -189,9 +189,12 @@ def test_each_right_is_needed_and_named(
     installed: Cluster, without: Take, playbook: str, resource: str, verb: str, main: Any
 ) -> None:
     environ = without(playbook, resource)
-    options: dict[str, Any] = {"cluster": {"name": installed.lab.name, "kubeconfig": environ["KUBECONFIG"]}}
+    options: dict[str, Any] = {"gpu_cluster": {"name": installed.lab.name, "kubeconfig": environ["KUBECONFIG"]}}
     if playbook == "plan":
-        options |= {"pools": installed.pools({"name": "notebooks", "labels": {"team": "new"}}), "costs": True}
+        options |= {
+            "gpu_pools": installed.pools({"name": "notebooks", "labels": {"team": "new"}}),
+            "include_impact": True,
+        }
     result = run_module(main, options, env=environ)
     assert result["failed"] is True
     assert result["code"] == 403
@@ -202,7 +205,7 @@ def test_values_that_may_not_be_read_are_a_remark(installed: Cluster) -> None:
     environ = installed.lab.env_as("export")
     for namespace in NAMESPACES:
         installed.kubectl("-n", namespace, "delete", "rolebinding", "accel-gpu-export-values", "--ignore-not-found")
-    options = {"cluster": {"name": installed.lab.name, "kubeconfig": environ["KUBECONFIG"]}}
+    options = {"gpu_cluster": {"name": installed.lab.name, "kubeconfig": environ["KUBECONFIG"]}}
     installed.until(lambda: _is_refused("list secrets -n gpu-operator", environ))
     remarks = run_module(gpu_pools_export.main, options, env=environ)["remarks"]
     assert [remark for remark in remarks if "takes the right to read Secrets in gpu-operator" in remark]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.modules import cluster_policy, node_profile
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_sharing
 from tests.helpers.cluster import Cluster
 from tests.helpers.cut_watch import cut_watch, is_cut
 from tests.helpers.playbook import PlaybookRun, run_playbook
@@ -46,8 +46,8 @@ def cluster(lab: Lab) -> Cluster:
 def _cut(cluster: Cluster) -> None:
     cluster.share()
     pools = cluster.pools(CUT)
-    for main in (cluster_policy.main, node_profile.main):
-        result = cluster.run(main, pools=pools, wait_timeout=120)
+    for main in (cluster_policy.main, gpu_sharing.main):
+        result = cluster.run(main, gpu_pools=pools, wait_timeout=120)
         assert not result.get("failed"), result
 
 
@@ -93,9 +93,9 @@ def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
         (renamed, ["notebooks", "inference"]),
     ):
         for check in (True, False):
-            result = cluster.run(node_profile.main, pools=pools, check=check, diff=True)
+            result = cluster.run(gpu_sharing.main, gpu_pools=pools, check=check, diff=True)
             assert (result["code"], result["changed"]) == ("release_refused", False), result
-            released = result["node_profile"]["released_nodes"]
+            released = result["gpu_sharing"]["released_nodes"]
             assert len(released) == sum(COUNTS[name] for name in gone)
             assert {*released.values()} == {*gone}
             assert set(released) <= set(result["diff"]["after"]["nodes"])
@@ -106,15 +106,15 @@ def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
     # A pool that is renamed, and whose match claims its nodes: they move, and no pod is evicted.
     moved = cluster.pools(CUT)
     moved[2]["name"] = "train"
-    result = cluster.run(node_profile.main, pools=moved, check=True)
-    assert (result["changed"], result["node_profile"]["released_nodes"]) == (True, {})
-    assert not any(step["evicts"] for step in result["node_profile"]["steps"].values())
-    for options in ({}, {"pools": None}):
-        for main in (node_profile.main, cluster_policy.main):
+    result = cluster.run(gpu_sharing.main, gpu_pools=moved, check=True)
+    assert (result["changed"], result["gpu_sharing"]["released_nodes"]) == (True, {})
+    assert not any(step["evicts"] for step in result["gpu_sharing"]["steps"].values())
+    for options in ({}, {"gpu_pools": None}):
+        for main in (gpu_sharing.main, cluster_policy.main):
             result = cluster.run(main, **options)
             assert result["code"] == "invalid"
             assert "gpu_pools: is not set" in result["msg"]
-    assert cluster.run(node_profile.main, pools={}).get("failed")
+    assert cluster.run(gpu_sharing.main, gpu_pools={}).get("failed")
 
 
 @pytest.mark.usual(15)
@@ -129,7 +129,7 @@ def test_no_sharing_ends_and_no_pool_is_emptied_by_mistake(cluster: Cluster) -> 
         (emptied, [f"notebooks: {COUNTS['notebooks']}", "-e gpu_allow_release=notebooks"]),
     ):
         for check in (True, False):
-            result = cluster.run(node_profile.main, pools=pools, defaults={}, check=check)
+            result = cluster.run(gpu_sharing.main, gpu_pools=pools, gpu_defaults={}, check=check)
             assert (result["code"], result["changed"]) == ("release_refused", False), result
             assert [word for word in words if word not in result["msg"]] == []
     planned = play(cluster, "plan", variables={"gpu_pools": silent, "gpu_defaults": {}})
@@ -189,21 +189,21 @@ def test_what_is_allowed_happens_and_is_announced(cluster: Cluster) -> None:
     Users(cluster.lab).no_budget("serve")
     pools = of_pools(cluster, "notebooks", "train-a100")
     allowed = {"allow_release": "inference, train-h100, train-h200"}
-    predicted = cluster.run(node_profile.main, pools=pools, check=True, diff=True, **allowed)
+    predicted = cluster.run(gpu_sharing.main, gpu_pools=pools, check=True, diff=True, **allowed)
     assert predicted["changed"] is True
     with Users(cluster.lab).watched() as pods:
-        done = cluster.run(node_profile.main, pools=pools, diff=True, **allowed)
+        done = cluster.run(gpu_sharing.main, gpu_pools=pools, diff=True, **allowed)
     assert not done.get("failed"), done
     assert done["diff"] == predicted["diff"]
-    assert done["node_profile"]["released_nodes"] == predicted["node_profile"]["released_nodes"]
-    assert pods.names() == {pod for step in predicted["node_profile"]["steps"].values() for pod in step["evicts"]}
-    assert {*done["node_profile"]["released_nodes"].values()} == {"inference", "train-h100", "train-h200"}
+    assert done["gpu_sharing"]["released_nodes"] == predicted["gpu_sharing"]["released_nodes"]
+    assert pods.names() == {pod for step in predicted["gpu_sharing"]["steps"].values() for pod in step["evicts"]}
+    assert {*done["gpu_sharing"]["released_nodes"].values()} == {"inference", "train-h100", "train-h200"}
     assert "pool inference: no pool of gpu_pools claims its node(s)" in str(done["warnings"])
-    assert cluster.run(node_profile.main, pools=pools)["changed"] is False
+    assert cluster.run(gpu_sharing.main, gpu_pools=pools)["changed"] is False
     # One pool out of two needs no permission.
-    single = cluster.run(node_profile.main, pools=of_pools(cluster, "train-a100"), check=True)
+    single = cluster.run(gpu_sharing.main, gpu_pools=of_pools(cluster, "train-a100"), check=True)
     assert single["changed"] is True
-    assert {*single["node_profile"]["released_nodes"].values()} == {"notebooks"}
+    assert {*single["gpu_sharing"]["released_nodes"].values()} == {"notebooks"}
     cluster.lab.command("reset", "--to", "shared-and-cut")
 
 

@@ -52,7 +52,7 @@ def report(lab: Lab, path: Path, *arguments: str) -> PlaybookRun:
         SITE,
         environ=lab.env,
         arguments=["--tags", "report", *arguments],
-        variables={"report_html_path": str(path)},
+        variables={"gpu_report_html_path": str(path)},
     ).require_success()
 
 

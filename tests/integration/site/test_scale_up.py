@@ -86,9 +86,9 @@ def scaled(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clust
     run_playbook(
         "accel.gpu.site", environ=lab.env, variables=VARIABLES, arguments=["--tags", "nfd,gpu_operator,sharing"]
     ).require_success()
-    derived = plan({"cluster": {"name": lab.name}, "pools": VARIABLES["gpu_pools"]})
+    derived = plan({"gpu_cluster": {"name": lab.name}, "gpu_pools": VARIABLES["gpu_pools"]})
     born = {
-        pool["name"]: {"labels": pool["birth"]["node_labels"], "taints": pool["birth"]["taints"]}
+        pool["name"]: {"labels": pool["registration"]["node_labels"], "taints": pool["registration"]["taints"]}
         for pool in derived["pools"]
     }
     lab.command("nodes", "apply", str(fleet(folder / "after.yaml", born)), "--wait")
@@ -125,21 +125,21 @@ def test_a_guarded_node_takes_nobody_before_it_has_joined(scaled: Cluster) -> No
     assert STARTUP not in taints(scaled, "guarded-1")
     users.deployment("eager", node, resource="nvidia.com/mig-1g.10gb")
     scaled.until(lambda: offered(scaled, "guarded") == OFFERS["guarded"], 120)
-    predicted = play(scaled.lab, "accel.gpu.join", "--check")
+    predicted = play(scaled.lab, "accel.gpu.new_nodes", "--check")
     assert STARTUP in taints(scaled, node)
     assert users.running("eager") == []
-    joined = play(scaled.lab, "accel.gpu.join")
+    joined = play(scaled.lab, "accel.gpu.new_nodes")
     assert joined.changed() == predicted.changed() == 1
     assert STARTUP not in taints(scaled, node)
     users.wait_running(1, "eager")
-    assert play(scaled.lab, "accel.gpu.join").changed() == 0
+    assert play(scaled.lab, "accel.gpu.new_nodes").changed() == 0
 
 
 @pytest.mark.usual(60)
 def test_nothing_is_left_to_share(scaled: Cluster) -> None:
     """Who was born right needs nobody to go: at most it is noted on it what is ours."""
     done = play(scaled.lab, "accel.gpu.share")
-    told = done.module_results("accel.gpu.node_profile")[-1]["node_profile"]
+    told = done.module_results("accel.gpu.gpu_sharing")[-1]["gpu_sharing"]
     assert set(told["change_counts"]) <= {"labels"}
     assert not told["failed"]
     for pool, offers in OFFERS.items():

@@ -16,10 +16,10 @@ from tests.helpers.snapshot import kinds
 from tests.labs import Lab
 from tests.programs import environment, run
 
-SITE, PLAN, EXPORT, JOIN = (f"accel.gpu.{name}" for name in ("site", "plan", "export", "join"))
+SITE, PLAN, EXPORT, JOIN = (f"accel.gpu.{name}" for name in ("site", "plan", "export", "new_nodes"))
 RELEASES = {"gpu-operator": NAMESPACE, "nfd": "node-feature-discovery"}
 CHARTS = {"nfd": "node-feature-discovery"}
-JOINING = {"join_image": "registry.example.com/accel-gpu:1", "join_schedule": "0 0 29 2 *"}
+JOINING = {"gpu_new_nodes_image": "registry.example.com/accel-gpu:1", "gpu_new_nodes_schedule": "0 0 29 2 *"}
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -90,7 +90,7 @@ def test_what_is_read_is_shown_without_secrets(lab: Lab, planted: Planted, tmp_p
     """Export leaves the passwords of releases out of its file, and says so."""
     shown, export = shown_by(lab, planted, tmp_path, "key"), tmp_path / "work" / "export.yml"
     with planted.watched(shown.folder) as seen:
-        assert shown.play(EXPORT, variables={"export_path": str(export)}, json_output=True) == 0, shown.text[-3000:]
+        assert shown.play(EXPORT, variables={"gpu_export_path": str(export)}, json_output=True) == 0, shown.text[-3000:]
         assert shown.play(EXPORT) == 0, shown.text[-3000:]
         assert shown.play(PLAN) == 0, shown.text[-3000:]
     require_nowhere(planted, shown, seen, Cluster(lab))
@@ -105,7 +105,10 @@ def test_what_is_read_is_shown_without_secrets(lab: Lab, planted: Planted, tmp_p
 def test_what_is_changed_is_shown_without_secrets(lab: Lab, planted: Planted, tmp_path: Path) -> None:
     """Releases with other values are upgraded, reports written, and the CronJob's ConfigMap made."""
     cluster, shown = Cluster(lab), shown_by(lab, planted, tmp_path, "token")
-    reports = {"report_path": str(shown.folder / "report.json"), "report_html_path": str(shown.folder / "report.html")}
+    reports = {
+        "gpu_report_path": str(shown.folder / "report.json"),
+        "gpu_report_html_path": str(shown.folder / "report.html"),
+    }
     with planted.watched(shown.folder) as seen:
         tags = ("--tags", "nfd,gpu_operator,report")
         assert shown.play(SITE, *tags, "--check", json_output=True) == 0, shown.text[-3000:]
@@ -117,7 +120,7 @@ def test_what_is_changed_is_shown_without_secrets(lab: Lab, planted: Planted, tm
     # Both releases are as the documents say: the passwords are in the records of old revisions alone.
     for release, namespace in RELEASES.items():
         assert "leftover" not in run("helm", "get", "values", release, "-n", namespace, env=lab.env)
-    config = cluster.get("configmap", "accel-gpu-join-cronjob", "-n", "accel-gpu-join")
+    config = cluster.get("configmap", "accel-gpu-new-nodes", "-n", "accel-gpu-new-nodes")
     (host,) = yaml.safe_load(config["data"]["inventory.yml"])["gpu_clusters"]["hosts"].values()
     assert set(host["gpu_cluster"]) <= {"name", "uid", "cloud", "operator"}
     assert set(host["gpu_cluster"]["operator"]) <= {"version", "namespace", "release"}

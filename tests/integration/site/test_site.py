@@ -88,9 +88,9 @@ def test_check_mode_changes_nothing_and_names_what_will_change(first: FirstRuns)
 
 
 def test_the_preview_of_undiscovered_hardware_is_not_guessed(first: FirstRuns) -> None:
-    (profile,) = first.preview.module_results("accel.gpu.node_profile")
+    (profile,) = first.preview.module_results("accel.gpu.gpu_sharing")
     assert profile["changed"]
-    assert profile["node_profile"]["after_discovery"]
+    assert profile["gpu_sharing"]["after_discovery"]
 
 
 def test_every_pool_is_proven_by_its_workloads(first: FirstRuns) -> None:

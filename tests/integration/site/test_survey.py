@@ -26,9 +26,9 @@ POOLS: list[dict[str, Any]] = [
     {"name": "infer", "model": "L4", "nodes": {"flavor": "f", "count": 1}},
 ]
 NO_CLOUD, NO_CLUSTER = "Cloud none was not found", "The kubeconfig /nonexistent does not exist"
-NO_POOL = "Say which pool this is about with -e pool=NAME."
-NO_COUNT = "Say how many nodes the pool is to have with -e count=N"
-ONE_POOL = "this is about one pool; give one name with -e pool=NAME"
+NO_POOL = "Say which pool this is about with -e gpu_pool=NAME."
+NO_COUNT = "Say how many nodes the pool is to have with -e gpu_node_count=N"
+ONE_POOL = "this is about one pool; give one name with -e gpu_pool=NAME"
 CONFIRM = "To confirm it, add -e gpu_confirm=one"
 SUCCESS = ""
 
@@ -38,54 +38,54 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("plan", {"replicas": "4", "nodes": "2"}, SUCCESS),
     ("plan", {"replicas": "4 pods"}, "gpu_pools[0].sharing.replicas"),
     ("plan", {"replicas": ""}, "gpu_pools[0].sharing.replicas"),
-    ("plan", {"nodes_only": "train, infer", "nodes_wait_timeout": "60", "gpu_hosts": ""}, SUCCESS),
-    ("plan", {"nodes_only": "train\ninfer", "nodes_wait_timeout": "", "report_workloads": ""}, SUCCESS),
-    ("plan", {"nodes_only": "", "nodes_counts": "", "report_html_path": ""}, SUCCESS),
-    ("plan", {"nodes_only": "trian"}, "nodes_only: trian is no declared pool with nodes"),
-    ("plan", {"nodes_only": ","}, "names nothing; give names"),
-    ("plan", {"nodes_wait_timeout": "4 hours"}, "nodes_wait_timeout: \"4 hours\" is text, not a whole number"),
+    ("plan", {"gpu_nodegroups_pool_names": "train, infer", "gpu_nodegroups_wait_timeout": "60", "gpu_hosts": ""}, SUCCESS),
+    ("plan", {"gpu_nodegroups_pool_names": "train\ninfer", "gpu_nodegroups_wait_timeout": "", "gpu_report_include_workloads": ""}, SUCCESS),
+    ("plan", {"gpu_nodegroups_pool_names": "", "gpu_nodegroups_node_counts": "", "gpu_report_html_path": ""}, SUCCESS),
+    ("plan", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is no declared pool with nodes"),
+    ("plan", {"gpu_nodegroups_pool_names": ","}, "names nothing; give names"),
+    ("plan", {"gpu_nodegroups_wait_timeout": "4 hours"}, "gpu_nodegroups_wait_timeout: \"4 hours\" is text, not a whole number"),
     ("scale", {}, NO_POOL),
-    ("scale", {"pool": "", "count": "2"}, NO_POOL),
-    ("scale", {"pool": "train", "count": ""}, NO_COUNT),
-    ("scale", {"pool": "train", "count": "two"}, NO_COUNT),
-    ("scale", {"pool": "train,infer", "count": "2"}, ONE_POOL),
-    ("scale", {"pool": "all", "count": "2"}, ONE_POOL),
-    ("scale", {"pool": "train", "count": "2"}, NO_CLOUD),
-    ("scale", {"pool": "[train]", "count": 2}, NO_CLOUD),
-    ("scale", {"pool": "notebooks", "count": "2"}, "its nodes are not made here"),
-    ("retire", {}, NO_POOL),
-    ("retire", {"pool": " "}, NO_POOL),
-    ("retire", {"pool": "train"}, CONFIRM),
-    ("retire", {"pool": "train", "gpu_confirm": ""}, CONFIRM),
-    ("retire", {"pool": "train", "gpu_confirm": "two"}, "gpu_confirm names two"),
-    ("retire", {"pool": "all"}, "train (node group train), infer (node group infer)"),
-    ("retire", {"pool": "all,train", "gpu_confirm": "one"}, "give all alone, or the names of pools"),
-    ("retire", {"pool": "trian", "gpu_confirm": "one"}, "nodes_only: trian is no declared pool with nodes"),
-    ("retire", {"pool": "train,infer", "gpu_confirm": "one"}, NO_CLOUD),
-    ("retire", {"pool": "all", "gpu_confirm": "two, one"}, NO_CLOUD),
+    ("scale", {"gpu_pool": "", "gpu_node_count": "2"}, NO_POOL),
+    ("scale", {"gpu_pool": "train", "gpu_node_count": ""}, NO_COUNT),
+    ("scale", {"gpu_pool": "train", "gpu_node_count": "two"}, NO_COUNT),
+    ("scale", {"gpu_pool": "train,infer", "gpu_node_count": "2"}, ONE_POOL),
+    ("scale", {"gpu_pool": "all", "gpu_node_count": "2"}, ONE_POOL),
+    ("scale", {"gpu_pool": "train", "gpu_node_count": "2"}, NO_CLOUD),
+    ("scale", {"gpu_pool": "[train]", "gpu_node_count": 2}, NO_CLOUD),
+    ("scale", {"gpu_pool": "notebooks", "gpu_node_count": "2"}, "its nodes are not made here"),
+    ("delete_nodegroups", {}, NO_POOL),
+    ("delete_nodegroups", {"gpu_pool": " "}, NO_POOL),
+    ("delete_nodegroups", {"gpu_pool": "train"}, CONFIRM),
+    ("delete_nodegroups", {"gpu_pool": "train", "gpu_confirm": ""}, CONFIRM),
+    ("delete_nodegroups", {"gpu_pool": "train", "gpu_confirm": "two"}, "gpu_confirm names two"),
+    ("delete_nodegroups", {"gpu_pool": "all"}, "train (node group train), infer (node group infer)"),
+    ("delete_nodegroups", {"gpu_pool": "all,train", "gpu_confirm": "one"}, "give all alone, or the names of pools"),
+    ("delete_nodegroups", {"gpu_pool": "trian", "gpu_confirm": "one"}, "gpu_nodegroups_pool_names: trian is no declared pool with nodes"),
+    ("delete_nodegroups", {"gpu_pool": "train,infer", "gpu_confirm": "one"}, NO_CLOUD),
+    ("delete_nodegroups", {"gpu_pool": "all", "gpu_confirm": "two, one"}, NO_CLOUD),
     ("reset", {}, CONFIRM),
-    ("reset", {"sharing_only": ""}, CONFIRM),
-    ("reset", {"sharing_only": "", "gpu_confirm": "one"}, NO_CLUSTER),
-    ("reset", {"sharing_only": "notebooks"}, NO_CLUSTER),
-    ("reset", {"sharing_only": "[notebooks]"}, NO_CLUSTER),
-    ("reset", {"sharing_only": "notebook"}, "only: notebook is no declared pool"),
-    ("share", {"sharing_only": "train, notebooks", "sharing_wait_timeout": "60", "sharing_wait": "yes"}, NO_CLUSTER),
-    ("share", {"sharing_only": "", "sharing_wait_timeout": "", "sharing_label_selectors": ""}, NO_CLUSTER),
-    ("share", {"sharing_label_selectors": "zone in (a, b), !spare"}, NO_CLUSTER),
-    ("share", {"sharing_label_selectors": "zone in"}, "label_selectors"),
-    ("share", {"sharing_wait": "perhaps"}, "sharing_wait: \"perhaps\" is text, not a boolean"),
-    ("repair", {"sharing_lease_wait_timeout": "0"}, NO_CLUSTER),
-    ("join", {"join_wait_timeout": "", "join_report_path": ""}, NO_CLUSTER),
-    ("join", {"join_wait_timeout": "1.5"}, "join_wait_timeout: 1.5 is a number with a fraction, not a whole number"),
-    ("nodes", {"nodes_only": "train", "nodes_counts": '{"train": "2"}'}, NO_CLOUD),
-    ("nodes", {"nodes_counts": "train=2"}, "nodes_counts: \"train=2\" is text, not a map"),
-    ("export", {"export_path": ""}, NO_CLUSTER),
+    ("reset", {"gpu_sharing_pool_names": ""}, CONFIRM),
+    ("reset", {"gpu_sharing_pool_names": "", "gpu_confirm": "one"}, NO_CLUSTER),
+    ("reset", {"gpu_sharing_pool_names": "notebooks"}, NO_CLUSTER),
+    ("reset", {"gpu_sharing_pool_names": "[notebooks]"}, NO_CLUSTER),
+    ("reset", {"gpu_sharing_pool_names": "notebook"}, "pool_names: notebook is no declared pool"),
+    ("share", {"gpu_sharing_pool_names": "train, notebooks", "gpu_sharing_wait_timeout": "60", "gpu_sharing_wait": "yes"}, NO_CLUSTER),
+    ("share", {"gpu_sharing_pool_names": "", "gpu_sharing_wait_timeout": "", "gpu_sharing_label_selectors": ""}, NO_CLUSTER),
+    ("share", {"gpu_sharing_label_selectors": "zone in (a, b), !spare"}, NO_CLUSTER),
+    ("share", {"gpu_sharing_label_selectors": "zone in"}, "label_selectors"),
+    ("share", {"gpu_sharing_wait": "perhaps"}, "gpu_sharing_wait: \"perhaps\" is text, not a boolean"),
+    ("repair", {"gpu_sharing_lease_wait_timeout": "0"}, NO_CLUSTER),
+    ("new_nodes", {"gpu_new_nodes_wait_timeout": "", "gpu_new_nodes_report_path": ""}, NO_CLUSTER),
+    ("new_nodes", {"gpu_new_nodes_wait_timeout": "1.5"}, "gpu_new_nodes_wait_timeout: 1.5 is a number with a fraction, not a whole number"),
+    ("nodegroups", {"gpu_nodegroups_pool_names": "train", "gpu_nodegroups_node_counts": '{"train": "2"}'}, NO_CLOUD),
+    ("nodegroups", {"gpu_nodegroups_node_counts": "train=2"}, "gpu_nodegroups_node_counts: \"train=2\" is text, not a map"),
+    ("export", {"gpu_export_path": ""}, NO_CLUSTER),
     ("uninstall", {}, CONFIRM),
     ("uninstall", {"gpu_confirm": ""}, CONFIRM),
     ("uninstall", {"gpu_confirm": "two"}, "gpu_confirm names two"),
-    ("uninstall", {"gpu_confirm": "two, one", "uninstall_wait_timeout": "", "uninstall_undo_mig": "yes"}, NO_CLUSTER),
-    ("uninstall", {"gpu_confirm": "one", "uninstall_wait_timeout": "long"}, "uninstall_wait_timeout: \"long\" is text, not a whole number"),
-    ("site", {"nodes_only": "trian"}, "nodes_only: trian is no declared pool with nodes"),
+    ("uninstall", {"gpu_confirm": "two, one", "gpu_uninstall_wait_timeout": "", "gpu_uninstall_reset_mig": "yes"}, NO_CLUSTER),
+    ("uninstall", {"gpu_confirm": "one", "gpu_uninstall_wait_timeout": "long"}, "gpu_uninstall_wait_timeout: \"long\" is text, not a whole number"),
+    ("site", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is no declared pool with nodes"),
 ]  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def test_answers_of_a_survey(tmp_path: Path, playbook: str, answers: dict[str, A
 
 @pytest.mark.sampled(1, of="survey answers")
 @pytest.mark.usual(6)
-@pytest.mark.parametrize("playbook", ["plan", "retire", "share"])
+@pytest.mark.parametrize("playbook", ["plan", "delete_nodegroups", "share"])
 def test_a_limit_that_leaves_no_cluster_fails(tmp_path: Path, playbook: str) -> None:
     job = run_job(tmp_path, playbook, {}, limit="web")
     assert not job.successful
@@ -169,7 +169,7 @@ def test_a_limit_that_leaves_no_cluster_fails(tmp_path: Path, playbook: str) -> 
 @pytest.mark.parametrize(
     ("playbook", "answers", "said"),
     [
-        ("retire", {"pool": "train"}, "This deletes 1 node group(s) of cluster one, with all their nodes: train (node group train)."),
+        ("delete_nodegroups", {"gpu_pool": "train"}, "This deletes 1 node group(s) of cluster one, with all their nodes: train (node group train)."),
         ("reset", {}, "This makes the GPUs of all 3 pools of cluster one whole (notebooks, train, infer)"),
         (
             "uninstall",

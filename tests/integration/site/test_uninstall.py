@@ -44,7 +44,7 @@ def played(lab: Lab, name: str, **options: Any) -> PlaybookRun:
 
 
 def left(found: PlaybookRun) -> list[str]:
-    return [line for result in found.module_results("accel.gpu.removal") for line in result["removal"]["left"]]
+    return [line for result in found.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_everything_of_ours_goes_and_nothing_else(lab: Lab, empty: tuple[Foreign
     assert real.changed() == 3
     assert left(real) == left(preview) == []
     removed = [
-        sorted(line for result in one.module_results("accel.gpu.removal") for line in result["removal"]["removed"])
+        sorted(line for result in one.module_results("accel.gpu.uninstall") for line in result["uninstall"]["removed"])
         for one in (preview, real)
     ]
     assert removed[0] == removed[1]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import STARTUP_TAINT_EFFECT, STARTUP_TAINT_KEY
-from ansible_collections.accel.gpu.plugins.modules import gpu_info, node_profile
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_sharing
 from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import run_playbook
 from tests.labs import Lab
@@ -60,7 +60,7 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     lab.reset(fleet)
     lab.command("fault", "put", f"driver-broken={MESSAGE}", "--nodes", "broken-1")
     cluster = Cluster(lab)
-    limits = {"gpu_operator_wait_timeout": 120, "sharing_wait_timeout": 60}
+    limits = {"gpu_operator_wait_timeout": 120, "gpu_sharing_wait_timeout": 60}
 
     site = run_playbook("accel.gpu.site", environ=lab.env, variables={"gpu_pools": [POOL], **limits}).require_success()
 
@@ -69,7 +69,7 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     for name, reason in REASONS.items():
         assert site.shown(name), f"the report does not name {name}"
         assert site.shown(reason), site.stderr
-    info = cluster.run(gpu_info.main, pools=[POOL])["gpu_info"]
+    info = cluster.run(gpu_info.main, gpu_pools=[POOL])["gpu_info"]
     require_reasons(info["unusual_nodes"])
     assert info["undiscovered"] == []
     assert info["pools"]["notebooks"]["as_declared"] is True
@@ -77,15 +77,15 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
 
     # Again, with what is known by now: nothing changes, nothing is waited for, and a preview says the same.
     for check in (False, True):
-        again = cluster.run(node_profile.main, pools=[POOL], wait_timeout=60, check=check)
+        again = cluster.run(gpu_sharing.main, gpu_pools=[POOL], wait_timeout=60, check=check)
         assert not again.get("failed"), again["msg"]
         assert again["changed"] is False
-        require_reasons(again["node_profile"]["unusual_nodes"])
+        require_reasons(again["gpu_sharing"]["unusual_nodes"])
 
     # One that a pool claims by name fails that pool, at once, when all others are done.
     cluster.kubectl("label", "node", "broken-1", "accel.gpu/pool=notebooks")
     three = {**POOL, "sharing": {"mode": "time-slicing", "replicas": 3}}
-    failed = cluster.run(node_profile.main, pools=[three], wait_timeout=300)
+    failed = cluster.run(gpu_sharing.main, gpu_pools=[three], wait_timeout=300)
     assert failed["failed"]
     assert MESSAGE in failed["msg"]
     assert cluster.offered("t4-") == {"t4-1": {"nvidia.com/gpu": 3}, "t4-2": {"nvidia.com/gpu": 3}}
@@ -93,7 +93,7 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     # The same if a node group has brought it with the startup taint, which only a node that works loses: no wait for the time limit.
     cluster.kubectl("taint", "node", "broken-1", f"{STARTUP_TAINT_KEY}=:{STARTUP_TAINT_EFFECT}")
     began = time.monotonic()
-    failed = cluster.run(node_profile.main, pools=[three], wait_timeout=300)
+    failed = cluster.run(gpu_sharing.main, gpu_pools=[three], wait_timeout=300)
     assert failed["failed"]
     assert MESSAGE in failed["msg"]
     assert time.monotonic() - began < 150, "it waited for the time limit"
@@ -101,6 +101,6 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     # Once its driver loads, it is what its pool declares.
     lab.command("fault", "clear", "driver-broken", "--nodes", "broken-1")
     cluster.until(lambda: cluster.offered("broken-") == {"broken-1": {"nvidia.com/gpu": 3}}, 90)
-    mended = cluster.run(node_profile.main, pools=[three], wait_timeout=90)
+    mended = cluster.run(gpu_sharing.main, gpu_pools=[three], wait_timeout=90)
     assert not mended.get("failed"), mended["msg"]
-    assert sorted(reasons(mended["node_profile"]["unusual_nodes"])) == ["disabled-1", "kubevirt-1", "passthrough-1"]
+    assert sorted(reasons(mended["gpu_sharing"]["unusual_nodes"])) == ["disabled-1", "kubevirt-1", "passthrough-1"]

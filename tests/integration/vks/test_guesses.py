@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.modules import (
+    vks_catalog_info,
     vks_cluster_info,
     vks_kubeconfig,
     vks_nodegroup,
-    vks_offer_info,
 )
 from lab.vks import contract
 from tests.helpers.vks_modules import CLUSTER, Account, Object
@@ -103,7 +103,7 @@ def test_what_there_is_is_told_under_every_guess(quick: Account, guess: str, alt
     quick.set(guess, alternative)
     (cluster,) = quick.run(vks_cluster_info.main)["clusters"]
     assert (cluster["name"], cluster["node_count"]) == (CLUSTER, 2)
-    offer = quick.run(vks_offer_info.main, cluster=CLUSTER)["offer"]
+    offer = quick.run(vks_catalog_info.main, cluster=CLUSTER)["catalog"]
     assert {flavor["model"] for flavor in offer["flavors"]} >= {"RTX-2080-Ti", "RTX-4090", "A40", "L40S"}
     assert {flavor["gpus"] for flavor in offer["flavors"]} == {1, 2, 4, 8}
     assert [zone["name"] for zone in offer["zones"]][:3] == ["HCM03-1A", "HCM03-1B", "HCM03-1C"]

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from ansible_collections.accel.gpu.plugins.modules import (
+    vks_catalog_info,
     vks_cluster_info,
     vks_nodegroup,
     vks_nodegroup_info,
-    vks_offer_info,
 )
 from tests.helpers.vks_modules import CLUSTER, Account
 
@@ -45,7 +45,7 @@ def test_what_is_told_of_a_group_is_what_would_be_declared(account: Account) -> 
 
 
 def test_offers_of_some_zones(account: Account) -> None:
-    offer = account.run(vks_offer_info.main, zones=["HCM03-1B"])["offer"]
+    offer = account.run(vks_catalog_info.main, zones=["HCM03-1B"])["catalog"]
     assert {flavor["model"] for flavor in offer["flavors"]} == {"L40S", None}
     assert {model for flavor in offer["flavors"] if "H100" in flavor["name"] for model in flavor["models"]} >= {
         "H100-80GB-HBM3",
@@ -55,15 +55,15 @@ def test_offers_of_some_zones(account: Account) -> None:
     assert "subnets" not in offer
     assert offer["quota"] == {"max_node_groups": 20, "max_nodes": 10, "max_clusters": 20, "clusters": 1}
     assert "v1.35.6" in offer["versions"]
-    every = account.run(vks_offer_info.main, zones=["HCM03-1B"], gpu_only=False)["offer"]
+    every = account.run(vks_catalog_info.main, zones=["HCM03-1B"], gpu_only=False)["catalog"]
     assert {flavor["gpus"] for flavor in every["flavors"]} > {flavor["gpus"] for flavor in offer["flavors"]}
-    refused = account.run(vks_offer_info.main, zones=["HCM03-1Z"])
+    refused = account.run(vks_catalog_info.main, zones=["HCM03-1Z"])
     assert "zones: there is no 'HCM03-1Z' in this region. There are HCM03-1" in refused["msg"]
 
 
 def test_only_what_reads_is_sent(account: Account) -> None:
     account.client = "lab-reader"
-    for main in (vks_cluster_info.main, vks_offer_info.main):
+    for main in (vks_cluster_info.main, vks_catalog_info.main):
         assert account.run(main)["changed"] is False
     assert account.run(vks_nodegroup_info.main, cluster=CLUSTER)["changed"] is False
     assert account.writes() == []

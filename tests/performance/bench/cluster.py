@@ -24,7 +24,7 @@ _NO_MACHINES = "groups: []\n"
 
 
 class BareCluster:
-    """Nodes `bench-0000`, `bench-0001`, ... as the device plugin and a first run of node_profile left them."""
+    """Nodes `bench-0000`, `bench-0001`, ... as the device plugin and a first run of gpu_sharing left them."""
 
     def __init__(self, lab: Lab, folder: Path, replicas: int) -> None:
         """Empty the lab and stop all but its API server."""
@@ -43,7 +43,7 @@ class BareCluster:
         self.count = 0
 
     def grow(self, count: int, adopt: Callable[[], Any]) -> None:
-        """Make it `count` nodes; `adopt` runs node_profile once on the first, and the others are made as it left that one."""
+        """Make it `count` nodes; `adopt` runs gpu_sharing once on the first, and the others are made as it left that one."""
         if self._template is None:
             self._api.request("POST", NODES, self._new(0))
             self.count = 1

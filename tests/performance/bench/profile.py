@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rows of node_profile on nodes on which nothing runs: a change of all, and nothing to change."""
+"""The rows of gpu_sharing on nodes on which nothing runs: a change of all, and nothing to change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOTHING_SECONDS, NOTHING_MIB = 2.0, 150.0
 
 
 class Profiles:
-    """Times node_profile on clusters of growing size."""
+    """Times gpu_sharing on clusters of growing size."""
 
     def __init__(self, lab: Lab, folder: Path, rounds: int, say: Callable[[str], None]) -> None:
         """Make the cluster, without a node yet."""
@@ -60,7 +60,7 @@ class Profiles:
             ours.append([])
             others.append([])
             for dummy in range(pairs):
-                self._say(f"{nodes:,} nodes, round {number + 1}: node_profile, then kubectl label")
+                self._say(f"{nodes:,} nodes, round {number + 1}: gpu_sharing, then kubectl label")
                 self._shares = _SHARES[1] if self._shares == _SHARES[0] else _SHARES[0]
                 ours[-1].append(self._profile(self._shares, changed=1))
                 others[-1].append(self._timer.kubectl())

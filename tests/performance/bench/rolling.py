@@ -24,7 +24,7 @@ from .timed import Timer
 
 WINDOW, RATIO = 10, 1.10
 _PACE = [0.5, 2.0]
-_AGENT = "node_profile"
+_AGENT = "gpu_sharing"
 
 
 def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> tuple[Row, str]:

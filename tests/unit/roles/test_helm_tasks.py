@@ -73,4 +73,4 @@ def test_what_can_be_given_is_given(role: str, task: dict[str, Any]) -> None:
     assert set(options) & connection_options() == GIVEN
     assert "helm_environment" in task["environment"]
     assert task["environment"].removesuffix(" }}") in options["validate_certs"]
-    assert task["no_log"] == f"{{{{ {role}_secure_logging is not false }}}}"
+    assert task["no_log"] == f"{{{{ gpu_{role.removeprefix('gpu_')}_secure_logging is not false }}}}"

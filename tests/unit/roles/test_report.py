@@ -21,7 +21,7 @@ from tests.programs import environment
 def play(folder: Path, *arguments: str, **variables: str) -> PlaybookRun:
     """The role for a cluster that nobody can reach."""
     plays = [{"hosts": "all", "gather_facts": False, "connection": "local", "roles": ["accel.gpu.report"]}]
-    host: Document = {"gpu_cluster": CLUSTER, "gpu_pools": LAB_POOLS, "report_offline": True, **variables}
+    host: Document = {"gpu_cluster": CLUSTER, "gpu_pools": LAB_POOLS, "gpu_report_allow_unreachable": True, **variables}
     host["ansible_python_interpreter"] = "{{ ansible_playbook_python }}"
     playbook, inventory = folder / "play.yml", folder / "hosts.yml"
     playbook.write_text(yaml.safe_dump(plays))
@@ -36,7 +36,7 @@ def test_the_page_is_written_and_is_no_change(tmp_path: Path, arguments: tuple[s
     path = tmp_path / "fleet.html"
     for _again in range(2):
         run = play(
-            tmp_path, *arguments, report_html_path=str(path), report_path=str(tmp_path / "fleet.json")
+            tmp_path, *arguments, gpu_report_html_path=str(path), gpu_report_path=str(tmp_path / "fleet.json")
         ).require_success()
         assert run.changed() == 0
         assert not [result for _name, result in run.results() if result.get("diff")]
@@ -49,19 +49,19 @@ def test_the_page_is_written_and_is_no_change(tmp_path: Path, arguments: tuple[s
 
 @pytest.mark.usual(8)
 def test_only_a_file_of_the_same_user_keeps_its_mode(tmp_path: Path) -> None:
-    files = {"report_path": tmp_path / "fleet.json", "report_html_path": tmp_path / "fleet.html"}
+    files = {"gpu_report_path": tmp_path / "fleet.json", "gpu_report_html_path": tmp_path / "fleet.html"}
     for path in files.values():
         path.write_text("from before")
-    files["report_path"].chmod(0o644)
-    files["report_html_path"].chmod(0o666)
+    files["gpu_report_path"].chmod(0o644)
+    files["gpu_report_html_path"].chmod(0o666)
     if os.geteuid() == 0:
-        os.chown(files["report_html_path"], 65534, 65534)
+        os.chown(files["gpu_report_html_path"], 65534, 65534)
     run = play(tmp_path, **{name: str(path) for name, path in files.items()}).require_success()
     assert run.changed() == 0
     found = {name: (stat.S_IMODE(path.stat().st_mode), path.stat().st_uid) for name, path in files.items()}
-    assert found["report_path"] == (0o644, os.geteuid())
+    assert found["gpu_report_path"] == (0o644, os.geteuid())
     # Only root can make a file that belongs to another user.
-    assert found["report_html_path"] == (0o600 if os.geteuid() == 0 else 0o666, os.geteuid())
+    assert found["gpu_report_html_path"] == (0o600 if os.geteuid() == 0 else 0o666, os.geteuid())
 
 
 @pytest.mark.usual(4)

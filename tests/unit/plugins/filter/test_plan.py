@@ -17,11 +17,11 @@ from ansible_collections.accel.gpu.plugins.filter.plan_problems import FilterMod
 from ansible_collections.accel.gpu.plugins.filter.plan_problems import plan_problems
 from tests.helpers.documents import CLUSTER, LAB_POOLS
 
-DOCUMENTS = {"cluster": CLUSTER, "defaults": {"labels": {"site": "a"}}, "pools": LAB_POOLS}
+DOCUMENTS = {"gpu_cluster": CLUSTER, "gpu_defaults": {"labels": {"site": "a"}}, "gpu_pools": LAB_POOLS}
 TEXT = """
-cluster: {name: lab}
-defaults: {labels: {site: a}}
-pools:
+gpu_cluster: {name: lab}
+gpu_defaults: {labels: {site: a}}
+gpu_pools:
   - {name: notebooks, match: {model: Tesla-T4}, sharing: {mode: time-slicing, replicas: 4}}
 """
 
@@ -52,26 +52,26 @@ def test_documents_that_ansible_has_read_leave_no_tagged_value() -> None:
 
 
 def test_plan_of_no_pools() -> None:
-    assert plan({"cluster": CLUSTER, "pools": []})["pools"] == []
+    assert plan({"gpu_cluster": CLUSTER, "gpu_pools": []})["pools"] == []
 
 
-@pytest.mark.parametrize("documents", [{}, {"pools": None}])
+@pytest.mark.parametrize("documents", [{}, {"gpu_pools": None}])
 def test_pools_that_are_not_set_are_no_empty_list(documents: dict[str, t.Any]) -> None:
-    (problem,) = plan_problems({"cluster": CLUSTER, **documents})
+    (problem,) = plan_problems({"gpu_cluster": CLUSTER, **documents})
     assert problem.startswith("gpu_pools: is not set (or null); ")
     assert "An explicit [] means that there are no pools" in problem
     assert "released" in problem
     with pytest.raises(AnsibleFilterError, match="gpu_pools: is not set"):
-        plan({"cluster": CLUSTER, **documents})
+        plan({"gpu_cluster": CLUSTER, **documents})
 
 
 def test_a_map_of_pools_is_no_list() -> None:
-    (problem,) = plan_problems({"cluster": CLUSTER, "pools": {}})
+    (problem,) = plan_problems({"gpu_cluster": CLUSTER, "gpu_pools": {}})
     assert problem.startswith("gpu_pools: is a map, not a list")
 
 
 def test_mistakes() -> None:
-    documents = {"cluster": {}, "pools": [{"name": "A"}]}
+    documents = {"gpu_cluster": {}, "gpu_pools": [{"name": "A"}]}
     problems = plan_problems(documents)
     assert [problem.partition(":")[0] for problem in problems] == ["gpu_cluster.name", "gpu_pools[0].name"]
     assert {problem.__class__ for problem in problems} == {str}

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.modules import node_profile
+from ansible_collections.accel.gpu.plugins.modules import gpu_sharing
 from tests.helpers.documents import LAB_POOLS
 from tests.helpers.modules import run_module
 
@@ -19,23 +19,23 @@ NO_CLUSTER = "The kubeconfig /nonexistent does not exist."
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"only": "notebooks"}, NO_CLUSTER),
-        ({"only": "notebooks, inference"}, NO_CLUSTER),
-        ({"only": "notebooks\ninference\n"}, NO_CLUSTER),
-        ({"only": "[notebooks, inference]"}, NO_CLUSTER),
-        ({"only": '["notebooks"]'}, NO_CLUSTER),
-        ({"only": ""}, NO_CLUSTER),
-        ({"only": ["notebooks", " inference "]}, NO_CLUSTER),
-        ({"only": ","}, "only: names nothing; give names"),
-        ({"only": "notebook"}, "only: notebook is no declared pool"),
-        ({"only": "", "state": "reset"}, "only: names no pool; name the pools to reset"),
-        ({"only": [], "state": "reset"}, "only: names no pool; name the pools to reset"),
+        ({"pool_names": "notebooks"}, NO_CLUSTER),
+        ({"pool_names": "notebooks, inference"}, NO_CLUSTER),
+        ({"pool_names": "notebooks\ninference\n"}, NO_CLUSTER),
+        ({"pool_names": "[notebooks, inference]"}, NO_CLUSTER),
+        ({"pool_names": '["notebooks"]'}, NO_CLUSTER),
+        ({"pool_names": ""}, NO_CLUSTER),
+        ({"pool_names": ["notebooks", " inference "]}, NO_CLUSTER),
+        ({"pool_names": ","}, "pool_names: names nothing; give names"),
+        ({"pool_names": "notebook"}, "pool_names: notebook is no declared pool"),
+        ({"pool_names": "", "state": "reset"}, "pool_names: names no pool; name the pools to reset"),
+        ({"pool_names": [], "state": "reset"}, "pool_names: names no pool; name the pools to reset"),
         ({"state": "reset"}, NO_CLUSTER),
         ({"label_selectors": "zone in (a, b), !spare"}, NO_CLUSTER),
         ({"label_selectors": "zone in (a, b"}, "label_selectors: "),
     ],
 )
 def test_text_for_a_list(options: dict[str, t.Any], message: str) -> None:
-    result = run_module(node_profile.main, {"cluster": CLUSTER, "pools": LAB_POOLS, **options})
+    result = run_module(gpu_sharing.main, {"gpu_cluster": CLUSTER, "gpu_pools": LAB_POOLS, **options})
     assert result["failed"] is True
     assert message in result["msg"]

@@ -18,8 +18,8 @@ from ansible_collections.accel.gpu.plugins.modules import (
     helm_release,
     kube_object,
     magnum_nodegroup,
-    nodes,
-    removal,
+    node_metadata,
+    uninstall,
 )
 from tests.helpers.modules import run_module
 
@@ -36,23 +36,23 @@ RELEASE = {"release_name": "x", "release_namespace": "y", "chart_ref": "/nowhere
 
 
 def test_options_are_named_and_not_shown() -> None:
-    shown = shown_options({"cluster": CLUSTER})["cluster"]
+    shown = shown_options({"gpu_cluster": CLUSTER})["gpu_cluster"]
     assert shown["kubeconfig"] == "(not shown)"
     assert shown["operator"] == {"version": "v25.10.1", "values": "(not shown)"}
     assert CLUSTER["operator"]["values"] is VALUES, "the module itself goes on with what it was given"
     assert shown_options({"values": {}, "kubeconfig": "/a"}) == {"values": {}, "kubeconfig": "/a"}
-    assert secrets_in({"cluster": CLUSTER, "proxy": "http://a:b@c"}) >= {SECRET, "http://a:b@c"}
-    assert secrets_in({"cluster": "text", "kubeconfig": ["list"]}) == set()
+    assert secrets_in({"gpu_cluster": CLUSTER, "proxy": "http://a:b@c"}) >= {SECRET, "http://a:b@c"}
+    assert secrets_in({"gpu_cluster": "text", "kubeconfig": ["list"]}) == set()
 
 
 @pytest.mark.parametrize(
     ("main", "options"),
     [
-        (gpu_info.main, {"pools": [{"name": "p"}]}),
+        (gpu_info.main, {"gpu_pools": [{"name": "p"}]}),
         (gpu_info.main, {"kubeconfig": KUBECONFIG}),
         (gpu_info.main, {"kubeconfig": KUBECONFIG, "unknown": 1}),
         (gpu_pools_export.main, {}),
-        (removal.main, {"stage": "join"}),
+        (uninstall.main, {"stage": "new_nodes"}),
         (
             magnum_nodegroup.main,
             {"cluster": "a", "cloud": "nowhere", "nodegroups": [], "kubernetes": {"kubeconfig": KUBECONFIG}},
@@ -65,7 +65,7 @@ def test_options_are_named_and_not_shown() -> None:
                 ]
             },
         ),
-        (nodes.main, {"sets": [{"selector": ""}], "request_timeout": 1}),
+        (node_metadata.main, {"sets": [{"label_selectors": []}], "request_timeout": 1}),
         (helm_release.main, {**RELEASE, "release_values": VALUES, "binary_path": "/nowhere/helm"}),
         (helm_release.main, {**RELEASE, "values": VALUES, "initial_values": VALUES, "binary_path": "/bin/false"}),
     ],
@@ -75,7 +75,7 @@ def test_no_module_prints_values_or_kubeconfigs(
 ) -> None:
     logged: list[str] = []
     monkeypatch.setattr(AnsibleModule, "log", lambda self, msg, log_args=None: logged.append(f"{msg} {log_args}"))
-    result = run_module(main, {"cluster": CLUSTER, **options})
+    result = run_module(main, options if "cloud" in options else {"gpu_cluster": CLUSTER, **options})
     assert result["failed"]
     for text in (json.dumps(result), " ".join(logged)):
         assert SECRET not in text

@@ -102,11 +102,11 @@ def test_options_are_shown_without_them() -> None:
     assert SERVER in secrets_in({"host": SERVER})
     for text in (f"password={SECRET}", [SECRET]):
         cluster = {"name": "a", "operator": text, "nfd": {"values": text}}
-        shown = shown_options({"cluster": cluster})["cluster"]
+        shown = shown_options({"gpu_cluster": cluster})["gpu_cluster"]
         assert shown == {"name": "a", "operator": "(not shown)", "nfd": {"values": "(not shown)"}}
     registry = f"u:{SECRET}@reg.example.com"
-    assert registry in secrets_in({"cluster": {"operator": {"registry": registry}}})
-    assert f"password={SECRET}" in secrets_in({"cluster": {"operator": f"password={SECRET}"}})
+    assert registry in secrets_in({"gpu_cluster": {"operator": {"registry": registry}}})
+    assert f"password={SECRET}" in secrets_in({"gpu_cluster": {"operator": f"password={SECRET}"}})
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_new_node_gets_all_of_it() -> None:
 
 def test_a_node_that_is_born_right_gets_nothing() -> None:
     (pool,) = derive(CLUSTER, {}, [TRAIN]).pools
-    (train,) = came(raw("new", {GROUP: "gpus-a", **pool.birth.node_labels}, taints=[TAINT]))
+    (train,) = came(raw("new", {GROUP: "gpus-a", **pool.registration.node_labels}, taints=[TAINT]))
     assert train.nodes[0].edit is None
 
 

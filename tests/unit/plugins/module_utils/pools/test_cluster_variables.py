@@ -106,9 +106,9 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ),
     ({"registry": "r.example.com/nvidia:v1"}, '.registry: "r.example.com/nvidia:v1" has the folder "nvidia:v1"'),
     ({"registry": 5000}, ".registry: 5000 is a number, not text"),
-    ({"pull_secrets": {"ngc": 1}}, ".pull_secrets: is a map, not a list; begin each entry with a dash"),
-    ({"pull_secrets": [{"name": "ngc"}]}, ".pull_secrets[0]: is a map, not text; give one value"),
-    ({"pull_secrets": ["NGC"]}, '.pull_secrets[0]: "NGC" is not an object\'s name (RFC 1123)'),
+    ({"image_pull_secrets": {"ngc": 1}}, ".image_pull_secrets: is a map, not a list; begin each entry with a dash"),
+    ({"image_pull_secrets": [{"name": "ngc"}]}, ".image_pull_secrets[0]: is a map, not text; give one value"),
+    ({"image_pull_secrets": ["NGC"]}, '.image_pull_secrets[0]: "NGC" is not an object\'s name (RFC 1123)'),
     ({"repo_config": "a" * 254}, '.repo_config: "'),
     ({"cert_config": "ca/bundle"}, '.cert_config: "ca/bundle" is not an object\'s name'),
     ({"proxy": "http://proxy:3128"}, '.proxy: "http://proxy:3128" is text, not a map'),
@@ -194,13 +194,20 @@ def test_mistake_of_the_operator(operator: Document, message: str) -> None:
 def test_all_mistakes_of_the_operator_at_once() -> None:
     operator = {
         "registry": "https://r.example.com",
-        "pull_secrets": ["NGC"],
+        "image_pull_secrets": ["NGC"],
         "driver": {"version": "550.163.01-rhel9.6", "enabled": "perhaps"},
         "proxy": {"http": "p", "no_proxy": ["a b"]},
         "repo_config": "A",
     }
     found = [problem.partition(": ")[0] for problem in validate({**CLUSTER, "operator": operator}, {}, [])]
-    places = ["registry", "pull_secrets[0]", "driver.version", "driver.enabled", "proxy.http", "proxy.no_proxy[0]"]
+    places = [
+        "registry",
+        "image_pull_secrets[0]",
+        "driver.version",
+        "driver.enabled",
+        "proxy.http",
+        "proxy.no_proxy[0]",
+    ]
     assert found == [f"gpu_cluster.operator.{place}" for place in (*places, "repo_config")]
 
 
@@ -219,7 +226,7 @@ def test_no_message_shows_a_password(address: str) -> None:
         {
             "operator": {
                 "registry": "registry.example.com:5000/mirror/gpu",
-                "pull_secrets": ["ngc-secret", "a.b"],
+                "image_pull_secrets": ["ngc-secret", "a.b"],
                 "driver": {"version": "580.105.08", "kernel_module_type": "open", "secret_env": "driver-env"},
                 "proxy": {
                     "http": "http://10.0.0.1:3128",
@@ -234,7 +241,7 @@ def test_no_message_shows_a_password(address: str) -> None:
         {"operator": {"registry": "r:5000", "chart": "oci://r:5000/charts/gpu-operator"}},
         {"operator": {"driver": {"version": f"sha256:{'0' * 64}"}}},
         {"operator": {"driver": {"version": "580", "precompiled": True}, "proxy": {"https": "http://p:1"}}},
-        {"operator": {"driver": {"enabled": False, "precompiled": False}, "pull_secrets": []}},
+        {"operator": {"driver": {"enabled": False, "precompiled": False}, "image_pull_secrets": []}},
         {"operator": {"driver": None, "proxy": None, "registry": None}},
         {"kubeconfig": "~/.kube/config", "context": "kubernetes-admin@kubernetes", "kube_name": "kubernetes"},
         {"kubeconfig": "/a:/b"},
@@ -257,7 +264,7 @@ def test_good_cluster(cluster: Document) -> None:
 WHOLE: Document = {
     "version": "v25.10.1",
     "registry": "registry.example.com/mirror",
-    "pull_secrets": ["one"],
+    "image_pull_secrets": ["one"],
     "driver": {"enabled": True, "version": "580.105.08", "kernel_module_type": "open", "precompiled": False},
     "proxy": {"http": "http://p:1", "https": "http://p:1", "no_proxy": [".svc"]},
     "repo_config": "repos",

@@ -192,8 +192,8 @@ def test_releases_by_default() -> None:
     }
     assert plan.nfd.chart_repo == ""
     assert plan.nfd.namespace_labels == {"pod-security.kubernetes.io/enforce": "privileged"}
-    assert plan.creates.namespaces == ("node-feature-discovery", "gpu-operator")
-    assert {"api_version": "nvidia.com/v1", "kind": "ClusterPolicy"} in plan.creates.kinds
+    assert plan.provides.namespaces == ("node-feature-discovery", "gpu-operator")
+    assert {"api_version": "nvidia.com/v1", "kind": "ClusterPolicy"} in plan.provides.kinds
 
 
 def test_chart_by_path_needs_no_repository() -> None:
@@ -234,11 +234,11 @@ def test_invalid_documents_are_refused_with_every_mistake() -> None:
 def test_order_of_pools_changes_no_shared_value(pools: list[Document]) -> None:
     turned = planned(pools[::-1])
     plan = planned(pools)
-    assert (plan.policy, plan.config, plan.nfd, plan.creates) == (
+    assert (plan.policy, plan.config, plan.nfd, plan.provides) == (
         turned.policy,
         turned.config,
         turned.nfd,
-        turned.creates,
+        turned.provides,
     )
     assert plan.pools == turned.pools[::-1]
 

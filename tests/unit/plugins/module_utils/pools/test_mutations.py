@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.filter.mig_fit import mig_fit
 from ansible_collections.accel.gpu.plugins.filter.mig_layouts import mig_layouts
-from ansible_collections.accel.gpu.plugins.filter.resized import resized
+from ansible_collections.accel.gpu.plugins.filter.with_node_counts import with_node_counts
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
 from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import warnings
@@ -86,7 +86,7 @@ def _judge(documents: list[t.Any]) -> None:
         json.dumps(plan.as_dict())
         warnings(plan)
     with contextlib.suppress(AnsibleFilterError):
-        resized(documents[2], {"made": "2"}, documents[1])
+        with_node_counts(documents[2], {"made": "2"}, documents[1])
     assert time.process_time() - started < 2
 
 

@@ -62,7 +62,7 @@ def test_group_of_magnum() -> None:
         "nodes": {**MADE["nodes"], "image": "i", "labels": {"zone": "a"}},
     }
     plan = planned(MAGNUM, pool, {"name": "old", "match": {"model": "T4"}})
-    (group,) = plan.node_groups
+    (group,) = plan.nodegroups
     assert group == {
         "name": "train",
         "flavor": "g4.p2.40g",
@@ -81,7 +81,7 @@ def test_group_of_magnum() -> None:
 
 def test_group_of_vks() -> None:
     nodes = {"flavor": "f", "name": "gpu-a", "security_groups": [], "disk_type": "NVME"}
-    (group,) = planned(VKS, {**MADE, "nodes": nodes, "autoscale": {"min": 1, "max": 3}}).node_groups
+    (group,) = planned(VKS, {**MADE, "nodes": nodes, "autoscale": {"min": 1, "max": 3}}).nodegroups
     labels = group.pop("labels")
     assert labels["accel.gpu/pool"] == "train"
     assert group == {
@@ -116,7 +116,7 @@ def test_group_of_vks() -> None:
 def test_how_many(pool: Document, numbers: dict[str, int], size: str) -> None:
     plan = planned(MAGNUM, {**MADE, **pool})
     counted = {"node_count", "min_node_count", "max_node_count", "autoscaling"}
-    assert {key: value for key, value in plan.node_groups[0].items() if key in counted} == numbers
+    assert {key: value for key, value in plan.nodegroups[0].items() if key in counted} == numbers
     assert plan.pools[0].group is not None
     assert plan.pools[0].group.size == size
 
@@ -124,9 +124,9 @@ def test_how_many(pool: Document, numbers: dict[str, int], size: str) -> None:
 def test_the_startup_taint_is_among_those_of_the_group() -> None:
     pool = {**MADE, "model": "A100-SXM4-80GB", "sharing": MIG, "startup_taint": True, "taints": [TAINT]}
     plan = planned(MAGNUM, pool)
-    keys = [taint["key"] for taint in plan.node_groups[0]["node_taints"]]
+    keys = [taint["key"] for taint in plan.nodegroups[0]["node_taints"]]
     assert keys == ["restricted-access", "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu"]
-    assert plan.node_groups[0]["node_labels"]["nvidia.com/mig.config"] == plan.pools[0].mig_key
+    assert plan.nodegroups[0]["node_labels"]["nvidia.com/mig.config"] == plan.pools[0].mig_key
 
 
 def test_the_model_of_nodes_that_are_made_decides_what_a_models_match_does() -> None:
@@ -166,7 +166,7 @@ def test_the_model_of_nodes_that_are_made_decides_what_a_models_match_does() -> 
 def test_how_nodes_are_emptied_that_go(rollouts: list[Document], drain: Document) -> None:
     pools = [{**MADE, "name": f"pool-{number}", "rollout": rollout} for number, rollout in enumerate(rollouts)]
     existing = {"name": "old", "match": {"model": "T4"}, "rollout": {"drain": "none", "drain_timeout": 9000}}
-    assert planned(MAGNUM, *pools, existing).draining == drain
+    assert planned(MAGNUM, *pools, existing).drain_options == drain
 
 
 def test_resized() -> None:

@@ -34,7 +34,7 @@ def added(**operator: t.Any) -> Document:
     ("operator", "values"),
     [
         ({}, {}),
-        ({"driver": {}, "proxy": {}, "pull_secrets": [], "registry": None}, {}),
+        ({"driver": {}, "proxy": {}, "image_pull_secrets": [], "registry": None}, {}),
         ({"driver": {"enabled": True, "precompiled": False}}, {}),
         ({"driver": {"enabled": False}}, {"driver": {"enabled": False}}),
         ({"driver": {"version": "580.95.05"}}, {"driver": {"version": "580.95.05"}}),
@@ -77,7 +77,7 @@ def test_the_users_values_lie_on_top() -> None:
     }
     driver = {"version": "580.95.05", "kernel_module_type": "open"}
     values = planned(
-        registry=REGISTRY, pull_secrets=["ours"], proxy=PROXY, driver=driver, values=theirs
+        registry=REGISTRY, image_pull_secrets=["ours"], proxy=PROXY, driver=driver, values=theirs
     ).operator.values
     assert values["driver"]["version"] == "1.2"
     assert values["driver"]["kernelModuleType"] == "open"
@@ -93,11 +93,11 @@ def test_the_users_values_lie_on_top() -> None:
 
 
 def test_nfd_comes_from_the_registry_too_and_with_its_secrets() -> None:
-    plan = planned(registry=REGISTRY, pull_secrets=["one"])
+    plan = planned(registry=REGISTRY, image_pull_secrets=["one"])
     assert plan.nfd.values["image"] == {"repository": f"{REGISTRY}/nfd/node-feature-discovery"}
     assert plan.nfd.values["imagePullSecrets"] == [{"name": "one"}]
     # The secrets of NVIDIA's registry are not for NFD's.
-    assert not {"image", "imagePullSecrets"} & planned(pull_secrets=["one"]).nfd.values.keys()
+    assert not {"image", "imagePullSecrets"} & planned(image_pull_secrets=["one"]).nfd.values.keys()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_images_moved_between_releases(version: str, component: str, folder: str
 
 @pytest.mark.parametrize(("version", "there"), [("v25.10.1", True), ("v26.3.0", False)])
 def test_what_a_release_no_longer_has_gets_no_values(version: str, there: bool) -> None:
-    values = planned(version=version, registry=REGISTRY, pull_secrets=["s"]).operator.values
+    values = planned(version=version, registry=REGISTRY, image_pull_secrets=["s"]).operator.values
     assert ("initContainer" in values["operator"]) is there
     assert ("kataManager" in values) is there
 
@@ -142,7 +142,7 @@ def test_release(version: str, release: tuple[int, int]) -> None:
 
 @given(st.lists(st.sampled_from(["ngc", "mirror", "third"]), unique=True), st.sampled_from([None, REGISTRY]))
 def test_pull_secrets_are_the_same_everywhere(secrets: list[str], registry: str | None) -> None:
-    values = planned(pull_secrets=secrets, registry=registry).operator.values
+    values = planned(image_pull_secrets=secrets, registry=registry).operator.values
     found = [secret for key, secret in leaves(values, "imagePullSecrets")]
     assert all(secret == secrets for secret in found)
     assert bool(found) is bool(secrets)

@@ -82,7 +82,7 @@ def test_text_in_place_of_a_release_or_its_values_is_never_quoted(which: str, te
     "operator",
     [
         lambda text: {"registry": text},
-        lambda text: {"pull_secrets": [text]},
+        lambda text: {"image_pull_secrets": [text]},
         lambda text: {"driver": text},
         lambda text: {"driver": {"version": text}},
         lambda text: {"driver": {"secret_env": text}},

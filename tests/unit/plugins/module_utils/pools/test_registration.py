@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node that its maker gives what `birth` says is what its pool declares, and no run has to touch it."""
+"""A node that its maker gives what `registration` says is what its pool declares, and no run has to touch it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ def planned(*pools: Document, defaults: Document | None = None) -> tuple[PoolPla
 
 
 def born(pool: PoolPlan, *, labels: dict[str, str] | None = None) -> t.Any:
-    """A node that was made with the pool's birth."""
+    """A node that was made with the pool's registration."""
     return parse(
         {
-            "metadata": {"name": "new", "labels": {**pool.birth.node_labels, **(labels or {})}, "resourceVersion": "1"},
-            "spec": {"taints": [dict(taint) for taint in pool.birth.taints]},
+            "metadata": {
+                "name": "new",
+                "labels": {**pool.registration.node_labels, **(labels or {})},
+                "resourceVersion": "1",
+            },
+            "spec": {"taints": [dict(taint) for taint in pool.registration.taints]},
             "status": {},
         }
     )
@@ -45,9 +49,9 @@ def born(pool: PoolPlan, *, labels: dict[str, str] | None = None) -> t.Any:
 )
 def test_labels(written: Document, labels: set[str]) -> None:
     (pool,) = planned({"name": "p", "match": {"model": "A100-SXM4-80GB"}, "taints": [TAINT], **written})
-    assert set(pool.birth.node_labels) == {"accel.gpu/pool", *labels}
-    assert pool.birth.node_labels["accel.gpu/pool"] == "p"
-    assert pool.birth.taints == (TAINT,)
+    assert set(pool.registration.node_labels) == {"accel.gpu/pool", *labels}
+    assert pool.registration.node_labels["accel.gpu/pool"] == "p"
+    assert pool.registration.taints == (TAINT,)
 
 
 @given(pool_lists())
@@ -63,8 +67,8 @@ def test_what_a_node_is_born_with_stays_when_it_leaves_its_pool() -> None:
 
 def test_labels_of_the_plan_and_of_the_birth_are_no_one_object() -> None:
     (pool,) = planned({"name": "p"})
-    assert pool.birth.node_labels == pool.node_labels
-    assert pool.birth.node_labels is not pool.node_labels
+    assert pool.registration.node_labels == pool.node_labels
+    assert pool.registration.node_labels is not pool.node_labels
 
 
 STARTUP: Document = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu", "effect": "NoSchedule"}
@@ -74,7 +78,7 @@ CUT: Document = {"name": "cut", "match": {"model": "A100-SXM4-80GB"}, "sharing":
 
 def test_startup_taint_is_of_the_birth_alone() -> None:
     (pool,) = planned({**CUT, "taints": [TAINT], "startup_taint": True})
-    assert pool.birth.taints == (TAINT, STARTUP)
+    assert pool.registration.taints == (TAINT, STARTUP)
     assert pool.taints == (TAINT,)
     # Whoever takes it off finds that nothing puts it back, and workloads are to wait for that.
     assert node_edit(born(pool), pool) is None
@@ -94,4 +98,4 @@ def test_startup_taint_of_the_defaults_is_for_pools_that_are_cut() -> None:
     defaults = {"startup_taint": True}
     pools: list[Document] = [CUT, {"name": "whole"}, {**CUT, "name": "other", "match": {}, "startup_taint": False}]
     assert validate(CLUSTER, defaults, pools) == []
-    assert [STARTUP in pool.birth.taints for pool in planned(*pools, defaults=defaults)] == [True, False, False]
+    assert [STARTUP in pool.registration.taints for pool in planned(*pools, defaults=defaults)] == [True, False, False]

@@ -71,13 +71,13 @@ SAME: list[tuple[Document, Document, Document, Document]] = [
         {**T4, "taints": [{"key": "a", "value": "yes", "effect": "NoSchedule"}]},
     ),
     (
-        {"name": "lab", "operator": {"pull_secrets": "one, two\nthree", "driver": {"enabled": "false"}}},
+        {"name": "lab", "operator": {"image_pull_secrets": "one, two\nthree", "driver": {"enabled": "false"}}},
         T4,
-        {"name": "lab", "operator": {"pull_secrets": ["one", "two", "three"], "driver": {"enabled": False}}},
+        {"name": "lab", "operator": {"image_pull_secrets": ["one", "two", "three"], "driver": {"enabled": False}}},
         T4,
     ),
     (
-        {"name": "lab", "operator": {"version": "", "release": "", "pull_secrets": "", "registry": " "}},
+        {"name": "lab", "operator": {"version": "", "release": "", "image_pull_secrets": "", "registry": " "}},
         T4,
         {"name": "lab", "operator": {}},
         T4,

@@ -35,10 +35,10 @@ def test_document_that_contains_itself() -> None:
 @pytest.mark.parametrize(
     ("documents", "message"),
     [
-        ([], "the documents: are a list, not a map of cluster, defaults and pools"),
+        ([], "the documents: are a list, not a map of gpu_cluster, gpu_defaults and gpu_pools"),
         (
-            {"cluster": {}, "pool": []},
-            '"pool": is not one of the documents cluster, defaults and pools',
+            {"gpu_cluster": {}, "pool": []},
+            '"pool": is not one of the documents gpu_cluster, gpu_defaults and gpu_pools',
         ),
     ],
 )

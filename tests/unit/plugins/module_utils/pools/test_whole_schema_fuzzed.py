@@ -51,7 +51,7 @@ WHOLE: dict[str, t.Any] = {
         "operator": {
             **RELEASE,
             "registry": "registry.example.com/mirror",
-            "pull_secrets": ["one"],
+            "image_pull_secrets": ["one"],
             "driver": {"enabled": True, "version": "580.105.08", "kernel_module_type": "open", "precompiled": False, "secret_env": "s"},
             "proxy": {"http": "http://p:1", "https": "http://p:1", "no_proxy": [".svc"]},
             "repo_config": "repos",

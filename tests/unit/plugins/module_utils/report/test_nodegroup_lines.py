@@ -32,7 +32,7 @@ LINE = "nodes of made: node group gpus of g2.5xlarge, 1 to 6 nodes"
     ],
 )
 def test_node_group_of_a_pool(kind: str, asked: dict[str, t.Any], told: str) -> None:
-    assert nodegroup_lines({"pools": POOLS, "node_groups": asked}, kind, WIDTH) == [f"{LINE}{told}"]
+    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, kind, WIDTH) == [f"{LINE}{told}"]
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_node_group_of_a_pool(kind: str, asked: dict[str, t.Any], told: str) -> 
 def test_what_differs_of_a_group(before: dict[str, t.Any], after: dict[str, t.Any], told: str) -> None:
     diff = {"before": {"gpus": before}, "after": {"gpus": after}}
     asked = {"nodegroups": {"gpus": {"action": "update"}}, "diff": diff}
-    assert nodegroup_lines({"pools": POOLS, "node_groups": asked}, "plan", WIDTH) == [
+    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, "plan", WIDTH) == [
         f"{LINE}; differs, and will be changed{told}"
     ]
 
 
 def test_a_cloud_that_does_not_answer() -> None:
     away = {"msg": "Keystone did not answer."}
-    assert nodegroup_lines({"pools": POOLS, "node_groups": away}, "plan", WIDTH) == [
+    assert nodegroup_lines({"pools": POOLS, "nodegroups": away}, "plan", WIDTH) == [
         LINE,
         "cloud: not reached, so nobody knows what the groups are like: Keystone did not answer.",
     ]
-    assert nodegroup_lines({"pools": {"old": {}}, "node_groups": away}, "plan", WIDTH) == []
+    assert nodegroup_lines({"pools": {"old": {}}, "nodegroups": away}, "plan", WIDTH) == []

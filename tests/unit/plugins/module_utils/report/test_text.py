@@ -81,7 +81,7 @@ PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 def _costing(**counts: t.Any) -> dict[str, t.Any]:
     each = {name: counts.pop(name, 0) for name in ("drivers", "pods", "agent_pods", "cut_nodes", "resets")}
     total = {**each, "at_most": 0, "reasons": [], "held_back": False, "release": None, **counts}
-    return _info(pools={"notebooks": _pool(changes=CHANGES, costs=each)}, costs=total)
+    return _info(pools={"notebooks": _pool(changes=CHANGES, impact=each)}, impact=total)
 
 
 CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
@@ -174,7 +174,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ),
     ("warnings", "plan", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
     ("warnings of a report", "report", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
-    ("free of cost", "plan", _costing(), ["costs: no driver is rolled, no pod loses its GPU"]),
+    ("free of cost", "plan", _costing(), ["impact: no driver is rolled, no pod loses its GPU"]),
     (
         "costs",
         "plan",

@@ -119,7 +119,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     # the path below gpu_cluster, the document, what to do instead
     ("operator.values.driver.licensingConfig.token", {"driver": {"licensingConfig": {"token": "S3CRET"}}}, "driver.licensingConfig.secretName"),
     ("operator.values.driver.env[0].value", {"driver": {"env": [{"name": "X_TOKEN", "value": "S3CRET"}]}}, "gpu_cluster.operator.driver.secret_env"),
-    ("operator.values.x", {"x": AUTHS.replace("JG9hdXRodG9rZW46bnZhcGk=", "S3CRET")}, "gpu_cluster.operator.pull_secrets"),
+    ("operator.values.x", {"x": AUTHS.replace("JG9hdXRodG9rZW46bnZhcGk=", "S3CRET")}, "gpu_cluster.operator.image_pull_secrets"),
     ("operator.values.toolkit.password", {"toolkit": {"password": "S3CRET"}}, "secretKeyRef"),
 ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes change, how, and which do not: the whole of what node_profile decides before it sends anything."""
+"""Which nodes change, how, and which do not: the whole of what gpu_sharing decides before it sends anything."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ UNDISCOVERED = a100("n2", labels={"accel.gpu/pool": "train", "nvidia.com/gpu.pre
         ([a100("n1"), UNDISCOVERED], scopes.EVERYTHING),
         ([a100("n1"), a100("n2", ready=False)], scopes.EVERYTHING),
         ([], scopes.EVERYTHING),
-        ([a100("n1")], Scope(scopes.JOINED)),
+        ([a100("n1")], Scope(scopes.NEW_NODES)),
         ([a100("n1")], Scope(scopes.REPAIRED)),
         ([a100("n1")], Scope(pools=frozenset({"another"}))),
     ],

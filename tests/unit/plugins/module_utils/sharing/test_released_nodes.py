@@ -140,7 +140,7 @@ def test_mig_devices_and_what_others_have_shared_count() -> None:
     assert changes([A100], [node("a100-9", model=MODELS["train"])]).releases.unshared == {}
 
 
-@pytest.mark.parametrize("state", [scopes.RESET, scopes.REPAIRED, scopes.JOINED])
+@pytest.mark.parametrize("state", [scopes.RESET, scopes.REPAIRED, scopes.NEW_NODES])
 def test_only_present_releases(state: str) -> None:
     assert changes([], fleet(), scopes.Scope(state)).steps == ()
     assert changes([T4], fleet(), scopes.Scope(scopes.PRESENT, frozenset({"notebooks"}))).releases.steps == ()
@@ -173,7 +173,7 @@ def test_the_message_names_pools_nodes_pods_and_the_variable() -> None:
         "3 node(s) (notebooks: 2, train: 1)",
         "evict 2 pod(s): team/work-1, team/work-2",
         "Nothing was changed",
-        "-e gpu_allow_release=notebooks,train (option allow_release of node_profile)",
+        "-e gpu_allow_release=notebooks,train (option allow_release of gpu_sharing)",
     ):
         assert words in message
 

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation import negative_checks
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import TestSite, Workload
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import ValidationSite, Workload
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pool_test import PoolTest
 from tests.helpers.fleet import node, pool
 
@@ -99,7 +99,7 @@ def test_two_shares(asked: t.Any, told: str | None, problem: str) -> None:
 
 def looked(*looks: list[t.Any]) -> PoolTest:
     """A trial of two pods, one more and one for two shares, after these looks at them, in that order."""
-    trial = PoolTest(pool(replicas=2), TestSite(node(replicas=2), (GPU, GPU), surplus=GPU, pair=GPU), WORKLOAD)
+    trial = PoolTest(pool(replicas=2), ValidationSite(node(replicas=2), (GPU, GPU), surplus=GPU, pair=GPU), WORKLOAD)
     names = [trial.pod(ask) for ask in (*trial.site.crowd, *trial.site.beyond)]
     for pods in looks:
         trial.see({name: {**seen, "metadata": {"name": name}} for name, seen in zip(names, pods, strict=False)})

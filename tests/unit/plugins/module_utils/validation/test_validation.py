@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_reques
 from ansible_collections.accel.gpu.plugins.module_utils.validation import evaluation, evidence
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import (
     NotTestable,
-    TestSite,
+    ValidationSite,
     Workload,
     choose_node,
     manifest,
@@ -36,7 +36,7 @@ def _used(name: str, count: int) -> dict[str, list[GpuRequest]]:
 
 def test_the_freest_node_is_chosen() -> None:
     nodes = [node("a", gpus=4), node("b", gpus=4)]
-    assert choose_node(pool(), nodes, _used("a", 1), 8) == TestSite(
+    assert choose_node(pool(), nodes, _used("a", 1), 8) == ValidationSite(
         nodes[1], ("nvidia.com/gpu",) * 4, surplus="nvidia.com/gpu"
     )
 
@@ -60,7 +60,7 @@ def test_why_no_node(nodes: list[t.Any], used: dict[str, list[GpuRequest]], word
 @pytest.mark.parametrize(("gpus", "replicas", "pods"), [(1, 4, 4), (8, 4, 9), (2, 4, 8), (16, 1, 8), (2, 1, 2)])
 def test_enough_pods_to_prove_the_mode(gpus: int, replicas: int, pods: int) -> None:
     site = choose_node(pool(replicas=replicas), [node(gpus=gpus, replicas=replicas)], {}, 8)
-    assert isinstance(site, TestSite)
+    assert isinstance(site, ValidationSite)
     assert site.pods == pods
 
 
@@ -96,7 +96,7 @@ BEYOND: list[tuple[str, t.Any, t.Any, int, int, tuple[str, str]]] = [
 )
 def test_what_is_tried_beyond(of_pool: t.Any, of_node: t.Any, others: int, limit: int, tried: tuple[str, str]) -> None:
     site = choose_node(of_pool, [of_node], _used("n1", others), limit)
-    assert isinstance(site, TestSite)
+    assert isinstance(site, ValidationSite)
     assert (site.surplus, site.pair) == tried
     assert [(ask.name, ask.count, ask.holds) for ask in site.beyond] == [
         (name, count, False) for name, count, on in (("surplus", 1, tried[0]), ("pair", 2, tried[1])) if on
@@ -106,7 +106,7 @@ def test_what_is_tried_beyond(of_pool: t.Any, of_node: t.Any, others: int, limit
 def test_manifest() -> None:
     toleration = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
     of_pool = pool(replicas=4, rename=True, tolerations=(toleration,))
-    site = TestSite(node("n7"), of_pool.resources * 4, pair=of_pool.resource)
+    site = ValidationSite(node("n7"), of_pool.resources * 4, pair=of_pool.resource)
     pod = manifest(of_pool, site, site.crowd[2], WORKLOAD)
     spec = pod["spec"]
     assert "nodeName" not in spec

@@ -1,0 +1,74 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: with_node_counts
+short_description: The pools with other numbers of nodes
+version_added: 0.1.0
+description:
+  - Gives back C(gpu_pools) with another C(nodes.count) for some pools, for an operation that scales them.
+  - It fails for a pool that is not declared, that makes no nodes, or whose number of nodes is an autoscaler's.
+positional: _input, counts, defaults
+options:
+  _input:
+    description: The pools.
+    type: list
+    elements: dict
+    required: true
+  counts:
+    description: By a pool's name, how many nodes it is to have.
+    type: dict
+    required: true
+  defaults:
+    description: C(gpu_defaults), which may have an C(autoscale).
+    type: dict
+    default: {}
+seealso:
+  - plugin: accel.gpu.plan
+    plugin_type: filter
+author:
+  - The accel.gpu authors (@accel-gpu)
+"""
+
+EXAMPLES = r"""
+- name: The node groups as they are with three nodes in the pool train
+  ansible.builtin.debug:
+    msg: "{{ (documents | accel.gpu.plan).nodegroups }}"
+  vars:
+    documents:
+      gpu_cluster: "{{ gpu_cluster }}"
+      gpu_pools: "{{ gpu_pools | accel.gpu.with_node_counts({'train': 3}) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The pools.
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.pools.merge import plain
+from ..module_utils.pools.nodegroups import with_node_counts as _resized
+from ..module_utils.pools.variables import InvalidVariables
+
+
+def with_node_counts(pools: t.Any, counts: t.Any, defaults: t.Any = None) -> list[dict[str, t.Any]]:
+    """The documents of the pools, with these numbers of nodes."""
+    try:
+        return _resized(plain(pools), plain(counts), plain(defaults))
+    except InvalidVariables as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """The filter accel.gpu.with_node_counts."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Name and function."""
+        return {"with_node_counts": with_node_counts}

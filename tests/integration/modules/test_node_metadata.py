@@ -1,0 +1,232 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nodes against a real API server: exact predictions, one list when nothing differs, and what is not ours stays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import node_metadata
+from tests.faults.api_proxy import Answer, Request
+from tests.helpers.kube import Kube
+
+Object = dict[str, Any]
+
+THEIRS = {"key": "example.org/maintenance", "value": "soon", "effect": "PreferNoSchedule"}
+OURS = {"key": "example.com/team", "value": "vision", "effect": "NoSchedule"}
+
+
+def taints(kube: Kube, name: str) -> list[Object]:
+    """A node's taints without those of Kubernetes' own controllers."""
+    found = kube.node(name)["spec"].get("taints") or []
+    return [taint for taint in found if not taint["key"].startswith("node.kubernetes.io/")]
+
+
+def wanted(kube: Kube, **more: Any) -> Object:
+    return {
+        "name": "vision",
+        "selector": f"test={kube.prefix}",
+        "labels": {"example.com/team": "vision"},
+        "annotations": {"example.com/contact": "vision@example.com"},
+        "taints": [OURS],
+        **more,
+    }
+
+
+def converge(kube: Kube, *sets: Object, **options: Any) -> Object:
+    """Check mode, the run, the second run: the first two say the same, the last one sends the list and nothing else."""
+    predicted = kube.run(node_metadata.main, check=True, sets=list(sets), **options)
+    done = kube.run(node_metadata.main, sets=list(sets), **options)
+    assert predicted == done
+    with kube.watched() as watched:
+        again = kube.run(node_metadata.main, sets=list(sets), kubeconfig=watched.kubeconfig, **options)
+        assert again["changed"] is False
+        assert set(watched.asked()) == {"GET /api/v1/nodes"}
+    return done
+
+
+def test_put_changed_and_taken_out_again(kube: Kube) -> None:
+    names = kube.nodes(3, labels={"example.org/rack": "7"}, taints=[THEIRS])
+    before = [kube.node(name) for name in names]
+    result = converge(kube, wanted(kube))
+    assert result["node_metadata"]["names_changed"] == names
+    assert result["node_metadata"]["sets"] == {"vision": 3}
+    assert taints(kube, names[0]) == [THEIRS, OURS]
+    assert kube.node(names[0])["metadata"]["labels"]["example.com/team"] == "vision"
+
+    other = {**OURS, "value": "speech"}
+    converge(kube, wanted(kube, labels={"example.com/team": "speech", "example.com/more": "1"}, taints=[other]))
+    assert taints(kube, names[0]) == [THEIRS, other]
+
+    converge(kube, wanted(kube, state="absent"))
+    assert taints(kube, names[1]) == [THEIRS]
+    assert "example.com/more" in kube.node(names[1])["metadata"]["labels"]
+
+    converge(kube, {"selector": f"test={kube.prefix}", "purge": True})
+    for old, name in zip(before, names, strict=True):
+        now = kube.node(name)
+        assert now["metadata"]["labels"] == old["metadata"]["labels"]
+        assert not [key for key in now["metadata"].get("annotations") or {} if "kubernetes.io/" not in key]
+        assert taints(kube, name) == [THEIRS]
+
+
+def test_what_was_there_before_is_not_taken_out(kube: Kube) -> None:
+    (name,) = kube.nodes(1, labels={"example.com/team": "vision"}, taints=[OURS])
+    chosen = wanted(kube, annotations={})
+    assert kube.run(node_metadata.main, sets=[chosen])["changed"] is False
+    converge(kube, wanted(kube))
+    assert kube.run(node_metadata.main, sets=[wanted(kube, state="absent")])["changed"]
+    assert taints(kube, name) == [OURS]
+    assert kube.node(name)["metadata"]["labels"]["example.com/team"] == "vision"
+
+
+def test_null_takes_one_label_out(kube: Kube) -> None:
+    (name,) = kube.nodes(1)
+    chosen = {"names": [name], "labels": {"example.com/a": "1", "example.com/b": "2"}}
+    converge(kube, chosen)
+    converge(kube, {"names": [name], "labels": {"example.com/a": None, "test": None}})
+    labels = kube.node(name)["metadata"]["labels"]
+    assert "example.com/a" not in labels
+    assert labels["example.com/b"] == "2"
+    assert labels["test"] == kube.prefix, "not ours"
+
+
+def test_sets_may_share_nodes_and_must_not_contradict(kube: Kube) -> None:
+    names = kube.nodes(2)
+    first = wanted(kube)
+    second = {"name": "one", "names": names[:1], "labels": {"example.com/one": "yes"}, "taints": [OURS]}
+    result = converge(kube, first, second)
+    assert result["node_metadata"]["sets"] == {"vision": 2, "one": 1}
+    contrary = {**second, "labels": {"example.com/team": "speech"}}
+    refused = kube.run(node_metadata.main, sets=[first, contrary])
+    assert refused["code"] == "invalid"
+    assert f"Node {names[0]} is in the sets vision and one" in refused["msg"]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_all_mistakes_at_once_before_anything_is_sent(kube: Kube, check: bool) -> None:
+    (name,) = kube.nodes(1)
+    bad = [
+        {"selector": "a in b", "labels": {"x": "1"}},
+        {"names": [name], "labels": {"no spaces please": "1"}, "taints": [{"key": "k", "effect": "Sometimes"}]},
+        {"names": [name], "labls": {"x": "1"}},
+        {"names": [name], "labels": {"x": "y" * 64}},
+    ]
+    problems = kube.run(node_metadata.main, check=check, sets=bad)["details"]["problems"]
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "sets[0].selector",
+        "sets[1].labels['no spaces please']",
+        "sets[1].taints[0].effect",
+        "sets[2].labls",
+        "sets[3].labels.x",
+    ]
+    missing = kube.run(node_metadata.main, check=check, sets=[{"names": [name, "nowhere"], "labels": {"x": "1"}}])
+    assert "Node nowhere does not exist" in missing["msg"]
+    assert "x" not in kube.node(name)["metadata"]["labels"]
+
+
+def test_a_foreign_taint_that_comes_between_survives(kube: Kube) -> None:
+    """Somebody taints the node after it was read and before it is written."""
+    (name,) = kube.nodes(1)
+    with kube.watched() as watched:
+        meddled: list[Request] = []
+
+        def before(request: Request) -> Answer | None:
+            if request.method == "PATCH" and not meddled:
+                meddled.append(request)
+                kube.client.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [THEIRS]}})
+            return None
+
+        watched.proxy.before = before
+        result = kube.run(node_metadata.main, sets=[wanted(kube)], kubeconfig=watched.kubeconfig)
+    assert meddled
+    assert result["node_metadata"]["changed"] == 1
+    assert taints(kube, name) == [THEIRS, OURS]
+
+
+def test_a_node_that_vanishes_is_no_failure(kube: Kube) -> None:
+    names = kube.nodes(2)
+    with kube.watched() as watched:
+
+        def before(request: Request) -> Answer | None:
+            if request.method == "PATCH":
+                kube.client.delete(f"/api/v1/nodes/{names[0]}")
+            return None
+
+        watched.proxy.before = before
+        result = kube.run(node_metadata.main, sets=[wanted(kube)], parallel=1, kubeconfig=watched.kubeconfig)
+    assert (result["node_metadata"]["changed"], result["node_metadata"]["gone"], result["node_metadata"]["failed"]) == (
+        1,
+        1,
+        0,
+    )
+
+
+def test_one_node_that_fails_does_not_hide_the_others(kube: Kube, tmp_path: Path) -> None:
+    names = kube.nodes(3)
+    report = tmp_path / "report.json"
+    with kube.watched() as watched:
+        watched.proxy.before = lambda request: (
+            Answer(422, b'{"message": "no", "reason": "Invalid"}')
+            if request.method == "PATCH" and names[1] in request.path
+            else None
+        )
+        result = kube.run(
+            node_metadata.main, sets=[wanted(kube)], kubeconfig=watched.kubeconfig, report_path=str(report)
+        )
+    assert (result["failed"], result["code"]) == (True, "partial")
+    assert result["node_metadata"]["names_changed"] == [names[0], names[2]]
+    assert "422 Invalid: no" in result["node_metadata"]["failures"][names[1]]
+    assert json.loads(report.read_text())["failed"] == 1
+
+
+def test_no_rights(kube: Kube) -> None:
+    kube.nodes(2)
+    nobody = kube.limited_user([])
+    denied = kube.run(node_metadata.main, sets=[wanted(kube)], kubeconfig=nobody)
+    assert denied["code"] == 403
+    assert 'resources: ["nodes"], verbs: ["list"]' in denied["msg"]
+
+
+def test_who_may_only_read_gets_a_marked_preview(kube: Kube) -> None:
+    kube.nodes(2)
+    reader = kube.limited_user([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}])
+    preview = kube.run(node_metadata.main, check=True, sets=[wanted(kube)], kubeconfig=reader)
+    assert preview["node_metadata"]["changed"] == 2
+    assert preview["node_metadata"]["note"].startswith("not checked by the server")
+
+
+def test_a_pool_s_label_is_the_pool_s(kube: Kube) -> None:
+    (name,) = kube.nodes(1, labels={"example.com/team": "pool"})
+    note = {"accel.gpu/pool-labels": json.dumps(["example.com/team"])}
+    kube.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": note}})
+    refused = kube.run(node_metadata.main, sets=[wanted(kube)])
+    assert "change it in gpu_pools" in refused["msg"]
+
+
+def test_the_wrong_cluster_is_refused(kube: Kube) -> None:
+    refused = kube.run(node_metadata.main, sets=[wanted(kube)], gpu_gpu_cluster={"name": "production"})
+    assert refused["code"] == "wrong_cluster"
+    assert "This is another cluster" in refused["msg"]
+
+
+def test_models_that_are_not_known_yet_stand_under_after_discovery(kube: Kube) -> None:
+    found, waiting = kube.nodes(1, labels={"nvidia.com/gpu.product": "NVIDIA-L40S-SHARED"})[0], f"{kube.prefix}-new"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": waiting, "labels": {"test": kube.prefix, "nvidia.com/gpu.present": "true"}},
+    }
+    kube.client.create("/api/v1/nodes", body)
+    kube.delete_afterwards(f"/api/v1/nodes/{waiting}")
+    chosen = {"match": {"model": "L40S", "labels": {"test": kube.prefix}}, "labels": {"example.com/l40s": "yes"}}
+    preview = kube.run(node_metadata.main, check=True, sets=[chosen])
+    assert preview["node_metadata"]["names_changed"] == [found]
+    assert waiting in preview["node_metadata"]["after_discovery"]["undiscovered"]
+    assert preview["changed"]
+    kube.run(node_metadata.main, sets=[chosen])
+    assert kube.run(node_metadata.main, sets=[chosen])["changed"] is False

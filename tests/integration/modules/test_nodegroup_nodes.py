@@ -1,0 +1,158 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nodegroup_nodes on nodes that a cloud of the lab makes: awaited, given what they lack as they come, and a story when they do not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import nodegroup_nodes
+from lab.layout import Lab as LabLayout
+from lab.machines import Machines
+from tests.helpers.kube import Kube
+from tests.labs import Lab
+
+Object = dict[str, Any]
+
+GROUP, FLAVOR = "magnum.openstack.org/nodegroup", "g2.5xlarge"
+TAINT = {"key": "example.com/team", "value": "x", "effect": "NoSchedule"}
+Make = Callable[..., list[str]]
+
+# Which cluster it is: asked by every module that is given its name.
+RECORD = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
+
+
+@pytest.fixture
+def make(lab: Lab, kube: Kube) -> Iterator[Make]:
+    """Makes machines of a group that the cloud names on them, and no more than that."""
+    machines = Machines(LabLayout.named(lab.name), "magnum")
+    made: list[str] = []
+
+    def of(*names: str, labels: dict[str, str] | None = None, taints: list[Object] | None = None) -> list[str]:
+        full = [f"{kube.prefix}-{name}" for name in names]
+        made.extend(full)
+        machines.create(
+            kube.prefix,
+            full,
+            FLAVOR,
+            labels={GROUP: kube.prefix, **(labels or {})},
+            taints=taints or [],
+            provider_ids={name: f"openstack:///{name}" for name in full},
+        )
+        return full
+
+    yield of
+    machines.delete(made)
+
+
+def asked(kube: Kube, count: int = 2, **more: Any) -> Object:
+    """The module's options for one pool, whose group has the test's own name."""
+    pool = {
+        "name": f"pool-{kube.prefix}",
+        "nodes": {"name": kube.prefix, "flavor": FLAVOR, "count": count},
+        "labels": {"example.com/team": "x"},
+        "taints": [TAINT],
+        "sharing": {"mode": "time-slicing", "replicas": 4},
+    }
+    named = kube.client.cluster_name
+    return {
+        "gpu_cluster": {"name": named, "cloud": {"magnum": {}}},
+        "gpu_pools": [pool],
+        "wait_timeout": 60,
+        "wait_sleep": 1,
+        **more,
+    }
+
+
+@pytest.mark.usual(10)
+def test_nodes_of_a_cloud_that_passes_nothing_on(kube: Kube, make: Make) -> None:
+    names = make("a", "b")
+    options = asked(kube)
+    predicted = kube.run(nodegroup_nodes.main, check=True, **options)
+    assert predicted["changed"] is True
+    done = kube.run(nodegroup_nodes.main, **options)
+    assert done["diff"] == predicted["diff"]
+    assert done["nodegroup_nodes"]["changed_nodes"] == names
+    told = {"group": kube.prefix, "wanted": 2, "nodes": 2, "ready": 2}
+    assert done["nodegroup_nodes"]["pools"] == {f"pool-{kube.prefix}": told}
+    node = kube.node(names[0])
+    assert TAINT in node["spec"]["taints"]
+    assert node["metadata"]["labels"]["accel.gpu/pool"] == f"pool-{kube.prefix}"
+    assert node["metadata"]["labels"]["nvidia.com/device-plugin.config"].startswith("time-slicing-4-")
+    assert "example.com/team" in node["metadata"]["annotations"]["accel.gpu/pool-labels"]
+    with kube.watched() as watched:
+        again = kube.run(nodegroup_nodes.main, kubeconfig=watched.kubeconfig, **options)
+        assert again["changed"] is False
+        assert watched.asked() == [f"GET {RECORD}", "GET /api/v1/nodes"]
+
+
+@pytest.mark.usual(10)
+def test_nodes_that_are_born_right_are_only_awaited(kube: Kube, make: Make) -> None:
+    options = asked(kube, count=1)
+    ahead = kube.run(nodegroup_nodes.main, check=True, **options)
+    assert ahead["changed"] is True
+    assert ahead["nodegroup_nodes"]["arriving"] == {f"pool-{kube.prefix}": 1}
+    (name,) = make("first")
+    kube.run(nodegroup_nodes.main, **options)
+    node = kube.node(name)
+    ours = node["metadata"]["labels"]
+    born = {key: ours[key] for key in ("accel.gpu/pool", "nvidia.com/device-plugin.config", "example.com/team")}
+    (second,) = make("second", labels=born, taints=[TAINT])
+    done = kube.run(nodegroup_nodes.main, **asked(kube, count=2))
+    assert done["changed"] is False
+    assert "accel.gpu/pool-labels" not in kube.node(second)["metadata"]["annotations"]
+
+
+@pytest.mark.usual(10)
+def test_a_node_that_comes_in_the_middle(kube: Kube, make: Make) -> None:
+    make("a")
+    coming = threading.Timer(2, make, ["late"])
+    coming.start()
+    told = {kube.prefix: {"node_count": 2}}
+    done = kube.run(nodegroup_nodes.main, **asked(kube, count=1, groups=told))
+    coming.join()
+    assert done["nodegroup_nodes"]["changed_nodes"] == [f"{kube.prefix}-a", f"{kube.prefix}-late"]
+
+
+@pytest.mark.usual(10)
+def test_what_is_told_of_nodes_that_do_not_come_or_are_not_ready(kube: Kube, make: Make) -> None:
+    make("a")
+    # A node that no kubelet reports for.
+    (silent,) = kube.nodes(1, labels={GROUP: kube.prefix})
+    failed = kube.run(nodegroup_nodes.main, **asked(kube, count=3, wait_timeout=3))
+    assert failed["failed"] is True
+    assert failed["code"] == "timeout"
+    said = failed["msg"]
+    assert f"Node group {kube.prefix} (pool pool-{kube.prefix}): 1 of 3 nodes are ready" in said
+    assert "; 1 never came to the cluster; " in said
+    assert f"{silent} is not ready for" in said
+    assert "accel.gpu.magnum_nodegroup_info" in said
+    assert failed["nodegroup_nodes"]["changed_count"] == 2
+    assert silent in failed["nodegroup_nodes"]["not_ready"]
+
+
+def test_a_pool_that_makes_no_nodes_cannot_be_named(kube: Kube) -> None:
+    options = asked(kube, pool_names=["other", "old"])
+    options["pools"].append({"name": "old", "match": {"model": "T4"}})
+    with kube.watched() as watched:
+        failed = kube.run(nodegroup_nodes.main, kubeconfig=watched.kubeconfig, **options)
+        assert watched.asked() == []
+    assert failed["code"] == "invalid"
+    assert "only: pool other is not declared" in failed["msg"]
+    assert "only: pool old has no nodes of its own making (nodes)" in failed["msg"]
+
+
+def test_pools_without_node_groups_cost_no_list(kube: Kube) -> None:
+    with kube.watched() as watched:
+        options: Object = {
+            "gpu_cluster": {"name": kube.client.cluster_name},
+            "gpu_pools": [{"name": "old", "match": {"model": "T4"}}],
+        }
+        done = kube.run(nodegroup_nodes.main, kubeconfig=watched.kubeconfig, **options)
+        assert watched.asked() == [f"GET {RECORD}"]
+    assert done["changed"] is False
+    assert done["nodegroup_nodes"]["pools"] == {}

@@ -1,0 +1,108 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenShift, where nothing is installed by Helm, and installations that Argo CD or Flux keeps as a repository has them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, operator_info
+from tests.helpers.cluster import NAMESPACE, Cluster
+from tests.helpers.playbook import run_playbook
+from tests.labs import Lab
+
+GROUP = "config.openshift.io"
+CRD: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": f"clusterversions.{GROUP}"},
+    "spec": {
+        "group": GROUP,
+        "scope": "Cluster",
+        "names": {"kind": "ClusterVersion", "plural": "clusterversions", "singular": "clusterversion"},
+        "versions": [
+            {
+                "name": "v1", "served": True, "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}  # fmt: skip
+VERSION = {
+    "apiVersion": f"{GROUP}/v1",
+    "kind": "ClusterVersion",
+    "metadata": {"name": "version"},
+    "status": {"desired": {"version": "4.18.3"}},
+}
+
+
+def apply(cluster: Cluster, item: dict[str, Any]) -> None:
+    command = ["kubectl", "apply", "-f", "-"]
+    subprocess.run(command, input=json.dumps(item), text=True, env=cluster.lab.env, check=True, capture_output=True)
+
+
+@pytest.fixture
+def openshift(lab: Lab) -> Iterator[Cluster]:
+    """An empty cluster with the kind of object by which OpenShift is known; its only object is the test's to make."""
+    lab.reset()
+    cluster = Cluster(lab)
+    apply(cluster, CRD)
+    cluster.kubectl("wait", "--for=condition=Established", f"crd/clusterversions.{GROUP}")
+    yield cluster
+    cluster.kubectl("delete", f"crd/clusterversions.{GROUP}")
+
+
+@pytest.mark.usual(25)
+def test_on_openshift_helm_installs_nothing(openshift: Cluster) -> None:
+    cluster = openshift
+    pools = cluster.pools()
+    alone = cluster.run(operator_info.main, gpu_pools=pools)
+    assert not alone.get("failed"), "the kind alone makes no OpenShift"
+    apply(cluster, VERSION)
+    mark = cluster.mark()
+    for check in (True, False):
+        refused = cluster.run(operator_info.main, gpu_pools=pools, check=check)
+        assert refused["failed"]
+        assert (
+            "This cluster is OpenShift 4.18.3, where NFD is not installed by Helm: install the operators"
+            in refused["msg"]
+        )
+        assert "where GPU operator is not installed by Helm" in refused["msg"]
+        assert "OperatorHub (OLM)" in refused["msg"]
+    planned = cluster.run(gpu_info.main, gpu_pools=pools, include_impact=True)["gpu_info"]["installed"]
+    assert all("is OpenShift 4.18.3" in found["problem"] for found in planned.values())
+    played = run_playbook("accel.gpu.site", environ=cluster.lab.env)
+    assert played.rc != 0
+    assert "is OpenShift 4.18.3, where NFD is not installed by Helm" in played.failure()
+    listed = cluster.lab.command("audit", "--since", mark, "--agent", "accel.gpu/", "--list")
+    sent = {line.split()[1] for line in listed.splitlines() if line.strip()}
+    assert sent <= {"get", "list", "watch"}
+    assert not cluster.get("namespaces", "--field-selector", f"metadata.name={NAMESPACE}")["items"]
+
+
+@pytest.mark.usual(10)
+def test_what_a_repository_keeps_is_used_and_fields_that_it_reverts_are_named(lab: Lab) -> None:
+    cluster = Cluster(lab).install()
+    tracking = "argocd.argoproj.io/tracking-id"
+    cluster.kubectl("annotate", "-n", NAMESPACE, "deployment/gpu-operator", f"{tracking}=gpu:apps/Deployment:{NAMESPACE}/gpu-operator")  # fmt: skip
+    cluster.kubectl("annotate", "clusterpolicy/cluster-policy", f"{tracking}=gpu:nvidia.com/ClusterPolicy:/cluster-policy")  # fmt: skip
+    (master,) = cluster.get("deployments", "-A", "-l", "role=master")["items"]
+    name, namespace = (master["metadata"][key] for key in ("name", "namespace"))
+    labels = [f"helm.toolkit.fluxcd.io/{key}={value}" for key, value in (("name", "nfd"), ("namespace", "flux-system"))]
+    cluster.kubectl("label", "-n", namespace, f"deployment/{name}", *labels)
+    told = cluster.run(operator_info.main, gpu_pools=cluster.pools())
+    assert not told.get("failed"), told
+    operator, nfd = (told["operator_info"][part] for part in ("operator", "nfd"))
+    assert (operator["ours"], operator["adopted"], operator["manager"]) == (False, True, "argocd")
+    assert (nfd["ours"], nfd["adopted"], nfd["managed_by"]) == (False, True, "Flux HelmRelease flux-system/nfd")
+    (note,) = operator["notes"]
+    assert "Argo CD application gpu keeps ClusterPolicy cluster-policy as its source has it" in note
+    assert "/spec/devicePlugin/config" in note
+    assert "spec.ignoreDifferences" in note
+    assert note in json.dumps(told["warnings"])
+    assert cluster.run(gpu_info.main, gpu_pools=cluster.pools())["gpu_info"]["installed"]["operator"]["notes"] == [note]

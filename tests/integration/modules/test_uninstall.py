@@ -1,0 +1,345 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""removal on a cluster whose operator and NFD somebody else has installed: they go on working, without what was ours."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_sharing, uninstall
+from tests.faults.api_proxy import ApiProxy, Request
+from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster
+from tests.helpers.foreign import Foreign
+from tests.helpers.snapshot import Objects, differences, snapshot, written_by
+from tests.labs import Lab
+from tests.programs import run
+
+pytestmark = pytest.mark.soak
+
+THEIRS = {"key": "example.com/theirs", "operator": "Exists"}
+PCI = {"sources": {"pci": {"deviceClassWhitelist": ["0300", "0302"], "deviceLabelFields": ["vendor"]}}}
+NFD: dict[str, Any] = {
+    "master": {"extraLabelNs": ["nvidia.com"]},
+    "worker": {"tolerations": [{"operator": "Exists"}], "config": PCI},
+}
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+OPERATOR = {
+    "nfd": {"enabled": False},
+    "operator": {"upgradeCRD": False},
+    "daemonsets": {"tolerations": [GPU, THEIRS]},
+    # All at a time: by itself the operator rolls a driver node by node.
+    "driver": {"version": "580.95.05", "upgradePolicy": {"maxParallelUpgrades": 0, "maxUnavailable": "100%"}},
+}
+
+
+MIG_LABEL = "nvidia.com/mig.config"
+STUCK = "a100-1"
+
+
+def debugger(node: str) -> dict[str, Any]:
+    """A privileged pod, which sees every GPU of its node and requests none."""
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "securityContext": {"privileged": True},
+        "command": ["sleep", "3600"],
+    }
+    spec = {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "debugger", "namespace": "default"}, "spec": spec}
+
+
+def helm(cluster: Cluster, release: str, chart: str, namespace: str, values: dict[str, Any]) -> None:
+    charts = cluster.lab.env["LAB_CHARTS"]
+    text = json.dumps(values)
+    run(
+        "bash",
+        "-c",
+        f"helm install {release} {charts}/{chart} -n {namespace} --create-namespace --wait -f - <<'E'\n{text}\nE",
+        env=cluster.lab.env,
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab) -> Cluster:
+    """NFD and the operator as somebody has installed them by hand, under names of their own."""
+    lab.reset()
+    cluster = Cluster(lab)
+    helm(cluster, "features", "node-feature-discovery", "features", NFD)
+    helm(cluster, "nvidia", "gpu-operator", NAMESPACE, OPERATOR)
+    cluster.until(lambda: all(cluster.offered("t4-").values()), 60)
+    return cluster
+
+
+def policy(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.get("clusterpolicy", "cluster-policy", "--show-managed-fields")
+    return found
+
+
+def put(cluster: Cluster, *changes: dict[str, Any]) -> None:
+    """What sharing puts onto the cluster."""
+    pools = cluster.pools(*changes)
+    for main, more in ((cluster_policy.main, {"allow_driver_rollout": True, "wait_sleep": 1}), (gpu_sharing.main, {})):
+        found = cluster.run(main, gpu_pools=pools, wait_timeout=300, **more)
+        assert not found.get("failed"), found["msg"]
+
+
+def take(of: Cluster, /, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
+    found = of.run(uninstall.main, stage=stage, wait_timeout=300, wait_sleep=1, **options)
+    assert not found.get("failed"), found["msg"]
+    return found
+
+
+def managers(found: dict[str, Any]) -> set[str]:
+    return {entry["manager"] for entry in found["metadata"]["managedFields"]}
+
+
+@contextmanager
+def written_meanwhile(cluster: Cluster, folder: Path) -> Iterator[dict[str, str]]:
+    """A way to the cluster on which the policy is written by somebody else right before the first patch of either mode."""
+    met: set[bool] = set()
+
+    def meanwhile(request: Request) -> None:
+        dry = "dryRun=" in request.path
+        if request.method == "PATCH" and "/clusterpolicies/" in request.path and dry not in met:
+            met.add(dry)
+            cluster.kubectl(
+                "annotate", "--overwrite", "clusterpolicy", "cluster-policy", f"example.com/seen={len(met)}"
+            )
+
+    proxy = ApiProxy(cluster.lab.kubeconfig)
+    proxy.before = meanwhile
+    with proxy.running():
+        yield {"name": cluster.lab.name, "kubeconfig": str(proxy.kubeconfig(folder / "kubeconfig"))}
+    assert met == {True, False}
+
+
+@pytest.mark.usual(60)
+def test_their_operator_works_on_without_what_was_ours(cluster: Cluster) -> None:
+    before, offered = policy(cluster), cluster.offered("t4-")
+    put(cluster, {"name": "train-h100", "taints": []})
+    assert cluster.offered("t4-") != offered
+    restarts = cluster.restarts()
+
+    preview = take(cluster, check=True, diff=True)
+    found = take(cluster, diff=True)
+    assert preview["changed"]
+    assert found["changed"]
+    assert preview["diff"] == found["diff"]
+    assert preview["uninstall"] == found["uninstall"]
+    assert found["uninstall"]["held_back"] == []
+    assert not any(release["uninstall"] for release in found["uninstall"]["releases"])
+    assert "ClusterPolicy cluster-policy: this collection did not install it" in found["uninstall"]["left"]
+
+    after = policy(cluster)
+    assert after["spec"] == before["spec"]
+    assert "accel.gpu/tolerations" not in (after["metadata"].get("annotations") or {})
+    assert "accel.gpu" not in managers(after)
+    cluster.until(lambda: cluster.offered("t4-") == offered, 60)
+    assert cluster.restarts() == restarts
+    for node in cluster.nodes().values():
+        assert not [key for key in node["metadata"]["labels"] if key.startswith("accel.gpu/") or key == CONFIG_LABEL]
+        assert not [key for key in node["metadata"].get("annotations", {}) if key.startswith("accel.gpu/")]
+    assert take(cluster)["changed"] is False
+
+    last = take(cluster, "after_helm")
+    assert last["uninstall"]["removed"] == ["Lease kube-system/accel-gpu: deleted"]
+    assert take(cluster, "after_helm")["changed"] is False
+    assert written_by(cluster.lab, "accel.gpu") == []
+    assert policy(cluster)["status"]["state"] == "ready"
+
+
+@pytest.mark.usual(40)
+def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster, tmp_path: Path) -> None:
+    put(cluster)
+    assert [entry["key"] for entry in policy(cluster)["spec"]["daemonsets"]["tolerations"]] == [
+        "nvidia.com/gpu",
+        "example.com/theirs",
+        "restricted-access",
+    ]
+    for check in (True, False):
+        found = take(cluster, check=check)
+        assert found["uninstall"]["held_back"] == ["spec.daemonsets.tolerations"]
+        assert "the driver would roll on 20 nodes" in str(found["uninstall"]["left"])
+    held = policy(cluster)
+    assert len(held["spec"]["daemonsets"]["tolerations"]) == 3
+    assert "config" not in held["spec"]["devicePlugin"]
+    assert take(cluster)["changed"] is False
+    with written_meanwhile(cluster, tmp_path) as way:
+        for check in (True, False):
+            assert take(cluster, check=check, allow_driver_rollout=True, gpu_cluster=way)["changed"]
+    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS]
+    assert "accel.gpu" not in managers(policy(cluster))
+    assert take(cluster, allow_driver_rollout=True)["changed"] is False
+
+
+@pytest.mark.usual(60)
+def test_cut_gpus_are_made_whole(cluster: Cluster) -> None:
+    offered = cluster.offered("a100-")
+    put(
+        cluster,
+        {"name": "train-h100", "taints": []},
+        {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
+    )
+    assert all(
+        "nvidia.com/gpu" not in found or found != whole
+        for found, whole in zip(cluster.offered("a100-").values(), offered.values(), strict=True)
+    )
+    preview = take(cluster, check=True, diff=True)
+    assert not [line for line in preview["uninstall"]["left"] if "MIG" in line]
+    found = take(cluster, diff=True)
+    assert preview["diff"] == found["diff"]
+    assert found["uninstall"]["removed"] == preview["uninstall"]["removed"]
+    assert "ConfigMap gpu-operator/accel-gpu-mig-parted: deleted" in found["uninstall"]["removed"]
+    cluster.until(lambda: cluster.offered("a100-") == offered, 60)
+    for name, node in cluster.nodes().items():
+        if name.startswith("a100-"):
+            labels = node["metadata"]["labels"]
+            # The operator's own default, and the MIG manager's answer.
+            assert labels.get("nvidia.com/mig.config") == "all-disabled"
+            assert labels.get("nvidia.com/mig.config.state") == "success"
+    assert take(cluster)["changed"] is False
+
+
+@pytest.mark.usual(120)
+def test_a_failed_undo_keeps_the_node_and_a_run_again_ends_it(cluster: Cluster) -> None:
+    """The first run restarts the MIG manager in vain, the second one finds it failed and restarts it with success."""
+    put(
+        cluster,
+        {"name": "train-h100", "taints": []},
+        {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
+    )
+    run("bash", "-c", f"kubectl apply -f - <<'E'\n{json.dumps(debugger(STUCK))}\nE", env=cluster.lab.env)
+    ours = cluster.nodes()[STUCK]
+    preview = take(cluster, check=True, diff=True)
+    cluster.lab.command("fault", "put", "mig-failed", "--nodes", STUCK)
+    started = time.monotonic()
+    failed = cluster.run(uninstall.main, stage="before_helm", wait_timeout=600, wait_sleep=1)
+    assert time.monotonic() - started < 300
+    assert failed.get("failed")
+    assert (
+        f"The MIG manager has failed to make the GPUs of node {STUCK} whole, also after it was restarted"
+        in failed["msg"]
+    )
+    assert "pods that use its GPUs: default/debugger (privileged container main)" in failed["msg"]
+    assert "the MIG manager's log ends" in failed["msg"]
+
+    kept = cluster.nodes()[STUCK]
+    labels = kept["metadata"]["labels"]
+    assert (labels[MIG_LABEL], labels[f"{MIG_LABEL}.state"]) == ("all-disabled", "failed")
+    assert labels["accel.gpu/pool"] == "train-a100"
+    assert labels.get(CONFIG_LABEL) == ours["metadata"]["labels"].get(CONFIG_LABEL)
+    assert kept["spec"].get("taints") == ours["spec"].get("taints")
+    notes = {key: value for key, value in ours["metadata"]["annotations"].items() if key.startswith("accel.gpu/")}
+    assert {key: kept["metadata"]["annotations"].get(key) for key in notes} == notes
+
+    cluster.lab.command("fault", "clear")
+    found = take(cluster, diff=True)
+    assert found["uninstall"]["removed"] == preview["uninstall"]["removed"]
+    cluster.kubectl("delete", "pod", "debugger", "--now")
+    given_back = cluster.nodes()[STUCK]["metadata"]
+    assert not [key for part in ("labels", "annotations") for key in given_back[part] if key.startswith("accel.gpu/")]
+    assert take(cluster)["changed"] is False
+
+
+def test_a_cluster_on_which_we_never_were(cluster: Cluster) -> None:
+    for stage in ("before_helm", "after_helm"):
+        take(cluster, stage)
+    mark = cluster.mark()
+    for stage in ("before_helm", "after_helm"):
+        assert take(cluster, stage)["changed"] is False
+    assert {request.split()[0] for request in cluster.requests(mark, "removal")} <= {"get", "list"}
+
+
+# They look like what the pool train-h100 puts there.
+LIKE_OURS = {"key": "restricted-access", "operator": "Exists"}
+SAME_AS_OURS = "restricted-access=yes:NoSchedule"
+GFD_STARTED = "nvidia.com/gfd.timestamp"
+UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
+
+
+def lasting(found: Objects) -> Objects:
+    """Without what differs for reasons of its own, although nobody's property was touched."""
+    kept: Objects = {}
+    for label, item in found.items():
+        metadata = dict(item["metadata"])
+        owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
+        # Pods of a DaemonSet are replaced whenever its template changes.
+        if item["kind"] == "Pod" and "DaemonSet" in owners:
+            continue
+        # Kubernetes counts the changes of a template, GFD notes when it has started, in which pod.
+        for place, key in (("annotations", "deprecated.daemonset.template.generation"), ("labels", GFD_STARTED)):
+            metadata[place] = {name: value for name, value in metadata.get(place, {}).items() if name != key}
+        kept[label] = {**item, "metadata": metadata}
+        if item["kind"] == "NodeFeature":
+            metadata.pop("ownerReferences", None)
+            labels = item["spec"].get("labels") or {}
+            kept[label]["spec"] = {**item["spec"], "labels": {k: v for k, v in labels.items() if k != GFD_STARTED}}
+    return kept
+
+
+@pytest.mark.usual(90)
+def test_what_others_have_outlives_sharing_its_change_and_its_end(cluster: Cluster) -> None:
+    """ClusterPolicy, tolerations, taints, labels, annotations, a cordon and ConfigMaps; some look just like ours."""
+    foreign = Foreign(cluster.lab)
+    foreign.place()
+    cluster.kubectl("-n", NAMESPACE, "create", "configmap", "theirs", "--from-literal=kept=yes")
+    theirs = {
+        "daemonsets": {"tolerations": [GPU, THEIRS, LIKE_OURS]},
+        "dcgmExporter": {"env": [{"name": "THEIRS", "value": "yes"}]},
+    }
+    cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": theirs}))
+    cluster.kubectl("taint", "node", "h100-1", SAME_AS_OURS)
+    cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
+    before, spec = lasting(snapshot(cluster.lab)), policy(cluster)["spec"]
+
+    put(cluster)
+    keys = [entry["key"] for entry in policy(cluster)["spec"]["daemonsets"]["tolerations"]]
+    assert keys == ["nvidia.com/gpu", "example.com/theirs", "restricted-access", "restricted-access"]
+    assert [tainted(cluster, name) for name in ("h100-1", "h100-2")] == [True, True]
+
+    put(
+        cluster,
+        {"name": "train-h100", "taints": []},
+        {"name": "notebooks", "sharing": {"mode": "time-slicing", "replicas": 2}},
+    )
+    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS, LIKE_OURS]
+    assert [tainted(cluster, name) for name in ("h100-1", "h100-2")] == [True, False]
+    assert set(map(str, cluster.offered("t4-").values())) == {str({"nvidia.com/gpu": 2})}
+
+    take(cluster, allow_driver_rollout=True)
+    take(cluster, "after_helm")
+    foreign.require_intact()
+    assert policy(cluster)["spec"] == spec
+    cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
+    assert differences(before, lasting(snapshot(cluster.lab))) == {}
+
+
+def tolerated(cluster: Cluster, key: str) -> bool:
+    """Whether each of the operator's DaemonSets has such a toleration, and all of its pods are up."""
+    return all(
+        any(entry.get("key") == key for entry in found["spec"]["template"]["spec"].get("tolerations", []))
+        and found["status"].get("observedGeneration") == found["metadata"]["generation"]
+        and found["status"].get("updatedNumberScheduled", 0) == found["status"]["desiredNumberScheduled"]
+        and found["status"].get("numberReady", 0) == found["status"]["desiredNumberScheduled"]
+        for found in cluster.get("daemonsets", "-n", NAMESPACE)["items"]
+    )
+
+
+def whole(cluster: Cluster) -> bool:
+    """Whether no driver is being rolled, and every T4 node offers its one GPU, not shared."""
+    states = {node["metadata"]["labels"].get(UPGRADE_STATE, "upgrade-done") for node in cluster.nodes().values()}
+    offered = cluster.offered("t4-").values()
+    return states == {"upgrade-done"} and all(found == {"nvidia.com/gpu": 1} for found in offered)
+
+
+def tainted(cluster: Cluster, name: str) -> bool:
+    """Whether the node has the taint of pool train-h100, whoever put it there."""
+    taints = cluster.nodes()[name]["spec"].get("taints", [])
+    return {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"} in taints

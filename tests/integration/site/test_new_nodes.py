@@ -1,0 +1,164 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The CronJob of the role new_nodes: what it is given and may do is enough for its command, in a pod's surroundings, and it goes again."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab import audit, rights, sandbox
+from lab.layout import Lab as LabLayout
+from tests.helpers.cluster import Cluster
+from tests.helpers.playbook import run_playbook
+from tests.labs import Lab
+from tests.programs import REPO, environment
+
+NAMESPACE, NAME = "accel-gpu-new-nodes", "accel-gpu-new-nodes"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+IMAGE = {"gpu_new_nodes_image": "registry.example.com/accel-gpu:1", "gpu_new_nodes_schedule": "0 0 29 2 *"}
+TOKENS = "/run/secrets/kubernetes.io/serviceaccount"
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+def test_the_role_gives_the_cron_job_the_rights_that_are_shipped() -> None:
+    shipped, given = REPO / "examples" / "rbac" / "join.yaml", REPO / "roles" / "new_nodes" / "files" / "rights.yaml"
+    assert shipped.read_text() == given.read_text()
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab) -> Cluster:
+    return Cluster(lab).install()
+
+
+def of_ours(cluster: Cluster) -> set[str]:
+    """What there is under the CronJob's name, and its namespace."""
+    kinds = "cronjobs,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings"
+    found = cluster.get(kinds, "-A", "--field-selector", f"metadata.name={NAME}")["items"]
+    namespaces = cluster.get("namespaces", "--field-selector", f"metadata.name={NAMESPACE}")["items"]
+    return {
+        f"{of['kind']} {of['metadata'].get('namespace', '')}".strip()
+        for of in found + namespaces
+        if "deletionTimestamp" not in of["metadata"]
+    }
+
+
+def in_a_pod(cluster: Cluster, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The CronJob's command as its pod runs it: its account's token, its inventory, a root that cannot be written, nothing of this user."""
+    account, inventory = folder / "account", folder / "inventory"
+    account.mkdir()
+    inventory.mkdir()
+    config = cluster.get("configmap", NAME, "-n", NAMESPACE)
+    (inventory / "inventory.yml").write_text(config["data"]["inventory.yml"])
+    (account / "token").write_text(cluster.kubectl("-n", NAMESPACE, "create", "token", NAME).strip())
+    known = json.loads(cluster.kubectl("config", "view", "--raw", "--flatten", "--minify", "-o", "json"))
+    (server,) = (entry["cluster"] for entry in known["clusters"])
+    (account / "ca.crt").write_bytes(base64.b64decode(server["certificate-authority-data"]))
+    (container,) = cluster.get("cronjob", NAME, "-n", NAMESPACE)["spec"]["jobTemplate"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    host, port = server["server"].removeprefix("https://").split(":")
+    said = {entry["name"]: entry["value"] for entry in container["env"]}
+    service = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    return pod(container["command"], {**said, **service}, account, inventory)
+
+
+def pod(
+    command: list[str], environ: Mapping[str, str], account: Path, inventory: Path
+) -> subprocess.CompletedProcess[str]:
+    """A command as a pod runs it: with a root that cannot be written, an account's files, and nothing of this user."""
+    ours = environment()
+    call = [sandbox.require(), "--unshare-pid", "--die-with-parent", "--clearenv"]
+    for name, value in {**{key: ours[key] for key in ("PATH", "ANSIBLE_COLLECTIONS_PATH")}, **environ}.items():
+        call += ["--setenv", name, value]
+    call += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]
+    # The checkout itself may lie in /tmp.
+    call += ["--ro-bind", str(REPO), str(REPO)]
+    call += ["--ro-bind", str(account), TOKENS, "--ro-bind", str(inventory), "/run/inventory", "--chdir", "/", "--"]
+    words = [word.replace("/inventory/", "/run/inventory/") for word in command]
+    return subprocess.run([*call, *words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.usual(60)
+@pytest.mark.sampled(1, of="whole runs")
+def test_the_cron_job_is_made_works_and_goes(cluster: Cluster, tmp_path: Path) -> None:
+    environ = cluster.lab.env
+    seen: dict[str, Any] = {}
+    for mode in (["--check", "--diff"], []):
+        played = run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE, arguments=mode).require_success()
+        (seen[str(mode)],) = played.module_results("accel.gpu.kube_object")
+    previewed, made = list(seen.values())
+    assert previewed["changed"] is made["changed"] is True
+    assert previewed["kube_object"] == made["kube_object"]
+    kinds = {
+        "Namespace",
+        "ServiceAccount accel-gpu-new-nodes",
+        "ConfigMap accel-gpu-new-nodes",
+        "CronJob accel-gpu-new-nodes",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    }
+    within = {
+        f"{kind} {namespace}" for kind in ("Role", "RoleBinding") for namespace in ("kube-system", "gpu-operator")
+    }
+    assert of_ours(cluster) == kinds | within
+    assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE).require_success().changed() == 0
+    shipped = {of["kind"] + of["metadata"].get("namespace", ""): of["rules"] for of in rights.documents("new_nodes")}
+    given = cluster.get("roles,clusterroles", "-A", "--field-selector", f"metadata.name={NAME}")["items"]
+    assert {of["kind"] + of["metadata"].get("namespace", ""): of["rules"] for of in given} == shipped
+
+    # A node that has lost its labels is new to its pool.
+    cluster.kubectl("label", "node", "t4-1", "accel.gpu/pool-", "nvidia.com/device-plugin.config-")
+    since = audit.mark(LabLayout.named(cluster.lab.name))
+    done = in_a_pod(cluster, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    asked = [request for request in audit.requests(LabLayout.named(cluster.lab.name), since) if request.user == ACCOUNT]
+    assert [(request.verb, request.uri) for request in asked if request.status == 403] == []
+    assert [request for request in asked if request.mutating and "/nodes/t4-1" in request.uri]
+    assert cluster.nodes()["t4-1"]["metadata"]["labels"]["accel.gpu/pool"] == "notebooks"
+
+    absent = {"gpu_new_nodes_state": "absent"}
+    run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent, arguments=["--check"]).require_success()
+    assert of_ours(cluster) == kinds | within
+    assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success().changed() == 1
+    assert of_ours(cluster) == set()
+    assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success().changed() == 0
+
+
+@pytest.mark.sampled(2, of="looks at a site")
+@pytest.mark.usual(20)
+def test_a_namespace_with_something_of_others_stays(cluster: Cluster) -> None:
+    environ = cluster.lab.env
+    run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE).require_success()
+    cluster.kubectl("-n", NAMESPACE, "create", "secret", "generic", "pull")
+    gone = run_playbook(
+        "accel.gpu.new_nodes", environ=environ, variables={"gpu_new_nodes_state": "absent"}
+    ).require_success()
+    (result,) = gone.module_results("accel.gpu.uninstall")
+    assert result["uninstall"]["left"] == [f"Namespace {NAMESPACE}: it holds Secret pull"]
+    assert of_ours(cluster) == {"Namespace"}
+    cluster.kubectl("delete", "namespace", NAMESPACE)
+
+
+@pytest.mark.usual(3)
+def test_an_account_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """A pod with a token, to which nobody says where the API server is."""
+    account, inventory = tmp_path / "account", tmp_path / "inventory"
+    account.mkdir()
+    inventory.mkdir()
+    (account / "token").write_text("x")
+    hosts = {"a": {"gpu_cluster": {"name": "a"}, "gpu_pools": [{"name": "p"}]}}
+    (inventory / "inventory.yml").write_text(yaml.safe_dump({"gpu_clusters": {"hosts": hosts}}))
+    command = ["ansible-playbook", "accel.gpu.new_nodes", "--inventory", "/inventory/inventory.yml"]
+    done = pod(command, {"HOME": "/tmp", "ANSIBLE_REMOTE_TMP": "/tmp/.ansible/tmp"}, account, inventory)
+    assert done.returncode != 0
+    assert "The service account of this pod cannot be used: Service host/port is not set." in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
