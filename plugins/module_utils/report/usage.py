@@ -111,10 +111,10 @@ def read_usage(row: Document, pods: t.Sequence[PodUsage] | None) -> tuple[Resour
 
 def total_usage(nodes: t.Iterable[GpuNode]) -> tuple[ResourceUsage, ...]:
     """The sums over the nodes, sorted by resource."""
-    found: dict[str, list[tuple[bool, ResourceUsage]]] = defaultdict(list)
+    by_resource: dict[str, list[tuple[bool, ResourceUsage]]] = defaultdict(list)
     for node in nodes:
         for usage in node.usage:
-            found[usage.resource].append((node.schedulable, usage))
+            by_resource[usage.resource].append((node.schedulable, usage))
     return tuple(
         ResourceUsage(
             resource,
@@ -125,7 +125,7 @@ def total_usage(nodes: t.Iterable[GpuNode]) -> tuple[ResourceUsage, ...]:
             known=any(usage.known for dummy, usage in entries),
             unschedulable=sum(usage.free for schedulable, usage in entries if not schedulable),
         )
-        for resource, entries in sorted(found.items())
+        for resource, entries in sorted(by_resource.items())
     )
 
 

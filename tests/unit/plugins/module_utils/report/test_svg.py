@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The drawing of a node: nothing is told of single GPUs that does not follow, and all of it is within its frame."""
+"""The drawing of a node: single GPUs are drawn only if their shares are certain, and all shapes are within the frame."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PER_GPU: list[tuple[str, GpuNode, list[str]]] = [
     ("one GPU, partly gone", node(1, count(0, 0, 1, 3)), ["lost missing missing missing"]),
     ("all free", node(2, count(0, 4), replicas=2), ["free free", "free free"]),
     ("all used", node(2, count(4, 0), replicas=2), ["used used", "used used"]),
-    ("nobody asked", node(2, count(0, 4, known=False), replicas=2), ["unknown unknown", "unknown unknown"]),
+    ("pods not read", node(2, count(0, 4, known=False), replicas=2), ["unknown unknown", "unknown unknown"]),
     ("some used", node(2, count(1, 3), replicas=2), []),
     ("one missing", node(2, count(0, 1, 0, 1)), []),
     ("other shares than GFD says", node(2, count(0, 5), replicas=2), []),
@@ -83,15 +83,15 @@ PER_GPU: list[tuple[str, GpuNode, list[str]]] = [
         node(2, count(1, 0), mig("3g.40gb", 0, 2), layouts=((("3g.40gb", 2),), ())),
         ["free free", "used"],
     ),
-    ("MIG that is not offered", node(2, mig("1g.10gb", 2, 0), layouts=LAYOUTS), []),
-    ("nothing offered", node(2), []),
+    ("MIG that is not allocatable", node(2, mig("1g.10gb", 2, 0), layouts=LAYOUTS), []),
+    ("nothing allocatable", node(2), []),
     ("not discovered", node(0, count(0, 4)), []),
     ("too many GPUs", node(17, count(0, 17)), []),
 ]
 
 
 @pytest.mark.parametrize(("of", "boxes"), [case[1:] for case in PER_GPU], ids=[case[0] for case in PER_GPU])
-def test_shares_of_a_single_gpu_are_told_only_where_they_follow(of: GpuNode, boxes: list[str]) -> None:
+def test_a_gpu_has_its_own_shares_only_if_they_are_certain(of: GpuNode, boxes: list[str]) -> None:
     assert [" ".join(state for state, _width in cells) for cells in cells_per_gpu(of)] == boxes
 
 
@@ -105,19 +105,19 @@ DRAWN: list[tuple[str, GpuNode, dict[str, int]]] = [
         node(2, mig("3g.40gb", 1, 1), mig("1g.10gb", 0, 2), layouts=LAYOUTS),
         {"outline": 2, "gpu": 2, "used": 1, "free": 3},
     ),
-    ("nothing offered", node(4), {"outline": 4}),
+    ("nothing allocatable", node(4), {"outline": 4}),
     ("nothing at all", node(0), {}),
     ("too many to count", node(8, count(100, 300, 0, 1)), {"outline": 8, "gpu": 1, "used": 1, "free": 1, "missing": 1}),
     ("too many on one GPU", node(1, count(10, 38), replicas=48), {"gpu": 1, "used": 1, "free": 1}),
 ]
 
 
-@pytest.mark.parametrize(("of", "found"), [case[1:] for case in DRAWN], ids=[case[0] for case in DRAWN])
-def test_drawn(of: GpuNode, found: dict[str, int]) -> None:
-    assert kinds(draw_node(of)) == found
+@pytest.mark.parametrize(("of", "expected"), [case[1:] for case in DRAWN], ids=[case[0] for case in DRAWN])
+def test_drawn(of: GpuNode, expected: dict[str, int]) -> None:
+    assert kinds(draw_node(of)) == expected
 
 
-def test_slices_are_as_wide_as_they_are() -> None:
+def test_devices_are_as_wide_as_their_slices() -> None:
     small, large = (
         rect for rect in rects(draw_node(node(2, mig("1g.10gb", 1, 0), mig("3g.40gb", 1, 0)))) if rect.kind == "used"
     )
@@ -128,7 +128,7 @@ units = st.integers(0, 9) | st.integers(0, 10**30)
 resources = st.sampled_from([GPU, "nvidia.com/gpu.shared"]) | st.integers(0, 99).map("nvidia.com/mig-{}g.5gb".format)
 counts = st.builds(count, units, units, units, units, resources, st.booleans()).filter(lambda made: made.total > 0)
 nodes = st.builds(
-    lambda gpus, found, replicas: node(gpus, *found, replicas=replicas),
+    lambda gpus, usage, replicas: node(gpus, *usage, replicas=replicas),
     st.integers(0, 20) | st.integers(0, 10**30),
     st.lists(counts, max_size=12),
     st.integers(0, 60) | st.integers(0, 10**30),
@@ -136,7 +136,7 @@ nodes = st.builds(
 
 
 @given(nodes)
-def test_everything_is_within_the_frame_and_can_be_seen(of: GpuNode) -> None:
+def test_all_shapes_are_within_the_frame_and_visible(of: GpuNode) -> None:
     drawing = draw_node(of)
     assert 0 < drawing.width <= 150
     for rect in rects(drawing):
@@ -149,15 +149,15 @@ def test_everything_is_within_the_frame_and_can_be_seen(of: GpuNode) -> None:
 
 
 @given(nodes)
-def test_every_state_there_is_has_a_cell_and_no_other(of: GpuNode) -> None:
-    found = kinds(draw_node(of))
-    there: Counter[str] = Counter()
+def test_each_present_state_has_a_cell(of: GpuNode) -> None:
+    drawn = kinds(draw_node(of))
+    present: Counter[str] = Counter()
     for one in of.usage:
-        there.update(used=one.used, lost=one.lost, missing=one.missing)
-        there.update({"free" if one.known else "unknown": one.free})
-    assert {state for state in STATES if found.get(state)} == {state for state in STATES if there[state]}
+        present.update(used=one.used, lost=one.lost, missing=one.missing)
+        present.update({"free" if one.known else "unknown": one.free})
+    assert {state for state in STATES if drawn.get(state)} == {state for state in STATES if present[state]}
     if of.gpus > 1 and not cells_per_gpu(of) and not is_crowded(of):
-        assert {state: found.get(state, 0) for state in STATES} == {state: there[state] for state in STATES}
+        assert {state: drawn.get(state, 0) for state in STATES} == {state: present[state] for state in STATES}
 
 
 def test_lines_divide_a_gpu_into_its_slices() -> None:

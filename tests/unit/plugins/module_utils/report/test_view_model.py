@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is read from a row of gpu_info: what is held, free, missing, and why a node needs a look."""
+"""The view model of rows of gpu_info: which units are requested, free or missing, and why a node needs attention."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def nodes_of(*rows: dict[str, t.Any], **info: t.Any) -> list[GpuNode]:
 
 
 COUNTS: list[tuple[str, dict[str, t.Any], list[ResourceUsage]]] = [
-    ("one of four held", {}, [ResourceUsage(GPU, 1, 3, 0, 0, True)]),
-    ("nobody asked", {"workloads": None}, [ResourceUsage(GPU, 0, 4, 0, 0, False)]),
-    ("nothing held", {"workloads": []}, [ResourceUsage(GPU, 0, 4, 0, 0, True)]),
+    ("one of four requested", {}, [ResourceUsage(GPU, 1, 3, 0, 0, True)]),
+    ("pods not read", {"workloads": None}, [ResourceUsage(GPU, 0, 4, 0, 0, False)]),
+    ("nothing requested", {"workloads": []}, [ResourceUsage(GPU, 0, 4, 0, 0, True)]),
     ("two pods", {"workloads": [pod(GPU, 1), pod(GPU, 3)]}, [ResourceUsage(GPU, 4, 0, 0, 0, True)]),
     ("one is unhealthy", {"allocatable": {GPU: 3}}, [ResourceUsage(GPU, 1, 2, 0, 1, True)]),
-    ("the plugin is gone", {"allocatable": {GPU: 0}}, [ResourceUsage(GPU, 0, 0, 1, 3, True)]),
+    ("no device plugin", {"allocatable": {GPU: 0}}, [ResourceUsage(GPU, 0, 0, 1, 3, True)]),
     (
         "switched under a pod",
         {"allocatable": {GPU: 0, SHARED: 4}, "capacity": {GPU: 0, SHARED: 4}},
@@ -66,7 +66,7 @@ COUNTS: list[tuple[str, dict[str, t.Any], list[ResourceUsage]]] = [
         [ResourceUsage(SHARED, 0, 4, 0, 0, True)],
     ),
     (
-        "of no pool, nobody knows whether it was replaced",
+        "in no pool, so it may not have been replaced",
         {
             "pool": None,
             "differs": [],
@@ -76,10 +76,10 @@ COUNTS: list[tuple[str, dict[str, t.Any], list[ResourceUsage]]] = [
         },
         [ResourceUsage(GPU, 0, 0, 0, 1, True), ResourceUsage(SHARED, 0, 4, 0, 0, True)],
     ),
-    ("more held than there is", {"workloads": [pod(GPU, 6)]}, [ResourceUsage(GPU, 4, 0, 2, 0, True)]),
-    ("nothing there", {"allocatable": {}, "capacity": {GPU: 0}, "workloads": []}, []),
+    ("more requested than allocatable", {"workloads": [pod(GPU, 6)]}, [ResourceUsage(GPU, 4, 0, 2, 0, True)]),
+    ("no units", {"allocatable": {}, "capacity": {GPU: 0}, "workloads": []}, []),
     ("no numbers", {"allocatable": {GPU: "x"}, "capacity": None, "workloads": [{}]}, []),
-    ("below nothing", {"allocatable": {GPU: -4}, "capacity": {GPU: -1}, "workloads": [pod(GPU, -2)]}, []),
+    ("negative numbers", {"allocatable": {GPU: -4}, "capacity": {GPU: -1}, "workloads": [pod(GPU, -2)]}, []),
 ]
 
 
@@ -103,7 +103,7 @@ def test_every_unit_is_in_one_state(allocatable: int, capacity: int, held: list[
         assert min(count.used, count.free, count.lost, count.missing) >= 0
 
 
-def test_sums_do_not_set_off_one_node_against_another() -> None:
+def test_totals_do_not_balance_nodes_against_each_other() -> None:
     nodes = nodes_of(row("n1"), row("n2", allocatable={GPU: 0}, workloads=[pod(GPU, 4)]), row("n3", ready=False))
     (total,) = total_usage(nodes)
     assert total == ResourceUsage(GPU, used=2, free=6, lost=4, missing=0, known=True, unschedulable=3)
@@ -124,14 +124,24 @@ BADGES: list[tuple[str, dict[str, t.Any], dict[str, t.Any], list[tuple[str, str]
     ("shares", {"allocatable": {GPU: 2}}, {}, [("differs", "allocatable nvidia.com/gpu is 2, 4 is expected")]),
     ("GPUs", {"gpus": 2, "allocatable": {GPU: 8}}, {}, [("differs", "has 2 GPU(s), 1 is expected (gpus_per_node)")]),
     (
-        "told by its pool",
+        "reported for its pool",
         {"allocatable": {GPU: 2}},
         {"pools": {"notebooks": {**POOL, "differs": ["n1 (pool notebooks): why", "n11 (pool notebooks): other"]}}},
         [("differs", "why")],
     ),
-    ("cut", {"mig": {"state": "success", "devices": {"3g.20gb": 2}}, "gpus": 2}, {"pools": {"notebooks": MIG}}, []),
-    ("to be cut", {"mig": {"state": None}}, {"pools": {"notebooks": MIG}}, [("differs", "do not match the layout")]),
-    ("being cut", {"mig": {"state": "pending"}}, {"pools": {"notebooks": MIG}}, [("MIG pending", "")]),
+    (
+        "partitioned",
+        {"mig": {"state": "success", "devices": {"3g.20gb": 2}}, "gpus": 2},
+        {"pools": {"notebooks": MIG}},
+        [],
+    ),
+    (
+        "not partitioned yet",
+        {"mig": {"state": None}},
+        {"pools": {"notebooks": MIG}},
+        [("differs", "do not match the layout")],
+    ),
+    ("being partitioned", {"mig": {"state": "pending"}}, {"pools": {"notebooks": MIG}}, [("MIG pending", "")]),
     ("not declared", {"allocatable": {GPU: 2}}, {"pools": {}}, []),
 ]
 
@@ -143,7 +153,7 @@ def test_badges(changes: dict[str, t.Any], info: dict[str, t.Any], badges: list[
     assert all(detail in badge.detail for badge, (_text, detail) in zip(node.badges, badges, strict=True))
 
 
-def test_groups_stand_in_the_order_of_the_pools_and_names_as_people_count() -> None:
+def test_pools_keep_their_order_and_names_sort_naturally() -> None:
     names = ["n10", "n2", "n1", "a-01-b", "a-1-a"]
     rows = [*(row(name) for name in names), row("x", pool=None), row("y", pool="foreign"), row("z", pool="last")]
     page = build_page({"reachable": True, "pools": {"last": POOL, "notebooks": POOL, "none": POOL}, "nodes": rows})

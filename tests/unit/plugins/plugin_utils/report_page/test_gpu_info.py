@@ -67,14 +67,14 @@ def test_shares_and_their_pods() -> None:
 def test_mig_devices_of_each_gpu() -> None:
     offers = {LARGE: 2, SMALL: 4, GPU: 0}
     one = node("a100-1", model="NVIDIA-A100-SXM4-80GB", gpus=2, labels=dict(CUT), allocatable=offers, capacity=offers)
-    (found,) = nodes_of([one], pool(layout={"3g.40gb": 1, "1g.10gb": 2}), [pod("a", "a100-1", limits={SMALL: 4})])
-    assert found.gpus == 2
+    (only,) = nodes_of([one], pool(layout={"3g.40gb": 1, "1g.10gb": 2}), [pod("a", "a100-1", limits={SMALL: 4})])
+    assert only.gpus == 2
     assert (
-        found.gpu_layouts == ((("3g.40gb", 1), ("1g.10gb", 2)),) * 2
-        or found.gpu_layouts == ((("1g.10gb", 2), ("3g.40gb", 1)),) * 2
+        only.gpu_layouts == ((("3g.40gb", 1), ("1g.10gb", 2)),) * 2
+        or only.gpu_layouts == ((("1g.10gb", 2), ("3g.40gb", 1)),) * 2
     )
-    assert found.usage == (ResourceUsage(SMALL, 4, 0, 0, 0, True), ResourceUsage(LARGE, 0, 2, 0, 0, True))
-    assert found.badges == ()
+    assert only.usage == (ResourceUsage(SMALL, 4, 0, 0, 0, True), ResourceUsage(LARGE, 0, 2, 0, 0, True))
+    assert only.badges == ()
 
 
 def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
@@ -88,9 +88,9 @@ def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
     geometry = mig.geometry(MODEL)
     assert geometry
     info["pools"]["train"]["cuts"] = gpu_layouts.of_nodes(settled.pools[0], [one], {"a100-1": geometry})
-    (found,) = build_page(info).nodes
-    assert found.gpu_layouts == ((("3g.40gb", 1),), ())
-    assert found.badges == ()
+    (only,) = build_page(info).nodes
+    assert only.gpu_layouts == ((("3g.40gb", 1),), ())
+    assert only.badges == ()
     shown = parse(render(info)).find("div", class_="layouts")[0]
     assert [text.text for text in shown.find("text")] == ["3g.40gb"]
     assert [title.text for title in shown.find("title")] == ["8 memory slices: 3g.40gb on slices 0 to 3"]
@@ -98,6 +98,6 @@ def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
 
 
 def test_a_node_that_is_not_discovered() -> None:
-    (found,) = nodes_of([Node("new-1", {"nvidia.com/gpu.present": "true"}, ready=True)], pool())
-    assert [badge.text for badge in found.badges] == ["not discovered"]
-    assert found.usage == ()
+    (only,) = nodes_of([Node("new-1", {"nvidia.com/gpu.present": "true"}, ready=True)], pool())
+    assert [badge.text for badge in only.badges] == ["not discovered"]
+    assert only.usage == ()
