@@ -15,7 +15,7 @@ description:
   - It fails with every mistake of the documents at once. Use P(accel.gpu.plan_problems#filter) to get them as a list.
 positional: _input
 extends_documentation_fragment:
-  - accel.gpu.documents.filter_input
+  - accel.gpu.variables.filter_input
 seealso:
   - plugin: accel.gpu.plan_problems
     plugin_type: filter

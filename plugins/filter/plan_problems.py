@@ -13,7 +13,7 @@ description:
   - An empty list means that P(accel.gpu.plan#filter) accepts the documents. No cluster is asked.
 positional: _input
 extends_documentation_fragment:
-  - accel.gpu.documents.filter_input
+  - accel.gpu.variables.filter_input
 seealso:
   - plugin: accel.gpu.plan
     plugin_type: filter

@@ -46,7 +46,7 @@ options:
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.expected
-  - accel.gpu.documents
+  - accel.gpu.variables
   - accel.gpu.wait
   - accel.gpu.lease
   - accel.gpu.attributes

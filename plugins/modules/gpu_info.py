@@ -18,7 +18,7 @@ description:
   - With O(include_workloads), tells who holds what, from one paged list of the pods that have not ended.
 extends_documentation_fragment:
   - accel.gpu.kube
-  - accel.gpu.documents
+  - accel.gpu.variables
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:

@@ -38,7 +38,7 @@ description:
     taken back when the pool no longer declares it or the node leaves the pool. No other node is touched.
 extends_documentation_fragment:
   - accel.gpu.kube
-  - accel.gpu.documents
+  - accel.gpu.variables
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating

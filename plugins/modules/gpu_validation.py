@@ -26,7 +26,7 @@ description:
     nodes, their drivers and the image stay the same, it is not proven again, and nothing is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
-  - accel.gpu.documents
+  - accel.gpu.variables
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating

@@ -21,7 +21,7 @@ description:
   - Pools without C(nodes) are left alone. Where nothing differs, one list of the nodes proves it, and nothing is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
-  - accel.gpu.documents
+  - accel.gpu.variables
   - accel.gpu.wait
   - accel.gpu.lease
   - accel.gpu.attributes

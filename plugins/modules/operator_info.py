@@ -26,7 +26,7 @@ description:
   - Costs two lists for each component, and one look at a Lease where Helm manages it.
 extends_documentation_fragment:
   - accel.gpu.kube
-  - accel.gpu.documents
+  - accel.gpu.variables
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:

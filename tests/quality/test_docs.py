@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,40 +15,30 @@ import yaml
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import benchmarks as cost
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import CLUSTER, POOL
-from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Field, ListOf, Section
-from tests.pages import mig_layouts
+from tests.pages import mig_layouts, variables
 from tests.programs import REPO
 
 DOCS = REPO / "docs"
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 
 
-def keys(field: Field, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The path of every key, as the tables write it, and its default."""
-    if isinstance(field, ListOf):
-        yield from keys(field.item, f"{path}[]")
-    if isinstance(field, Section):
-        for name, inner in field.fields.items():
-            below = f"{path}.{name}" if path else name
-            yield below, inner.default
-            yield from keys(inner, below)
+@pytest.mark.parametrize("variable", variables.DOCUMENTS)
+def test_every_key_of_a_variable_is_described_once(variable: str) -> None:
+    assert sorted(variables.DESCRIPTIONS[variable]) == sorted(variables.paths(variables.DOCUMENTS[variable]))
 
 
-def rows(heading: str) -> dict[str, str]:
-    """The rows of a heading's table by the keys that stand in their first cells."""
-    section = (DOCS / "pools.md").read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    tables = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
-    return {key: "|".join(cells[1:]) for cells in tables for key in re.findall(r"`([^`]+)`", cells[0])}
-
-
-@pytest.mark.parametrize(("heading", "document"), [("gpu_cluster", CLUSTER), ("gpu_pools", POOL)])
-def test_every_key_of_a_document_is_in_its_table(heading: str, document: Section) -> None:
-    told, there = rows(heading), dict(keys(document))
-    assert set(told) == set(there)
-    # A default of another type is told in words.
-    wrong = {key: default for key, default in there.items() if isinstance(default, str) and default not in told[key]}
-    assert not wrong
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (variables.PAGE, variables.page),
+        (variables.FRAGMENT, variables.fragment),
+        (variables.ROLE, variables.role),
+        (mig_layouts.PAGE, mig_layouts.page),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_what_make_docs_writes_is_up_to_date(path: Path, text: Callable[[], str]) -> None:
+    assert path.read_text(encoding="utf-8") == text(), "run make docs"
 
 
 def anchors(text: str) -> set[str]:
@@ -96,7 +87,3 @@ def test_the_names_of_each_mode_are_those_that_are_derived() -> None:
 
 def ticked(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def test_the_page_of_mig_layouts_is_what_the_catalog_makes_it() -> None:
-    assert mig_layouts.PAGE.read_text(encoding="utf-8") == mig_layouts.page(), "make docs writes it anew"

@@ -1,0 +1,666 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables gpu_cluster, gpu_defaults and gpu_pools as options of modules and filters."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Fragment accel.gpu.variables."""
+
+    # For the filters, which take the three variables as one map.
+    FILTER_INPUT = r"""
+options:
+  _input:
+    description:
+      - The three variables. The role P(accel.gpu.pools#role) describes their keys.
+    type: dict
+    required: true
+    suboptions:
+      gpu_cluster:
+        description: What all pools of one cluster share, as in C(gpu_cluster).
+        type: dict
+        required: true
+      gpu_defaults:
+        description: Defaults of all pools, as in C(gpu_defaults).
+        type: dict
+        default: {}
+      gpu_pools:
+        description:
+          - The pools, as in C(gpu_pools). Required, and null is refused. An empty list says that there are no pools.
+        type: list
+        elements: dict
+        required: true
+"""
+
+    # Written by `make docs` (tests/pages/variables.py).
+    DOCUMENTATION = r"""
+options:
+  gpu_cluster:
+    description:
+      - What C(gpu_cluster) says of the cluster.
+      - Its C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is given. Its C(impersonate_user)
+        and C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is given.
+      - If it has a C(name), that (or its C(kube_name)) must be what the kubeconfig calls this context or cluster, and the name
+        that the cluster remembers (annotation C(accel.gpu/cluster-name) of the Lease C(kube-system/accel-gpu)). The first change
+        of a cluster records it. Another cluster is refused before anything is changed.
+      - If it has a C(uid), that must be the UID of the namespace C(kube-system).
+    type: dict
+    suboptions:
+      name:
+        description:
+          - The name of this cluster. It must be what the kubeconfig calls its context or its cluster, and the name that the
+            cluster remembers. Another cluster is refused before anything is changed.
+        type: str
+        required: true
+      kube_name:
+        description:
+          - What the kubeconfig calls the cluster, where that differs from C(name).
+        type: str
+      uid:
+        description:
+          - The UID of the namespace C(kube-system), as plan, report and export show it. A cluster with another UID is refused.
+        type: str
+      renamed_from:
+        description:
+          - The name that the cluster remembers, for the one run that changes it to C(name).
+        type: str
+      kubeconfig:
+        description:
+          - Path of a kubeconfig file, never its content.
+        type: str
+      context:
+        description:
+          - A context of that kubeconfig. Without it the current context is used.
+        type: str
+      impersonate_user:
+        description:
+          - The user as whom all requests are made, those of Helm included.
+        type: str
+      impersonate_groups:
+        description:
+          - The groups of C(impersonate_user).
+        type: list
+        elements: str
+      cloud:
+        description:
+          - The cloud that creates node groups for this cluster. Exactly one of its keys is given. Pools with C(nodes) need
+            it.
+        type: dict
+        suboptions:
+          magnum:
+            description:
+              - The cluster belongs to OpenStack Magnum.
+            type: dict
+            suboptions:
+              cloud:
+                description:
+                  - The cloud of C(clouds.yaml). By default openstacksdk chooses, by C(OS_CLOUD) and the variables C(OS_*).
+                type: str
+              region_name:
+                description:
+                  - The region of that cloud.
+                type: str
+              cluster:
+                description:
+                  - Name or id of the cluster in Magnum. By default C(gpu_cluster.name).
+                type: str
+              template:
+                description:
+                  - The cluster template from which a missing cluster is created. Without it a missing cluster is an error.
+                type: str
+              nodegroup_label:
+                description:
+                  - The label of a node that names its node group. Drivers outside of Magnum may write another one.
+                type: str
+                default: magnum.openstack.org/nodegroup
+          vks:
+            description:
+              - The cluster belongs to VNG Cloud's VKS.
+            type: dict
+            suboptions:
+              cluster:
+                description:
+                  - Name or id of the cluster in VKS. By default C(gpu_cluster.name).
+                type: str
+              region:
+                description:
+                  - The region, V(HCM-3) or V(HAN). By default V(HCM-3).
+                type: str
+              project_id:
+                description:
+                  - The vServer project, for an account that has several.
+                type: str
+              iam_url:
+                description:
+                  - Address of the IAM API, if it is not the region's.
+                type: str
+              vks_url:
+                description:
+                  - Address of the VKS API, if it is not the region's.
+                type: str
+              vserver_url:
+                description:
+                  - Address of the vServer API, if it is not the region's.
+                type: str
+      operator:
+        description:
+          - The Helm release of NVIDIA's GPU operator. Its keys become Helm values. A change of the driver's settings restarts
+            the driver on every GPU node, so it is held back until you allow it.
+        type: dict
+        suboptions:
+          version:
+            description:
+              - One exact version. A range is refused, since it would upgrade without notice.
+            type: str
+            default: v25.10.1
+          namespace:
+            description:
+              - Namespace of the release, a DNS label. If you give it (or C(release)), a release of that name that another tool
+                installed is upgraded.
+            type: str
+            default: gpu-operator
+          release:
+            description:
+              - Name of the release, a DNS label of at most 53 characters.
+            type: str
+            default: gpu-operator
+          chart:
+            description:
+              - A chart name in C(chart_repo), C(oci://registry/chart), an C(https://) address, or a path that begins with C(/),
+                C(./), C(../) or C(~).
+            type: str
+            default: gpu-operator
+          chart_repo:
+            description:
+              - Address of a Helm repository. Only with a bare chart name.
+            type: str
+            default: https://helm.ngc.nvidia.com/nvidia
+          values:
+            description:
+              - Your Helm values, merged over all derived values. C(nfd.enabled), C(devicePlugin.config) and C(operator.cleanupCRD)
+                are refused, since the collection manages them. Secrets are refused.
+            type: dict
+          registry:
+            description:
+              - A mirror, C(host[:port][/folder]), of the images of every operand, of NFD and of the validation pods, under
+                their paths below C(nvcr.io) and C(registry.k8s.io). With a chart that is a file, set C(version) too.
+            type: str
+          image_pull_secrets:
+            description:
+              - Secrets in the operator's namespace with which every operand's image is pulled. With C(registry) also for NFD,
+                whose namespace needs these Secrets then.
+            type: list
+            elements: str
+          driver:
+            description:
+              - The driver that the operator installs.
+            type: dict
+            suboptions:
+              enabled:
+                description:
+                  - Set V(false) if every GPU node already has a driver. If only some have one, keep V(true). The driver pods
+                    avoid those nodes automatically.
+                type: bool
+                default: true
+              version:
+                description:
+                  - The bare version, such as V(580.105.08), or C(sha256:) and a digest. By default the chart's. The operator
+                    appends the operating system of the node, so a version that ends in one is refused.
+                type: str
+              kernel_module_type:
+                description:
+                  - Which kernel modules are built. By default the operator chooses. Needs operator v25.3 or later.
+                type: str
+                choices:
+                  - auto
+                  - open
+                  - proprietary
+              precompiled:
+                description:
+                  - Whether images with a precompiled driver are used. C(version) is then the driver branch, such as V("580").
+                type: bool
+                default: false
+              secret_env:
+                description:
+                  - A Secret whose keys become variables of the driver container, such as a proxy with its password. Needs operator
+                    v25.10 or later.
+                type: str
+          proxy:
+            description:
+              - The proxy through which the driver container downloads packages.
+            type: dict
+            suboptions:
+              http:
+                description:
+                  - C(http://host:port), without a password, which everyone who may read the ClusterPolicy could see.
+                type: str
+              https:
+                description:
+                  - The same for HTTPS.
+                type: str
+              no_proxy:
+                description:
+                  - Hosts, domains and networks that are reached without the proxy.
+                type: list
+                elements: str
+          repo_config:
+            description:
+              - A ConfigMap with the package sources of the driver container.
+            type: str
+          cert_config:
+            description:
+              - A ConfigMap with the CA certificates that the driver container trusts.
+            type: str
+      nfd:
+        description:
+          - The Helm release of Node Feature Discovery.
+        type: dict
+        suboptions:
+          version:
+            description:
+              - One exact version.
+            type: str
+            default: 0.19.0
+          namespace:
+            description:
+              - Namespace of the release, a DNS label. As C(operator.namespace).
+            type: str
+            default: node-feature-discovery
+          release:
+            description:
+              - Name of the release, a DNS label of at most 53 characters.
+            type: str
+            default: nfd
+          chart:
+            description:
+              - The chart, in the forms of C(operator.chart).
+            type: str
+            default: oci://registry.k8s.io/nfd/charts/node-feature-discovery
+          chart_repo:
+            description:
+              - Address of a Helm repository. Only with a bare chart name.
+            type: str
+          values:
+            description:
+              - Your Helm values, merged over the derived ones. Your C(worker.tolerations) are added to those of the pools.
+                Secrets are refused.
+            type: dict
+      validation:
+        description:
+          - The pods that validate a pool.
+        type: dict
+        suboptions:
+          image:
+            description:
+              - Image with tag or digest. By default NVIDIA's CUDA base image, from C(operator.registry) if that is set.
+            type: str
+          namespace:
+            description:
+              - Namespace of the pods, a DNS label. By default the operator's.
+            type: str
+  gpu_defaults:
+    description:
+      - Defaults of all pools. They are merged into each pool, maps at every depth. A list replaces a list.
+      - Every key of C(gpu_pools) except C(name), C(nodes.name), C(sharing.layout) and C(sharing.demand).
+    type: dict
+    suboptions:
+      match:
+        description:
+          - As C(gpu_pools[].match).
+        type: dict
+      model:
+        description:
+          - As C(gpu_pools[].model).
+        type: str
+      nodes:
+        description:
+          - As C(gpu_pools[].nodes).
+        type: dict
+      autoscale:
+        description:
+          - As C(gpu_pools[].autoscale).
+        type: dict
+      gpus_per_node:
+        description:
+          - As C(gpu_pools[].gpus_per_node).
+        type: int
+      labels:
+        description:
+          - As C(gpu_pools[].labels).
+        type: dict
+      taints:
+        description:
+          - As C(gpu_pools[].taints).
+        type: list
+        elements: dict
+      sharing:
+        description:
+          - As C(gpu_pools[].sharing).
+        type: dict
+      rollout:
+        description:
+          - As C(gpu_pools[].rollout).
+        type: dict
+      startup_taint:
+        description:
+          - As C(gpu_pools[].startup_taint).
+        type: bool
+  gpu_pools:
+    description:
+      - The pools of this cluster. Required, and null is refused. An explicit empty list means that there are no pools.
+      - All errors of the three variables are reported together, each with its path.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description:
+          - Name of the pool, a DNS label, unique in the list. The node label C(accel.gpu/pool) pins a node to the pool of that
+            name.
+        type: str
+        required: true
+      match:
+        description:
+          - Which nodes belong to the pool. Without it only pinned nodes do.
+        type: dict
+        suboptions:
+          model:
+            description:
+              - A GPU model, as gpu-feature-discovery publishes it (V(Tesla-T4), V(NVIDIA-A100-SXM4-80GB)) or short (V(T4)).
+            type: str
+          labels:
+            description:
+              - Labels that a node must have, all of them. With C(model) both conditions apply. Name a model that the catalog
+                lacks by the label C(nvidia.com/gpu.product).
+            type: dict
+      model:
+        description:
+          - The GPU model of C(nodes.flavor), so that it is known before the first node exists. Only with C(nodes), and not
+            with C(match.model).
+        type: str
+      nodes:
+        description:
+          - The node group that a run creates for the pool. Without it the nodes exist already.
+        type: dict
+        suboptions:
+          name:
+            description:
+              - Name of the node group. By default the name of the pool. With VKS 5 to 15 characters of C(a-z), C(0-9) and C(-).
+                Not allowed in C(gpu_defaults).
+            type: str
+          flavor:
+            description:
+              - Flavor of the nodes, which determines their GPUs.
+            type: str
+            required: true
+          count:
+            description:
+              - Number of nodes. Required without C(autoscale). With C(autoscale) the number to start with.
+            type: int
+          recreate:
+            description:
+              - Whether a change that the cloud cannot make in place is made by replacing the group with a new one. The old
+                nodes are drained first.
+            type: bool
+          image:
+            description:
+              - (Magnum) Image of the nodes. By default the cluster's.
+            type: str
+          role:
+            description:
+              - (Magnum) Role of the group. By default V(worker).
+            type: str
+          labels:
+            description:
+              - (Magnum) Labels by which Magnum configures the group. These are not node labels.
+            type: dict
+          merge_labels:
+            description:
+              - (Magnum) Whether C(labels) are merged over the cluster's labels instead of replacing them. By default V(true).
+            type: bool
+          docker_volume_size:
+            description:
+              - (Magnum) Size in GiB of a volume for containers.
+            type: int
+          os:
+            description:
+              - (VKS) Operating system of the nodes. By default V(ubuntu).
+            type: str
+          disk_size:
+            description:
+              - (VKS) Size of the disk in GiB, 20 to 5000. By default V(100).
+            type: int
+          disk_type:
+            description:
+              - (VKS) Type of the disk. Required for a new group.
+            type: str
+          ssh_key:
+            description:
+              - (VKS) SSH key of the nodes. Required for a new group.
+            type: str
+          subnet:
+            description:
+              - (VKS) Subnet of the nodes. By default the cluster's. Its zone determines which flavors and disks exist.
+            type: str
+          secondary_subnets:
+            description:
+              - (VKS) Further subnets.
+            type: list
+            elements: str
+          security_groups:
+            description:
+              - (VKS) Security groups of the nodes.
+            type: list
+            elements: str
+          private_nodes:
+            description:
+              - (VKS) Whether the nodes have no public addresses. By default V(false).
+            type: bool
+          encrypted_volume:
+            description:
+              - (VKS) Whether the disk is encrypted. By default V(false).
+            type: bool
+          tags:
+            description:
+              - (VKS) Tags of the servers.
+            type: dict
+          upgrade_strategy:
+            description:
+              - (VKS) How nodes are replaced in an upgrade.
+            type: dict
+            suboptions:
+              max_surge:
+                description:
+                  - Number of additional nodes during an upgrade. By default V(1).
+                type: int
+              max_unavailable:
+                description:
+                  - Number of nodes that may be unavailable during an upgrade. By default V(0).
+                type: int
+          kubernetes_version:
+            description:
+              - (VKS) Kubernetes version of the nodes. By default the cluster's.
+            type: str
+      autoscale:
+        description:
+          - The range in which an autoscaler of the cloud chooses the number of nodes. Only with C(nodes).
+        type: dict
+        suboptions:
+          min:
+            description:
+              - The lowest number of nodes.
+            type: int
+            required: true
+          max:
+            description:
+              - The highest number of nodes.
+            type: int
+            required: true
+      gpus_per_node:
+        description:
+          - Number of GPUs of each node, 1 to 64. A node with another number is reported as drift. By default it is not checked.
+        type: int
+      labels:
+        description:
+          - Labels for the nodes. Prefixes that other components write (C(accel.gpu/), C(nvidia.com/), C(feature.node.kubernetes.io/))
+            are refused, except the labels by which users choose what the operator runs on a node.
+        type: dict
+      taints:
+        description:
+          - Taints for the nodes, one for each key and effect.
+        type: list
+        elements: dict
+        suboptions:
+          key:
+            description:
+              - Key of the taint. Keys below C(accel.gpu/), C(node.kubernetes.io/), C(node.cloudprovider.kubernetes.io/) or
+                C(startup-taint.cluster-autoscaler.kubernetes.io/) are refused.
+            type: str
+            required: true
+          value:
+            description:
+              - Value of the taint. Quote V("yes") and V("no").
+            type: str
+          effect:
+            description:
+              - Effect of the taint.
+            type: str
+            choices:
+              - NoSchedule
+              - PreferNoSchedule
+              - NoExecute
+            required: true
+      sharing:
+        description:
+          - How the GPUs of the nodes are offered to containers.
+        type: dict
+        suboptions:
+          mode:
+            description:
+              - V(none) offers whole GPUs. V(time-slicing) and V(mps) offer each GPU C(replicas) times. V(mig) partitions each
+                GPU into MIG devices. A run does not stop the sharing of nodes that share GPUs unless the mode is set explicitly.
+            type: str
+            choices:
+              - none
+              - time-slicing
+              - mps
+              - mig
+            default: none
+          replicas:
+            description:
+              - Shares of each GPU, 2 to 250. Required with V(time-slicing) and V(mps). With V(mps) at most 48 (16 before Turing).
+                With V(mig) the shares of each MIG device. Not allowed with V(none).
+            type: int
+          layout:
+            description:
+              - 'With V(mig) this or C(demand). The MIG devices of each GPU, as a map of counts (C({3g.20gb: 1, 2g.10gb: 2})),
+                a list of profiles, or one of these for each GPU index. Not allowed in C(gpu_defaults).'
+            type: raw
+          demand:
+            description:
+              - With V(mig) this or C(layout). The number of MIG devices of each profile that all nodes of the pool offer together.
+                Not allowed in C(gpu_defaults).
+            type: dict
+          strategy:
+            description:
+              - With V(single) MIG devices are offered as C(nvidia.com/gpu), with V(mixed) as C(nvidia.com/mig-<profile>). By
+                default V(single) if all GPUs have the same devices of one profile, otherwise V(mixed).
+            type: str
+            choices:
+              - single
+              - mixed
+          rename:
+            description:
+              - Whether shared resources get the suffix C(.shared), as in C(nvidia.com/gpu.shared).
+            type: bool
+            default: false
+          fail_requests_greater_than_one:
+            description:
+              - Whether a container that requests several shares is refused. It would get the time of one GPU, not of several.
+            type: bool
+            default: true
+      rollout:
+        description:
+          - How a change of sharing reaches the nodes of the pool.
+        type: dict
+        suboptions:
+          max_unavailable:
+            description:
+              - Number of nodes that are changed at the same time, or a percentage such as V("25%"), rounded up. Nodes that
+                are new to the pool and have no pods to evict do not count.
+            type: raw
+            default: 1
+          drain:
+            description:
+              - Which pods are evicted. V(gpu-pods), those that cannot stay. V(all), all pods but those of DaemonSets and static
+                pods. V(none), no pods. The node then waits cordoned until the pods have terminated.
+            type: str
+            choices:
+              - none
+              - gpu-pods
+              - all
+            default: gpu-pods
+          force:
+            description:
+              - Whether pods without a controller are evicted, too. Otherwise such a pod blocks the change of its node.
+            type: bool
+            default: false
+          grace_period:
+            description:
+              - Seconds that an evicted pod has to terminate. By default each pod's own grace period.
+            type: int
+          drain_timeout:
+            description:
+              - Seconds for the drain of one node, including waits for PodDisruptionBudgets.
+            type: int
+            default: 600
+          order:
+            description:
+              - V(idle-first) takes the nodes with the fewest pods to evict first. V(name) takes them by name.
+            type: str
+            choices:
+              - idle-first
+              - name
+            default: idle-first
+          limit:
+            description:
+              - Number of nodes that one run changes, or a percentage. The next run continues. By default all.
+            type: raw
+          pause_on_failure:
+            description:
+              - Whether no further node of the pool is started after a node has failed. Nodes in progress finish.
+            type: bool
+            default: true
+          on_failure:
+            description:
+              - V(rollback) rolls the node back to its last working configuration. V(leave) keeps the node cordoned, with a
+                taint that names the reason.
+            type: str
+            choices:
+              - rollback
+              - leave
+            default: rollback
+          reboot:
+            description:
+              - How a node is rebooted when its GPUs cannot be reset. Without it no node is rebooted.
+            type: dict
+            suboptions:
+              command:
+                description:
+                  - Program and arguments, with C({node}) in place of the node's name, such as C([ssh, "core@{node}", sudo,
+                    systemctl, reboot]).
+                type: list
+                elements: str
+                required: true
+              timeout:
+                description:
+                  - Seconds until the node must be back with another boot id.
+                type: int
+                default: 900
+      startup_taint:
+        description:
+          - Whether new nodes get a taint that keeps workloads away until their GPUs are verified to be partitioned. Only with
+            C(sharing.mode) V(mig).
+        type: bool
+        default: false
+"""
