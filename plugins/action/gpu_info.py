@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows the progress of the module gpu_info."""
+"""The action plugin of all modules that report progress: meta/runtime.yml routes them here."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from ..plugin_utils.progress import ProgressAction
 
 
 class ActionModule(ProgressAction):
-    """The module of the same name, with its progress."""
+    """Runs the module of the task and shows its progress."""

@@ -1,24 +1,24 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines for people; the action plugin of the same name prints them."""
+"""Lines to print; the action plugin of the same name prints them."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: show
+module: print_lines
 short_description: Print lines on the terminal
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Prints lines as they are, without quotes or braces around them, on the standard error output of C(ansible-playbook).
-  - Whatever a callback plugin writes on the standard output (JSON, say) stays as it is.
-  - Runs on the controller. Nothing is printed under C(no_log).
+  - Prints lines without quotes or braces on the standard error output of C(ansible-playbook).
+  - The standard output, to which a callback plugin may write JSON, is not changed.
+  - Runs on the controller. Prints nothing under C(no_log).
 options:
   lines:
     description:
-      - The lines.
+      - The lines to print.
     type: list
     elements: str
     required: true
@@ -26,11 +26,11 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 attributes:
   check_mode:
-    description: Prints in check mode too.
+    description: Prints in check mode, too.
   diff_mode:
     description: There is nothing to compare.
   idempotent:
-    description: Prints each time.
+    description: Prints on each run.
 """
 
 EXAMPLES = r"""
@@ -40,24 +40,26 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-show:
-  description: What was printed.
+print_lines:
+  description: A summary of the output.
   returned: success
   type: dict
+  sample: {count: 12}
   contains:
     count:
-      description: How many lines.
+      description: Number of lines.
       type: int
       returned: always
+      sample: 12
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:
-    """Count the lines; printing them is the action plugin's part."""
+    """Count the lines; the action plugin prints them."""
     module = AnsibleModule({"lines": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True)
-    module.exit_json(changed=False, show={"count": len(module.params["lines"])})
+    module.exit_json(changed=False, print_lines={"count": len(module.params["lines"])})
 
 
 if __name__ == "__main__":

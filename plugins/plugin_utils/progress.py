@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller's side of progress: runs a module as usual and shows what it tells meanwhile, on stderr."""
+"""Runs a module as usual and shows on stderr the progress that it reports meanwhile."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from ..module_utils.common.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN
 from ..module_utils.common.temporary_files import make_file, started
 from .same_cluster import same_cluster
 
-_LOOK = 0.2
+_POLL = 0.2
 _INTERVAL = 2.0
-# Where nobody watches a terminal, a long run should not fill a log.
-_INTERVAL_LATER, _LATER = 10.0, 60.0
+# A long run should not fill a log.
+_LATE_INTERVAL, _LATE = 10.0, 60.0
 
 
 class ProgressAction(ActionBase):
-    """Base of the action plugins: the module of the same name, with its progress shown while it works."""
+    """Runs the module of the task and shows its progress while it works."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The module's own result; what goes wrong with progress never changes it."""
+        """Return the module's own result; a problem with the progress lines never changes it."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
-        problem = same_cluster(self._task.args.get("cluster"), variables)
+        problem = same_cluster(self._task.args.get("gpu_cluster"), variables)
         if problem:
             return {**result, "failed": True, "msg": problem, "code": "invalid"}
         in_background = bool(self._task.async_val) and not self._connection.has_native_async
         host = str(variables.get("inventory_hostname", "localhost"))
         environment = {RUN_ID_ENV: run_id(), INVENTORY_HOST_ENV: host}
         if in_background:
-            return {**result, **self._executed(environment, variables, wrap_async=True)}
+            return {**result, **self._run_module(environment, variables, wrap_async=True)}
         reader = _Reader(host, hide_text=bool(self._task.no_log))
         with reader as path:
             if path:
                 environment[PROGRESS_ENV] = path
-            result.update(self._executed(environment, variables))
+            result.update(self._run_module(environment, variables))
         self._remove_tmp_path(self._connection._shell.tmpdir)
         return result
 
-    def _executed(
+    def _run_module(
         self, environment: dict[str, str], variables: dict[str, t.Any], wrap_async: bool = False
     ) -> dict[str, t.Any]:
-        # By environment, so that the options of the module stay the user's.
+        # Environment variables, so that the module's options are the user's alone.
         self._task.environment.append(environment)
         try:
             return t.cast("dict[str, t.Any]", self._execute_module(task_vars=variables, wrap_async=wrap_async))
@@ -65,7 +65,7 @@ class ProgressAction(ActionBase):
 
 
 def run_id() -> str:
-    """The same in every task of one ansible-playbook run, and in no other run: a job's number, or its process."""
+    """Return an identifier of this ansible-playbook run: the number of its AWX job, or host, process and start time."""
     job = os.environ.get("AWX_JOB_ID") or os.environ.get("JOB_ID")
     if job and os.environ.get("AWX_HOST"):
         return f"awx-{job}"
@@ -75,7 +75,7 @@ def run_id() -> str:
 
 
 class _Reader:
-    """Follows a file of progress lines in a thread, and shows as many of them as a person can read."""
+    """Follows a file of progress lines in a thread and shows the newest one at a readable rate."""
 
     def __init__(self, host: str, hide_text: bool) -> None:
         self._host = host
@@ -85,7 +85,7 @@ class _Reader:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> str | None:
-        """The file's path; None where none can be made (a full disk): then there is no progress to be seen."""
+        """Return the path of the file; None when it cannot be created (a full disk), and then no progress is shown."""
         try:
             self._path = make_file("progress")
         except OSError:
@@ -109,16 +109,16 @@ class _Reader:
         with open(path, encoding="utf-8") as lines:
             ended = False
             while not ended:
-                ended = self._done.wait(_LOOK)
+                ended = self._done.wait(_POLL)
                 waiting = self._newest(lines) or waiting
                 now = time.monotonic()
-                interval = _INTERVAL if now - start < _LATER else _INTERVAL_LATER
+                interval = _INTERVAL if now - start < _LATE else _LATE_INTERVAL
                 if waiting and waiting != shown and (ended or now - shown_at >= interval):
                     Display().display(waiting, stderr=True)
                     shown, shown_at, waiting = waiting, now, ""
 
     def _newest(self, lines: t.TextIO) -> str:
-        """What was said last since the last look; a line that is still being written is left for the next one."""
+        """Return the newest complete line since the last call; an incomplete line is left for the next call."""
         text = ""
         while True:
             position = lines.tell()
@@ -127,12 +127,12 @@ class _Reader:
                 lines.seek(position)
                 return text
             try:
-                text = self._told(json.loads(line))
+                text = self._format(json.loads(line))
             except (ValueError, TypeError, AttributeError):
                 continue
 
-    def _told(self, said: dict[str, t.Any]) -> str:
-        counts = f"{said['done']}/{said['total']}" if "total" in said else ""
-        words = "" if self._hide_text else str(said.get("text", ""))
-        # Under no_log only that it moves is shown, not with what.
+    def _format(self, line: dict[str, t.Any]) -> str:
+        counts = f"{line['done']}/{line['total']}" if "total" in line else ""
+        words = "" if self._hide_text else str(line.get("text", ""))
+        # Under no_log only the counts are shown.
         return f"{self._host}: {' '.join(part for part in (counts, words) if part) or 'working ...'}"

@@ -17,6 +17,8 @@ from tests.programs import REPO
 PLUGINS = REPO / "plugins"
 UTILS = PLUGINS / "module_utils"
 MODULE_UTILS = "plugins.module_utils"
+# The action plugin of all modules that report progress.
+PROGRESS = "accel.gpu.gpu_info"
 # The shared rooms, and what each may know; every other room is an area, which knows these and no other area.
 SHARED: dict[str, set[str]] = {
     "catalog": set(),
@@ -122,17 +124,16 @@ def test_every_module_is_in_the_action_group_of_what_it_talks_to() -> None:
 
 
 def test_every_module_that_takes_a_lease_learns_its_inventory_host() -> None:
-    """From its action plugin; without one, two hosts of a run would each be a run of its own, and nobody could tell whose."""
+    """The action plugin passes it; without it, two hosts of one run could not be told apart."""
     leasing = {
         path.stem
         for path in (PLUGINS / "modules").glob("*.py")
         if re.search(r"accel\.gpu\.(lease|emptying)|lease\(", path.read_text(encoding="utf-8"))
     }
     assert {"gpu_sharing", "helm_release", "magnum_nodegroup", "vks_nodegroup"} < leasing
-    shown = {
-        path.stem for path in (PLUGINS / "action").glob("*.py") if "ProgressAction" in path.read_text(encoding="utf-8")
-    }
-    assert leasing <= shown
+    routing = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["plugin_routing"]["modules"]
+    assert leasing <= {"gpu_info", *(name for name, route in routing.items() if route["action_plugin"] == PROGRESS)}
+    assert {path.stem for path in (PLUGINS / "action").glob("*.py")} == {PROGRESS.rpartition(".")[2], "print_lines"}
 
 
 def test_dependencies_are_said_once() -> None:
