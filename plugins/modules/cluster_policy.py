@@ -143,7 +143,7 @@ cluster_policy:
 import contextlib
 import typing as t
 
-from ..module_utils.cluster_state.tolerations import of_policy
+from ..module_utils.cluster_state.cluster_policy import policy_tolerations
 from ..module_utils.common.results import diff_of
 from ..module_utils.gpu_operator.cluster_policy import (
     API_VERSION,
@@ -284,7 +284,7 @@ def _see(
 
 
 def _tolerations(found: _Found) -> list[Object]:
-    return of_policy(found.change.after if found.live is None or found.change.changed else found.live)
+    return policy_tolerations(found.change.after if found.live is None or found.change.changed else found.live)
 
 
 def _reaching(found: _Found, wanted: DesiredPolicy) -> tuple[Object, ...]:

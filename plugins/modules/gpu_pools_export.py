@@ -96,8 +96,8 @@ path:
 import dataclasses
 import typing as t
 
+from ..module_utils.cluster_state.cluster_policy import active_policy
 from ..module_utils.cluster_state.node import UNREAD, Node, parse
-from ..module_utils.cluster_state.tolerations import singleton
 from ..module_utils.common import private_file
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.export import variables
@@ -122,7 +122,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """Read, group, and check that what comes out plans to what there is."""
     client = module.client
     nodes = [parse(raw) for raw in client.list(NODES, without=UNREAD)]
-    policy = t.cast("Object | None", singleton(client.list_known(CLUSTER_POLICIES)))
+    policy = t.cast("Object | None", active_policy(client.list_known(CLUSTER_POLICIES)))
     release = variables.release_of(policy)
     namespace = ((policy or {}).get("status") or {}).get("namespace") or (release.namespace if release else "")
     live = Live(

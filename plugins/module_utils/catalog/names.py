@@ -35,12 +35,6 @@ FAILED_KEY = "accel.gpu/failed"
 # The CronJob of the role new_nodes, and all that belongs to it.
 NEW_NODES_NAME = "accel-gpu-new-nodes"
 
-# The cluster autoscaler, from 1.29 on: a node that has such a taint is one that will be ready soon, and whoever plans for a node of its group
-# takes it for one without (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "startup taints").
-STARTUP_TAINT_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
-STARTUP_TAINT_KEY = f"{STARTUP_TAINT_PREFIX}accel-gpu"
-STARTUP_TAINT_EFFECT = "NoSchedule"
-
 # Kubernetes: the most characters of a label's value (apimachinery, util/validation)
 LABEL_LENGTH = 63
 

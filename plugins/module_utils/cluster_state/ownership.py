@@ -13,9 +13,8 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.taints import Taint, format_taint, merge_taints
 from .node import Node
-
-Taint = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,9 @@ def edit(
         if node.labels.get(key) != value:
             label_patch[key] = value
         owned_labels = [owned for owned in owned_labels if owned != key]
-    merged, owned_taints = _taints(node, recorded_keys(node.annotations, owner.taints), taints, drop_others)
+    merged, owned_taints = merge_taints(
+        node.taints, recorded_keys(node.annotations, owner.taints), taints, lambda dummy: drop_others
+    )
     noting = {
         key: json.dumps(owned) if owned else None
         for key, owned in ((owner.labels, owned_labels), (owner.taints, owned_taints))
@@ -116,12 +117,6 @@ def _entries(text: str) -> tuple[str, ...]:
     return tuple(str(entry) for entry in entries) if isinstance(entries, list) else ()
 
 
-def format_taint(taint: Taint) -> str:
-    """A taint as kubectl writes it: key=value:Effect."""
-    value = taint.get("value")
-    return f"{taint['key']}={value}:{taint['effect']}" if value else f"{taint['key']}:{taint['effect']}"
-
-
 def _labels(
     node: Node, ours: list[str], wanted: t.Mapping[str, str], dropped: t.Sequence[str], drop_others: bool
 ) -> tuple[dict[str, str | None], list[str]]:
@@ -131,42 +126,6 @@ def _labels(
     written = {key for key, value in patch.items() if value is not None}
     owned = (set(ours) - set(leaving)) | written
     return patch, sorted(owned)
-
-
-def _taints(
-    node: Node, noted_before: list[str], wanted: t.Sequence[Taint], drop_others: bool
-) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
-    """The whole list to write (None: as it is), and what in it is ours."""
-    by_place = {(taint["key"], taint["effect"]): taint for taint in wanted}
-    kept: list[dict[str, t.Any]] = []
-    owned: list[str] = []
-    changed = False
-    for live in node.taints:
-        mine = by_place.pop((live.get("key"), live.get("effect")), None)
-        ours = format_taint(live) in noted_before
-        if mine is None:
-            if ours and drop_others:
-                changed = True
-                continue
-            kept.append(dict(live))
-        elif format_taint(live) == format_taint(mine):
-            kept.append(dict(live))
-        else:
-            kept.append(_clean(mine))
-            ours = changed = True
-            live = mine
-        if ours:
-            owned.append(format_taint(live))
-    for missing in by_place.values():
-        kept.append(_clean(missing))
-        owned.append(format_taint(missing))
-        changed = True
-    return (kept if changed else None), sorted(owned)
-
-
-def _clean(taint: Taint) -> dict[str, t.Any]:
-    cleaned = {"key": taint["key"], "effect": taint["effect"]}
-    return {**cleaned, "value": taint["value"]} if taint.get("value") else cleaned
 
 
 def _difference(

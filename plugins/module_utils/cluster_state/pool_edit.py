@@ -16,12 +16,13 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     ROLLOUT_ANNOTATION,
 )
+from ..catalog.taints import format_taint
 from ..mig import layout as mig
 from ..nvidia_config import mig_parted
 from . import expected_state
 from .node import Node
 from .node_check import paused
-from .ownership import POOLS, NodeEdit, edit, format_taint, recorded_keys
+from .ownership import POOLS, NodeEdit, edit, recorded_keys
 from .pool_release import STALE, is_managed, release_edit
 from .rollout_record import record
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
-from ..cluster_state.ownership import POOLS, format_taint, recorded_keys
+from ..catalog.taints import STARTUP_TAINT, format_taint, toleration_of
+from ..cluster_state.ownership import POOLS, recorded_keys
 from ..nvidia_config.device_plugin import MIG
-from ..pools.derive import STARTUP_TAINT, toleration
 from ..schema import validators
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import is_for_users
@@ -95,7 +95,7 @@ def groups(
 def _add_startup_taint(found: Groups, ours: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """A startup taint is gone from nodes that are proven: that pools declare it shows in what the ClusterPolicy tolerates."""
     cut = [pool for pool in found.pools if pool["sharing"]["mode"] == MIG]
-    if toleration(STARTUP_TAINT) not in ours or not cut:
+    if toleration_of(STARTUP_TAINT) not in ours or not cut:
         return
     for pool in cut:
         pool["startup_taint"] = True
@@ -191,7 +191,7 @@ def _taints(node: Node, ours: t.Sequence[t.Mapping[str, t.Any]], *, pinned: bool
         if validators.free_taint(live["key"]):
             continue
         taint = {key: live[key] for key in ("key", "value", "effect") if live.get(key)}
-        if not pinned or format_taint(taint) in mine or toleration(taint) in ours:
+        if not pinned or format_taint(taint) in mine or toleration_of(taint) in ours:
             found.append(taint)
     return tuple(sorted(found, key=format_taint))
 

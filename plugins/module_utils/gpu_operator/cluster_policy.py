@@ -13,8 +13,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, FORMER_ANNOTATION, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
-from ..cluster_state.previous_spec import record_previous
-from ..cluster_state.tolerations import of_policy
+from ..catalog.taints import toleration_identity
+from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec
 from ..kube.diff import difference
 from ..kube.helm_marks import marks_of
 from ..kube.managed_fields import child, owned_by
@@ -86,14 +86,14 @@ def changes(live: Document, wanted: DesiredPolicy, *, seeded: bool, hold_driver:
     `seeded`: our own first installation gave the chart these tolerations, so entries equal to ours are ours although no annotation says so.
     `hold_driver`: leave out what reaches the driver's DaemonSet.
     """
-    held = of_policy(live)
+    held = policy_tolerations(live)
     noted = _noted(live)
     if noted is None:
-        noted = [item for item in held if seeded and _identity(item) in _identities(wanted.tolerations)]
+        noted = [item for item in held if seeded and toleration_identity(item) in _identities(wanted.tolerations)]
     merged, ours = merge(held, noted, wanted.tolerations)
     spec = _kept(live, wanted.spec)
     if hold_driver:
-        merged, ours = held, [item for item in noted if _identity(item) in _identities(held)]
+        merged, ours = held, [item for item in noted if toleration_identity(item) in _identities(held)]
         spec = {key: value for key, value in spec.items() if key not in _DRIVER_PARTS}
     # Once the list is in what we have applied, it has to be in every later apply, or the server would take it away.
     carried = merged != held or bool(
@@ -129,7 +129,7 @@ def _kept(live: Document, spec: Object) -> Object:
 
 def _former(live: Document, wanted: DesiredPolicy, spec: Object) -> Object:
     """The part of the spec that stood there before ours, as far as it was noted or is about to be overwritten."""
-    former = record_previous(live)
+    former = recorded_previous_spec(live)
     if not wanted.adopted:
         return former
     strategy = _part(live, "spec", "mig", "strategy") if wanted.mig_by_node else None
@@ -153,11 +153,11 @@ def merge(
     """The list to write and which of its entries are ours: others keep their entries and their order."""
     ours_before = _identities(noted)
     asked = _identities(wanted)
-    foreign = {_identity(item) for item in held} - ours_before
-    merged = [item for item in held if _identity(item) in foreign or _identity(item) in asked]
+    foreign = {toleration_identity(item) for item in held} - ours_before
+    merged = [item for item in held if toleration_identity(item) in foreign or toleration_identity(item) in asked]
     there = _identities(merged)
-    merged += [dict(item) for item in wanted if _identity(item) not in there]
-    return merged, [dict(item) for item in wanted if _identity(item) not in foreign]
+    merged += [dict(item) for item in wanted if toleration_identity(item) not in there]
+    return merged, [dict(item) for item in wanted if toleration_identity(item) not in foreign]
 
 
 def driver_nodes(daemonsets: t.Iterable[Document]) -> int:
@@ -248,17 +248,5 @@ def _noted(live: Document) -> list[Object] | None:
     return [item for item in noted if isinstance(item, dict)] if isinstance(noted, list) else []
 
 
-def _identity(toleration: Document) -> tuple[t.Any, ...]:
-    operator = toleration.get("operator") or "Equal"
-    value = "" if operator == "Exists" else toleration.get("value") or ""
-    return (
-        toleration.get("key") or "",
-        operator,
-        value,
-        toleration.get("effect") or "",
-        toleration.get("tolerationSeconds"),
-    )
-
-
 def _identities(tolerations: t.Iterable[Document]) -> set[tuple[t.Any, ...]]:
-    return {_identity(item) for item in tolerations}
+    return {toleration_identity(item) for item in tolerations}

@@ -8,13 +8,13 @@ import time
 import typing as t
 
 from ..catalog.names import GENERATED_SELECTOR
+from ..cluster_state.cluster_policy import active_policy
 from ..cluster_state.driver_upgrade import UNFINISHED, Upgrade, upgrade_of
 from ..cluster_state.generated_mig_config import by_node, generated
 from ..cluster_state.node import parse
 from ..cluster_state.operand_failures import operand_failures, unready
 from ..cluster_state.ownership import POOLS
 from ..cluster_state.pool_assignment import any_claimed, may_be_set_aside, some_work
-from ..cluster_state.tolerations import singleton
 from ..common.wait import WaitTimeout, wait_until
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..helm.await_workloads import failure_message
@@ -57,7 +57,7 @@ class ClusterPolicyClient:
 
     def policy(self) -> Object | None:
         """The policy that counts; None when there is none."""
-        found = singleton(self._client.list_known(CLUSTER_POLICIES))
+        found = active_policy(self._client.list_known(CLUSTER_POLICIES))
         if found is not None:
             self._namespace = (found.get("status") or {}).get("namespace") or self._namespace
         self._unread = t.cast("Object | None", found)

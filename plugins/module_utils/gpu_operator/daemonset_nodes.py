@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state.tolerations import untolerated as kept_away_by
+from ..catalog.taints import untolerated_taints
 
 Document = t.Mapping[str, t.Any]
 
@@ -63,7 +63,7 @@ def untolerated(pod_spec: Document, node: Document) -> list[Document]:
     tolerations = list(pod_spec.get("tolerations") or [])
     known = _ALWAYS_TOLERATED + (_HOST_NETWORK_TOLERATED if pod_spec.get("hostNetwork") else ())
     tolerations += [{"key": key, "operator": "Exists", "effect": effect} for key, effect in known]
-    return kept_away_by(tolerations, node.get("spec", {}).get("taints") or [])
+    return untolerated_taints(tolerations, node.get("spec", {}).get("taints") or [])
 
 
 def _term(term: Document, node: Document) -> bool:

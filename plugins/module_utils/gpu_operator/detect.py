@@ -7,7 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, POOL_LABEL
-from ..cluster_state.tolerations import singleton
+from ..catalog.taints import format_taint
+from ..cluster_state.cluster_policy import active_policy
 from ..helm.release_records import note_path, was_installed
 from ..kube.client import Client
 from ..kube.errors import ApiError
@@ -57,7 +58,7 @@ def detect(client: Client, plan: Plan) -> Detection:
     listed = client.list_known(CLUSTER_POLICIES)
     operator = _find_operator(client, plan, listed)
     found = {"nfd": find_nfd(client, plan), "operator": operator}
-    policy = t.cast("Object | None", singleton(listed))
+    policy = t.cast("Object | None", active_policy(listed))
     there = adapt_plan(client, plan, policy)
     if operator.installation is not None and operator.adopted:
         there = adopt_installed(there, operator.installation.version)
@@ -67,7 +68,7 @@ def detect(client: Client, plan: Plan) -> Detection:
 def _find_operator(client: Client, plan: Plan, listed: t.Sequence[Object]) -> InstallationFinding:
     found = _operators(client)
     finding = judge_operator(found, listed, plan.operator, _ours(client, found, plan.operator))
-    return _where_helm_installs(client, "operator", with_reverted_fields(finding, singleton(listed), plan.policy))
+    return _where_helm_installs(client, "operator", with_reverted_fields(finding, active_policy(listed), plan.policy))
 
 
 def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
@@ -76,7 +77,7 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
     replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
     finding = judge_nfd(masters, plan.nfd, _ours(client, masters, plan.nfd), replaced)
     finding = _where_helm_installs(client, "nfd", finding)
-    taints = {tuple(taint.items()): taint for pool in plan.pools for taint in pool.taints}
+    taints = {format_taint(taint): taint for pool in plan.pools for taint in pool.registration.taints}
     if not finding.adopted or not taints:
         return finding
     namespace = t.cast("Installation", finding.installation).namespace
@@ -121,7 +122,7 @@ def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None)
 
 def adapt_plan_to_cluster(client: Client, plan: Plan) -> Plan:
     """follow(), with the ClusterPolicy that counts, for one more list."""
-    return adapt_plan(client, plan, singleton(client.list_known(CLUSTER_POLICIES)))
+    return adapt_plan(client, plan, active_policy(client.list_known(CLUSTER_POLICIES)))
 
 
 def _where_helm_installs(client: Client, component: str, finding: InstallationFinding) -> InstallationFinding:

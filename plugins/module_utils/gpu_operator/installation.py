@@ -14,7 +14,8 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..catalog.names import NFD_PREFIX
-from ..cluster_state.tolerations import singleton, untolerated
+from ..catalog.taints import untolerated_taints
+from ..cluster_state.cluster_policy import active_policy
 from ..kube.helm_marks import Release, marks_of
 from ..pools.plan import PolicyPlan, ReleasePlan
 from .gitops import TOOLS, gitops_owner, reverted_fields_note
@@ -173,7 +174,7 @@ def needed_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Documen
     specs = [found["spec"]["template"]["spec"] for found in workers]
     if not specs:
         return []
-    return untolerated([item for spec in specs for item in spec.get("tolerations") or []], taints)
+    return untolerated_taints([item for spec in specs for item in spec.get("tolerations") or []], taints)
 
 
 def never_labelled(nodes: t.Iterable[Document], lacking: t.Iterable[Document]) -> list[str]:
@@ -224,7 +225,7 @@ def _unheeded(found: Installation, wanted: ReleasePlan) -> tuple[str, ...]:
 
 def _several(policies: t.Sequence[Document]) -> t.Iterator[str]:
     if len(policies) > 1:
-        followed = t.cast("Document", singleton(policies))["metadata"]["name"]
+        followed = t.cast("Document", active_policy(policies))["metadata"]["name"]
         others = sorted(item["metadata"]["name"] for item in policies if item["metadata"]["name"] != followed)
         yield f"it follows the oldest ClusterPolicy, {followed}, and ignores {', '.join(others)}: delete what is not needed"
 

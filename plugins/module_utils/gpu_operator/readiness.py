@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
+from ..catalog.taints import toleration_identity
 from ..cluster_state.driver_upgrade import Upgrade, remedies, upgrade_of
 from ..schema.messages import abbreviate
 from .cluster_policy import is_driver, owned
@@ -267,8 +268,8 @@ def _stale(daemonset: Document, effect: RequiredEffect) -> list[str]:
     """Whether the operator has not yet carried the policy over into this template."""
     spec = daemonset["spec"]["template"]["spec"]
     name = daemonset["metadata"]["name"]
-    there = [_plain(item) for item in spec.get("tolerations") or []]
-    if any(_plain(item) not in there for item in effect.tolerations):
+    there = [toleration_identity(item) for item in spec.get("tolerations") or []]
+    if any(toleration_identity(item) not in there for item in effect.tolerations):
         return [f"DaemonSet {name} does not have the policy's tolerations yet"]
     wanted = effect.configmaps.get(name)
     mounted = [(volume.get("configMap") or {}).get("name") for volume in spec.get("volumes") or []]
@@ -291,9 +292,3 @@ def _unreached(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[Document]
     if not specs:
         return ()
     return tuple(node["metadata"]["name"] for node in gpu_nodes if all(untolerated(spec, node) for spec in specs))
-
-
-def _plain(toleration: Document) -> tuple[t.Any, ...]:
-    operator = toleration.get("operator") or "Equal"
-    value = "" if operator == "Exists" else toleration.get("value") or ""
-    return (toleration.get("key") or "", operator, value, toleration.get("effect") or "")

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import STOPPING_MANAGER
-from ..cluster_state.tolerations import singleton
+from ..cluster_state.cluster_policy import active_policy
 from ..common.wait import wait_until
 from ..helm.chart import Chart
 from ..helm.preparation import ReleasePreparation, WaitOptions
@@ -64,7 +64,7 @@ class OperatorUpgrade:
         held = preparation.held
         if step.action != UPGRADE or held is None or not operator_deployments(held.manifest):
             return UpgradeDecision(step)
-        live = t.cast("Object | None", singleton(self._client.list_known(CLUSTER_POLICIES)))
+        live = t.cast("Object | None", active_policy(self._client.list_known(CLUSTER_POLICIES)))
         found = (
             preview_upgrade((held.chart, held.manifest), (chart, preparation.rendered()), live, said) if live else None
         )

@@ -8,13 +8,13 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.taints import Taint, format_taint, merge_taints, taint_identity
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, format_taint, recorded_keys
+from ..cluster_state.ownership import NODES, POOLS, NodeEdit, recorded_keys
 from .node_sets import NodeSet
 
 ANNOTATIONS_NOTE = "accel.gpu/annotations"
 
-Taint = t.Mapping[str, t.Any]
 _Marks = dict[str, "str | None"]
 
 
@@ -48,7 +48,7 @@ def metadata_of(node: Node, sets: t.Sequence[NodeSet]) -> NodeMetadata | None:
             for key, value in marks.items():
                 _agree(node, by, (word, key), into.setdefault(key, value) == value, chosen)
         for taint in (*chosen.taints, *chosen.dropped_taints):
-            place = (taint["key"], taint["effect"])
+            place = taint_identity(taint)
             dropped = taint in chosen.dropped_taints
             other = place in wish.taints if dropped else place in wish.dropped_taints
             same = not other and (dropped or format_taint(wish.taints.setdefault(place, taint)) == format_taint(taint))
@@ -66,7 +66,12 @@ def node_edit(node: Node, wish: NodeMetadata) -> NodeEdit | None:
     annotations, owned_annotations = _marks(
         node.annotations, recorded_keys(node.annotations, ANNOTATIONS_NOTE), wish.annotations, wish.purge
     )
-    taints, owned_taints = _taints(node, wish)
+    taints, owned_taints = merge_taints(
+        node.taints,
+        recorded_keys(node.annotations, NODES.taints),
+        wish.taints.values(),
+        lambda identity: wish.purge or identity in wish.dropped_taints,
+    )
     notes = {NODES.labels: owned_labels, NODES.taints: owned_taints, ANNOTATIONS_NOTE: owned_annotations}
     for note, owned in notes.items():
         value = json.dumps(owned) if owned else None
@@ -127,35 +132,3 @@ def _marks(live: t.Mapping[str, str], ours: t.Sequence[str], wanted: _Marks, pur
     leaving = {key for key in ours if wanted.get(key) is None and (purge or key in wanted)}
     patch.update({key: None for key in leaving if key in live})
     return patch, sorted((set(ours) - leaving) | written)
-
-
-def _taints(node: Node, wish: NodeMetadata) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
-    """The whole list to write (None: as it is), and which of it are ours, spelled as kubectl does."""
-    ours = recorded_keys(node.annotations, NODES.taints)
-    missing = dict(wish.taints)
-    listed: list[dict[str, t.Any]] = []
-    owned: list[str] = []
-    changed = False
-    for live in node.taints:
-        place = (str(live.get("key")), str(live.get("effect")))
-        wanted = missing.pop(place, None)
-        mine = format_taint(live) in ours
-        if wanted is None and mine and (wish.purge or place in wish.dropped_taints):
-            changed = True
-            continue
-        if wanted is not None and format_taint(wanted) != format_taint(live):
-            changed = mine = True
-            live = _plain(wanted)
-        listed.append(dict(live))
-        if mine:
-            owned.append(format_taint(live))
-    for wanted in missing.values():
-        changed = True
-        listed.append(_plain(wanted))
-        owned.append(format_taint(wanted))
-    return (listed if changed else None), sorted(owned)
-
-
-def _plain(taint: Taint) -> dict[str, t.Any]:
-    plain = {"key": taint["key"], "effect": taint["effect"]}
-    return {**plain, "value": taint["value"]} if taint.get("value") else plain

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ..catalog import mig as geometries
 from ..catalog import models, names, releases
+from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
 from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..nvidia_config.device_plugin import MIG, Sharing
@@ -39,8 +40,6 @@ Document = dict[str, t.Any]
 
 # What every GPU workload tolerates: the taint under which GPU nodes usually stand.
 _GPU_TOLERATION: Toleration = {"key": names.GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
-# Keeps workloads away from a new node until its GPUs are cut; it goes once that is proven, so it is none of the pool's taints.
-STARTUP_TAINT: Taint = {"key": names.STARTUP_TAINT_KEY, "effect": names.STARTUP_TAINT_EFFECT}
 # As NVIDIA's own chart sets them for the NFD workers (gpu-operator: deployments/gpu-operator/values.yaml).
 _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
     {"key": f"node-role.kubernetes.io/{role}", "operator": "Equal", "value": "", "effect": "NoSchedule"}
@@ -120,7 +119,7 @@ def _pool(pool: Document, group: NodeGroupPlan | None, extras_named: bool) -> Po
     key, mig_key, mig_entry = entries_of(sharing, pool.get("gpus_per_node"))
     by_gpu = bool(sharing.demand) or any(part.devices for part in sharing.layout)
     labels = pool.get("labels") or {}
-    taints = tuple(_taint(taint) for taint in pool.get("taints") or ())
+    taints = tuple(plain_taint(taint) for taint in pool.get("taints") or ())
     node_labels = node_labels_of(pool["name"], labels, key, mig_key)
     return PoolPlan(
         name=pool["name"],
@@ -193,21 +192,9 @@ def _accelerator(model: models.Model, sharing: Sharing) -> str:
     return f"{model.product}{names.SHARED_SUFFIX}" if sharing.replicas > 1 else model.product
 
 
-def _taint(taint: Document) -> Taint:
-    value = {"value": taint["value"]} if taint.get("value") else {}
-    return {"key": taint["key"], **value, "effect": taint["effect"]}
-
-
-def toleration(taint: Taint) -> Toleration:
-    """What tolerates exactly this taint."""
-    if "value" in taint:
-        return {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
-    return {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}
-
-
 def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
     """Each toleration once, in an order that does not depend on the pools'; none that the GPU taint's own covers."""
-    wanted = {(taint["key"], taint["effect"], taint.get("value", "")): toleration(taint) for taint in taints}
+    wanted = {(taint["key"], taint["effect"], taint.get("value", "")): toleration_of(taint) for taint in taints}
     return (
         dict(_GPU_TOLERATION),
         *(wanted[key] for key in sorted(wanted) if key[:2] != (names.GPU_TAINT_KEY, "NoSchedule")),

@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import names
+from ..catalog.taints import STARTUP_TAINT
 from ..schema import coercion
 from ..schema.messages import is_whole, quote, type_name
 from ..schema.nodegroup import MAGNUM, ONLY_OF, PROVIDERS, VKS
@@ -38,7 +39,6 @@ class ProviderFields:
 _DRAIN_TIMEOUT = ROLLOUT.fields["drain_timeout"].default
 # What of ours a group may have from a former sharing; the modules take out what is null, or a taint whose state is absent.
 _OUR_LABELS = (names.MIG_CONFIG_LABEL,)
-_STARTUP_TAINT = {"key": names.STARTUP_TAINT_KEY, "effect": names.STARTUP_TAINT_EFFECT}
 # The options of accel.gpu.magnum_nodegroup and accel.gpu.vks_nodegroup; `options` are those that say where the cloud is.
 WORDS = {
     MAGNUM: ProviderFields(
@@ -173,5 +173,4 @@ def _group(words: ProviderFields, pool: PoolPlan, group: NodeGroupPlan) -> Docum
 
 def _not_wanted(pool: PoolPlan) -> list[Document]:
     """Our own taint that another sharing has put on the group, and that its nodes are not to be born with any more."""
-    there = {taint["key"] for taint in pool.registration.taints}
-    return [] if names.STARTUP_TAINT_KEY in there else [{**_STARTUP_TAINT, "state": "absent"}]
+    return [] if STARTUP_TAINT in pool.registration.taints else [{**STARTUP_TAINT, "state": "absent"}]

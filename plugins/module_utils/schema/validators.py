@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..catalog import models, names, secrets
+from ..catalog import models, names, secrets, taints
 from ..mig.layout import PROFILE
 from .messages import join_words
 from .operand_labels import is_for_users
@@ -40,7 +40,7 @@ _TAINT_OWNERS = (
     ("accel.gpu/", "this collection writes it"),
     ("node.kubernetes.io/", "Kubernetes' node controller writes it"),
     ("node.cloudprovider.kubernetes.io/", "the cloud's controller writes it"),
-    (names.STARTUP_TAINT_PREFIX, "it goes once a node has started, and a pool's taints stay (startup_taint has ours)"),
+    (taints.STARTUP_TAINT_PREFIX, "it goes once a node has started, and a pool's taints stay (startup_taint has ours)"),
 )
 
 

@@ -8,11 +8,12 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
+from ..catalog.taints import format_taint
 from ..cluster_state.generated_mig_config import NOTHING, Generated
 from ..cluster_state.mig_capacity import NOTHING as UNKNOWN
 from ..cluster_state.mig_capacity import MigCapacity
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NodeEdit, format_taint
+from ..cluster_state.ownership import NodeEdit
 from ..cluster_state.pool_edit import node_edit
 from ..cluster_state.pool_release import is_abandoned, is_managed, left_pool, release_edit
 from .device_plugin_entries import ConfigMap, DevicePluginEntries

@@ -7,7 +7,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL, STARTUP_TAINT_KEY
+from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL
+from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state import expected_state
 from ..cluster_state.eviction_order import blocking_pods, pods_to_evict
 from ..cluster_state.mig_repair import remedy

@@ -9,14 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import (
-    CLIENT_LABEL,
-    FAILED_KEY,
-    MIG_CONFIG_LABEL,
-    MIG_STATE_LABEL,
-    PAUSED_FOR_MIG,
-    STARTUP_TAINT_KEY,
-)
+from ..catalog.names import CLIENT_LABEL, FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG
+from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state.cordon import LONGEST, Patch, cordon_edit, patch, uncordon_edit
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import clients_paused

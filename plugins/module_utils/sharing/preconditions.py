@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state.ownership import format_taint
-from ..cluster_state.tolerations import of_policy, singleton, untolerated
+from ..catalog.taints import format_taint, untolerated_taints
+from ..cluster_state.cluster_policy import active_policy, policy_tolerations
 from ..kube.paths import CLUSTER_POLICIES
 
 if t.TYPE_CHECKING:
@@ -24,10 +24,10 @@ def held_back(client: Client, plan: Plan, new: t.Collection[str], expected: t.Se
     taints = [taint for pool in plan.pools for taint in pool.taints if format_taint(taint) in new]
     if not taints:
         return set()
-    policy = singleton(client.list_known(CLUSTER_POLICIES))
+    policy = active_policy(client.list_known(CLUSTER_POLICIES))
     if policy is None:
         return set()
-    return {format_taint(taint) for taint in untolerated([*of_policy(policy), *expected], taints)}
+    return {format_taint(taint) for taint in untolerated_taints([*policy_tolerations(policy), *expected], taints)}
 
 
 def unread_entries(client: Client, plan: Plan) -> str | None:
@@ -35,7 +35,7 @@ def unread_entries(client: Client, plan: Plan) -> str | None:
 
     Without a policy there is no MIG manager to read anything.
     """
-    policy = singleton(client.list_known(CLUSTER_POLICIES))
+    policy = active_policy(client.list_known(CLUSTER_POLICIES))
     if policy is None:
         return None
     named = ((((policy.get("spec") or {}).get("migManager") or {}).get("config") or {}).get("name")) or "none"

@@ -9,8 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
-from ..cluster_state.previous_spec import record_previous, restore_previous
-from ..cluster_state.tolerations import of_policy
+from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec, restore_previous_spec
 from ..kube.managed_fields import Tree, child, owned_by, owned_by_others, without
 
 Object = dict[str, t.Any]
@@ -40,13 +39,13 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
     spec: Object = dict(live.get("spec") or {})
     mine, others = child(owned_by(live, FIELD_MANAGER), "spec"), child(owned_by_others(live, FIELD_MANAGER), "spec")
     rest: Object = without(spec, _but_tolerations(mine), {}, others)
-    held = of_policy(live)
+    held = policy_tolerations(live)
     kept = [entry for entry in held if _identity(entry) not in {_identity(item) for item in noted(live)}]
     rolls = len(kept) != len(held)
     if rolls and not hold_driver:
         daemonsets = {key: value for key, value in (rest.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
         rest = {**rest, _DAEMONSETS: {**daemonsets, **({_TOLERATIONS: kept} if kept else {})}}
-    rest = restore_previous(rest, record_previous(live))
+    rest = restore_previous_spec(rest, recorded_previous_spec(live))
     before, after = _differing(spec, rest)
     if not before and not after:
         return PolicyRestoration(None, {}, {}, rolls)

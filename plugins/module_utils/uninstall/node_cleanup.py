@@ -15,10 +15,10 @@ from ..catalog.names import (
     MIG_STATE_LABEL,
     NFD_PREFIX,
     POOL_LABEL,
-    STARTUP_TAINT_KEY,
 )
+from ..catalog.taints import STARTUP_TAINT_KEY, format_taint
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, format_taint, recorded_keys
+from ..cluster_state.ownership import NODES, POOLS, NodeEdit, recorded_keys
 
 OURS = "accel.gpu/"
 # In which the module nodes notes the annotations that it has put on a node (node_metadata/node_patch.py).

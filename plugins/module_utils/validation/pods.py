@@ -8,7 +8,7 @@ import hashlib
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import STARTUP_TAINT_KEY
+from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state import expected_state
 from ..cluster_state.gpu_requests import GpuRequest, held
 from ..cluster_state.node import Node

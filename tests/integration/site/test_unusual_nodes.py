@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import STARTUP_TAINT_EFFECT, STARTUP_TAINT_KEY
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT, format_taint
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_sharing
 from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import run_playbook
@@ -91,7 +91,7 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     assert cluster.offered("t4-") == {"t4-1": {"nvidia.com/gpu": 3}, "t4-2": {"nvidia.com/gpu": 3}}
 
     # The same if a node group has brought it with the startup taint, which only a node that works loses: no wait for the time limit.
-    cluster.kubectl("taint", "node", "broken-1", f"{STARTUP_TAINT_KEY}=:{STARTUP_TAINT_EFFECT}")
+    cluster.kubectl("taint", "node", "broken-1", f"{format_taint(STARTUP_TAINT)}")
     began = time.monotonic()
     failed = cluster.run(gpu_sharing.main, gpu_pools=[three], wait_timeout=300)
     assert failed["failed"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import STARTUP_TAINT_KEY
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT_KEY
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import Patch
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import (

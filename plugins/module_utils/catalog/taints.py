@@ -1,0 +1,109 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Taints and tolerations: what identifies one, which toleration a taint needs, and how a node's list of taints is merged (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+Taint = t.Mapping[str, t.Any]
+Toleration = t.Mapping[str, t.Any]
+
+# From Cluster Autoscaler 1.29 on, a node with such a taint counts as one that will be ready soon, and its node group is treated as if its nodes
+# had no such taint (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "startup taints").
+STARTUP_TAINT_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
+STARTUP_TAINT_KEY = f"{STARTUP_TAINT_PREFIX}accel-gpu"
+# Keeps workloads away from a new node until its GPUs are partitioned; removed once that is verified, so it is not one of the pool's taints.
+STARTUP_TAINT: dict[str, str] = {"key": STARTUP_TAINT_KEY, "effect": "NoSchedule"}
+
+# PreferNoSchedule keeps no pod away.
+_BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def taint_identity(taint: Taint) -> tuple[str, str]:
+    """Key and effect: Kubernetes keeps one taint for both."""
+    return str(taint.get("key") or ""), str(taint.get("effect") or "")
+
+
+def format_taint(taint: Taint) -> str:
+    """A taint as kubectl writes it: key=value:Effect."""
+    value = taint.get("value")
+    return f"{taint['key']}={value}:{taint['effect']}" if value else f"{taint['key']}:{taint['effect']}"
+
+
+def plain_taint(taint: Taint) -> dict[str, str]:
+    """Key, effect and, unless it is empty, value; other fields, such as timeAdded, are left out."""
+    value = {"value": taint["value"]} if taint.get("value") else {}
+    return {"key": taint["key"], **value, "effect": taint["effect"]}
+
+
+def merge_taints(
+    live: t.Iterable[Taint],
+    recorded: t.Collection[str],
+    desired: t.Iterable[Taint],
+    removes: t.Callable[[tuple[str, str]], bool],
+) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
+    """The node's whole list with the desired taints (None: the list stays), and which of it are owned, as format_taint() writes them.
+
+    `recorded` are the taints that the owner has recorded on the node. A recorded taint that is not desired is removed when `removes` accepts
+    its identity. A taint that others had set is left alone; with another value than the desired one it is replaced, and owned from then on.
+    """
+    missing = {taint_identity(taint): taint for taint in desired}
+    merged: list[dict[str, t.Any]] = []
+    owned: list[str] = []
+    changed = False
+    for taint in live:
+        identity = taint_identity(taint)
+        replacement = missing.pop(identity, None)
+        is_owned = format_taint(taint) in recorded
+        if replacement is None and is_owned and removes(identity):
+            changed = True
+            continue
+        if replacement is not None and format_taint(replacement) != format_taint(taint):
+            is_owned = changed = True
+            taint = plain_taint(replacement)
+        merged.append(dict(taint))
+        if is_owned:
+            owned.append(format_taint(taint))
+    merged += [plain_taint(taint) for taint in missing.values()]
+    owned += [format_taint(taint) for taint in missing.values()]
+    return (merged if changed or missing else None), sorted(owned)
+
+
+def toleration_of(taint: Taint) -> dict[str, str]:
+    """The toleration of exactly this taint."""
+    operator = {"operator": "Equal", "value": taint["value"]} if taint.get("value") else {"operator": "Exists"}
+    return {"key": taint["key"], **operator, "effect": taint["effect"]}
+
+
+def toleration_identity(toleration: Toleration) -> tuple[t.Any, ...]:
+    """What makes two tolerations the same, whichever of their defaults are written out."""
+    operator = toleration.get("operator") or "Equal"
+    value = "" if operator == "Exists" else toleration.get("value") or ""
+    return (
+        toleration.get("key") or "",
+        operator,
+        value,
+        toleration.get("effect") or "",
+        toleration.get("tolerationSeconds"),
+    )
+
+
+def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[Taint]) -> list[Taint]:
+    """The taints that keep a pod with these tolerations away (kubernetes v1.36 component-helpers scheduling/corev1)."""
+    return [
+        taint
+        for taint in taints
+        if taint.get("effect") in _BLOCKING_EFFECTS and not any(_tolerates(item, taint) for item in tolerations)
+    ]
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    exists = toleration.get("operator") == "Exists"
+    if not toleration.get("key"):
+        return exists
+    if toleration["key"] != taint.get("key"):
+        return False
+    return exists or (toleration.get("value") or "") == (taint.get("value") or "")

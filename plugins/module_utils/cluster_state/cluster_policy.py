@@ -1,0 +1,46 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ClusterPolicy that the operator follows, its tolerations, and the previous values of the fields that the collection has set (pure)."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..catalog.names import FORMER_ANNOTATION
+
+Document = t.Mapping[str, t.Any]
+Spec = dict[str, t.Any]
+
+
+def active_policy(policies: t.Iterable[Document]) -> Document | None:
+    """The ClusterPolicy that the operator follows: the oldest, by name where two are equally old."""
+    return min(
+        policies, key=lambda policy: (policy["metadata"]["creationTimestamp"], policy["metadata"]["name"]), default=None
+    )
+
+
+def policy_tolerations(policy: Document) -> list[dict[str, t.Any]]:
+    """The tolerations that a ClusterPolicy gives its DaemonSets."""
+    return list(((policy.get("spec") or {}).get("daemonsets") or {}).get("tolerations") or [])
+
+
+def recorded_previous_spec(policy: Document) -> Spec:
+    """The previous part of the spec that is recorded in the annotation; empty where nothing, or nothing readable, is recorded."""
+    try:
+        previous = json.loads((policy["metadata"].get("annotations") or {}).get(FORMER_ANNOTATION) or "{}")
+    except ValueError:
+        return {}
+    return previous if isinstance(previous, dict) else {}
+
+
+def restore_previous_spec(spec: Spec, previous: Spec) -> Spec:
+    """The spec without the collection's fields, with the previous values wherever no value has been set since."""
+    result = dict(spec)
+    for key, value in previous.items():
+        below = result.get(key)
+        if isinstance(value, dict) and isinstance(below or {}, dict):
+            result[key] = restore_previous_spec(below or {}, value)
+        elif key not in result:
+            result[key] = value
+    return result

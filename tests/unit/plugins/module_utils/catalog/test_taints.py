@@ -1,0 +1,84 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Identity of taints and tolerations, and the merge of a node's taints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import (
+    merge_taints,
+    toleration_identity,
+    toleration_of,
+    untolerated_taints,
+)
+
+Object = dict[str, Any]
+
+OWNED = {"key": "owned", "effect": "NoSchedule"}
+FOREIGN = {"key": "foreign", "value": "x", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "team", "operator": "Exists"}, True),
+        ({"key": "team", "value": "a"}, True),
+        ({"key": "team", "value": "b"}, False),
+        ({"key": "team"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+        ({"value": "a"}, False),
+        ({"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}, True),
+        ({"key": "team", "operator": "Equal", "value": "a", "effect": "NoExecute"}, False),
+    ],
+)
+def test_a_taint_is_tolerated_by_the_rules_of_the_scheduler(toleration: Object, tolerated: bool) -> None:
+    taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    assert untolerated_taints([toleration], [taint]) == ([] if tolerated else [taint])
+
+
+def test_prefer_no_schedule_keeps_no_pod_away() -> None:
+    assert untolerated_taints([], [{"key": "team", "effect": "PreferNoSchedule"}]) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"key": "a", "operator": "Exists"}, {"key": "a", "operator": "Exists", "value": ""}, True),
+        ({"key": "a", "value": "x"}, {"key": "a", "operator": "Equal", "value": "x", "effect": ""}, True),
+        ({"key": "a", "value": "x"}, {"key": "a", "operator": "Exists"}, False),
+        ({"key": "a", "operator": "Exists"}, {"key": "a", "operator": "Exists", "tolerationSeconds": 3}, False),
+    ],
+)
+def test_defaults_do_not_make_tolerations_differ(one: Object, other: Object, same: bool) -> None:
+    assert (toleration_identity(one) == toleration_identity(other)) is same
+
+
+@pytest.mark.parametrize("taint", [OWNED, FOREIGN, {"key": "a", "value": "", "effect": "NoSchedule"}])
+def test_a_taint_is_tolerated_by_its_own_toleration(taint: Object) -> None:
+    assert untolerated_taints([toleration_of(taint)], [taint]) == []
+
+
+@pytest.mark.parametrize(
+    ("live", "recorded", "desired", "merged", "owned"),
+    [
+        ([FOREIGN], [], [], None, []),
+        ([FOREIGN], [], [OWNED], [FOREIGN, OWNED], ["owned:NoSchedule"]),
+        ([FOREIGN, OWNED], ["owned:NoSchedule"], [], [FOREIGN], []),
+        ([OWNED], [], [OWNED], None, []),
+        ([{**OWNED, "value": "x"}], [], [OWNED], [OWNED], ["owned:NoSchedule"]),
+    ],
+    ids=["nothing", "added", "removed", "set by others", "another value"],
+)
+def test_merge(
+    live: list[Object], recorded: list[str], desired: list[Object], merged: list[Object] | None, owned: list[str]
+) -> None:
+    assert merge_taints(live, recorded, desired, lambda dummy: True) == (merged, owned)
+
+
+def test_a_recorded_taint_stays_unless_it_is_to_be_removed() -> None:
+    assert merge_taints([OWNED], ["owned:NoSchedule"], [], lambda dummy: False) == (None, ["owned:NoSchedule"])

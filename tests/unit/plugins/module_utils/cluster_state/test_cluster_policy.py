@@ -1,0 +1,30 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which ClusterPolicy is active, what it tolerates, and the previous values of its fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cluster_policy import (
+    active_policy,
+    policy_tolerations,
+)
+
+Object = dict[str, Any]
+
+
+def test_the_oldest_policy_is_the_active_one_whatever_its_name() -> None:
+    def made(name: str, when: str) -> Object:
+        return {"metadata": {"name": name, "creationTimestamp": when}}
+
+    found = [made("b", "2026-02-01T00:00:00Z"), made("z", "2026-01-01T00:00:00Z"), made("y", "2026-01-01T00:00:00Z")]
+    assert active_policy(found) == found[2]
+    assert active_policy([]) is None
+
+
+@pytest.mark.parametrize("policy", [{}, {"spec": {}}, {"spec": {"daemonsets": {"tolerations": None}}}])
+def test_a_policy_without_tolerations(policy: Object) -> None:
+    assert policy_tolerations(policy) == []
