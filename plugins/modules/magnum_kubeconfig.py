@@ -125,7 +125,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
             ]
         )
     place = kubeconfig.ClusterEndpoint(cluster["name"], cluster["api_address"], module.magnum.ca(cluster["uuid"]))
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     config = kubeconfig.read(dest)
     reason = kubeconfig.problem(config, place, datetime.timedelta(days=module.params["renew_before"]), now)
     if reason is None and kubeconfig.too_permissive(dest):

@@ -107,7 +107,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
             cluster["name"], str(cluster.get("api_address")), module.magnum.ca(cluster["uuid"])
         )
         config = kubeconfig.read(module.params["path"])
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.UTC)
         reason = kubeconfig.problem(config, place, datetime.timedelta(0), now)
         had = kubeconfig.read_existing(config) if config else None
         told["valid"] = reason is None

@@ -110,7 +110,7 @@ def work(module: VksModule) -> dict[str, t.Any]:
         raise InvalidOptions([f"dest: the folder {folder} does not exist; make it first."])
     cluster = module.cluster(params["cluster"])
     found = kubeconfig.read(module.transport, cluster)
-    reason = kubeconfig.needs_minting(found, params["renew_before"], datetime.datetime.now(datetime.timezone.utc))
+    reason = kubeconfig.needs_minting(found, params["renew_before"], datetime.datetime.now(datetime.UTC))
     waits: dict[str, t.Any] = {
         "timeout": params["wait_timeout"],
         "interval": params["wait_sleep"],

@@ -18,7 +18,7 @@ def kubeconfig(name: str, server: str, days: float) -> str:
     """One of a cluster, whose certificate is good for so many days from now."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "admin")])
-    end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=days)
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -77,7 +77,7 @@ _OPERATOR = {
 
 def gpu_node(name: str, replicas: int = 1, labels: dict[str, str] | None = None) -> Object:
     """A Tesla T4 that is offered `replicas` times; about 15 KB as the API server gives it back."""
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     sharing = {
         "gpu.product": "Tesla-T4" + ("-SHARED" if replicas > 1 else ""),
         "gpu.replicas": str(replicas),

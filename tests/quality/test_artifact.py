@@ -11,7 +11,7 @@ import pytest
 
 from tests.programs import BUILD, REPO, environment, run
 
-ROOMS = {"changelogs", "examples", "meta", "playbooks", "plugins", "roles"}
+FOLDERS = {"changelogs", "examples", "meta", "playbooks", "plugins", "roles"}
 PAPERS = {
     "CHANGELOG.md",
     "FILES.json",
@@ -34,10 +34,10 @@ def artifact(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_holds_only_what_users_need(artifact: Path) -> None:
     with tarfile.open(artifact) as archive:
         files = [member.name for member in archive.getmembers() if member.isfile()]
-    assert {name.partition("/")[0] for name in files} <= ROOMS | PAPERS
+    assert {name.partition("/")[0] for name in files} <= FOLDERS | PAPERS
     assert set(files) >= PAPERS
     assert not [name for name in files if "__pycache__" in name or name.endswith(".pyc")]
-    assert {"plugins/modules/nodes.py", "roles/pools/tasks/main.yml", "playbooks/plan.yml"} <= set(files)
+    assert {"plugins/modules/node_metadata.py", "roles/pools/tasks/main.yml", "playbooks/plan.yml"} <= set(files)
     assert {str(path.relative_to(REPO)) for path in (REPO / "plugins").rglob("*.*") if path.suffix != ".pyc"} <= set(
         files
     )

@@ -164,7 +164,7 @@ class _Eviction:
 
     def all_use_their_grace(self) -> bool:
         """Whether every pod that is left is being deleted, and its grace period is not over."""
-        now = datetime.datetime.fromtimestamp(self._now(), datetime.timezone.utc)
+        now = datetime.datetime.fromtimestamp(self._now(), datetime.UTC)
         allowance = datetime.timedelta(seconds=_BESIDE_GRACE)
         return all(
             uid not in self._refused and (until := _deleted_by(metadata)) is not None and now < until + allowance

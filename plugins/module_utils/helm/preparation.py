@@ -248,7 +248,7 @@ class ReleasePreparation:
             here=machine(),
             helm_here=None if running is None else is_running(self._release.name, running),
             note=self._records.note(),
-            now=datetime.datetime.now(datetime.timezone.utc),
+            now=datetime.datetime.now(datetime.UTC),
             timeout=self._release.pending_timeout,
         )
         return helm.abandoned(revision, watch)

@@ -85,7 +85,7 @@ class ReleaseRecords:
         """Say, before helm starts, who will write which revision from which machine."""
         before = self.note()
         installed = action == INSTALL or was_installed(before)
-        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         path = note_path(self._name, self._namespace)
         body: Object = {
             "apiVersion": "coordination.k8s.io/v1",

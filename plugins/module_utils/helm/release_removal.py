@@ -124,7 +124,7 @@ class ReleaseRemoval:
             here=machine(),
             helm_here=None if running is None else is_running(self.name, running),
             note=self._note,
-            now=datetime.datetime.now(datetime.timezone.utc),
+            now=datetime.datetime.now(datetime.UTC),
             timeout=self._timeout,
         )
         return helm.abandoned(revision, watch)

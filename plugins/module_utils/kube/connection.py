@@ -311,9 +311,9 @@ def _expired_since(path: str | None) -> str:
             certificate = x509.load_pem_x509_certificate(handle.read())
         # Older releases of cryptography only have the time without its zone.
         end = getattr(certificate, "not_valid_after_utc", None) or certificate.not_valid_after.replace(
-            tzinfo=datetime.timezone.utc
+            tzinfo=datetime.UTC
         )
     except (ImportError, OSError, ValueError):
         return ""
-    expired = end < datetime.datetime.now(datetime.timezone.utc)
+    expired = end < datetime.datetime.now(datetime.UTC)
     return end.strftime("%Y-%m-%d %H:%M UTC") if expired else ""

@@ -291,7 +291,7 @@ class Lease:
 
     def _body(self, live: Object | None) -> Object:
         """The lease with us as its holder; carries the identity and the resourceVersion of what was read."""
-        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = (live or {}).get("spec") or {}
         same = before.get("holderIdentity") == self._holder
         processes = [*others(live, self._holder, self._process), self._process]

@@ -66,7 +66,7 @@ class Asking:
 
     def give_kubeconfigs(self, hosts: t.Mapping[str, Found], folder: Folder, life: Life) -> None:
         """Write those that are missing or end soon; a cluster that has none yet is told. Raises CloudFailed."""
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.UTC)
         calls = []
         for host, found in hosts.items():
             why = folder.stale(host, found, now)

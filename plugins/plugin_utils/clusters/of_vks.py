@@ -70,7 +70,7 @@ class VksSource:
         """The service's, or a new one where there is none or it ends soon."""
         cluster = cluster_of({"id": of.id, "name": of.name})
         held = kubeconfig.read(self._transport, cluster)
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.UTC)
         if kubeconfig.needs_minting(held, life.renew_before, now) or not held.ready:
             held = kubeconfig.mint(
                 self._transport,

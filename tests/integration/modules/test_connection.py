@@ -112,7 +112,7 @@ def test_a_client_certificate_that_is_out_of_date(kube: Kube) -> None:
     path = kube.folder / "expired.pem"
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "admin")])
-    yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+    yesterday = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)

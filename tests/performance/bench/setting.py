@@ -54,7 +54,7 @@ def setting(lab: Lab, rounds: int, load: float, node_bytes: int | None = None) -
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _machine() -> str:

@@ -224,7 +224,7 @@ def _certificate(user: Object) -> x509.Certificate | None:
 def _expires(certificate: x509.Certificate) -> datetime.datetime:
     # not_valid_after_utc came with cryptography 42.
     return (
-        certificate.not_valid_after.replace(tzinfo=datetime.timezone.utc)
+        certificate.not_valid_after.replace(tzinfo=datetime.UTC)
         if not hasattr(certificate, "not_valid_after_utc")
         else certificate.not_valid_after_utc
     )

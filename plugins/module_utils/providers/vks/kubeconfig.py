@@ -153,8 +153,8 @@ def _instant(text: str | None) -> datetime.datetime | None:
     try:
         if text.isdigit():
             seconds = int(text)
-            return datetime.datetime.fromtimestamp(seconds / (1000 if seconds > 10**11 else 1), datetime.timezone.utc)
+            return datetime.datetime.fromtimestamp(seconds / (1000 if seconds > 10**11 else 1), datetime.UTC)
         found = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=datetime.timezone.utc)
+    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)

@@ -30,7 +30,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.helm.release import (
 Object = dict[str, Any]
 
 CHART = Chart("gpu-operator", "v25.10.1", "v25.10.1")
-NOW = datetime.datetime(2026, 1, 1, 12, 0, tzinfo=datetime.timezone.utc)
+NOW = datetime.datetime(2026, 1, 1, 12, 0, tzinfo=datetime.UTC)
 
 
 def secret(number: int, state: str, created: str = "2026-01-01T11:59:00Z") -> Object:

@@ -89,7 +89,7 @@ def test_a_kubeconfig_is_made_where_there_is_none_and_taken_where_there_is_one(d
     assert one.kubeconfig(found, LIFE) == first
     folder = Folder(str(tmp_path / "kubeconfigs"), LIFE.renew_before)
     folder.write("demo", first)
-    assert folder.stale("demo", found, datetime.datetime.now(datetime.timezone.utc)) == ""
+    assert folder.stale("demo", found, datetime.datetime.now(datetime.UTC)) == ""
     assert folder.kube_name("demo") == "demo"
 
 

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import kubeconfig
 
-NOW = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.timezone.utc)
+NOW = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 MONTH = datetime.timedelta(days=30)
 _NO_DAYS = datetime.timedelta(0)
 
