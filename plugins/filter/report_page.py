@@ -32,8 +32,8 @@ author:
 EXAMPLES = r"""
 - name: Read the state of the cluster
   accel.gpu.gpu_info:
-    cluster: "{{ gpu_cluster }}"
-    pools: "{{ gpu_pools }}"
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
     workloads: true
     limit: 10000
   register: cluster_state
