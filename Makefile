@@ -7,8 +7,8 @@ export PYTHONDONTWRITEBYTECODE =
 export PYTHONPYCACHEPREFIX = $(CURDIR)/build/pycache
 
 PYTEST = build/venv/bin/python -m pytest
-# In two processes: a lab waits about as long as it works.
-TWO = -n 2 --dist loadscope --no-loadscope-reorder
+# More processes than the two processors of a small machine: a lab waits about as long as it works.
+PARALLEL = -n 3 --dist loadscope --no-loadscope-reorder
 
 help:
 	@echo "make demo      an empty cluster with simulated GPU nodes becomes shared GPUs; ends with the report"
@@ -28,11 +28,11 @@ demo:
 
 test: venv
 	@tools/packages bwrap cc
-	@$(PYTEST) $(TWO) -m "not soak"
+	@$(PYTEST) $(PARALLEL) -m "not soak"
 
 soak: venv
 	@tools/packages bwrap cc
-	@$(PYTEST) $(TWO)
+	@$(PYTEST) $(PARALLEL)
 
 bench: venv
 	@tools/packages bwrap
