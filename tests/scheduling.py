@@ -15,8 +15,8 @@ from xdist.workermanage import WorkerController
 from .programs import BUILD
 from .reporter import EXPECTED, cached
 
-# Starting their lab takes long, so one process runs the whole folder and starts the lab once.
-SHARED = ("tests/integration/magnum/",)
+# Preparing their lab takes long, so one process runs the whole folder and prepares it once.
+SHARED = ("tests/integration/magnum/", "tests/integration/sim/")
 
 
 # Quick checks: these run first, in the order of the tests, so that a mistake shows early.
