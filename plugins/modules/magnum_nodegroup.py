@@ -29,7 +29,7 @@ extends_documentation_fragment:
   - accel.gpu.magnum.waiting
   - accel.gpu.magnum
   - accel.gpu.magnum_nodegroup
-  - accel.gpu.emptying
+  - accel.gpu.drain
   - openstack.cloud.openstack
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
@@ -164,7 +164,7 @@ def work(module: NodegroupModule) -> dict[str, t.Any]:
             [one.wish for one in wanted],
             check_mode=module.check_mode,
             pace=ReconcileOptions(params["wait"], params["timeout"], params["wait_sleep"], max(1, params["parallel"])),
-            emptier=module.emptier,
+            emptier=module.drainer,
             progress=module.progress,
         )
     except Exception as error:

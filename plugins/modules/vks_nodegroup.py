@@ -21,7 +21,7 @@ description:
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.vks_nodegroup
-  - accel.gpu.emptying
+  - accel.gpu.drain
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
@@ -147,7 +147,7 @@ def work(module: VksNodeGroupModule) -> dict[str, t.Any]:
         cloud.wishes(groups_of(params)),
         check_mode=module.check_mode,
         pace=ReconcileOptions(params["wait"], params["wait_timeout"], params["wait_sleep"], params["parallel"]),
-        emptier=module.emptier,
+        emptier=module.drainer,
         progress=module.progress,
     )
     for text in brought.warnings:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer
-from ansible_collections.accel.gpu.plugins.module_utils.drain.pod_eviction import DrainOptions
+from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import DrainOptions
 from ansible_collections.accel.gpu.plugins.module_utils.drain.shared_lease import SharedLease
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 @dataclass
 class DrainFixture:
-    """Nodes of one test (kwok runs their kubelets) and pods on them, with or without a controller."""
+    """Nodes of one test (kwok plays their kubelets) and pods on them, with or without a controller."""
 
     kube: Kube
     nodes: list[str]
@@ -43,7 +43,7 @@ class DrainFixture:
         )
 
     def budget(self, app: str) -> str:
-        """A budget that lets no pod of the app go."""
+        """A budget that allows no eviction of the app's pods; returns its path."""
         collection = f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
         body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app}, "spec": spec}
@@ -53,17 +53,17 @@ class DrainFixture:
         return path
 
     def cordons(self) -> list[tuple[bool, str]]:
-        """Of each node: whether it is cordoned, and our note."""
+        """For each node: whether it is cordoned, and the annotation of the cordon."""
         found = [self.kube.node(name) for name in self.nodes]
         notes = [(node["metadata"].get("annotations") or {}).get(NOTE, "") for node in found]
         return [(bool(node["spec"].get("unschedulable")), note) for node, note in zip(found, notes, strict=True)]
 
-    def emptier(self, client: Client | None = None, run: str = "test", wait: float = 0, **rules: Any) -> NodeDrainer:
+    def drainer(self, client: Client | None = None, run: str = "test", wait: float = 0, **options: Any) -> NodeDrainer:
         used = client or self.kube.client
 
         def lease() -> Lease:
             return Lease(used, run, namespace="default", name=self.kube.prefix, wait_timeout=wait)
 
         return NodeDrainer(
-            used, DrainOptions(**{"drain_timeout": 20, **rules}), SharedLease(lease), lambda node, text: None
+            used, DrainOptions(**{"drain_timeout": 20, **options}), SharedLease(lease), lambda node, text: None
         )

@@ -12,12 +12,12 @@ from pathlib import Path
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import mig_capacity
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.drain.pods_on_nodes import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu, pack
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import plan_demand
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import PodsByNode
 from tests.helpers.fleet import node
 
 MODEL = "A100-SXM4-40GB"

@@ -128,7 +128,7 @@ def test_every_module_that_takes_a_lease_learns_its_inventory_host() -> None:
     leasing = {
         path.stem
         for path in (PLUGINS / "modules").glob("*.py")
-        if re.search(r"accel\.gpu\.(lease|emptying)|lease\(", path.read_text(encoding="utf-8"))
+        if re.search(r"accel\.gpu\.(lease|drain)|lease\(", path.read_text(encoding="utf-8"))
     }
     assert {"gpu_sharing", "helm_release", "magnum_nodegroup", "vks_nodegroup"} < leasing
     routing = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["plugin_routing"]["modules"]

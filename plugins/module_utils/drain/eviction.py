@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evicts pods of one node and waits until they are gone; what stands in the way is told while it does, and at the end.
+"""Evicts pods of one node and waits until they are gone; reports what blocks them meanwhile and at the end.
 
-How long: `timeout` seconds are for what nobody knows beforehand, the permission of disruption budgets above all. A pod that has been
-evicted may use its grace period to the end, and half a minute more for its node to say so, also where that is later: its
-eviction cannot be taken back, and whoever gave it an hour to save its work meant it. A shorter `grace_period` is the way to shorten that.
+`drain_timeout` limits waits of unknown length, above all for disruption budgets. A pod that was evicted may use its whole grace period
+and 30 seconds more until its node reports the end, even beyond the timeout: an eviction cannot be taken back, and the grace period was
+set on purpose. A shorter `grace_period` shortens that.
 """
 
 from __future__ import annotations
@@ -13,173 +13,203 @@ import datetime
 import re
 import time
 import typing as t
+from dataclasses import dataclass
 
 from ..catalog.names import LIVE_PODS
-from ..common.wait import Since, WaitTimeout
+from ..common.wait import Since, WaitTimeout, wait_until
 from ..kube.errors import BUDGET_CAUSE, ApiError
 from ..kube.paths import NODES, PODS, object_path
+from ..schema import rollout as rollout_fields
 
 if t.TYPE_CHECKING:
+    from ..cluster_state.gpu_pods import PodOnNode
     from ..kube.client import Client
+    from ..pools.plan import RolloutPlan
 
-LOOK_EVERY = 2.0
-# As often as kubectl drain asks again.
-ASK_AGAIN = 5.0
-# What a kubelet and the API server need beside the grace period until a pod is gone.
-_BESIDE_GRACE = 30.0
-_TOLD = 3
+POLL_INTERVAL = 2.0
+# As kubectl drain.
+RETRY_INTERVAL = 5.0
+# What a kubelet and the API server need beyond the grace period until a pod is gone.
+_TERMINATION_MARGIN = 30.0
+_MAX_NAMES = 5
 _BUDGET = re.compile(r"The disruption budget (\S+) (.+)", re.DOTALL)
 
 Object = t.Mapping[str, t.Any]
 
 
-class Target(t.NamedTuple):
-    """The very pod that is meant; another one of the same name is somebody else."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
 class LeaseCheck(t.Protocol):
-    """The part of a lease that is asked before each change."""
+    """The part of a lease that is needed before each change."""
 
     def check(self) -> None:
-        """Raise unless the lease is ours."""
+        """Raise unless this run holds the lease."""
 
 
 class EvictionRefused(WaitTimeout):
-    """A pod may not be evicted at all: no waiting mends that. All others that could be were evicted."""
+    """A pod cannot be evicted, and waiting does not help. All other pods were evicted if possible."""
 
 
-def evict(
+@dataclass(frozen=True)
+class DrainOptions:
+    """How pods leave a node; named as in `rollout` of a pool (docs/rollout.md).
+
+    evict: False waits until the pods end. force: also evict pods without a controller.
+    grace_period: seconds for every pod; None leaves each its own. drain_timeout: seconds for a node.
+    """
+
+    evict: bool = True
+    force: bool = False
+    grace_period: int | None = None
+    drain_timeout: float = 600
+
+    @classmethod
+    def from_rollout(cls, rollout: RolloutPlan) -> DrainOptions:
+        """The options that a pool's rollout settings contain."""
+        evict = rollout.drain != rollout_fields.NONE
+        return cls(evict, rollout.force, rollout.grace_period, rollout.drain_timeout)
+
+
+def evict_pods(
     client: Client,
-    pods: t.Sequence[Target],
-    *,
     node: str,
-    grace_period: int | None,
-    timeout: float,
+    pods: t.Iterable[PodOnNode],
+    options: DrainOptions,
     lease: LeaseCheck,
-    say: t.Callable[[str], None],
-    clock: t.Callable[[], float] = time.monotonic,
-    sleep: t.Callable[[float], None] = time.sleep,
+    report: t.Callable[[str], None],
+    *,
     now: t.Callable[[], float] = time.time,
 ) -> None:
     """Evict these pods of a node, and return when each is gone, has ended or was replaced.
 
-    grace_period: seconds for every pod; None leaves each its own. A pod that is being deleted already is evicted again only to shorten
-    its grace period. Nothing is sent for a pod that is gone.
-    say: gets one line for each look at the node.
-    Raises TimeoutStory when the time is over, EvictionRefused (one of those) where waiting is in vain, what lease.check() raises,
-    and ApiError when the right to evict is missing or the request is wrong. The failure's `partial` has `pods_left`.
+    A pod that is being deleted is evicted again only to shorten its grace period; for a pod that is gone nothing is sent.
+    `report` gets a line of progress for each poll.
+    Raises WaitTimeout after `drain_timeout`, EvictionRefused where waiting cannot help, what lease.check() raises, and ApiError when
+    the right to evict is missing or the request is invalid. The failure's `partial` has `pods_left`.
     """
-    drain = _Eviction(client, pods, node, grace_period, lease, clock, now)
-    start = clock()
+    eviction = _Eviction(client, node, pods, options.grace_period, lease, now)
+    start = time.monotonic()
     while True:
         try:
-            left = drain.look()
-            if not left:
+            eviction.refresh()
+            if not eviction.remaining:
                 return
-            drain.ask(left)
-            say(drain.progress(left))
+            eviction.evict_remaining()
+            report(eviction.progress())
         except ApiError as error:
             if not error.passing:
                 raise
-            drain.trouble = error
-        waited = clock() - start
-        if waited >= timeout and not drain.all_use_their_grace():
-            raise drain.story(f"Node {node} has not become empty within {waited:.0f} s (drain_timeout).")
-        sleep(min(LOOK_EVERY, max(0.1, start + timeout - clock())) if waited < timeout else LOOK_EVERY)
+            eviction.last_error = error
+        left = start + options.drain_timeout - time.monotonic()
+        if left <= 0 and not eviction.all_terminating():
+            raise eviction.failure(
+                f"Node {node} was not drained within {options.drain_timeout - left:.0f} s (drain_timeout)."
+            )
+        time.sleep(min(POLL_INTERVAL, max(0.1, left)) if left > 0 else POLL_INTERVAL)
+
+
+def await_termination(
+    list_pods: t.Callable[[], t.Iterable[PodOnNode]],
+    uids: t.Collection[str],
+    timeout: float,
+    lease: LeaseCheck,
+    advice: str,
+) -> None:
+    """Wait until none of these pods (by uid) is listed any more; `advice` says in the timeout's message why they are not evicted."""
+
+    def remaining() -> list[str]:
+        lease.check()
+        return [pod.shown for pod in list_pods() if pod.uid in uids]
+
+    wait_until(
+        remaining,
+        lambda names: not names,
+        timeout=timeout,
+        story=lambda names: (
+            f"{', '.join(names[:_MAX_NAMES])} {'has' if len(names) == 1 else 'have'} not ended. {advice}"
+        ),
+    )
 
 
 class _Eviction:
-    """What is known of the pods that are to go."""
-
-    trouble: ApiError | None
+    """The pods to evict from one node, and the state of each."""
 
     def __init__(
         self,
         client: Client,
-        pods: t.Sequence[Target],
         node: str,
+        pods: t.Iterable[PodOnNode],
         grace_period: int | None,
         lease: LeaseCheck,
-        clock: t.Callable[[], float],
         now: t.Callable[[], float],
     ) -> None:
-        self._client, self._node, self._lease, self._clock, self._now = client, node, lease, clock, now
-        self._targets = {pod.uid: pod for pod in pods}
+        self._client, self._node, self._lease, self._now = client, node, lease, now
+        self._pods = {pod.uid: pod for pod in pods}
         self._grace_period = grace_period
-        self._left: dict[str, Object] = {uid: {} for uid in self._targets}
+        # By uid: the metadata of each pod that is left, why its eviction was refused, and when it was requested.
+        self.remaining: dict[str, Object] = {uid: {} for uid in self._pods}
         self._refused: dict[str, str] = {}
-        self._asked: dict[str, float] = {}
-        self._since = Since(clock)
-        self.trouble = None
+        self._requested: dict[str, float] = {}
+        self._since = Since()
+        self.last_error: ApiError | None = None
 
-    def look(self) -> dict[str, Object]:
-        """The metadata of those that are still there, by uid."""
+    def refresh(self) -> None:
+        """Read which pods are left."""
         selector = f"spec.nodeName={self._node},{LIVE_PODS}"
-        listed = self._client.list(PODS, field_selector=selector, metadata_only=True) if self._targets else ()
+        listed = self._client.list(PODS, field_selector=selector, metadata_only=True) if self._pods else ()
         found = {pod["metadata"]["uid"]: pod["metadata"] for pod in listed}
-        self._left = {uid: found[uid] for uid in self._targets if uid in found}
-        self._refused = {uid: why for uid, why in self._refused.items() if uid in self._left}
-        self.trouble = None
-        return dict(self._left)
+        self.remaining = {uid: found[uid] for uid in self._pods if uid in found}
+        self._refused = {uid: reason for uid, reason in self._refused.items() if uid in self.remaining}
+        self.last_error = None
 
-    def ask(self, left: t.Mapping[str, Object]) -> None:
-        """Evict whoever is not being deleted as it should; raises EvictionRefused for those that never will be."""
-        never: dict[str, str] = {}
-        for uid, metadata in left.items():
-            asked = self._asked.get(uid)
-            if not self._is_to_be_asked(metadata) or (asked is not None and self._clock() - asked < ASK_AGAIN):
+    def evict_remaining(self) -> None:
+        """Evict each pod that is not terminating as it should; raises EvictionRefused for those that cannot be evicted."""
+        permanent = False
+        for uid, metadata in self.remaining.items():
+            if not self._needs_request(uid, metadata):
                 continue
             self._lease.check()
-            self._asked[uid] = self._clock()
+            self._requested[uid] = time.monotonic()
             try:
-                self._evict(self._targets[uid])
+                self._evict(self._pods[uid])
                 self._refused.pop(uid, None)
             except ApiError as error:
-                why, passes = _why_not(error, self._targets[uid])
-                if why:
-                    self._refused[uid] = why
-                if not passes:
-                    never[uid] = why
-        if never:
-            raise self.story(f"Node {self._node} cannot be made empty.", EvictionRefused)
+                reason, can_pass = _refusal(error, self._pods[uid])
+                if reason:
+                    self._refused[uid] = reason
+                permanent = permanent or not can_pass
+        if permanent:
+            raise self.failure(f"Node {self._node} cannot be drained.", EvictionRefused)
 
-    def progress(self, left: t.Mapping[str, Object]) -> str:
-        """One line for whoever waits."""
+    def progress(self) -> str:
+        """One line of progress."""
         lines = [
-            f"{self._targets[uid]} waits {self._seconds(uid):.0f} s: {self._refused[uid]}" for uid in self._refused
+            f"{self._pods[uid].shown} refused for {self._refused_seconds(uid):.0f} s: {reason}"
+            for uid, reason in self._refused.items()
         ]
-        for uid, metadata in left.items():
+        for uid, metadata in self.remaining.items():
             grace = metadata.get("deletionGracePeriodSeconds") or 0
-            if uid not in self._refused and grace > _BESIDE_GRACE:
-                lines.append(f"{self._targets[uid]} has {grace} s to end (grace_period shortens that)")
-        gone = len(self._targets) - len(left)
-        return "; ".join([f"node {self._node}: {gone}/{len(self._targets)} pods gone", *lines[:_TOLD]])
+            if uid not in self._refused and grace > _TERMINATION_MARGIN:
+                lines.append(f"{self._pods[uid].shown} has a grace period of {grace} s (grace_period shortens it)")
+        gone = len(self._pods) - len(self.remaining)
+        return "; ".join([f"node {self._node}: {gone}/{len(self._pods)} pods gone", *lines[:3]])
 
-    def all_use_their_grace(self) -> bool:
+    def all_terminating(self) -> bool:
         """Whether every pod that is left is being deleted, and its grace period is not over."""
         now = datetime.datetime.fromtimestamp(self._now(), datetime.UTC)
-        allowance = datetime.timedelta(seconds=_BESIDE_GRACE)
+        margin = datetime.timedelta(seconds=_TERMINATION_MARGIN)
         return all(
-            uid not in self._refused and (until := _deleted_by(metadata)) is not None and now < until + allowance
-            for uid, metadata in self._left.items()
+            uid not in self._refused and (end := _termination_time(metadata)) is not None and now < end + margin
+            for uid, metadata in self.remaining.items()
         )
 
-    def story(self, title: str, kind: type[WaitTimeout] = WaitTimeout) -> WaitTimeout:
-        """Each pod that is left, why, and what to do about it."""
-        away = self._kubelet_is_away()
-        lines = [f"{self._targets[uid]}: {self._of(uid, metadata, away)}" for uid, metadata in self._left.items()]
-        if self.trouble is not None:
-            lines.append(f"The API server did not answer at the end: {self.trouble.message}")
-        return kind(" ".join([title, *lines]), {"pods_left": [str(self._targets[uid]) for uid in self._left]})
+    def failure(self, title: str, kind: type[WaitTimeout] = WaitTimeout) -> WaitTimeout:
+        """The exception for what is left: each pod, why, and what to do."""
+        advice = self._not_ready_advice()
+        lines = [f"{self._pods[uid].shown}: {self._problem(uid, data, advice)}" for uid, data in self.remaining.items()]
+        if self.last_error is not None:
+            lines.append(f"The API server did not answer at the end: {self.last_error.message}")
+        return kind(" ".join([title, *lines]), {"pods_left": [self._pods[uid].shown for uid in self.remaining]})
 
-    def _evict(self, pod: Target) -> None:
+    def _evict(self, pod: PodOnNode) -> None:
         options: dict[str, t.Any] = {"preconditions": {"uid": pod.uid}}
         if self._grace_period is not None:
             options["gracePeriodSeconds"] = self._grace_period
@@ -191,29 +221,30 @@ class _Eviction:
         }
         self._client.evict(f"{object_path('v1', 'Pod', pod.name, pod.namespace)}/eviction", body)
 
-    def _is_to_be_asked(self, metadata: Object) -> bool:
+    def _needs_request(self, uid: str, metadata: Object) -> bool:
+        if uid in self._requested and time.monotonic() - self._requested[uid] < RETRY_INTERVAL:
+            return False
         if not metadata.get("deletionTimestamp"):
             return True
         given = metadata.get("deletionGracePeriodSeconds") or 0
         return self._grace_period is not None and given > self._grace_period
 
-    def _seconds(self, uid: str) -> float:
+    def _refused_seconds(self, uid: str) -> float:
         return self._since.note(uid, "refused")
 
-    def _of(self, uid: str, metadata: Object, away: str) -> str:
+    def _problem(self, uid: str, metadata: Object, not_ready_advice: str) -> str:
         if uid in self._refused:
-            return f"not evicted for {self._seconds(uid):.0f} s: {self._refused[uid]}"
-        until = _deleted_by(metadata)
-        if until is None:
+            return f"not evicted for {self._refused_seconds(uid):.0f} s: {self._refused[uid]}"
+        end = _termination_time(metadata)
+        if end is None:
             return "not evicted yet; run again."
-        ended = f"being deleted, with a grace period up to {until:%H:%M:%S} UTC. "
+        deleted = f"being deleted, with a grace period up to {end:%H:%M:%S} UTC."
         if metadata.get("finalizers"):
-            names = ", ".join(metadata["finalizers"])
-            return f"{ended}It is kept by the finalizer {names}: whoever has set that must take it off."
-        return ended + (away or "Its containers have not ended: see the kubelet's log, and what they wait for.")
+            return f"{deleted} The finalizer {', '.join(metadata['finalizers'])} keeps it: its controller must remove that."
+        return f"{deleted} {not_ready_advice or 'Its containers have not ended: check the kubelet log and what they wait for.'}"
 
-    def _kubelet_is_away(self) -> str:
-        """What to do where the node does not report; empty where it does, or the API server does not say."""
+    def _not_ready_advice(self) -> str:
+        """What to do if the node is not ready; empty if it is ready, or the API server does not answer."""
         try:
             conditions = ((self._client.get(f"{NODES}/{self._node}") or {}).get("status") or {}).get("conditions") or ()
         except ApiError:
@@ -222,47 +253,47 @@ class _Eviction:
         if ready is None or ready.get("status") == "True":
             return ""
         return (
-            f"Node {self._node} is not ready since {ready.get('lastTransitionTime')}, so that nobody says when its containers "
-            "have ended: bring it back; if it is off for certain, taint it "
-            "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, and its pods are taken away."
+            f"Node {self._node} is not ready since {ready.get('lastTransitionTime')}, so the end of its containers is not reported. "
+            "Repair the node; if it is certainly off, taint it node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, "
+            "and its pods are removed."
         )
 
 
-def _deleted_by(metadata: Object) -> datetime.datetime | None:
-    """When the grace period of a pod ends that is being deleted."""
-    at = metadata.get("deletionTimestamp")
-    return datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) if at else None
+def _termination_time(metadata: Object) -> datetime.datetime | None:
+    """When the grace period of a pod ends; None if it is not being deleted."""
+    timestamp = metadata.get("deletionTimestamp")
+    return datetime.datetime.fromisoformat(timestamp.replace("Z", "+00:00")) if timestamp else None
 
 
-def _why_not(error: ApiError, pod: Target) -> tuple[str, bool]:
-    """Why a pod was not evicted and what to do, and whether that may pass; no words where the pod is gone. Raises what is no answer."""
+def _refusal(error: ApiError, pod: PodOnNode) -> tuple[str, bool]:
+    """Why a pod was not evicted and what to do (empty if the pod is gone), and whether waiting may help. Raises any other error."""
     if error.not_found or error.conflict:
-        # Gone, or replaced by another one of its name; the next look tells.
+        # Gone, or replaced by another pod of the same name.
         return "", True
     causes = {cause.get("reason"): cause.get("message") or "" for cause in error.details.get("causes") or ()}
     if error.refuses_eviction and error.status == 429:
-        return _of_budget(causes.get(BUDGET_CAUSE, ""), pod) or f"{error.message}.", True
+        return _budget_refusal(causes.get(BUDGET_CAUSE, ""), pod) or f"{error.message}.", True
     if error.refuses_eviction:
         return (
-            "it has more than one PodDisruptionBudget, with which the API server evicts nothing: leave one of those whose selector "
-            f"matches it (kubectl get pdb -n {pod.namespace}), or delete the pod.",
+            "more than one PodDisruptionBudget selects it, and then the API server evicts nothing: keep one of them "
+            f"(kubectl get pdb -n {pod.namespace}), or delete the pod.",
             False,
         )
     if error.forbidden and "NamespaceTerminating" in causes:
         return f"namespace {pod.namespace} is being deleted, and the pod with it.", True
     if error.forbidden and error.details.get("kind") == "poddisruptionbudget":
-        # Its controller has to catch up with many disruptions.
+        # The budget's controller is behind after many disruptions.
         return f"{error.message}.", True
     if error.forbidden and 'resource "pods/eviction"' not in error.message:
-        return f"{error.message}. Whoever refuses that has to allow it, or delete the pod.", False
+        return f"{error.message}. Allow the eviction where it is refused, or delete the pod.", False
     raise error
 
 
-def _of_budget(message: str, pod: Target) -> str:
-    found = _BUDGET.fullmatch(message)
-    if not found:
+def _budget_refusal(message: str, pod: PodOnNode) -> str:
+    match = _BUDGET.fullmatch(message)
+    if not match:
         return ""
     return (
-        f"PodDisruptionBudget {pod.namespace}/{found[1]} {found[2].rstrip('.')}: run more pods elsewhere that it counts, or raise its "
-        "maxUnavailable until this is over."
+        f"PodDisruptionBudget {pod.namespace}/{match[1]} {match[2].rstrip('.')}: run more pods of it on other nodes, or raise its "
+        "maxUnavailable for the time of the drain."
     )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's pods on some nodes: which of them fail, and the end of their logs."""
+"""NVIDIA's failing pods on some nodes, with the end of their logs."""
 
 from __future__ import annotations
 
@@ -14,47 +14,46 @@ if t.TYPE_CHECKING:
     from ..cluster_state.operand_pods import ContainerFailure
     from ..kube.client import Client
 
-# Up to so many nodes one list each costs less than a list of the operator's whole namespace.
-_ONE_BY_ONE = 5
-# So many logs are read; a message that shows more is not read.
-_LOGS = 5
+# For up to this many nodes, one list per node costs less than a list of the operator's whole namespace.
+_MAX_LISTS = 5
+_MAX_LOGS = 5
 _LOG_LINES = 3
-_LONGEST = 400
+_MAX_LOG_CHARS = 400
 
 Object = t.Mapping[str, t.Any]
 
 
 def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> list[Object]:
-    """The pods of the operator's namespace that are on these nodes."""
+    """The pods of the operator's namespace on these nodes."""
     path = f"{NAMESPACES}/{namespace}/pods"
-    if len(nodes) <= _ONE_BY_ONE:
+    if len(nodes) <= _MAX_LISTS:
         return [pod for node in sorted(nodes) for pod in client.list(path, field_selector=f"spec.nodeName={node}")]
     return [pod for pod in client.list(path) if (pod.get("spec") or {}).get("nodeName") in nodes]
 
 
 def failing_operands(client: Client, namespace: str, nodes: t.Collection[str], now: float) -> dict[str, str]:
-    """By node, which of NVIDIA's pods fails there and why, in words; nodes on which none does are left out."""
-    found = operand_failures(operand_pods(client, namespace, nodes), now) if nodes else {}
-    return describe_failures(client, namespace, found)
+    """By node, which of NVIDIA's pods fails there and why; nodes without a failure are left out."""
+    failures = operand_failures(operand_pods(client, namespace, nodes), now) if nodes else {}
+    return describe_failures(client, namespace, failures)
 
 
 def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, ContainerFailure]) -> dict[str, str]:
-    """The failures in words, with the end of the log of the first few."""
-    told = {node: str(ailment) for node, ailment in failures.items()}
-    for node in sorted(failures)[:_LOGS]:
+    """The failures by node as text, with the end of the log for the first few."""
+    texts = {node: str(failure) for node, failure in failures.items()}
+    for node in sorted(failures)[:_MAX_LOGS]:
         failure = failures[node]
         log = log_end(client, namespace, failure.pod, failure.container, previous=bool(failure.restarts))
-        if log and log not in told[node]:
-            told[node] += f"; its log ends: {log}"
-    return told
+        if log and log not in texts[node]:
+            texts[node] += f"; its log ends: {log}"
+    return texts
 
 
 def log_end(client: Client, namespace: str, pod: str, container: str, *, previous: bool) -> str:
-    """The last lines of a container's log in one line, or of the container before it; empty where it cannot be read."""
+    """The last lines of a container's log (or of its previous instance) as one line; empty where it cannot be read."""
     query = {"container": container, "previous": "true" if previous else "false", "tailLines": _LOG_LINES}
     try:
         text = client.text(f"{NAMESPACES}/{namespace}/pods/{pod}/log", query)
     except ApiError:
-        # The log only helps: the container may be gone, or the right to read logs missing.
+        # The container may be gone, or the right to read logs missing; the message is useful without the log, too.
         return ""
-    return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-_LONGEST:]
+    return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-_MAX_LOG_CHARS:]

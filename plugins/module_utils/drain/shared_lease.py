@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The right to change a cluster, for many threads of one run: taken by the first that needs it, given back by the last."""
+"""One Lease of a cluster for several threads of a run: the first user acquires it, the last one releases it."""
 
 from __future__ import annotations
 
@@ -13,38 +13,36 @@ if t.TYPE_CHECKING:
 
 
 class SharedLease:
-    """Leases of one cluster one after the other; each is held as long as anybody works under it."""
+    """Acquires a new Lease whenever a first user comes, and releases it after the last one."""
 
     def __init__(self, make: t.Callable[[], Lease]) -> None:
-        """Take none yet; `make` gives a lease that has not been entered."""
+        """Acquire nothing yet; `make` returns a Lease that has not been entered."""
         self._make = make
         self._lock = threading.Lock()
         self._users = 0
-        self._held: contextlib.ExitStack | None = None
         self._lease: Lease | None = None
 
     def check(self) -> None:
-        """Raise LeaseLost where it is held and was lost."""
+        """Raise LeaseLost when the Lease is held and was lost."""
         lease = self._lease
         if lease is not None:
             lease.check()
 
     @contextlib.contextmanager
     def held(self) -> t.Iterator[Lease]:
-        """Hold it; raises LeaseHeld where another run does, and at the end of the last user LeaseLost if it was lost."""
+        """Hold the Lease; raises LeaseHeld while another run has it, and LeaseLost when the last user ends and it was lost."""
         with self._lock:
             if self._lease is None:
                 lease = self._make()
-                stack = contextlib.ExitStack()
-                stack.enter_context(lease)
-                self._held, self._lease = stack, lease
-            self._users += 1
+                lease.__enter__()
+                self._lease = lease
             lease = self._lease
+            self._users += 1
         try:
             yield lease
         finally:
             with self._lock:
                 self._users -= 1
-                if not self._users and self._held is not None:
-                    stack, self._held, self._lease = self._held, None, None
-                    stack.close()
+                if not self._users:
+                    self._lease = None
+                    lease.__exit__(None, None, None)

@@ -54,7 +54,7 @@ class GroupDrain:
         if self._emptier is None or not self._cloud.removes_chosen or count is None or count >= live.count:
             return []
         its = {machine.name: machine for machine in self._members(live)}
-        names = self._emptier.victims(sorted(its), min(live.count - count, len(its)))
+        names = self._emptier.scale_down_candidates(sorted(its), min(live.count - count, len(its)))
         return self._empty(live, self._emptier, [its[name] for name in names])
 
     def all_of(self, live: NodeGroupState) -> list[ClusterNode]:
@@ -65,12 +65,12 @@ class GroupDrain:
 
     def nodes(self, live: NodeGroupState) -> list[ClusterNode]:
         """The group's nodes in the cluster; none where nobody says how that is reached."""
-        return self._cloud.members(live, self._emptier.machines()) if self._emptier is not None else []
+        return self._cloud.members(live, self._emptier.cluster_nodes()) if self._emptier is not None else []
 
     def stay(self, live: NodeGroupState, its: t.Sequence[ClusterNode]) -> None:
         """Open the nodes of a group that stays, which a killed run may have begun to empty; not where more are there than are to stay."""
         if self._emptier is not None and len(its) <= live.count:
-            self._emptier.reopen([machine.name for machine in its])
+            self._emptier.uncordon([machine.name for machine in its])
 
     @contextlib.contextmanager
     def stay_if_refused(self, leaving: t.Sequence[ClusterNode]) -> t.Iterator[None]:
@@ -82,7 +82,7 @@ class GroupDrain:
             if leaving and self._emptier is not None and not error.ambiguous:
                 # It is the cloud's refusal that is told; nodes that stay closed are opened by the next run.
                 with contextlib.suppress(Exception):
-                    self._emptier.reopen([machine.name for machine in leaving])
+                    self._emptier.uncordon([machine.name for machine in leaving])
             raise
 
     def _members(self, live: NodeGroupState) -> list[ClusterNode]:
@@ -99,5 +99,5 @@ class GroupDrain:
     def _empty(self, live: NodeGroupState, emptier: Drainer, leaving: list[ClusterNode]) -> list[ClusterNode]:
         if leaving:
             self._say(f"{live.name}: emptying {len(leaving)} nodes")
-            emptier.empty([machine.name for machine in leaving])
+            emptier.drain([machine.name for machine in leaving])
         return leaving

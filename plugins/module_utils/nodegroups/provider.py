@@ -88,25 +88,25 @@ class NodeGroupProvider(t.Protocol):
 
 
 class Drainer(t.Protocol):
-    """The cluster's side of a group that loses nodes; entered (with) around everything that changes them."""
+    """Drains nodes of one cluster; a context manager that holds the cluster's Lease."""
 
     def __enter__(self) -> Drainer:
-        """Take the right to change the cluster."""
+        """Take the Lease."""
 
-    def __exit__(self, *why: object) -> None:
-        """Give it back."""
+    def __exit__(self, *exc_info: object) -> None:
+        """Release the Lease."""
 
     def check(self) -> None:
-        """Raise what ends all work under that right once it was lost."""
+        """Raise when the Lease was lost."""
 
-    def machines(self) -> list[ClusterNode]:
-        """All nodes of the cluster."""
+    def cluster_nodes(self) -> list[ClusterNode]:
+        """Return all nodes of the cluster."""
 
-    def victims(self, names: t.Sequence[str], count: int) -> list[str]:
-        """Those of them that a shrink by `count` costs least."""
+    def scale_down_candidates(self, names: t.Sequence[str], count: int) -> list[str]:
+        """Return the `count` of these nodes whose removal has the least impact."""
 
-    def empty(self, names: t.Sequence[str]) -> object:
-        """Cordon these nodes and move their pods; raises TimeoutStory, and then all of them are open again."""
+    def drain(self, names: t.Sequence[str]) -> object:
+        """Cordon the nodes and evict their pods; raises WaitTimeout after all of them are uncordoned again."""
 
-    def reopen(self, names: t.Sequence[str]) -> object:
-        """Take such cordons back: the nodes are to stay after all."""
+    def uncordon(self, names: t.Sequence[str]) -> object:
+        """Take back such cordons."""

@@ -16,10 +16,11 @@ from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
 from ..cluster_state.pool_edit import node_edit
 from ..cluster_state.pool_release import is_abandoned, is_managed, left_pool, release_edit
+from ..drain.pods_on_nodes import PodsByNode
 from .device_plugin_entries import ConfigMap, DevicePluginEntries
 from .device_plugin_entries import device_plugin_entries as entries
 from .mig_entries import MigEntries, mig_entries
-from .node_change import NodeChange, PodsByNode, limit_changes, needs_pods, node_change
+from .node_change import NodeChange, limit_changes, needs_pods, node_change
 from .released_nodes import ReleasedNodes, stops_sharing_silently
 from .scope import EVERYTHING, NEW_NODES, PRESENT, Scope
 

@@ -17,9 +17,9 @@ from .scope import EVERYTHING, PRESENT, Scope
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
+    from ..drain.pods_on_nodes import PodsByNode
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
-    from .node_change import PodsByNode
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def plan_demand(
     known = KnownLayouts(
         entries={**plan.mig.usual, **configmaps.generated.entries, **mig_parted.read(configmaps.mig)},
         geometries=configmaps.offered.geometries,
-        used=None if asked is None else {name for name, users in asked.users.items() if users},
+        used=None if asked is None else {name for name, users in asked.gpu_pods.items() if users},
         settled=settling.before or {},
     )
     return allocate(plan, nodes, membership, known, settling.free)

@@ -8,8 +8,8 @@ import typing as t
 
 from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, of_pools
 from ..cluster_state.operand_pods import operands
+from ..drain.pods_on_nodes import pods_by_node
 from .change_plan import ConfigMaps, plan_changes
-from .reader import pods_by_node_of
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
@@ -35,8 +35,8 @@ def impact_preview(
     `before` is what came of the same nodes when nobody had looked who is on them; `pods` are all that have not ended, or none
     where no step asks.
     """
-    asked = pods_by_node_of(client, pods, plan.config.namespace)
+    asked = pods_by_node(client, pods, plan.config.namespace)
     changes = plan_changes(plan, nodes, membership, ConfigMaps(), asked=asked, before=before)
     felt = {of.node: NodeImpact(of.transition, of.goes) for of in changes.steps}
-    running = RunningPods(operands(pods), asked.users)
+    running = RunningPods(operands(pods), asked.gpu_pods)
     return of_pools(plan.pools, nodes, membership, felt, roll, running), changes

@@ -16,6 +16,7 @@ from ..cluster_state.node_check import clients_paused
 from ..cluster_state.pool_release import ABANDONED, is_abandoned, left_pool
 from ..cluster_state.rollout_record import DEFAULT, recorded
 from ..cluster_state.transition import LABELS, Transition, displaced_pods, transition
+from ..drain.pods_on_nodes import PodsByNode
 from ..schema import rollout as rollout_fields
 
 if t.TYPE_CHECKING:
@@ -23,14 +24,6 @@ if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..cluster_state.ownership import NodeEdit
     from ..pools.plan import PoolPlan, RolloutPlan
-
-
-class PodsByNode(t.NamedTuple):
-    """Who is on the nodes: the users of GPUs by node, the other pods that a drain of everything evicts, and those that may hold a GPU."""
-
-    users: t.Mapping[str, t.Sequence[PodOnNode]] = {}
-    others: t.Mapping[str, t.Sequence[PodOnNode]] = {}
-    possible: t.Mapping[str, t.Sequence[PodOnNode]] = {}
 
 
 @dataclass(frozen=True)
@@ -121,16 +114,16 @@ def node_change(
     if edit is None and not marked and not mend:
         return None
     change = transition(node, pool, edit, again=bool(mend) or marked)
-    goes = displaced_pods(change, asked.users.get(node.name, ()))
+    goes = displaced_pods(change, asked.gpu_pods.get(node.name, ()))
     present = bool(goes) or any(count for name, count in node.allocatable.items() if expected_state.of_gpus(name))
     possible = pool is None or not expected_state.incapable_devices(node, pool)
     turn = possible and bool(marked or mend or goes or change.cuts or (change.everybody and present))
     rollout = pool.rollout if pool else recorded(node)
-    evicted = _evicted(rollout, goes, asked.others.get(node.name, ())) if turn else ()
+    evicted = _evicted(rollout, goes, asked.other_pods.get(node.name, ())) if turn else ()
     new = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or node.tainted(STARTUP_TAINT_KEY))
     joins = new and not goes
     marks = {key: node.annotations[key] for key in (CORDONED_ANNOTATION, FAILED_KEY) if key in node.annotations}
-    may_hold = tuple(asked.possible.get(node.name, ())) if turn and change.cuts else ()
+    may_hold = tuple(asked.possible_holders.get(node.name, ())) if turn and change.cuts else ()
     leaves = left_pool(node) if pool is None and edit is not None and not abandoned else None
     return NodeChange(node.name, pool, edit, change, goes, evicted, turn, joins, mend, marks, may_hold, leaves, rollout)
 

@@ -19,10 +19,10 @@ from .mig_manager import ensure_config_read
 if t.TYPE_CHECKING:
     from ..cluster_state.pool_edit import LastGood
     from ..common.wait import Since
+    from ..drain.pods_on_nodes import PodsByNode
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.plan import RolloutPlan
-    from .node_change import PodsByNode
     from .reboot import Rebooter
     from .watched_node import WatchedNode
     from .watched_nodes import WatchedNodes

@@ -20,13 +20,14 @@ from ..cluster_state.pool_edit import is_working, node_edit, whole_patch
 from ..cluster_state.pool_release import is_abandoned, needs_verification, not_whole
 from ..common.parallel import is_fatal
 from ..common.wait import WaitTimeout
+from ..drain.eviction import DrainOptions, await_termination, evict_pods
 from ..drain.operand_diagnosis import failing_operands
-from ..drain.pod_eviction import DrainOptions, await_termination, evict_pods
+from ..drain.pods_on_nodes import PodsByNode
 from ..kube.errors import ApiError
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
 from . import late_labels, node_edits
-from .node_change import NodeChange, PodsByNode, is_marked, node_change
+from .node_change import NodeChange, is_marked, node_change
 from .node_result import BROKEN_OFF, GONE, REOPENED, NodeFailure, NodeResult, RunnerContext, restart_mig_manager
 from .node_result import quarantine as end_badly
 from .reboot import RebootFailed
@@ -145,7 +146,7 @@ class NodeRunner:
             raise NodeFailure("drain", _blocked(now))
         if not now.goes and not now.evicted:
             return
-        rules = DrainOptions.of(now.rollout)
+        rules = DrainOptions.from_rollout(now.rollout)
         self._tools.say(self._name, "draining")
         try:
             if now.evicted:
@@ -163,7 +164,7 @@ class NodeRunner:
             return
         uids = {user.uid for user in now.stopped}
         await_termination(
-            lambda: self._asked().users.get(self._name, ()),
+            lambda: self._asked().gpu_pods.get(self._name, ()),
             uids,
             CLIENTS_TIMEOUT,
             self._tools.lease,
@@ -179,7 +180,7 @@ class NodeRunner:
 
     def _await_end(self, uids: t.Collection[str], rules: DrainOptions) -> None:
         await_termination(
-            lambda: self._asked().users.get(self._name, ()),
+            lambda: self._asked().gpu_pods.get(self._name, ()),
             uids,
             rules.drain_timeout,
             self._tools.lease,

@@ -13,10 +13,10 @@ from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.unusual_nodes import as_list, unusual_nodes, warnings
 from ..cluster_state.warnings import NAMES_LIMIT
 from ..drain.operand_diagnosis import failing_operands
+from ..drain.pods_on_nodes import pods_by_node
 from .change_plan import ChangePlan, plan_changes
 from .configmaps import SharingConfigMaps
 from .demand import misfits, plan_demand
-from .reader import pods_by_node_of
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -50,9 +50,7 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
     configmaps = SharingConfigMaps(client, plan).read(nodes, to_write=False)
     settled = plan_demand(plan, nodes, membership, configmaps)
     if settled.asks and pods is not None:
-        settled = plan_demand(
-            plan, nodes, membership, configmaps, pods_by_node_of(client, pods(), plan.config.namespace)
-        )
+        settled = plan_demand(plan, nodes, membership, configmaps, pods_by_node(client, pods(), plan.config.namespace))
     return Overview(
         settled,
         membership,

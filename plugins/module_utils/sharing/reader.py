@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 
 from ..cluster_state.node import UNREAD, Node, parse
 from ..cluster_state.pool_assignment import assign_pools
-from ..drain.pods_on_nodes import gpu_pods, pods_on
+from ..drain.pods_on_nodes import PodsByNode, pods_by_node, pods_on
 from ..kube.paths import NODES
 from .change_plan import ChangePlan
 from .change_plan import plan_changes as profile
 from .configmaps import SharingConfigMaps
 from .demand import DemandPlan, misfits, plan_demand, unmet_demand
-from .node_change import PodsByNode
 from .preconditions import held_back
 from .scope import EVERYTHING, Scope
 
@@ -137,14 +136,4 @@ class StateReader:
 
     def look(self, node: str | None = None) -> PodsByNode:
         """Who is on one node, or on all."""
-        return pods_by_node(self._client, self._plan.config.namespace, node)
-
-
-def pods_by_node(client: Client, operator_namespace: str, node: str | None = None) -> PodsByNode:
-    """Who uses the GPUs of one node, or of all, and who else is there; claims are read only where a pod has one."""
-    return pods_by_node_of(client, pods_on(client, node), operator_namespace)
-
-
-def pods_by_node_of(client: Client, pods: t.Sequence[t.Mapping[str, t.Any]], operator_namespace: str) -> PodsByNode:
-    """The same of pods that are listed already."""
-    return PodsByNode(*gpu_pods(client, pods, operator_namespace))
+        return pods_by_node(self._client, pods_on(self._client, node), self._plan.config.namespace)

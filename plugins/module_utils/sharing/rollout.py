@@ -12,7 +12,7 @@ from ..cluster_state.node import parse
 from ..cluster_state.pool_edit import last_good, node_edit
 from ..cluster_state.pool_release import is_cut
 from ..common.parallel import Outcome, is_fatal, run_bounded
-from ..drain.node_progress import progress_by_node
+from ..drain.drainer import progress_by_node
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
 from ..schema import rollout

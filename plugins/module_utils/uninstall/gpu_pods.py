@@ -8,7 +8,7 @@ import typing as t
 
 from ..cluster_state.gpu_requests import PREFIX
 from ..cluster_state.node import Node
-from ..drain.pods_on_nodes import gpu_pods, pods_on
+from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..kube.client import Client
 from ..schema.messages import abbreviate, abbreviate_nodes
 
@@ -21,7 +21,7 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
     with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
     found = {
         name: on
-        for name, on in gpu_pods(client, pods_on(client), operator_namespace).users.items()
+        for name, on in pods_by_node(client, pods_on(client), operator_namespace).gpu_pods.items()
         if name in with_gpus
     }
     if not found:
@@ -36,9 +36,9 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
 
 def holders_on(client: Client, operator_namespace: str, node: str) -> str:
     """The pods of a node that keep its GPUs from being made whole, or may do so, in words."""
-    found = gpu_pods(client, pods_on(client, node), operator_namespace)
-    using = [f"{user.shown} ({', '.join(user.ways)})" for user in found.users.get(node, ())]
-    possible = [f"{user.shown} ({', '.join(user.possible)})" for user in found.possible.get(node, ())]
+    found = pods_by_node(client, pods_on(client, node), operator_namespace)
+    using = [f"{user.shown} ({', '.join(user.ways)})" for user in found.gpu_pods.get(node, ())]
+    possible = [f"{user.shown} ({', '.join(user.possible)})" for user in found.possible_holders.get(node, ())]
     parts = [
         *([f"pods that use its GPUs: {abbreviate(using)}"] if using else []),
         *([f"pods that may hold one, since they are privileged: {abbreviate(possible)}"] if possible else []),

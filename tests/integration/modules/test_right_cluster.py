@@ -22,7 +22,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube import connection
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.nodegroup_module import VksNodeGroupModule
 from ansible_collections.accel.gpu.plugins.modules import magnum_nodegroup
 from tests.faults.api_proxy import Answer, Request
-from tests.helpers import emptying
+from tests.helpers import drain_module
 from tests.helpers.kube import Kube
 from tests.helpers.modules import run_module
 from tests.helpers.other_cluster import OtherCluster, other_cluster
@@ -64,7 +64,7 @@ def run(
     """What a module prints for a cluster; gpu_info as the playbook plan calls it, which tolerates a cluster that is away."""
     given = {"gpu_cluster": cluster, **options}
     if name == DRAINING:
-        return run_module(emptying.main, {"names": ["nowhere"], "kubernetes": given}, check=check, env=env)
+        return run_module(drain_module.main, {"names": ["nowhere"], "kubernetes": given}, check=check, env=env)
     module = importlib.import_module(f"ansible_collections.accel.gpu.plugins.modules.{name}")
     more = {"allow_unreachable": True} if name == "gpu_info" else {}
     return run_module(module.main, {**ARGS[name], **more, **given}, check=check, diff=True, env=env)

@@ -42,20 +42,20 @@ class Cluster:
         if self.lease_lost:
             raise LeaseLost("lost")
 
-    def machines(self) -> list[ClusterNode]:
+    def cluster_nodes(self) -> list[ClusterNode]:
         return [ClusterNode(name, True, (), "", {"group": group}) for name, group in self._groups.items()]
 
     def join(self, name: str, group: str) -> None:
         self._groups[name] = group
 
-    def victims(self, names: Sequence[str], count: int) -> list[str]:
+    def scale_down_candidates(self, names: Sequence[str], count: int) -> list[str]:
         return sorted(names, reverse=True)[:count]
 
-    def empty(self, names: Sequence[str]) -> None:
+    def drain(self, names: Sequence[str]) -> None:
         self.told.append(f"empty {' '.join(sorted(names))}")
         self.closed |= set(names)
 
-    def reopen(self, names: Sequence[str]) -> None:
+    def uncordon(self, names: Sequence[str]) -> None:
         self.told.append(f"reopen {' '.join(sorted(names))}")
         self.closed -= set(names)
 
@@ -177,8 +177,8 @@ def test_a_group_that_stays_takes_pods_again_before_its_replacement_is_emptied(t
 class LosesItsLease(Cluster):
     """The process is stopped past its lease while the nodes are emptied."""
 
-    def empty(self, names: Sequence[str]) -> None:
-        super().empty(names)
+    def drain(self, names: Sequence[str]) -> None:
+        super().drain(names)
         self.lease_lost = True
 
 

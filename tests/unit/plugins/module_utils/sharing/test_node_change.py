@@ -14,10 +14,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods i
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import Transition
+from ansible_collections.accel.gpu.plugins.module_utils.drain.pods_on_nodes import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import (
     NodeChange,
-    PodsByNode,
     in_rollout_order,
     is_marked,
     limit_changes,

@@ -16,11 +16,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check as prove
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since
+from ansible_collections.accel.gpu.plugins.module_utils.drain.pods_on_nodes import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import late_labels, watched_nodes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.diagnosis import diagnose_node
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange, PodsByNode
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import NodeFailure, RunnerContext
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_runner import NodeRunner
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNodes

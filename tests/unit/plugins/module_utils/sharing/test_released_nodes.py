@@ -12,10 +12,10 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.drain.pods_on_nodes import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, ConfigMaps, plan_changes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import pool_queues
 from tests.helpers.fleet import node
 

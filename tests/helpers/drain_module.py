@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A module as those of clouds are, that empties nodes and does nothing else; `python -m` runs it with arguments as JSON on stdin."""
+"""A module that only drains nodes, as the modules of clouds do; `python -m` runs it with arguments as JSON on stdin."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tests.helpers.modules import run_module
 
 
 def main() -> None:
-    """Empty `names`, or the `count` of them that cost least, or open them again."""
+    """Drain `names`, or the best `count` scale-down candidates among them, or uncordon them."""
     spec: ArgumentSpec = {
         "names": {"type": "list", "elements": "str", "required": True},
         "count": {"type": "int"},
-        "reopen": {"type": "bool", "default": False},
+        "uncordon": {"type": "bool", "default": False},
     }
     module = DrainingModule({**KUBERNETES, **spec})
 
     def work(module: DrainingModule) -> dict[str, object]:
-        emptier = module.emptier
-        if emptier is None:
-            return {"changed": False, "asked": False}
+        drainer = module.drainer
+        if drainer is None:
+            return {"changed": False, "connected": False}
         names = module.params["names"]
-        if module.params["reopen"]:
-            return {"changed": False, "nodes": emptier.reopen(names)}
+        if module.params["uncordon"]:
+            return {"changed": False, "nodes": drainer.uncordon(names)}
         if module.params["count"] is not None:
-            names = emptier.victims(names, module.params["count"])
-        return {"changed": True, "nodes": names, "evicted": emptier.empty(names)}
+            names = drainer.scale_down_candidates(names, module.params["count"])
+        return {"changed": True, "nodes": names, "evicted": drainer.drain(names)}
 
     module.run(work)
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes are emptied before their machines go: by a real API server, with budgets, strangers' cordons, other runs, and a kill."""
+"""NodeDrainer on a real API server: budgets, foreign cordons, blocking pods, parallel runs, and a killed run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import Ev
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseHeld
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
 from tests.faults.api_proxy import Answer
-from tests.helpers import emptying
+from tests.helpers import drain_module
 from tests.helpers.drain_fixture import DrainFixture, Object
 from tests.helpers.kube import Kube
 from tests.helpers.modules import run_module
@@ -30,7 +30,7 @@ from tests.programs import REPO
 DENIED = Answer(403, b'{"kind": "Status", "message": "not any more", "reason": "Forbidden", "code": 403}')
 
 
-OPEN, OURS = (False, ""), (True, LEAVING)
+UNCORDONED, CORDONED = (False, ""), (True, LEAVING)
 
 
 @pytest.fixture
@@ -61,51 +61,55 @@ def drained(kube: Kube) -> Iterator[DrainFixture]:
         kube.client.patch(f"{NODES}/{name}", {"spec": {"unschedulable": None}})
 
 
-def test_all_are_closed_before_anybody_goes_and_nothing_is_sent_twice(drained: DrainFixture) -> None:
+def test_all_nodes_are_cordoned_before_the_first_eviction_and_nothing_is_sent_twice(drained: DrainFixture) -> None:
     drained.pod("a", 0)
     drained.pod("b", 1)
     drained.pod("stays", 2)
     with drained.kube.watched() as watched:
-        emptier = drained.emptier(drained.kube.connect("accel.gpu/test", watched.kubeconfig))
-        with emptier:
-            assert emptier.empty(drained.nodes[:2]) == [f"{drained.namespace}/a", f"{drained.namespace}/b"]
-            assert drained.cordons() == [OURS, OURS, OPEN]
-            sent = [word for word in watched.asked() if not word.startswith("GET") and "/leases" not in word]
+        drainer = drained.drainer(drained.kube.connect("accel.gpu/test", watched.kubeconfig))
+        with drainer:
+            assert drainer.drain(drained.nodes[:2]) == [f"{drained.namespace}/a", f"{drained.namespace}/b"]
+            assert drained.cordons() == [CORDONED, CORDONED, UNCORDONED]
+            sent = [
+                request for request in watched.asked() if not request.startswith("GET") and "/leases" not in request
+            ]
             patches = [f"PATCH {NODES}/{name}" for name in drained.nodes[:2]]
             assert sorted(sent[:2]) == patches
-            assert {word.partition(" ")[2].rpartition("/")[2] for word in sent[2:]} == {"eviction"}
-            assert emptier.empty(drained.nodes[:2]) == []
-            assert not [word for word in watched.asked() if not word.startswith("GET")]
+            assert {request.partition(" ")[2].rpartition("/")[2] for request in sent[2:]} == {"eviction"}
+            assert drainer.drain(drained.nodes[:2]) == []
+            assert not [request for request in watched.asked() if not request.startswith("GET")]
     assert drained.pods() == ["stays"]
 
 
-def test_cordons_of_others_stay_and_ours_are_taken_back(drained: DrainFixture) -> None:
+def test_uncordon_takes_back_only_its_own_cordons(drained: DrainFixture) -> None:
     drained.kube.client.patch(f"{NODES}/{drained.nodes[0]}", {"spec": {"unschedulable": True}})
-    drained.emptier().empty(drained.nodes[:2])
-    assert drained.cordons() == [(True, ""), OURS, OPEN]
-    assert drained.emptier().reopen(drained.nodes) == [drained.nodes[1]]
-    assert drained.cordons() == [(True, ""), OPEN, OPEN]
-    assert drained.emptier().reopen(drained.nodes) == []
+    drained.drainer().drain(drained.nodes[:2])
+    assert drained.cordons() == [(True, ""), CORDONED, UNCORDONED]
+    assert drained.drainer().uncordon(drained.nodes) == [drained.nodes[1]]
+    assert drained.cordons() == [(True, ""), UNCORDONED, UNCORDONED]
+    assert drained.drainer().uncordon(drained.nodes) == []
 
 
-def test_a_pod_that_nobody_makes_again_is_told_before_anything_is_done(drained: DrainFixture) -> None:
+def test_a_pod_without_a_controller_blocks_the_drain_before_the_first_change(drained: DrainFixture) -> None:
     drained.pod("web", 0)
     drained.pod("experiment", 1, bare=True)
     with drained.kube.watched() as watched:
-        emptier = drained.emptier(drained.kube.connect("accel.gpu/test", watched.kubeconfig))
+        drainer = drained.drainer(drained.kube.connect("accel.gpu/test", watched.kubeconfig))
         with pytest.raises(
             EvictionRefused, match=rf"{drained.nodes[1]}: {drained.namespace}/experiment .*drain\.force"
         ) as caught:
-            emptier.empty(drained.nodes)
-        assert not [word for word in watched.asked() if not word.startswith("GET") and "/leases" not in word]
+            drainer.drain(drained.nodes)
+        assert not [
+            request for request in watched.asked() if not request.startswith("GET") and "/leases" not in request
+        ]
     assert caught.value.partial == {"pods_left": [f"{drained.namespace}/experiment"]}
-    # Of three nodes it is the last to go.
-    assert drained.nodes[1] not in drained.emptier().victims(drained.nodes, 2)
-    drained.emptier(force=True).empty(drained.nodes)
+    # The last of three scale-down candidates.
+    assert drained.nodes[1] not in drained.drainer().scale_down_candidates(drained.nodes, 2)
+    drained.drainer(force=True).drain(drained.nodes)
     assert drained.pods() == []
 
 
-def test_pods_of_daemonsets_end_with_their_node(drained: DrainFixture) -> None:
+def test_pods_of_daemonsets_are_not_evicted(drained: DrainFixture) -> None:
     labels = {"app": "logs"}
     template = {
         "metadata": {"labels": labels},
@@ -125,26 +129,26 @@ def test_pods_of_daemonsets_end_with_their_node(drained: DrainFixture) -> None:
     until(lambda: len(drained.pods()) == len(drained.nodes), limit=30)
     before = drained.pods()
     drained.pod("web")
-    assert drained.emptier().empty(drained.nodes[:1]) == [f"{drained.namespace}/web"]
+    assert drained.drainer().drain(drained.nodes[:1]) == [f"{drained.namespace}/web"]
     assert drained.pods() == before
 
 
-def test_what_does_not_become_empty_is_opened_again_with_all_the_others(drained: DrainFixture) -> None:
+def test_all_nodes_are_uncordoned_if_one_cannot_be_drained(drained: DrainFixture) -> None:
     drained.pod("free", 0)
     drained.pod("kept", 1)
     drained.budget("kept")
-    with pytest.raises(WaitTimeout, match=rf"{drained.nodes[1]} has not become empty.*PodDisruptionBudget") as caught:
-        drained.emptier(drain_timeout=4).empty(drained.nodes)
+    with pytest.raises(WaitTimeout, match=rf"{drained.nodes[1]} was not drained.*PodDisruptionBudget") as caught:
+        drained.drainer(drain_timeout=4).drain(drained.nodes)
     assert caught.value.partial == {"pods_left": [f"{drained.namespace}/kept"]}
-    assert drained.cordons() == [OPEN, OPEN, OPEN]
+    assert drained.cordons() == [UNCORDONED, UNCORDONED, UNCORDONED]
     assert drained.pods() == ["kept"]
 
 
-def test_a_node_that_stays_closed_is_named_beside_the_reason(drained: DrainFixture) -> None:
+def test_a_failure_names_the_nodes_that_stay_cordoned(drained: DrainFixture) -> None:
     drained.pod("kept", 0)
     drained.budget("kept")
     with drained.kube.watched() as watched:
-        # From the first refused eviction on, no node can be written any more.
+        # After the first eviction request, no node can be patched.
         refused = threading.Event()
 
         def before(request: Any) -> Any:
@@ -156,14 +160,14 @@ def test_a_node_that_stays_closed_is_named_beside_the_reason(drained: DrainFixtu
 
         watched.proxy.before = before
         with pytest.raises(WaitTimeout, match="PodDisruptionBudget") as caught:
-            drained.emptier(drained.kube.connect("accel.gpu/test", watched.kubeconfig), drain_timeout=3).empty(
+            drained.drainer(drained.kube.connect("accel.gpu/test", watched.kubeconfig), drain_timeout=3).drain(
                 drained.nodes[:1]
             )
     assert caught.value.partial["left_cordoned"] == drained.nodes[:1]
 
 
-def test_pods_that_come_although_it_is_closed_are_told(drained: DrainFixture) -> None:
-    labels = {"app": "clinging"}
+def test_pods_that_are_scheduled_to_a_cordoned_node_are_reported(drained: DrainFixture) -> None:
+    labels = {"app": "tolerating"}
     spec = {
         "nodeSelector": {"kubernetes.io/hostname": drained.nodes[0]},
         "tolerations": [{"operator": "Exists"}],
@@ -174,7 +178,7 @@ def test_pods_that_come_although_it_is_closed_are_told(drained: DrainFixture) ->
     body = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": {"name": "clinging"},
+        "metadata": {"name": "tolerating"},
         "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
     }
     drained.kube.client.patch(
@@ -183,22 +187,22 @@ def test_pods_that_come_although_it_is_closed_are_told(drained: DrainFixture) ->
     drained.kube.client.create(f"/apis/apps/v1/namespaces/{drained.namespace}/replicasets", body)
     until(lambda: len(drained.pods()) == 1, limit=30)
     with pytest.raises(WaitTimeout, match=r"node\.kubernetes\.io/unschedulable"):
-        drained.emptier(drain_timeout=5).empty(drained.nodes[:1])
-    assert drained.cordons()[0] == OPEN
+        drained.drainer(drain_timeout=5).drain(drained.nodes[:1])
+    assert drained.cordons()[0] == UNCORDONED
 
 
-def test_without_eviction_it_waits_until_all_have_ended(drained: DrainFixture) -> None:
+def test_without_eviction_it_waits_until_the_pods_end(drained: DrainFixture) -> None:
     drained.pod("experiment", 0, bare=True)
     with pytest.raises(WaitTimeout, match=r"experiment has not ended.*drain\.evict"):
-        drained.emptier(evict=False, drain_timeout=1).empty(drained.nodes[:1])
+        drained.drainer(evict=False, drain_timeout=1).drain(drained.nodes[:1])
     end = threading.Timer(2, drained.kube.client.delete, (object_path("v1", "Pod", "experiment", drained.namespace),))
     end.start()
-    assert drained.emptier(evict=False).empty(drained.nodes[:1]) == []
+    assert drained.drainer(evict=False).drain(drained.nodes[:1]) == []
     end.join()
-    assert (drained.pods(), drained.cordons()[0]) == ([], OURS)
+    assert (drained.pods(), drained.cordons()[0]) == ([], CORDONED)
 
 
-def arguments(drained: DrainFixture, names: list[str], **more: Any) -> Object:
+def module_arguments(drained: DrainFixture, names: list[str], **more: Any) -> Object:
     drain = {"drain_timeout": more.pop("drain_timeout", 20)}
     kubernetes = {
         "kubeconfig": str(drained.kube.kubeconfig),
@@ -209,62 +213,62 @@ def arguments(drained: DrainFixture, names: list[str], **more: Any) -> Object:
     return {"kubernetes": kubernetes, "names": names, **more}
 
 
-def test_a_killed_run_is_taken_up_by_the_next_one_or_taken_back(drained: DrainFixture) -> None:
-    # Only the first node has somebody on it, and is therefore the dearest.
+def test_the_next_run_continues_or_uncordons_after_a_killed_run(drained: DrainFixture) -> None:
+    # The only node with a pod, so it would be the last candidate.
     drained.pod("kept", 0)
     budget = drained.budget("kept")
-    command = [sys.executable, "-m", "tests.helpers.emptying"]
+    command = [sys.executable, "-m", "tests.helpers.drain_module"]
     environ = {**os.environ, "PYTHONPATH": f"{REPO / 'build'}:{REPO}"}
-    given = json.dumps(arguments(drained, drained.nodes[:1], drain_timeout=60))
+    given = json.dumps(module_arguments(drained, drained.nodes[:1], drain_timeout=60))
     running = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPO, text=True, env=environ)
     assert running.stdin is not None
     running.stdin.write(given)
     running.stdin.close()
-    until(lambda: drained.cordons()[0] == OURS, limit=30)
+    until(lambda: drained.cordons()[0] == CORDONED, limit=30)
     running.kill()
     running.wait()
-    assert drained.cordons() == [OURS, OPEN, OPEN]
+    assert drained.cordons() == [CORDONED, UNCORDONED, UNCORDONED]
 
     drained.kube.client.delete(budget)
-    done = run_module(emptying.main, arguments(drained, drained.nodes, count=1))
+    done = run_module(drain_module.main, module_arguments(drained, drained.nodes, count=1))
     assert (done["nodes"], done["evicted"]) == (drained.nodes[:1], [f"{drained.namespace}/kept"])
-    again = run_module(emptying.main, arguments(drained, drained.nodes, reopen=True))
+    again = run_module(drain_module.main, module_arguments(drained, drained.nodes, uncordon=True))
     assert again["nodes"] == drained.nodes[:1]
-    assert drained.cordons() == [OPEN, OPEN, OPEN]
+    assert drained.cordons() == [UNCORDONED, UNCORDONED, UNCORDONED]
 
 
-def test_the_lease_is_held_as_long_as_machines_go(drained: DrainFixture) -> None:
-    with drained.emptier(run="first") as first:
-        first.empty(drained.nodes[:1])
+def test_the_lease_is_held_until_the_end_of_the_block(drained: DrainFixture) -> None:
+    with drained.drainer(run="first") as first:
+        first.drain(drained.nodes[:1])
         with pytest.raises(LeaseHeld, match="first"):
-            drained.emptier(run="second").empty(drained.nodes[1:2])
-    drained.emptier(run="second").empty(drained.nodes[1:2])
-    assert drained.cordons() == [OURS, OURS, OPEN]
+            drained.drainer(run="second").drain(drained.nodes[1:2])
+    drained.drainer(run="second").drain(drained.nodes[1:2])
+    assert drained.cordons() == [CORDONED, CORDONED, UNCORDONED]
 
 
-def test_the_option_of_a_module(drained: DrainFixture) -> None:
-    assert run_module(emptying.main, {"names": ["x"]})["asked"] is False
+def test_option_kubernetes_of_a_module(drained: DrainFixture) -> None:
+    assert run_module(drain_module.main, {"names": ["x"]})["connected"] is False
     drained.pod("kept", 0)
     drained.budget("kept")
-    failed = run_module(emptying.main, arguments(drained, drained.nodes[:1], drain_timeout=3))
+    failed = run_module(drain_module.main, module_arguments(drained, drained.nodes[:1], drain_timeout=3))
     assert (failed["failed"], failed["code"], failed["pods_left"]) == (True, "timeout", [f"{drained.namespace}/kept"])
     rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}]
-    given = arguments(drained, drained.nodes[:1])
+    given = module_arguments(drained, drained.nodes[:1])
     given["kubernetes"]["kubeconfig"] = str(drained.kube.limited_user(rules))
-    denied = run_module(emptying.main, given)
+    denied = run_module(drain_module.main, given)
     assert (denied["failed"], denied["code"]) == (True, 403)
     assert "leases" in denied["msg"]
     given["kubernetes"]["kubeconfig"] = "/nowhere/kubeconfig"
-    assert run_module(emptying.main, given)["code"] == "connection"
+    assert run_module(drain_module.main, given)["code"] == "connection"
 
 
-def test_machines_are_told_with_what_a_cloud_knows_them_by(drained: DrainFixture) -> None:
+def test_cluster_nodes_have_provider_id_and_addresses(drained: DrainFixture) -> None:
     drained.kube.client.patch(
         f"{NODES}/{drained.nodes[0]}", {"spec": {"providerID": f"openstack:///{drained.kube.prefix}"}}
     )
     address = [{"type": "InternalIP", "address": "192.0.2.7"}]
     drained.kube.client.patch(f"{NODES}/{drained.nodes[0]}/status", {"status": {"addresses": address}})
-    found = {machine.name: machine for machine in drained.emptier().machines()}
-    assert found[drained.nodes[0]].provider_id == f"openstack:///{drained.kube.prefix}"
-    assert "192.0.2.7" in found[drained.nodes[0]].addresses
-    assert found[drained.nodes[0]].labels["test"] == drained.kube.prefix
+    nodes = {node.name: node for node in drained.drainer().cluster_nodes()}
+    assert nodes[drained.nodes[0]].provider_id == f"openstack:///{drained.kube.prefix}"
+    assert "192.0.2.7" in nodes[drained.nodes[0]].addresses
+    assert nodes[drained.nodes[0]].labels["test"] == drained.kube.prefix

@@ -1,0 +1,114 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of modules that drain nodes before they delete machines."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Fragment accel.gpu.drain."""
+
+    DOCUMENTATION = r"""
+options:
+  kubernetes:
+    description:
+      - The Kubernetes cluster that the machines belong to. With it nodes are drained before their machines are deleted.
+      - Nodes are drained before the first request to the cloud, also with O(wait=false).
+      - Without it machines are deleted together with the pods on them, and the cloud chooses which ones.
+      - All nodes to be removed are cordoned before the first pod is evicted. Evictions respect PodDisruptionBudgets.
+        Pods of DaemonSets and static pods are not evicted.
+      - If a node cannot be drained, all nodes are uncordoned again, no machine is deleted, and the failure names the blocking
+        pods and the reason. Cordons of others stay as they are.
+      - The Lease of the cluster is held until the machines are gone, as by every other run that changes the cluster.
+    type: dict
+    suboptions:
+      gpu_cluster:
+        description:
+          - The variable C(gpu_cluster), with C(name), C(uid), C(kubeconfig), C(context) and impersonation.
+          - The module fails before the first request to the cloud if the cluster has another name or UID.
+        type: dict
+      kubeconfig:
+        description:
+          - Path of a kubeconfig, or its content as a dictionary.
+          - The first of these sources that is set provides both the cluster and the user. These options, C(gpu_cluster), the variables K8S_AUTH_*,
+            E(KUBECONFIG) and C(~/.kube/config). A variable K8S_AUTH_* that contradicts one of the first two is an error.
+        type: raw
+      context:
+        description: Context of the kubeconfig. The default is its current context.
+        type: str
+      host:
+        description: URL of the API server. Without C(kubeconfig) no kubeconfig is read.
+        type: str
+      api_key:
+        description: Bearer token. Needs C(host) or C(kubeconfig).
+        type: str
+      validate_certs:
+        description: Whether the API server's certificate is verified.
+        type: bool
+        aliases: [verify_ssl]
+      ca_cert:
+        description: Path of the CA certificates by which the API server's certificate is verified.
+        type: path
+        aliases: [ssl_ca_cert]
+      client_cert:
+        description: Path of a client certificate. Needs C(host) or C(kubeconfig).
+        type: path
+        aliases: [cert_file]
+      client_key:
+        description: Path of the client certificate's key. Needs C(host) or C(kubeconfig).
+        type: path
+        aliases: [key_file]
+      proxy:
+        description: URL of an HTTP or SOCKS proxy for requests to the API server.
+        type: str
+      no_proxy:
+        description: Hosts, domains and networks, separated by commas, that are reached without C(proxy).
+        type: str
+      impersonate_user:
+        description: User to impersonate.
+        type: str
+      impersonate_groups:
+        description: Groups to impersonate. Needs C(impersonate_user).
+        type: list
+        elements: str
+      request_timeout:
+        description: Seconds within which the API server must answer one request.
+        type: int
+        default: 30
+      lease_namespace:
+        description: Namespace of the Lease C(accel-gpu), which only one run holds at a time.
+        type: str
+        default: kube-system
+      lease_wait_timeout:
+        description: Seconds to wait for another run that is changing the cluster.
+        type: int
+        default: 300
+      drain:
+        description: How nodes are drained. The names are those of C(rollout) of a pool.
+        type: dict
+        default: {}
+        suboptions:
+          evict:
+            description:
+              - Whether pods are evicted. V(false) waits until they end (as C(rollout.drain=none)).
+            type: bool
+            default: true
+          force:
+            description:
+              - Whether pods without a controller are evicted, which deletes them for good.
+              - If V(false), such a pod blocks the drain, and no pod of any node is evicted.
+            type: bool
+            default: false
+          grace_period:
+            description: Grace period of every pod in seconds. The default is the pod's own.
+            type: int
+          drain_timeout:
+            description:
+              - Seconds to drain one node. An evicted pod may use its whole grace period, even beyond this timeout.
+            type: int
+            default: 600
+          parallel:
+            description: Number of nodes that are drained at the same time.
+            type: int
+            default: 4
+"""
