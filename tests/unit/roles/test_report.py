@@ -44,7 +44,7 @@ def test_the_page_is_written_and_is_no_change(tmp_path: Path, runs: int, argumen
     assert (sorted(fleet["pools"]), fleet["nodes"]) == (sorted(pool["name"] for pool in LAB_POOLS), [])
     (body,) = parse(path.read_text(encoding="utf-8")).find("body")
     assert [name for name in (pool["name"] for pool in LAB_POOLS) if name not in body.text] == []
-    assert "The cluster was not reached" in body.text
+    assert "Cannot reach the cluster" in body.text
 
 
 @pytest.mark.usual(8)
