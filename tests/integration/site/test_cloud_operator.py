@@ -19,7 +19,7 @@ from tests.helpers.waiting import until
 from tests.labs import Lab, own_lab
 from tests.programs import REPO, run
 
-INVENTORY = REPO / "inventories" / "openstack-magnum"
+INVENTORY = REPO / "inventories" / "lab-magnum"
 WRITTEN = yaml.safe_load((INVENTORY / "group_vars" / "openstack_magnum.yml").read_text())
 # The cloud's NFD is not ours to change, and tolerates no taint of a pool: its nodes would never be discovered.
 POOLS = [{key: value for key, value in pool.items() if key != "taints"} for pool in WRITTEN["gpu_pools"]]

@@ -25,7 +25,7 @@ from tests.programs import REPO, run
 
 pytestmark = pytest.mark.timeout(2400)
 
-INVENTORIES = {"magnum": REPO / "inventories" / "openstack-magnum", "vks": REPO / "inventories" / "vng-vks"}
+INVENTORIES = {"magnum": REPO / "inventories" / "lab-magnum", "vks": REPO / "inventories" / "lab-vks"}
 # An agent, an operator and kwok take their time one after the other.
 _SECONDS = 240
 POOL, NODEGROUP = "accel.gpu/pool", "magnum.openstack.org/nodegroup"
