@@ -70,7 +70,7 @@ class Label(t.NamedTuple):
     y: float
 
 
-Shape = Rect | Path | Label
+Shape: t.TypeAlias = "Rect | Path | Label"
 
 
 class Drawing(t.NamedTuple):
