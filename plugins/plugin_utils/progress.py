@@ -16,8 +16,9 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..module_utils.common.process import start_time
 from ..module_utils.common.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
-from ..module_utils.common.temporary_files import make_file, started
+from ..module_utils.common.temporary_files import make_file
 from .same_cluster import same_cluster
 
 _POLL = 0.2
@@ -71,7 +72,7 @@ def run_id() -> str:
         return f"awx-{job}"
     parent = multiprocessing.parent_process()
     pid = parent.pid if parent is not None and parent.pid else os.getpid()
-    return f"{socket.gethostname()}-{pid}-{started(pid)}"
+    return f"{socket.gethostname()}-{pid}-{start_time(pid) or 0}"
 
 
 class _Reader:

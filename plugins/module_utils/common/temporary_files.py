@@ -11,6 +11,8 @@ import stat
 import tempfile
 import time
 
+from .process import pid_namespace, start_time
+
 # PID namespace, PID, start time in clock ticks since the boot, and chance.
 _OWNER = r"(?P<namespace>\d+)-(?P<pid>\d+)-(?P<started>\d+)-\w+"
 
@@ -26,7 +28,7 @@ def make_file(kind: str) -> str:
 
 def owner() -> str:
     """This process, for the name of a file, to be followed by `-` and letters or digits by chance."""
-    return f"{_namespace()}-{os.getpid()}-{started(os.getpid())}"
+    return f"{_namespace()}-{os.getpid()}-{start_time(os.getpid()) or 0}"
 
 
 def remove_leftovers(folder: str, prefix: str, age: float = 0) -> list[str]:
@@ -50,21 +52,9 @@ def remove_leftovers(folder: str, prefix: str, age: float = 0) -> list[str]:
     return sorted(removed)
 
 
-def started(pid: int) -> str:
-    """When a process was started, by which a later one with the same number is another; 0 where that cannot be seen."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
-            return handle.read().rpartition(")")[2].split()[19]
-    except OSError:
-        return "0"
-
-
 def _namespace() -> str:
-    """The PID namespace: containers that share a folder cannot see each other's processes."""
-    try:
-        return "".join(filter(str.isdigit, os.readlink("/proc/self/ns/pid"))) or "0"
-    except OSError:
-        return "0"
+    """Containers that share a folder cannot see each other's processes."""
+    return "".join(filter(str.isdigit, pid_namespace())) or "0"
 
 
 def _runs(pid: int, begun: str) -> bool:
@@ -74,4 +64,4 @@ def _runs(pid: int, begun: str) -> bool:
         return False
     except (PermissionError, OverflowError):
         pass
-    return started(pid) in (begun, "0") or begun == "0"
+    return start_time(pid) in (begun, "") or begun == "0"

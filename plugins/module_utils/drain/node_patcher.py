@@ -7,16 +7,14 @@ from __future__ import annotations
 import typing as t
 
 from ..cluster_state.node import Node, parse
-from ..kube.errors import ApiError
+from ..cluster_state.ownership import NodeEdit
+from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 
 if t.TYPE_CHECKING:
     from ..cluster_state.cordon import Patch
     from ..kube.client import Client
     from .eviction import LeaseCheck
-
-# Somebody else may write the same node at the same time, which is then read again this often.
-_CONFLICTS = 8
 
 
 class NodeCache(t.Protocol):
@@ -49,29 +47,29 @@ class NodePatcher:
     def read(self) -> Node | None:
         """As the server has it; None when it is gone."""
         raw = self._client.get(self._path)
-        node = parse(raw) if raw else None
-        if node is not None:
-            self._known.note(node)
-        return node
+        return self._noted(raw) if raw else None
 
     def write(self, make: t.Callable[[Node], Patch | None]) -> Node | None:
-        """Send the patch that `make` says of the node as it is, if it says one; the node afterwards, None when it is gone."""
+        """Send the patch that `make` returns for the node, if any; returns the node afterwards, None when it is gone."""
         node = self.now
-        for attempt in range(_CONFLICTS):
-            patch = make(node) if node is not None else None
-            if node is None or patch is None:
-                return node
-            self._lease.check()
-            try:
-                answer = parse(self._client.patch(self._path, patch))
-            except ApiError as error:
-                if error.not_found:
-                    return None
-                if not error.conflict or attempt == _CONFLICTS - 1:
-                    raise
-                node = self.read()
-                continue
-            self.changed = True
-            self._known.note(answer)
-            return answer
-        return None
+        edit = self._edit(node, make)
+        if edit is None:
+            return node
+        result = patch_node(
+            self._client, edit, lambda raw: self._edit(self._noted(raw), make), self._lease.check, answer=True
+        )
+        if result.status == "gone":
+            return None
+        if result.node is None:
+            return self.now
+        self.changed = True
+        return self._noted(result.node)
+
+    def _edit(self, node: Node | None, make: t.Callable[[Node], Patch | None]) -> NodeEdit | None:
+        patch = make(node) if node is not None else None
+        return NodeEdit(self.name, patch) if patch is not None else None
+
+    def _noted(self, raw: t.Mapping[str, t.Any]) -> Node:
+        node = parse(raw)
+        self._known.note(node)
+        return node

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ..catalog import mig as geometries
 from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_INFIX, OWNED_TOLERATIONS_ANNOTATION
+from ..common.nested import get_nested
 from ..nvidia_config import device_plugin, mig_parted
 from .layouts import Cut, layout
 from .sharing import Inexpressible, sharing
@@ -49,14 +50,14 @@ class Live:
         Raises Inexpressible with the reason.
         """
         cut = self._cut(node)
-        strategy = str(part(self.policy, "spec", "mig", "strategy") or "")
+        strategy = str(get_nested(self.policy, "spec", "mig", "strategy") or "")
         return sharing(self._content(node), cut.layout, "" if strategy == "none" else strategy), cut.gpus_per_node
 
     def _content(self, node: Node) -> t.Any:
         """The device plugin's configuration; without a ConfigMap the label is read by nobody."""
         if not plugin_configmap(self.policy):
             return {"version": "v1"}
-        name = node.labels.get(CONFIG_LABEL) or part(self.policy, "spec", "devicePlugin", "config", "default")
+        name = node.labels.get(CONFIG_LABEL) or get_nested(self.policy, "spec", "devicePlugin", "config", "default")
         if not name:
             return {"version": "v1"}
         data = (self.plugin or {}).get("data") or {}
@@ -84,16 +85,9 @@ class Live:
 
 def plugin_configmap(policy: Object | None) -> str:
     """The ConfigMap of the device plugin; empty where the ClusterPolicy names none."""
-    return str(part(policy, "spec", "devicePlugin", "config", "name") or "")
+    return str(get_nested(policy, "spec", "devicePlugin", "config", "name") or "")
 
 
 def mig_configmap(policy: Object | None) -> str:
     """The ConfigMap of the MIG manager."""
-    return str(part(policy, "spec", "migManager", "config", "name") or DEFAULT_MIG_CONFIGMAP)
-
-
-def part(document: t.Any, *keys: str) -> t.Any:
-    """What is down there; None where anything above it is missing."""
-    for key in keys:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document
+    return str(get_nested(policy, "spec", "migManager", "config", "name") or DEFAULT_MIG_CONFIGMAP)

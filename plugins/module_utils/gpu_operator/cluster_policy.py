@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ..catalog.names import FIELD_MANAGER, FORMER_ANNOTATION, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
 from ..catalog.taints import toleration_identity
 from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec
+from ..common.nested import get_nested
 from ..kube.diff import difference
 from ..kube.helm_marks import marks_of
 from ..kube.managed_fields import child, owned_by
@@ -103,7 +104,7 @@ def changes(live: Document, wanted: DesiredPolicy, *, seeded: bool, hold_driver:
     former = _former(live, wanted, spec)
     body = _body(name, spec, merged if carried else None, ours, former)
     found = difference(t.cast("Object", live), body, FIELD_MANAGER)
-    strategy = _part(live, "spec", "mig", "strategy") if wanted.mig_by_node else None
+    strategy = get_nested(live, "spec", "mig", "strategy") if wanted.mig_by_node else None
     if not found.changed and not strategy:
         return PolicyChange(None, {}, {})
     view = _body(name, spec, merged, ours, former)
@@ -122,7 +123,7 @@ def changes(live: Document, wanted: DesiredPolicy, *, seeded: bool, hold_driver:
 
 def _kept(live: Document, spec: Object) -> Object:
     """Our MIG configuration stays named when the last pool with MIG goes: its nodes' labels name entries until they change."""
-    if "migManager" in spec or _part(live, "spec", "migManager", "config", "name") != MIG_CONFIGMAP:
+    if "migManager" in spec or get_nested(live, "spec", "migManager", "config", "name") != MIG_CONFIGMAP:
         return spec
     return {**spec, "migManager": {"config": {"name": MIG_CONFIGMAP}}}
 
@@ -132,19 +133,13 @@ def _former(live: Document, wanted: DesiredPolicy, spec: Object) -> Object:
     former = recorded_previous_spec(live)
     if not wanted.adopted:
         return former
-    strategy = _part(live, "spec", "mig", "strategy") if wanted.mig_by_node else None
+    strategy = get_nested(live, "spec", "mig", "strategy") if wanted.mig_by_node else None
     if strategy:
         former = {**former, "mig": {"strategy": strategy}}
-    held = _part(live, "spec", "migManager", "config", "name")
-    if held and held != (_part(spec, "migManager", "config", "name") or held):
+    held = get_nested(live, "spec", "migManager", "config", "name")
+    if held and held != (get_nested(spec, "migManager", "config", "name") or held):
         former = {**former, "migManager": {"config": {"name": held}}}
     return former
-
-
-def _part(document: t.Any, *keys: str) -> t.Any:
-    for key in keys:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document
 
 
 def merge(

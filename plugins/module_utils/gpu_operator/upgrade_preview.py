@@ -13,6 +13,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..common.nested import get_nested
 from ..helm.chart import Chart, documents
 from .cluster_policy import KIND, PolicyChange
 from .driver_rollout import Path, driver_fields, is_empty
@@ -119,7 +120,7 @@ def format_paths(before: Document, after: Document, path: Path) -> str:
     name = ".".join(path)
     if path[-1] not in _SHOWN:
         return name
-    old, new = (_word(_value(document, path)) for document in (before, after))
+    old, new = (_word(get_nested(document, *path)) for document in (before, after))
     return f"{name} {old} becomes {new}"
 
 
@@ -146,12 +147,6 @@ def _word(value: t.Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "(not set)" if is_empty(value) else str(value)
-
-
-def _value(document: t.Any, path: t.Iterable[str]) -> t.Any:
-    for key in path:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document
 
 
 def _spec(manifest: str, name: str) -> Object:

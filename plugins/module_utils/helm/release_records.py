@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import datetime
-import os
 import socket
 import typing as t
 import uuid
 
+from ..common import process
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, object_path
@@ -117,8 +117,4 @@ def was_installed(note: t.Mapping[str, t.Any] | None) -> bool:
 
 def machine() -> str:
     """This machine since its boot, as far as processes can be seen from here: a container is a machine of its own."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as handle:
-            return f"{socket.gethostname()}/{handle.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return f"{socket.gethostname()}/{uuid.getnode():x}"
+    return f"{socket.gethostname()}/{process.machine() or f'{uuid.getnode():x}'}"

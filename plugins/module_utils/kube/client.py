@@ -181,7 +181,7 @@ class Client:
         """Patch the object (or its subresource) at `path`."""
         return self._patched(path, body, content_type, _writing(dry_run), dry_run=dry_run).json()
 
-    def amend(self, path: str, body: Object, *, dry_run: bool = False) -> None:
+    def strategic_merge(self, path: str, body: Object, *, dry_run: bool = False) -> None:
         """Merge into an object of a built-in kind, where its answer is of no interest.
 
         A strategic merge costs the server less than a merge patch: it need not write the object as JSON and read it again.

@@ -13,6 +13,8 @@ import os
 import typing as t
 import uuid
 
+from ..common.process import machine, start_time
+
 HOLDER_ANNOTATION = "accel.gpu/holder"
 
 Object = t.Mapping[str, t.Any]
@@ -26,7 +28,7 @@ def holder_of(run_id: str, inventory_hostname: str) -> str:
 
 def this_process() -> Process:
     """Identifies one user of a lease: enough to see later, on the same machine, whether its process still runs."""
-    return {"id": uuid.uuid4().hex, "machine": _machine(), "pid": os.getpid(), "start": _start_of(os.getpid())}
+    return {"id": uuid.uuid4().hex, "machine": machine(), "pid": os.getpid(), "start": start_time(os.getpid())}
 
 
 def remaining(lease: Object | None) -> list[Process]:
@@ -64,26 +66,7 @@ def _listed(lease: Object | None) -> list[Process]:
 
 
 def _has_ended(process: Process) -> bool:
-    machine, pid = process.get("machine"), process.get("pid")
-    if not machine or machine != _machine() or not process.get("start") or not isinstance(pid, int):
+    place, pid = process.get("machine"), process.get("pid")
+    if not place or place != machine() or not process.get("start") or not isinstance(pid, int):
         return False
-    return _start_of(pid) != str(process["start"])
-
-
-def _machine() -> str:
-    """The machine since its boot and the process namespace (a container has its own); empty where that is unknown."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as handle:
-            return f"{handle.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _start_of(pid: int) -> str:
-    """When a process began, in ticks since boot; empty when there is none (a zombie counts as none)."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
-            after_name = handle.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if after_name[0] == "Z" else after_name[19]
+    return start_time(pid) != str(process["start"])

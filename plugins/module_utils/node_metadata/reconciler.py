@@ -19,16 +19,13 @@ from ..common.progress import Progress
 from ..kube.client import Client
 from ..kube.errors import ApiError, explain
 from ..kube.lease import Lease, LeaseLost
+from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from .node_patch import ConflictingSets, metadata_of, node_edit
 from .node_sets import NodeSet, is_discovered
 
 NAMES_SHOWN = 100
-_TRIES = 5
-
-# What became of one node's patch.
-Fate = t.Literal["changed", "unchanged", "gone", "unchecked"]
 
 
 @dataclass
@@ -48,7 +45,7 @@ class NodesOutcome:
     sets: list[NodeSet]
     survey: SetMatches
     check: bool
-    fates: dict[str, Fate] = field(default_factory=dict)
+    fates: dict[str, PatchStatus] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     cause: ApiError | LeaseLost | PartialFailure | None = None
 
@@ -125,7 +122,7 @@ def reconcile(
         outcome = NodesOutcome(sets, survey, check)
         done = 0
 
-        def count(dummy: Outcome[Fate]) -> None:
+        def count(dummy: Outcome[PatchStatus]) -> None:
             nonlocal done
             done += 1
             progress.say("nodes checked" if check else "nodes changed", done, len(survey.edits))
@@ -173,34 +170,16 @@ def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
     return survey
 
 
-def _send(client: Client, sets: list[NodeSet], edit: NodeEdit, *, check: bool, lease: Lease) -> Fate:
-    """Patch one node; where somebody else was faster, read it again and think again."""
-    path = f"{NODES}/{edit.name}"
-    current: NodeEdit | None = edit
-    for attempt in range(_TRIES):
-        if current is None:
-            return "unchanged"
-        lease.check()
-        try:
-            client.amend(path, current.patch, dry_run=check)
-            return "changed"
-        except ApiError as error:
-            if error.not_found:
-                return "gone"
-            if check and error.forbidden:
-                return "unchecked"
-            if not error.conflict or attempt == _TRIES - 1:
-                raise
-        raw = client.get(path)
-        if raw is None:
-            return "gone"
+def _send(client: Client, sets: list[NodeSet], edit: NodeEdit, *, check: bool, lease: Lease) -> PatchStatus:
+    def compute(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
         node = parse(raw)
         wish = metadata_of(node, sets)
-        current = node_edit(node, wish) if wish is not None else None
-    raise AssertionError("unreachable")
+        return node_edit(node, wish) if wish is not None else None
+
+    return patch_node(client, edit, compute, lease.check, dry_run=check).status
 
 
-def _note(outcome: NodesOutcome, outcomes: list[Outcome[Fate]], client: Client) -> None:
+def _note(outcome: NodesOutcome, outcomes: list[Outcome[PatchStatus]], client: Client) -> None:
     for done in outcomes:
         if done.value is not None:
             outcome.fates[done.name] = done.value

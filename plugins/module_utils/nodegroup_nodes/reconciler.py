@@ -15,8 +15,8 @@ from ..common.progress import Progress
 from ..common.results import diff_of
 from ..common.wait import WaitTimeout, wait_until
 from ..kube.client import Client
-from ..kube.errors import ApiError
 from ..kube.lease import Lease
+from ..kube.node_patcher import patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from ..pools.plan import Plan
@@ -24,7 +24,6 @@ from .arrivals import GroupArrival, arrivals, edit_of
 from .messages import ArrivalMessages, progress, summary
 
 NAMES_SHOWN = 100
-_TRIES = 5
 
 
 @dataclass
@@ -122,25 +121,13 @@ class ArrivalReconciler:
             raise
 
     def _send(self, edit: NodeEdit, of: GroupArrival, lease: Lease) -> None:
-        """Patch one node; where somebody else was faster, read it again and think again."""
-        path = f"{NODES}/{edit.name}"
-        current: NodeEdit | None = edit
-        for left in reversed(range(_TRIES)):
-            if current is None:
-                return
-            lease.check()
-            try:
-                self._client.amend(path, current.patch, dry_run=self._check)
-                break
-            except ApiError as error:
-                if error.not_found:
-                    return
-                if self._check and error.forbidden:
-                    self.received.unchecked = True
-                    break
-                if not error.conflict or not left:
-                    raise
-            raw = self._client.get(path)
-            current = edit_of(parse(raw), of.pool, stays=of.stays) if raw else None
-        if current is not None:
-            self.received.edits[current.name] = current
+        result = patch_node(
+            self._client,
+            edit,
+            lambda raw: edit_of(parse(raw), of.pool, stays=of.stays),
+            lease.check,
+            dry_run=self._check,
+        )
+        self.received.unchecked = self.received.unchecked or result.status == "unchecked"
+        if result.status in ("changed", "unchecked"):
+            self.received.edits[edit.name] = result.edit

@@ -10,11 +10,11 @@ from dataclasses import replace
 from ..catalog import mig as geometries
 from ..catalog import models, names, releases
 from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
+from ..common.nested import get_nested
 from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..nvidia_config.device_plugin import MIG, Sharing
 from ..schema.matching import resolve_match
-from ..schema.views import part
 from .merge import merge
 from .nodegroups import cloud_of, drain_options, nodegroup_spec, nodegroup_specs
 from .operator_values import mirrored_image, nfd_values, operator_values
@@ -84,10 +84,12 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             impersonate_groups=tuple(settings["impersonate_groups"]),
         ),
         operator=_release(
-            operator, part(documents.written, "operator"), merge(_OPERATOR_VALUES, operator_values(operator))
+            operator, get_nested(documents.written, "operator"), merge(_OPERATOR_VALUES, operator_values(operator))
         ),
         nfd=_release(
-            nfd, part(documents.written, "nfd"), _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"]))
+            nfd,
+            get_nested(documents.written, "nfd"),
+            _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"])),
         ),
         policy=PolicyPlan(spec=_policy_spec(config, cut), tolerations=tolerations, mig_by_node=cut.wanted),
         config=config,
@@ -264,7 +266,7 @@ def _release(settings: Document, written: t.Any, values: Document) -> ReleasePla
     return ReleasePlan(
         name=settings["release"],
         namespace=namespace,
-        named=any(part(written, key) is not None for key in ("release", "namespace")),
+        named=any(get_nested(written, key) is not None for key in ("release", "namespace")),
         namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
         chart=settings["chart"],
         chart_repo=settings["chart_repo"],

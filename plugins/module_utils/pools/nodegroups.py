@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from ..catalog import names
 from ..catalog.taints import STARTUP_TAINT
+from ..common.nested import get_nested
 from ..schema import coercion
 from ..schema.messages import is_whole, quote, type_name
 from ..schema.nodegroup import MAGNUM, ONLY_OF, PROVIDERS, VKS
 from ..schema.rollout import NONE, ROLLOUT
-from ..schema.views import part
 from .plan import CloudPlan, NodeGroupPlan
 from .variables import NOT_SET, InvalidVariables
 
@@ -132,7 +132,7 @@ def with_node_counts(
         raise InvalidVariables(problems)
     return [
         {**pool, "nodes": {**pool["nodes"], "count": counts[pool["name"]]}}
-        if part(pool, "name") in tuple(counts)
+        if get_nested(pool, "name") in tuple(counts)
         else pool
         for pool in pools
     ]
@@ -147,13 +147,13 @@ def _misshapen(pools: t.Any, counts: t.Any) -> t.Iterator[str]:
 
 
 def _not_countable(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.Iterator[str]:
-    pool = next((pool for pool in pools if part(pool, "name") == name), None)
+    pool = next((pool for pool in pools if get_nested(pool, "name") == name), None)
     if pool is None:
-        known = [str(part(pool, "name")) for pool in pools]
+        known = [str(get_nested(pool, "name")) for pool in pools]
         yield f"gpu_pools: no pool is called {name}; declared are {', '.join(known) or 'none'}"
     elif not isinstance(pool.get("nodes"), dict):
         yield f"pool {name}: its nodes are not made here (nodes), so nobody can say how many there are; declare nodes first"
-    elif pool.get("autoscale") or part(defaults, "autoscale"):
+    elif pool.get("autoscale") or get_nested(defaults, "autoscale"):
         yield f"pool {name}: its autoscaler chooses how many nodes there are; change autoscale.min and max"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.releases import Release, release_of
+from ..common.nested import set_nested
 from .merge import merge
 
 Document = dict[str, t.Any]
@@ -99,13 +100,13 @@ def _images(registry: str | None, version: str, secrets: t.Sequence[str]) -> Doc
     folders = _folders(release_of(version))
     if registry:
         for component, folder in folders.items():
-            _put(values, component, "repository", f"{registry}/{folder}")
+            set_nested(values, (*component.split("."), "repository"), f"{registry}/{folder}")
         if "kataManager" in folders:
-            _put(values, "kataManager.config", "runtimeClasses", _kata(registry, secrets))
+            set_nested(values, ("kataManager", "config", "runtimeClasses"), _kata(registry, secrets))
     if secrets:
         for component in (*folders, "vgpuManager"):
             if component not in _WITHOUT_SECRETS:
-                _put(values, component, "imagePullSecrets", list(secrets))
+                set_nested(values, (*component.split("."), "imagePullSecrets"), list(secrets))
     return values
 
 
@@ -126,13 +127,6 @@ def _kata(registry: str, secrets: t.Sequence[str]) -> list[Document]:
         }
         for name, selector, tag in _KATA
     ]
-
-
-def _put(values: Document, component: str, key: str, value: t.Any) -> None:
-    place = values
-    for step in component.split("."):
-        place = place.setdefault(step, {})
-    place[key] = value
 
 
 def _driver(settings: Document) -> Document:

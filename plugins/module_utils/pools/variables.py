@@ -9,11 +9,12 @@ import itertools
 import typing as t
 from collections.abc import Mapping
 
+from ..common.nested import get_nested
 from ..schema.cross_checks import CLOUD_CHECKS, CLUSTER_CHECKS, FLEET_CHECKS, POOL_CHECKS
 from ..schema.messages import field_path, join_words, quote, type_name
 from ..schema.pool import CLUSTER, DEFAULTS, POOL, POOLS
 from ..schema.validators import is_bare_chart
-from ..schema.views import Document, PoolView, part
+from ..schema.views import Document, PoolView
 from .merge import merge, plain
 
 _PARTS = ("gpu_cluster", "gpu_defaults", "gpu_pools")
@@ -78,13 +79,13 @@ def load(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Variables:
         if not is_bare_chart(completed[release]["chart"]):
             completed[release]["chart_repo"] = ""
     merged = [_under(defaults, pool) for pool in pools]
-    silent = frozenset(pool["name"] for pool in merged if not (part(pool, "sharing") or {}).get("mode"))
+    silent = frozenset(pool["name"] for pool in merged if not (get_nested(pool, "sharing") or {}).get("mode"))
     return Variables(completed, tuple(map(POOL.complete, merged)), cluster, silent)
 
 
 def _under(defaults: t.Any, pool: t.Any) -> t.Any:
     """A pool with the defaults under it; what they say of nodes is for pools that make some."""
-    if isinstance(defaults, dict) and part(pool, "nodes") is None:
+    if isinstance(defaults, dict) and get_nested(pool, "nodes") is None:
         defaults = {key: value for key, value in defaults.items() if key not in _OF_MADE_NODES}
     return merge(defaults, pool)
 

@@ -8,6 +8,7 @@ import collections
 import typing as t
 
 from ..catalog import releases
+from ..common.nested import get_nested
 from .identity_checks import IDENTITY_CHECKS
 from .matching import MatchTerms, resolve_match
 from .messages import field_path, join_words, quote
@@ -18,15 +19,15 @@ from .secret_checks import reboot_command_holds_no_secrets, values_hold_no_secre
 from .sharing_checks import SHARING_CHECKS
 from .types import Problems
 from .validators import is_bare_chart
-from .views import Document, PoolView, part
+from .views import Document, PoolView
 
 
 def taints_differ(pool: PoolView) -> Problems:
     """Kubernetes keeps one taint for a key and an effect."""
     seen: dict[tuple[str, str], int] = {}
-    taints = part(pool.merged, "taints")
+    taints = get_nested(pool.merged, "taints")
     for index, taint in enumerate(taints if isinstance(taints, list) else ()):
-        key, effect = part(taint, "key"), part(taint, "effect")
+        key, effect = get_nested(taint, "key"), get_nested(taint, "effect")
         if not (isinstance(key, str) and isinstance(effect, str)):
             continue
         first = seen.setdefault((key, effect), index)
@@ -39,7 +40,7 @@ def taints_differ(pool: PoolView) -> Problems:
 
 def labels_keep_matching(pool: PoolView) -> Problems:
     """A pool must not write away the label by which it finds its nodes."""
-    wanted, written = part(pool.merged, "match", "labels"), part(pool.merged, "labels")
+    wanted, written = get_nested(pool.merged, "match", "labels"), get_nested(pool.merged, "labels")
     if not (isinstance(wanted, dict) and isinstance(written, dict)):
         return
     for key in wanted.keys() & written.keys():
@@ -52,7 +53,7 @@ def labels_keep_matching(pool: PoolView) -> Problems:
 
 def operand_labels_are_known(pool: PoolView) -> Problems:
     """The operator takes a value that it does not know for its default, without a word."""
-    written = part(pool.merged, "labels")
+    written = get_nested(pool.merged, "labels")
     for key, value in written.items() if isinstance(written, dict) else ():
         wrong = wrong_value(key, value) if isinstance(key, str) and isinstance(value, str) else None
         if wrong:
@@ -63,14 +64,14 @@ def names_differ(pools: t.Sequence[PoolView]) -> Problems:
     """A pool is known by its name."""
     first: dict[str, PoolView] = {}
     for pool in pools:
-        name = part(pool.merged, "name")
+        name = get_nested(pool.merged, "name")
         if isinstance(name, str) and first.setdefault(name, pool) is not pool:
             yield f"{pool.path}.name: {quote(name)} is the name of {first[name].path} already; give each pool its own"
 
 
 def _asked(pool: PoolView) -> MatchTerms | None:
     """None for a pool without match, whose nodes are pinned one by one, and for a match that is wrong."""
-    match = part(pool.merged, "match")
+    match = get_nested(pool.merged, "match")
     if not isinstance(match, dict):
         return None
     model, labels = match.get("model"), match.get("labels")
@@ -111,7 +112,7 @@ def chart_has_a_place(cluster: Document) -> Problems:
         ("operator", releases.OPERATOR_CHART, releases.OPERATOR_CHART_REPO),
         ("nfd", releases.NFD_CHART, ""),
     ):
-        chart, repo = part(cluster, which, "chart") or usual, part(cluster, which, "chart_repo")
+        chart, repo = get_nested(cluster, which, "chart") or usual, get_nested(cluster, which, "chart_repo")
         path = f"gpu_cluster.{which}.chart_repo"
         if not isinstance(chart, str):
             continue
@@ -125,12 +126,12 @@ def chart_has_a_place(cluster: Document) -> Problems:
 def releases_differ(cluster: Document) -> Problems:
     """Helm knows a release by its namespace and name."""
     operator = (
-        part(cluster, "operator", "namespace") or releases.OPERATOR_NAMESPACE,
-        part(cluster, "operator", "release") or releases.OPERATOR_RELEASE,
+        get_nested(cluster, "operator", "namespace") or releases.OPERATOR_NAMESPACE,
+        get_nested(cluster, "operator", "release") or releases.OPERATOR_RELEASE,
     )
     nfd = (
-        part(cluster, "nfd", "namespace") or releases.NFD_NAMESPACE,
-        part(cluster, "nfd", "release") or releases.NFD_RELEASE,
+        get_nested(cluster, "nfd", "namespace") or releases.NFD_NAMESPACE,
+        get_nested(cluster, "nfd", "release") or releases.NFD_RELEASE,
     )
     if operator == nfd and all(isinstance(word, str) for word in nfd):
         yield "gpu_cluster.nfd.release: is the operator's release in the same namespace; give one of them another name"
@@ -147,7 +148,7 @@ _OWNED_VALUES = (
 def values_leave_ours(cluster: Document) -> Problems:
     """A field has one owner."""
     for (which, *keys), owner in _OWNED_VALUES:
-        if part(cluster, which, "values", *keys) not in (None, False):
+        if get_nested(cluster, which, "values", *keys) not in (None, False):
             yield f"gpu_cluster.{which}.values.{'.'.join(keys)}: is not yours to set, {owner}; take it out"
 
 

@@ -4,21 +4,22 @@
 
 from __future__ import annotations
 
+from ..common.nested import get_nested
 from .messages import quote
 from .types import Problems
-from .views import Document, part
+from .views import Document
 
 
 def renamed_from_another_name(cluster: Document) -> Problems:
     """A cluster is renamed from one name to another."""
-    name, former = part(cluster, "name"), part(cluster, "renamed_from")
+    name, former = get_nested(cluster, "name"), get_nested(cluster, "renamed_from")
     if isinstance(name, str) and name == former:
         yield f"gpu_cluster.renamed_from: {quote(name)} is the name that the cluster has now; give the former one, or leave it out"
 
 
 def groups_have_a_user(cluster: Document) -> Problems:
     """Kubernetes refuses impersonated groups without a user."""
-    if part(cluster, "impersonate_groups") and part(cluster, "impersonate_user") is None:
+    if get_nested(cluster, "impersonate_groups") and get_nested(cluster, "impersonate_user") is None:
         yield "gpu_cluster.impersonate_user: is missing; Kubernetes impersonates groups only together with a user"
 
 

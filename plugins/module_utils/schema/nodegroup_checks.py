@@ -9,12 +9,13 @@ import typing as t
 
 from ..catalog import models
 from ..catalog.vks_flavor_names import Card, vks_card
+from ..common.nested import get_nested
 from ..nvidia_config.device_plugin import MIG
 from .messages import field_path, join_words, quote
 from .nodegroup import COMMON, MAGNUM, ONLY_OF, PROVIDERS, VKS
 from .types import INVALID, Problems
 from .validators import label_value
-from .views import Document, PoolView, part
+from .views import Document, PoolView
 
 # VKS: the schema of its node groups (greennode-mcp specs/vks.json, greennode-cli).
 _VKS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{3,13}[a-z0-9]")
@@ -36,25 +37,25 @@ _ALLOWED = frozenset(
 
 def makes_nodes(pool: PoolView) -> bool:
     """Whether the pool has a node group, be it a wrong one."""
-    return part(pool.merged, "nodes") is not None
+    return get_nested(pool.merged, "nodes") is not None
 
 
 def provider_of(cluster: t.Any) -> str | None:
     """Who makes the nodes of this cluster; None where nobody does, or what is said of it is wrong."""
-    said_of = part(cluster, "cloud")
-    named = [name for name in PROVIDERS if part(said_of, name) is not None]
+    said_of = get_nested(cluster, "cloud")
+    named = [name for name in PROVIDERS if get_nested(said_of, name) is not None]
     return named[0] if len(named) == 1 and said_of[named[0]] is not INVALID else None
 
 
 def group_name(pool: PoolView) -> t.Any:
     """What the pool's node group is called."""
-    name = part(pool.merged, "nodes", "name")
-    return part(pool.merged, "name") if name is None else name
+    name = get_nested(pool.merged, "nodes", "name")
+    return get_nested(pool.merged, "name") if name is None else name
 
 
 def cloud_is_one(cluster: Document) -> Problems:
     """The nodes of a cluster come from one cloud."""
-    cloud = part(cluster, "cloud")
+    cloud = get_nested(cluster, "cloud")
     if not isinstance(cloud, dict):
         return
     named = [name for name in PROVIDERS if cloud.get(name) is not None]
@@ -65,7 +66,7 @@ def cloud_is_one(cluster: Document) -> Problems:
 
 def nodes_have_a_cloud(cluster: Document, pool: PoolView) -> Problems:
     """Somebody has to make them."""
-    if makes_nodes(pool) and isinstance(cluster, dict) and part(cluster, "cloud") is None:
+    if makes_nodes(pool) and isinstance(cluster, dict) and get_nested(cluster, "cloud") is None:
         yield (
             f"{pool.path}.nodes: has no cloud that could make them; say which in gpu_cluster.cloud, such as "
             "cloud: {magnum: {cloud: mycloud}}, or take nodes out where they exist already"
@@ -74,7 +75,7 @@ def nodes_have_a_cloud(cluster: Document, pool: PoolView) -> Problems:
 
 def settings_are_the_providers(cluster: Document, pool: PoolView) -> Problems:
     """What another provider knows this one would have to leave out."""
-    provider, nodes = provider_of(cluster), part(pool.written, "nodes")
+    provider, nodes = provider_of(cluster), get_nested(pool.written, "nodes")
     if provider is None or not isinstance(nodes, dict):
         return
     for key in nodes:
@@ -90,7 +91,7 @@ def group_name_is_legal(cluster: Document, pool: PoolView) -> Problems:
     provider, name = provider_of(cluster), group_name(pool)
     if not makes_nodes(pool) or not isinstance(name, str):
         return
-    own = part(pool.merged, "nodes", "name") is not None
+    own = get_nested(pool.merged, "nodes", "name") is not None
     path = f"{pool.path}.nodes.name"
     shown = quote(name) if own else f"is missing, and the pool's name {quote(name)}"
     if provider == VKS and not _VKS_NAME.fullmatch(name):
@@ -103,8 +104,8 @@ def group_name_is_legal(cluster: Document, pool: PoolView) -> Problems:
 
 def count_is_said(pool: PoolView) -> Problems:
     """Of nodes that nobody scales."""
-    nodes = part(pool.merged, "nodes")
-    if isinstance(nodes, dict) and nodes.get("count") is None and part(pool.merged, "autoscale") is None:
+    nodes = get_nested(pool.merged, "nodes")
+    if isinstance(nodes, dict) and nodes.get("count") is None and get_nested(pool.merged, "autoscale") is None:
         yield (
             f"{pool.path}.nodes.count: is missing; say how many nodes, or between which numbers an autoscaler may choose (autoscale)"
         )
@@ -112,11 +113,11 @@ def count_is_said(pool: PoolView) -> Problems:
 
 def autoscale_is_sound(pool: PoolView) -> Problems:
     """An autoscaler needs nodes that are made, and bounds between which there is something."""
-    scale = part(pool.merged, "autoscale")
-    if part(pool.written, "autoscale") is not None and not makes_nodes(pool):
+    scale = get_nested(pool.merged, "autoscale")
+    if get_nested(pool.written, "autoscale") is not None and not makes_nodes(pool):
         yield f"{pool.path}.autoscale: has no effect without nodes, which says what is to be made; say both, or take it out"
         return
-    low, high, count = part(scale, "min"), part(scale, "max"), part(pool.merged, "nodes", "count")
+    low, high, count = get_nested(scale, "min"), get_nested(scale, "max"), get_nested(pool.merged, "nodes", "count")
     if not makes_nodes(pool) or not (isinstance(low, int) and isinstance(high, int)):
         return
     if low > high:
@@ -130,18 +131,18 @@ def autoscale_is_sound(pool: PoolView) -> Problems:
 
 def model_is_said_once(pool: PoolView) -> Problems:
     """`model` is what the nodes that we make have, `match.model` what existing nodes are known by."""
-    if part(pool.merged, "model") is None:
+    if get_nested(pool.merged, "model") is None:
         return
     if not makes_nodes(pool):
-        if part(pool.written, "model") is not None:
+        if get_nested(pool.written, "model") is not None:
             yield f"{pool.path}.model: has no effect without nodes; existing nodes are known by match.model, so it belongs under match"
-    elif part(pool.merged, "match", "model") is not None:
+    elif get_nested(pool.merged, "match", "model") is not None:
         yield f"{pool.path}.model: stands beside match.model; take one out, since nodes that are made here need no match"
 
 
 def labels_are_a_kubelets(pool: PoolView) -> Problems:
     """The group's labels are put by the kubelet itself, which may not put every one."""
-    labels = part(pool.merged, "labels")
+    labels = get_nested(pool.merged, "labels")
     if not makes_nodes(pool) or not isinstance(labels, dict):
         return
     for key in labels:
@@ -163,7 +164,7 @@ def entries_are_few(cluster: Document, pool: PoolView) -> Problems:
     if provider_of(cluster) != VKS or not makes_nodes(pool):
         return
     for what, ours in (("labels", _OUR_LABELS), ("taints", 1)):
-        entries = part(pool.merged, what)
+        entries = get_nested(pool.merged, what)
         if isinstance(entries, (dict, list)) and len(entries) > _VKS_MOST_ENTRIES - ours:
             yield (
                 f"{pool.path}.{what}: are {len(entries)}; a VKS node group has at most {_VKS_MOST_ENTRIES}, of which up to {ours} "
@@ -173,11 +174,11 @@ def entries_are_few(cluster: Document, pool: PoolView) -> Problems:
 
 def flavor_has_it(cluster: Document, pool: PoolView) -> Problems:
     """What VKS's flavor says of its GPUs by its name is not contradicted by the pool."""
-    flavor = part(pool.merged, "nodes", "flavor")
+    flavor = get_nested(pool.merged, "nodes", "flavor")
     card = vks_card(flavor) if provider_of(cluster) == VKS and isinstance(flavor, str) else None
     if card is None:
         return
-    gpus, model = part(pool.merged, "gpus_per_node"), part(pool.merged, "model")
+    gpus, model = get_nested(pool.merged, "gpus_per_node"), get_nested(pool.merged, "model")
     found = models.find(model) if isinstance(model, str) else None
     if isinstance(gpus, int) and gpus != card.count:
         yield f"{pool.path}.gpus_per_node: {gpus} is not what the flavor {flavor} has; write {card.count}, or take another flavor"
@@ -191,7 +192,7 @@ def flavor_has_it(cluster: Document, pool: PoolView) -> Problems:
 
 def _mig_exists(pool: PoolView, flavor: str, card: Card) -> Problems:
     """Where the model is said, the layout is judged by it."""
-    if part(pool.merged, "sharing", "mode") == MIG and card.has_mig is False:
+    if get_nested(pool.merged, "sharing", "mode") == MIG and card.has_mig is False:
         yield (
             f"{pool.path}.sharing.mode: {MIG} does not exist on the {card.word} of the flavor {flavor}; use time-slicing or mps, or a "
             "flavor with H100 or newer"
@@ -206,7 +207,7 @@ def groups_differ(pools: t.Sequence[PoolView]) -> Problems:
         if not isinstance(name, str) or first.setdefault(name, pool) is pool:
             continue
         # Two pools of one name are told already.
-        if part(pool.merged, "name") != part(first[name].merged, "name"):
+        if get_nested(pool.merged, "name") != get_nested(first[name].merged, "name"):
             yield f"{pool.path}.nodes.name: the node group {quote(name)} is that of {first[name].title} already; give each pool its own"
 
 

@@ -9,11 +9,12 @@ import re
 from ..catalog import releases
 from ..catalog.chart_values import NFD_MAPS, OPERATOR_MAPS
 from ..catalog.releases import Release, release_of
+from ..common.nested import get_nested
 from .messages import quote, type_name
 from .operator_validators import os_tag
 from .types import INVALID, Problems
 from .validators import is_bare_chart
-from .views import Document, part
+from .views import Document
 
 _PATH = "gpu_cluster.operator"
 _VARIABLE_NAME = "write the name of the variable, as in `- name: HTTPS_PROXY`"
@@ -37,21 +38,21 @@ _SINCE: tuple[tuple[tuple[str, ...], Release], ...] = (
 
 def driver_fields_have_an_effect(cluster: Document) -> Problems:
     """Nothing is said of a driver that is not installed, nor of the build of one that is built."""
-    driver = part(cluster, "operator", "driver")
-    if part(driver, "enabled") is False:
+    driver = get_nested(cluster, "operator", "driver")
+    if get_nested(driver, "enabled") is False:
         for keys in (*_OF_THE_DRIVER, ("driver", "precompiled")):
-            if part(cluster, "operator", *keys) not in (None, False):
+            if get_nested(cluster, "operator", *keys) not in (None, False):
                 yield f"{_PATH}.{'.'.join(keys)}: has no effect with driver.enabled: false; take it out"
-    elif part(driver, "precompiled") is True:
+    elif get_nested(driver, "precompiled") is True:
         for keys in _OF_THE_BUILD:
-            if part(cluster, "operator", *keys) is not None:
+            if get_nested(cluster, "operator", *keys) is not None:
                 yield f"{_PATH}.{'.'.join(keys)}: has no effect with driver.precompiled: true; take it out"
 
 
 def driver_version_is_of_its_kind(cluster: Document) -> Problems:
     """A precompiled driver's image is named by its branch, any other by the whole version."""
-    version = part(cluster, "operator", "driver", "version")
-    precompiled = part(cluster, "operator", "driver", "precompiled")
+    version = get_nested(cluster, "operator", "driver", "version")
+    precompiled = get_nested(cluster, "operator", "driver", "precompiled")
     if not isinstance(version, str) or precompiled not in (None, True, False):
         return
     path, branch = f"{_PATH}.driver.version", re.fullmatch(r"[0-9]+", version)
@@ -65,28 +66,32 @@ def driver_version_is_of_its_kind(cluster: Document) -> Problems:
 
 def proxy_is_said(cluster: Document) -> Problems:
     """Exceptions from a proxy need one."""
-    proxy = part(cluster, "operator", "proxy")
-    if part(proxy, "no_proxy") and part(proxy, "http") is None and part(proxy, "https") is None:
+    proxy = get_nested(cluster, "operator", "proxy")
+    if get_nested(proxy, "no_proxy") and get_nested(proxy, "http") is None and get_nested(proxy, "https") is None:
         yield f"{_PATH}.proxy.no_proxy: has no effect without http or https; say which proxy, or take it out"
 
 
 def release_knows_the_fields(cluster: Document) -> Problems:
     """What a release does not know yet, its API server's schema drops without a word."""
-    version = part(cluster, "operator", "version")
+    version = get_nested(cluster, "operator", "version")
     version = releases.OPERATOR_VERSION if version is None else version
     if not isinstance(version, str):
         return
     for keys, since in _SINCE:
-        if part(cluster, "operator", *keys) is not None and release_of(version) < since:
+        if get_nested(cluster, "operator", *keys) is not None and release_of(version) < since:
             remedy = f"it came with v{since[0]}.{since[1]}; take it out, or install a later release"
             yield f"{_PATH}.{'.'.join(keys)}: is not known to the operator {version}; {remedy}"
 
 
 def release_is_known(cluster: Document) -> Problems:
     """Where an image is in NVIDIA's registry depends on the release, which a chart that is a file does not say here."""
-    operator = part(cluster, "operator")
-    chart = part(operator, "chart")
-    if part(operator, "registry") is None or not isinstance(chart, str) or part(operator, "version") is not None:
+    operator = get_nested(cluster, "operator")
+    chart = get_nested(operator, "chart")
+    if (
+        get_nested(operator, "registry") is None
+        or not isinstance(chart, str)
+        or get_nested(operator, "version") is not None
+    ):
         return
     if not is_bare_chart(chart) and not chart.startswith("oci://"):
         remedy = "beside registry say the chart's version, on which the images' paths depend"
@@ -95,7 +100,7 @@ def release_is_known(cluster: Document) -> Problems:
 
 def values_have_no_os_tag(cluster: Document) -> Problems:
     """The mistake of many guides, also where it is made among the Helm values."""
-    version = part(cluster, "operator", "values", "driver", "version")
+    version = get_nested(cluster, "operator", "values", "driver", "version")
     reason = os_tag(version) if isinstance(version, str) else None
     if reason:
         yield f"{_PATH}.values.driver.version: {quote(version)} {reason}"
@@ -105,7 +110,7 @@ def values_keep_maps(cluster: Document) -> Problems:
     """Where the chart has a map, so have the values: this collection adds its own fields to some of them."""
     for which, maps in (("operator", OPERATOR_MAPS), ("nfd", NFD_MAPS)):
         for path in maps:
-            value = part(cluster, which, "values", *path.split("."))
+            value = get_nested(cluster, which, "values", *path.split("."))
             if value is not None and value is not INVALID and not isinstance(value, dict):
                 remedy = "write it as `key: value` lines, or remove it"
                 yield f"gpu_cluster.{which}.values.{path}: is {type_name(value)}, and the chart has a map there; {remedy}"
@@ -113,7 +118,7 @@ def values_keep_maps(cluster: Document) -> Problems:
 
 def driver_variables_have_names(cluster: Document) -> Problems:
     """The variables of the proxy are merged into driver.env by name, and the ClusterPolicy accepts nothing else there."""
-    variables = part(cluster, "operator", "values", "driver", "env")
+    variables = get_nested(cluster, "operator", "values", "driver", "env")
     path = f"{_PATH}.values.driver.env"
     if variables is None or variables is INVALID:
         return

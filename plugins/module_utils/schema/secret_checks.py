@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from ..common.nested import get_nested
 from .secret_values import SecretValue, find_secrets
 from .types import Problems
-from .views import Document, PoolView, part
+from .views import Document, PoolView
 
 _OPERATOR, _NFD = "gpu_cluster.operator.values", "gpu_cluster.nfd.values"
 
@@ -14,14 +15,14 @@ _OPERATOR, _NFD = "gpu_cluster.operator.values", "gpu_cluster.nfd.values"
 def values_hold_no_secrets(cluster: Document) -> Problems:
     """Each secret among the values, by its path, with what to write instead; the secret itself is not shown."""
     for which, path in (("operator", _OPERATOR), ("nfd", _NFD)):
-        for found in find_secrets(part(cluster, which, "values"), path):
+        for found in find_secrets(get_nested(cluster, which, "values"), path):
             yield f"{found.path}: holds a secret ({found.what}; not shown), which has no place in Helm values; {_remedy(found)}"
 
 
 def reboot_command_holds_no_secrets(pool: PoolView) -> Problems:
     """A command line is for every user of the machine to read, and the cluster's own runs find it in a ConfigMap."""
     path = f"{pool.path}.rollout.reboot.command"
-    for found in find_secrets(part(pool.merged, "rollout", "reboot", "command"), path):
+    for found in find_secrets(get_nested(pool.merged, "rollout", "reboot", "command"), path):
         yield f"{found.path}: holds a secret ({found.what}; not shown), which everybody may read there; have the program read it from a file"
 
 

@@ -9,11 +9,12 @@ import typing as t
 from ..catalog import mig as geometries
 from ..catalog import models
 from ..catalog.names import LABEL_LENGTH, PRODUCT_LABEL
+from ..common.nested import get_nested
 from ..mig import layout as mig
 from ..mig.fit_error import fit_error
 from ..nvidia_config.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
 from .types import INVALID, Problems
-from .views import PoolView, part
+from .views import PoolView
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -32,15 +33,15 @@ _OPTIONS = {
 
 
 def _mode(pool: PoolView) -> t.Any:
-    return part(pool.merged, "sharing", "mode")
+    return get_nested(pool.merged, "sharing", "mode")
 
 
 def needs_are_met(pool: PoolView) -> Problems:
     """Shares need a number, slices a layout."""
     mode = _mode(pool)
-    if mode in (TIME_SLICING, MPS) and part(pool.merged, "sharing", "replicas") is None:
+    if mode in (TIME_SLICING, MPS) and get_nested(pool.merged, "sharing", "replicas") is None:
         yield f"{pool.path}.sharing.replicas: is missing; {mode} needs the shares of a GPU, such as replicas: 4"
-    if mode == MIG and all(part(pool.merged, "sharing", key) is None for key in ("layout", "demand")):
+    if mode == MIG and all(get_nested(pool.merged, "sharing", key) is None for key in ("layout", "demand")):
         yield (
             f"{pool.path}.sharing.layout: is missing; say what each GPU is cut into, such as {{3g.20gb: 2}}, or as demand what "
             "all nodes of the pool offer together"
@@ -52,24 +53,24 @@ def mode_is_said(pool: PoolView) -> Problems:
     if _mode(pool) is not None:
         return
     for key, mode in (("layout", MIG), ("demand", MIG), ("replicas", TIME_SLICING)):
-        if part(pool.written, "sharing", key) is not None:
+        if get_nested(pool.written, "sharing", key) is not None:
             yield f"{pool.path}.sharing.mode: is missing beside {key}; say mode: {mode} to share the GPUs"
             return
 
 
 def options_have_an_effect(pool: PoolView) -> Problems:
     """What the same pool's mode does not know it does not tune."""
-    sharing = part(pool.written, "sharing")
-    known = _OPTIONS.get(part(sharing, "mode"))
+    sharing = get_nested(pool.written, "sharing")
+    known = _OPTIONS.get(get_nested(sharing, "mode"))
     if known is None:
         return
     for key in dict.fromkeys(option for options in _OPTIONS.values() for option in options):
-        if part(sharing, key) is None or key in known:
+        if get_nested(sharing, key) is None or key in known:
             continue
         if key == "fail_requests_greater_than_one":
-            if part(sharing, "mode") == MPS and sharing[key] is True:
+            if get_nested(sharing, "mode") == MPS and sharing[key] is True:
                 continue
-            if part(sharing, "mode") == MPS:
+            if get_nested(sharing, "mode") == MPS:
                 yield f"{pool.path}.sharing.{key}: MPS always refuses a request for two shares (NVIDIA device plugin); take it out"
                 continue
         fitting = [mode for mode, options in _OPTIONS.items() if key in options]
@@ -80,7 +81,7 @@ def options_have_an_effect(pool: PoolView) -> Problems:
 def startup_taint_has_an_effect(pool: PoolView) -> Problems:
     """Only a change of MIG takes a GPU away again after a node has begun to offer it."""
     mode = _mode(pool) or EXCLUSIVE
-    if part(pool.written, "startup_taint") is True and mode in _OPTIONS and mode != MIG:
+    if get_nested(pool.written, "startup_taint") is True and mode in _OPTIONS and mode != MIG:
         yield (
             f"{pool.path}.startup_taint: has no effect with mode: {mode}; only GPUs that are still to be cut keep workloads away "
             f"from a new node, so take it out, or say mode: {MIG}"
@@ -89,7 +90,7 @@ def startup_taint_has_an_effect(pool: PoolView) -> Problems:
 
 def clients_are_allowed(pool: PoolView) -> Problems:
     """MPS has its own limit, by the GPU's generation."""
-    replicas = part(pool.merged, "sharing", "replicas")
+    replicas = get_nested(pool.merged, "sharing", "replicas")
     if _mode(pool) != MPS or not isinstance(replicas, int):
         return
     model = _model(pool)
@@ -105,11 +106,11 @@ def clients_are_allowed(pool: PoolView) -> Problems:
 
 def layout_fits(pool: PoolView) -> Problems:
     """A layout needs a GPU that can be cut so; what the catalog does not know it does not judge."""
-    written = part(pool.merged, "sharing", "layout")
+    written = get_nested(pool.merged, "sharing", "layout")
     if _mode(pool) != MIG or written is None or written is INVALID:
         return
     path, layout, model = f"{pool.path}.sharing.layout", mig.read(written), _model(pool)
-    gpus = part(pool.merged, "gpus_per_node")
+    gpus = get_nested(pool.merged, "gpus_per_node")
     by_index = any(found.devices for found in layout)
     if by_index and gpus is None:
         yield (
@@ -121,7 +122,7 @@ def layout_fits(pool: PoolView) -> Problems:
         yield f"{path}: names GPU {max(beyond)}, but gpus_per_node is {gpus}; the last GPU of a node is {gpus - 1}"
     if not mig.profiles(layout):
         yield f"{path}: cuts no GPU; say mode: {EXCLUSIVE} for whole GPUs"
-    if part(pool.merged, "sharing", "strategy") == mig.SINGLE and mig.uniform(layout) is None:
+    if get_nested(pool.merged, "sharing", "strategy") == mig.SINGLE and mig.uniform(layout) is None:
         yield (
             f'{pool.path}.sharing.strategy: "{mig.SINGLE}" needs one profile on every GPU of a node (NVIDIA device '
             f"plugin), the layout has {', '.join(mig.profiles(layout)) or 'none'}; say {mig.MIXED}, or leave it out"
@@ -141,16 +142,16 @@ def layout_fits(pool: PoolView) -> Problems:
 
 def demand_can_be_met(pool: PoolView) -> Problems:
     """A demand stands in a layout's place, and some GPU of the model has room for each device of it."""
-    demand = part(pool.merged, "sharing", "demand")
+    demand = get_nested(pool.merged, "sharing", "demand")
     if _mode(pool) != MIG or not isinstance(demand, dict):
         return
     path, model = f"{pool.path}.sharing.demand", _model(pool)
-    if part(pool.merged, "sharing", "layout") is not None:
+    if get_nested(pool.merged, "sharing", "layout") is not None:
         yield f"{path}: stands beside a layout; take one out: a layout says what each GPU is cut into, a demand leaves that open"
         return
     if not demand:
         yield f"{path}: asks for nothing; say mode: {EXCLUSIVE} for whole GPUs"
-    if part(pool.merged, "sharing", "strategy") == mig.SINGLE:
+    if get_nested(pool.merged, "sharing", "strategy") == mig.SINGLE:
         yield (
             f'{pool.path}.sharing.strategy: "{mig.SINGLE}" needs one profile on every GPU of a node (NVIDIA device plugin), and a '
             f"demand leaves GPUs whole that it does not need; say {mig.MIXED}, or leave it out"
@@ -176,13 +177,13 @@ def _is_sure(geometry: Geometry, profiles: t.Iterable[str]) -> bool:
 
 def _label_fits(pool: PoolView, layout: mig.Layout, model: models.Model) -> Problems:
     profile = mig.uniform(layout)
-    if profile is None or part(pool.merged, "sharing", "strategy") != mig.SINGLE:
+    if profile is None or get_nested(pool.merged, "sharing", "strategy") != mig.SINGLE:
         return
-    replicas = part(pool.merged, "sharing", "replicas")
+    replicas = get_nested(pool.merged, "sharing", "replicas")
     shared = Sharing(
         MIG,
         replicas=replicas if isinstance(replicas, int) else 1,
-        rename=part(pool.merged, "sharing", "rename") is True,
+        rename=get_nested(pool.merged, "sharing", "rename") is True,
     )
     label = mig.single_product(model.product, profile, shared.suffix)
     if len(label) > LABEL_LENGTH:
@@ -193,7 +194,7 @@ def _label_fits(pool: PoolView, layout: mig.Layout, model: models.Model) -> Prob
 
 
 def _model(pool: PoolView) -> models.Model | None:
-    named = (part(pool.merged, "match", "model"), part(pool.merged, "model"))
+    named = (get_nested(pool.merged, "match", "model"), get_nested(pool.merged, "model"))
     return next((models.find(name) for name in named if isinstance(name, str)), None)
 
 

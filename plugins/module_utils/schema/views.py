@@ -23,10 +23,3 @@ class PoolView:
         """How another pool's message speaks of this one."""
         name = self.merged.get("name")
         return f"{self.path} ({name})" if isinstance(name, str) else self.path
-
-
-def part(document: t.Any, *keys: str) -> t.Any:
-    """The value down there; None when it was left out or something above it is wrong."""
-    for key in keys:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document

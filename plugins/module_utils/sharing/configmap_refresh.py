@@ -40,6 +40,6 @@ def refresh(client: Client, namespace: str, values: t.Mapping[str, str], lease: 
 def _toucher(client: Client, path: str, value: str, lease: Lease) -> t.Callable[[], None]:
     def touch() -> None:
         lease.check()
-        client.amend(path, {"metadata": {"annotations": {REFRESH_ANNOTATION: value}}})
+        client.strategic_merge(path, {"metadata": {"annotations": {REFRESH_ANNOTATION: value}}})
 
     return touch

@@ -14,6 +14,7 @@ from ..cluster_state.pool_release import is_cut
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..drain.drainer import progress_by_node
 from ..kube.errors import ApiError
+from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from ..schema import rollout
 from . import late_labels
@@ -37,9 +38,6 @@ if t.TYPE_CHECKING:
     from .reboot import Rebooter
     from .rolling_update import RollingResult
     from .scope import Scope
-
-# A node that somebody else writes at the same time is read again this often before it counts as failed.
-_CONFLICTS = 8
 
 
 @dataclass
@@ -137,7 +135,7 @@ class Rollout:
             self._reader.configs.add(changes, dry_run=True)
             samples = {fleet.profile.pool_of.get(edit.name, ""): edit for edit in changes.edits}
             for sample in samples.values():
-                self._client.amend(f"{NODES}/{sample.name}", sample.patch, dry_run=True)
+                self._client.strategic_merge(f"{NODES}/{sample.name}", sample.patch, dry_run=True)
         except ApiError as error:
             if not error.forbidden:
                 raise
@@ -234,27 +232,18 @@ class Rollout:
         self, edit: NodeEdit, pool: PoolPlan | None, held: t.Collection[str], lease: Lease
     ) -> t.Callable[[], bool]:
         def patch() -> bool:
-            path = f"{NODES}/{edit.name}"
-            wanted: NodeEdit | None = edit
-            for attempt in range(_CONFLICTS):
-                lease.check()
-                try:
-                    self._client.amend(path, t.cast("NodeEdit", wanted).patch)
-                    return True
-                except ApiError as error:
-                    if error.not_found:
-                        return False
-                    if not error.conflict or attempt == _CONFLICTS - 1:
-                        raise
-                raw = self._client.get(path)
-                fresh = parse(raw) if raw else None
-                wanted = node_edit(fresh, pool, held) if fresh else None
-                if wanted is None:
-                    return raw is not None
-                if pool is None and fresh and is_cut(fresh):
-                    # It has to be emptied first; the next look at the nodes finds it.
-                    return False
-            return False
+            drain_first = False
+
+            def compute(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
+                nonlocal drain_first
+                node = parse(raw)
+                wanted = node_edit(node, pool, held)
+                # The next list of the nodes finds a node that has to be drained first.
+                drain_first = wanted is not None and pool is None and is_cut(node)
+                return None if drain_first else wanted
+
+            status = patch_node(self._client, edit, compute, lease.check).status
+            return status == "changed" or (status == "unchanged" and not drain_first)
 
         return patch
 

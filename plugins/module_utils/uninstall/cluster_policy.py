@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
+from ..catalog.taints import toleration_identity
 from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec, restore_previous_spec
 from ..kube.managed_fields import Tree, child, owned_by, owned_by_others, without
 
@@ -40,7 +41,9 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
     mine, others = child(owned_by(live, FIELD_MANAGER), "spec"), child(owned_by_others(live, FIELD_MANAGER), "spec")
     rest: Object = without(spec, _but_tolerations(mine), {}, others)
     held = policy_tolerations(live)
-    kept = [entry for entry in held if _identity(entry) not in {_identity(item) for item in noted(live)}]
+    kept = [
+        entry for entry in held if toleration_identity(entry) not in {toleration_identity(item) for item in noted(live)}
+    ]
     rolls = len(kept) != len(held)
     if rolls and not hold_driver:
         daemonsets = {key: value for key, value in (rest.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
@@ -122,10 +125,3 @@ def _differing(one: Object, other: Object) -> tuple[Object, Object]:
         if key in other:
             right[key] = there
     return left, right
-
-
-def _identity(toleration: Document) -> tuple[t.Any, ...]:
-    operator = toleration.get("operator") or "Equal"
-    value = "" if operator == "Exists" else toleration.get("value") or ""
-    seconds = toleration.get("tolerationSeconds")
-    return toleration.get("key") or "", operator, value, toleration.get("effect") or "", seconds

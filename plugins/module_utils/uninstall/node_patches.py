@@ -12,13 +12,11 @@ from ..common.errors import PartialFailure
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
 from ..kube.client import Client
-from ..kube.errors import ApiError
 from ..kube.lease import Lease
+from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from .result import UninstallResult
 
-# A node that somebody else writes at the same time is read again this often before it counts as failed.
-_CONFLICTS = 8
 _TOLD = 5
 
 Compare = t.Callable[[Node], "NodeEdit | None"]
@@ -67,26 +65,12 @@ def preview_nodes(client: Client, nodes: t.Iterable[Node], compare: Compare, acc
     for edit in edits:
         account.node(edit)
     if edits:
-        client.amend(f"{NODES}/{edits[0].name}", edits[0].patch, dry_run=True)
+        client.strategic_merge(f"{NODES}/{edits[0].name}", edits[0].patch, dry_run=True)
 
 
 def _patcher(client: Client, edit: NodeEdit, compare: Compare, lease: Lease) -> t.Callable[[], NodeEdit | None]:
     def patch() -> NodeEdit | None:
-        wanted: NodeEdit | None = edit
-        for attempt in range(_CONFLICTS):
-            if wanted is None:
-                return None
-            lease.check()
-            try:
-                client.amend(f"{NODES}/{edit.name}", wanted.patch)
-                return wanted
-            except ApiError as error:
-                if error.not_found:
-                    return None
-                if not error.conflict or attempt == _CONFLICTS - 1:
-                    raise
-            raw = client.get(f"{NODES}/{edit.name}")
-            wanted = compare(parse(raw)) if raw else None
-        return None
+        result = patch_node(client, edit, lambda raw: compare(parse(raw)), lease.check)
+        return result.edit if result.status == "changed" else None
 
     return patch

@@ -165,15 +165,15 @@ def test_an_amendment_merges_and_asks_for_no_answer(kube: Kube) -> None:
     new = [{"key": "new", "effect": "NoSchedule"}]
     with kube.watched() as watched:
         client = through(kube, watched)
-        client.amend(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"a": "1"}}}, dry_run=True)
+        client.strategic_merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"a": "1"}}}, dry_run=True)
         assert kube.node(name)["metadata"]["labels"] == before["metadata"]["labels"]
-        client.amend(
+        client.strategic_merge(
             f"/api/v1/nodes/{name}", {"metadata": {"labels": {"a": "1", "test": None}}, "spec": {"taints": new}}
         )
         assert "includeObject=None" in watched.last().path
         stale = {"metadata": {"resourceVersion": before["metadata"]["resourceVersion"], "labels": {"a": "2"}}}
         with pytest.raises(ApiError) as caught:
-            client.amend(f"/api/v1/nodes/{name}", stale)
+            client.strategic_merge(f"/api/v1/nodes/{name}", stale)
     assert caught.value.conflict
     after = kube.node(name)
     labels = {key: value for key, value in before["metadata"]["labels"].items() if key != "test"}

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common import temporary_files
+from ansible_collections.accel.gpu.plugins.module_utils.common.process import start_time
 
 MAKE = (
     "import sys, time; from ansible_collections.accel.gpu.plugins.module_utils.common.temporary_files import make_file; "
@@ -53,7 +54,7 @@ def test_files_of_killed_processes_go_and_those_of_running_ones_stay(folder: Pat
 
 def test_a_later_process_with_the_same_number_is_another_one(folder: Path) -> None:
     own = Path(temporary_files.make_file("progress"))
-    started = temporary_files.started(os.getpid())
+    started = start_time(os.getpid())
     own.rename(own.with_name(own.name.replace(f"-{started}-", "-1-")))
     assert len(temporary_files.remove_leftovers(str(folder), "accel-gpu-progress-")) == 1
     assert list(folder.iterdir()) == []

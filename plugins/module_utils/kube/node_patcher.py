@@ -1,0 +1,85 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Patch a node; after a conflict, read it and compute the patch again."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from .errors import ApiError
+from .paths import NODES
+
+if t.TYPE_CHECKING:
+    from .client import Client
+
+# A node has several writers (kubelet, operators, administrators); each conflict costs one read.
+_ATTEMPTS = 8
+
+Object = dict[str, t.Any]
+PatchStatus = t.Literal["changed", "unchanged", "gone", "unchecked"]
+
+
+class Edit(t.Protocol):
+    """A merge patch of one node; it names the resourceVersion wherever it depends on what was read."""
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+
+    @property
+    def patch(self) -> Object:
+        """The body of the request."""
+
+
+E = t.TypeVar("E", bound=Edit)
+
+
+@dataclass(frozen=True)
+class PatchResult(t.Generic[E]):
+    """The last edit that was sent, and its effect; `node` is the answer, if it was requested.
+
+    unchanged: after a conflict nothing was left to change. gone: the node does not exist. unchecked: no right to a dry run.
+    """
+
+    status: PatchStatus
+    edit: E
+    node: Object | None = None
+
+
+def patch_node(
+    client: Client,
+    edit: E,
+    compute: t.Callable[[Object], E | None],
+    check_lease: t.Callable[[], None],
+    *,
+    dry_run: bool = False,
+    answer: bool = False,
+) -> PatchResult[E]:
+    """Send the edit; after a conflict `compute` gets the node as it is now and returns another edit, or None.
+
+    `check_lease` is called before each patch and raises when the lease is lost. Without `answer` the server sends no node back.
+    """
+    path = f"{NODES}/{edit.name}"
+    for attempt in range(1, _ATTEMPTS + 1):
+        check_lease()
+        try:
+            if answer:
+                return PatchResult("changed", edit, client.patch(path, edit.patch, dry_run=dry_run))
+            client.strategic_merge(path, edit.patch, dry_run=dry_run)
+            return PatchResult("changed", edit)
+        except ApiError as error:
+            if error.not_found:
+                return PatchResult("gone", edit)
+            if dry_run and error.forbidden:
+                return PatchResult("unchecked", edit)
+            if not error.conflict or attempt == _ATTEMPTS:
+                raise
+        node = client.get(path)
+        if node is None:
+            return PatchResult("gone", edit)
+        following = compute(node)
+        if following is None:
+            return PatchResult("unchanged", edit)
+        edit = following
+    raise AssertionError("unreachable")
