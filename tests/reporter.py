@@ -31,7 +31,7 @@ def expected_seconds(item: pytest.Item, measured: dict[str, float]) -> float:
     usual = item.get_closest_marker("usual")
     if usual:
         return float(usual.args[0])
-    return 10.0 if item.get_closest_marker("lab") else 0.05
+    return 3.0 if item.get_closest_marker("lab") else 0.05
 
 
 class Reporter:

@@ -26,7 +26,7 @@ def play(lab: Lab, scenario: str, tmp_path: Path) -> None:
     run("molecule", "test", "--destroy", "never", "--scenario-name", scenario, env=env)
 
 
-@pytest.mark.usual(60)
+@pytest.mark.usual(100)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in CLOUDS])
 def test_scenario(lab: Lab, scenario: str, tmp_path: Path) -> None:

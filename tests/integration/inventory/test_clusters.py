@@ -78,7 +78,7 @@ def plain(value: Any) -> Any:
     return [plain(of) for of in value] if isinstance(value, list) else value
 
 
-@pytest.mark.usual(60)
+@pytest.mark.usual(20)
 def test_clusters_of_both_clouds_are_hosts_in_groups(fleet: Fleet) -> None:
     name = fleet.lab.name
     found = fleet.written().listed()
@@ -106,7 +106,7 @@ def test_clusters_of_both_clouds_are_hosts_in_groups(fleet: Fleet) -> None:
     assert f"|--{of_magnum}" in fleet.shown("--graph", "model_T4").stdout
 
 
-@pytest.mark.usual(20)
+@pytest.mark.usual(6)
 def test_a_second_look_writes_nothing_and_costs_two_requests_a_cluster(fleet: Fleet) -> None:
     fleet.written().listed()
     layout = LabLayout.named(fleet.lab.name)
@@ -126,7 +126,7 @@ def test_a_second_look_writes_nothing_and_costs_two_requests_a_cluster(fleet: Fl
     assert cloud_requests.count(layout, since, AGENT) == {}
 
 
-@pytest.mark.usual(60)
+@pytest.mark.usual(8)
 def test_a_plan_runs_over_hosts_that_nobody_wrote_down(fleet: Fleet) -> None:
     fleet.written()
     variables = fleet.folder / "group_vars"
@@ -142,7 +142,7 @@ def test_a_plan_runs_over_hosts_that_nobody_wrote_down(fleet: Fleet) -> None:
         assert info["gpu_info"]["reachable"]
 
 
-@pytest.mark.usual(20)
+@pytest.mark.usual(6)
 def test_who_may_only_look_gets_hosts_and_a_sentence_about_kubeconfigs(fleet: Fleet) -> None:
     clouds: list[dict[str, Any]] = [{"magnum": {"cloud": "lab-reader"}}]
     said = fleet.written(clouds).failed()
@@ -156,7 +156,7 @@ def test_who_may_only_look_gets_hosts_and_a_sentence_about_kubeconfigs(fleet: Fl
     assert not (fleet.folder / "kubeconfigs").exists()
 
 
-@pytest.mark.usual(20)
+@pytest.mark.usual(4)
 @pytest.mark.parametrize(
     ("clouds", "words"),
     [

@@ -44,6 +44,7 @@ def tolerations(cluster: Cluster) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.usual(40)
 def test_a_converged_cluster_is_proven_by_three_lists(cluster: Cluster) -> None:
     converge(cluster)
     mark = cluster.mark()

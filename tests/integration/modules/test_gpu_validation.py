@@ -71,6 +71,7 @@ def _written(cluster: Cluster, body: dict[str, Any]) -> str:
     return str(path)
 
 
+@pytest.mark.usual(40)
 def test_every_pool_is_proven_once(cluster: Cluster) -> None:
     predicted = validated(cluster, check=True)
     assert {pool["status"] for pool in predicted["gpu_validation"]["pools"].values()} == {"would_run"}

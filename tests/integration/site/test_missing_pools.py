@@ -79,7 +79,7 @@ def play(cluster: Cluster, name: str, **options: Any) -> PlaybookRun:
     return run_playbook(f"accel.gpu.{name}", environ=cluster.lab.env, **options)
 
 
-@pytest.mark.usual(15)
+@pytest.mark.usual(70)
 @pytest.mark.usefixtures("untouched")
 def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
     two = of_pools(cluster, "notebooks", "inference")
@@ -117,7 +117,7 @@ def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
     assert cluster.run(gpu_sharing.main, gpu_pools={}).get("failed")
 
 
-@pytest.mark.usual(15)
+@pytest.mark.usual(20)
 @pytest.mark.usefixtures("untouched")
 def test_no_sharing_ends_and_no_pool_is_emptied_by_mistake(cluster: Cluster) -> None:
     """gpu_defaults that held the sharing are missing; the match of one pool fits no node any more."""

@@ -128,6 +128,7 @@ def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]
         assert other.asked == []
 
 
+@pytest.mark.usual(30)
 def test_the_first_change_announces_the_name(world: World) -> None:
     assert world.installed.changed("prod") > 0
     assert (world.recorded(), world.releases()) == ("prod", 1)
@@ -156,6 +157,7 @@ def test_a_credential_beside_a_kubeconfig_is_refused(world: World) -> None:
     assert "K8S_AUTH_HOST" in played.failure("test")
 
 
+@pytest.mark.usual(10)
 def test_the_second_host_of_one_cluster_is_refused(world: World) -> None:
     name = _context(world.lab)
     played = world.play({"prod": {"kube_name": name}, "test": {"kube_name": name}}, world.with_kubeconfig())
@@ -217,6 +219,7 @@ def play_of(role: str, defaults: dict[str, Any], path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.usual(50)
 def test_defaults_of_the_play_do_not_lead_helm_elsewhere(world: World, tmp_path: Path) -> None:
     """The last test of this cluster, since it uninstalls."""
     bb = world.other.kubeconfig(tmp_path / "bb", "bb")

@@ -80,6 +80,7 @@ def outline(played: PlaybookRun) -> Iterator[tuple[str, bool, Any]]:
             yield name, bool(result.get("changed")), result.get("diff")
 
 
+@pytest.mark.usual(80)
 def test_check_mode_changes_nothing_and_names_what_will_change(first: FirstRuns) -> None:
     preview = {name: changed for name, changed, _diff in outline(first.preview)}
     real = {name: changed for name, changed, _diff in outline(first.real)}
@@ -120,6 +121,7 @@ def test_every_node_offers_what_its_pool_says(first: FirstRuns, lab: Lab, pool: 
             assert taint in node["spec"]["taints"]
 
 
+@pytest.mark.usual(25)
 def test_a_second_run_sends_nothing(first: FirstRuns, lab: Lab) -> None:
     layout = LabLayout.named(lab.name)
     since = audit.mark(layout)

@@ -53,7 +53,7 @@ def require_reasons(listed: list[dict[str, str]]) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.usual(60)
+@pytest.mark.usual(100)
 def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(yaml.safe_dump({"groups": GROUPS}))
