@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What agents say of a node: the simulator's rules, and NVIDIA's own programs against the lab's driver, asked alike."""
+"""Runs the agents of a node on the same input: the simulator's rules, and NVIDIA's own programs on the lab's driver."""
 
 from __future__ import annotations
 
@@ -14,84 +14,84 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import build, driver, sandbox
+from . import build, nvml_files, sandbox
 from .api import Object
 from .errors import LabError
 
 MPS_ROOT = "/run/nvidia/mps"
 
-# Where this machine has the C library, which is all that NVIDIA's programs need of it.
+# Folders with this machine's C library. NVIDIA's programs need nothing else from this machine.
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _CALLED_BY_AGENTS = ("nvidia-smi", "nvidia-cuda-mps-control")
-# Nothing becomes unhealthy here: the lab's library has no events.
+# The lab's NVML library has no events, so no device becomes unhealthy.
 _ENVIRONMENT = {"DP_DISABLE_HEALTHCHECKS": "all"}
 
 
 @dataclass(frozen=True)
-class Case:
-    """A node, and how its agents are configured."""
+class AgentCase:
+    """A node and the configuration of its agents."""
 
     hardware: Object
-    """As lab.hardware.described returns it."""
+    """As lab.hardware.describe returns it."""
     mig: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """The MIG devices (`3g.71gb@4`) of each GPU that has MIG on."""
     config: str = ""
-    """The device plugin's config file, which gpu-feature-discovery reads too."""
+    """The device plugin's config file, which gpu-feature-discovery also reads."""
     strategy: str = ""
     """The environment's MIG_STRATEGY."""
     mps_root: str = MPS_ROOT
     mps_daemon: bool = True
-    """Whether an MPS control daemon answers."""
+    """Whether an MPS control daemon is running."""
     parted: str = ""
-    """A file of mig-parted, and which of its configurations are applied before the other agents look."""
+    """A mig-parted config file; `apply` names the configurations applied before the other agents run."""
     apply: tuple[str, ...] = ()
     busy: frozenset[int] = frozenset()
-    """GPUs that somebody uses."""
+    """GPUs that are in use."""
     first_fit: bool = False
-    """The driver places MIG devices from the front of a GPU; nothing may depend on it."""
+    """Whether the driver places MIG devices from the start of a GPU; results must not depend on it."""
     agents: bool = True
-    """Whether GFD, device plugin and MPS control daemon are asked; else mig-parted alone."""
+    """Whether GFD, device plugin and MPS control daemon run; if false, only mig-parted runs."""
 
     @property
-    def about_mps(self) -> bool:
-        """Whether the MPS control daemon is asked, which in life runs only where it is wanted."""
+    def runs_mps_daemon(self) -> bool:
+        """Whether the MPS control daemon runs; on a real node it runs only if the config uses MPS."""
         return self.agents and "mps" in self.config.lower()
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the agents said of a case. An error is the last line of a log, and takes the place of the rest."""
+class AgentOutput:
+    """The output of the agents for a case. An error is the last line of an agent's log; the other fields are then empty."""
 
     applied: tuple[str, ...]
-    """How each application of mig-parted ended: its error, or nothing."""
+    """The error of each mig-parted run, or an empty string."""
     mig: Mapping[int, Sequence[str]]
-    """The MIG devices of each GPU with MIG on, after that."""
+    """The MIG devices of each GPU with MIG on, after the mig-parted runs."""
     labels: Mapping[str, str]
     labels_error: str
     resources: Mapping[str, tuple[str, ...]]
-    """The devices of each resource: index of the GPU or place of the MIG device, and the share: `0`, `0/3g.71gb@4::1`."""
+    """The devices of each resource: GPU index or MIG device position, and replica: `0`, `0/3g.71gb@4::1`."""
     resources_error: str
-    two: Mapping[str, str]
-    """By resource, why a container cannot have two of it."""
+    two_error: Mapping[str, str]
+    """By resource, the error for a container that requests two of it."""
     visible: Mapping[str, tuple[str, ...]]
-    """What a container sees with two of a resource, or with one where it cannot have more; only where all are shares of one
-    device, since else it depends on which two."""
+    """The devices visible in a container that requests two of a resource, or one if two are rejected. Set only for
+    resources whose devices are all replicas of one device; otherwise the result depends on which two are allocated."""
     served: tuple[str, ...]
-    """The resources whose shares an MPS control daemon serves."""
+    """The resources whose replicas an MPS control daemon serves."""
     served_error: str
 
 
-def simulated(cases: Sequence[Case], program: Path | None = None) -> list[Said]:
-    """Ask the simulator's rules; `program` is another simulator than this checkout's."""
+def run_simulator(cases: Sequence[AgentCase], program: Path | None = None) -> list[AgentOutput]:
+    """Run the simulator's rules; `program` replaces the simulator of this checkout."""
     simulator = program or build.ensure(["sim"])["sim"] / "bin" / "sim"
-    questions = "".join(json.dumps(_question(case)) + "\n" for case in cases)
-    done = subprocess.run([simulator, "ask"], input=questions, capture_output=True, text=True, check=False)
+    queries = "".join(json.dumps(_query(case)) + "\n" for case in cases)
+    done = subprocess.run([simulator, "query"], input=queries, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LabError(f"the simulator does not answer: {done.stderr.strip()}")
+        raise LabError(f"the simulator failed: {done.stderr.strip()}")
     return [_simulated(case, json.loads(line)) for case, line in zip(cases, done.stdout.splitlines(), strict=True)]
 
 
-def _question(case: Case) -> Object:
+def _query(case: AgentCase) -> Object:
     return {
         "hardware": case.hardware,
         "mig": {"gpus": {str(gpu): list(devices) for gpu, devices in case.mig.items()}},
@@ -105,26 +105,26 @@ def _question(case: Case) -> Object:
     }
 
 
-def _simulated(case: Case, answer: Object) -> Said:
-    resources = _resources(answer["resources"] or {}, answer["places"])
-    said = Said(
-        applied=tuple(answer["applied"] or ()),
-        mig={int(gpu): tuple(sorted(devices)) for gpu, devices in (answer["mig"].get("gpus") or {}).items()},
-        labels=answer["labels"] or {},
-        labels_error=answer["labels_error"],
+def _simulated(case: AgentCase, result: Object) -> AgentOutput:
+    resources = _resources(result["resources"] or {}, result["places"])
+    output = AgentOutput(
+        applied=tuple(result["applied"] or ()),
+        mig={int(gpu): tuple(sorted(devices)) for gpu, devices in (result["mig"].get("gpus") or {}).items()},
+        labels=result["labels"] or {},
+        labels_error=result["labels_error"],
         resources=resources,
-        resources_error=answer["resources_error"],
-        two=answer["two"],
-        visible=_of_one_device(answer["visible"] or {}, resources, answer["places"]),
-        served=tuple(sorted(answer["served"] or ())) if case.about_mps else (),
-        served_error=answer["served_error"] if case.about_mps else "",
+        resources_error=result["resources_error"],
+        two_error=result["two_error"],
+        visible=_of_one_device(result["visible"] or {}, resources, result["places"]),
+        served=tuple(sorted(result["served"] or ())) if case.runs_mps_daemon else (),
+        served_error=result["served_error"] if case.runs_mps_daemon else "",
     )
-    return said if case.agents else _parted_alone(said.applied, said.mig)
+    return output if case.agents else _parted_alone(output.applied, output.mig)
 
 
-def nvidia(cases: Sequence[Case]) -> list[Said]:
-    """Ask NVIDIA's programs, on all processors."""
-    said: list[Said | None] = [None] * len(cases)
+def run_nvidia(cases: Sequence[AgentCase]) -> list[AgentOutput]:
+    """Run NVIDIA's programs, in parallel on all processors."""
+    outputs: list[AgentOutput | None] = [None] * len(cases)
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(len(cases)):
         waiting.put(number)
@@ -132,10 +132,10 @@ def nvidia(cases: Sequence[Case]) -> list[Said]:
 
     def work() -> None:
         try:
-            with Host() as host:
+            with AgentSandbox() as sandboxed:
                 while not failures:
                     number = waiting.get_nowait()
-                    said[number] = host.ask(cases[number])
+                    outputs[number] = sandboxed.run(cases[number])
         except queue.Empty:
             pass
         except BaseException as failure:
@@ -148,16 +148,16 @@ def nvidia(cases: Sequence[Case]) -> list[Said]:
         worker.join()
     if failures:
         raise failures[0]
-    return [answer for answer in said if answer is not None]
+    return [output for output in outputs if output is not None]
 
 
-class Host:
-    """A sandbox with NVIDIA's programs, the lab's driver and, of this machine, its libraries alone; no network."""
+class AgentSandbox:
+    """A sandbox with NVIDIA's programs, the lab's driver library and this machine's C libraries; without network."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> AgentSandbox:
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -167,21 +167,21 @@ class Host:
         self._process.wait()
         self._process.stdout.close()
 
-    def ask(self, case: Case) -> Said:
-        """Run what a case asks for, and return what was said."""
-        return _nvidia(case, self.run(case))
+    def run(self, case: AgentCase) -> AgentOutput:
+        """Run the agents of a case and return their output."""
+        return _nvidia(case, self.run_raw(case))
 
-    def run(self, case: Case) -> Object:
-        """Run what a case asks for, and return all that is known of it (Answer in lab/host/main.go)."""
+    def run_raw(self, case: AgentCase) -> Object:
+        """Run the agents of a case and return the unprocessed result (Result in lab/host/main.go)."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(_request(case)) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise LabError("the sandbox with NVIDIA's programs has ended; what it said is above")
-        answer: Object = json.loads(line)
-        return answer
+            raise LabError("the sandbox with NVIDIA's programs ended; its output is above")
+        result: Object = json.loads(line)
+        return result
 
 
 def _command() -> list[str]:
@@ -195,8 +195,8 @@ def _command() -> list[str]:
     return sandbox.command(["/agents/host"], files=files, links=links, environment={"PATH": "/agents"}, network=False)
 
 
-def _request(case: Case) -> Object:
-    files = driver.files(case.hardware, case.mig, busy=case.busy, first_fit=case.first_fit)
+def _request(case: AgentCase) -> Object:
+    files = nvml_files.files(case.hardware, case.mig, busy=case.busy, first_fit=case.first_fit)
     files["/lab/config.yaml"] = case.config.encode()
     files["/lab/mig.yaml"] = case.parted.encode()
     if case.mps_daemon:
@@ -208,39 +208,39 @@ def _request(case: Case) -> Object:
         "parted": case.apply,
         "gfd": case.agents,
         "plugin": case.agents,
-        "mps": case.about_mps,
+        "mps": case.runs_mps_daemon,
     }
 
 
-def _nvidia(case: Case, answer: Object) -> Said:
-    layout, places = driver.read_state(case.hardware, answer["state"])
-    applied = tuple(_error(run) if run["code"] else "" for run in answer.get("parted") or ())
+def _nvidia(case: AgentCase, result: Object) -> AgentOutput:
+    layout, places = nvml_files.read_state(case.hardware, result["state"])
+    applied = tuple(_error(run) if run["code"] else "" for run in result.get("parted") or ())
     if not case.agents:
         return _parted_alone(applied, layout)
-    for resource in answer["resources"]:
+    for resource in result["resources"]:
         if resource.get("error"):
             raise LabError(f"NVIDIA's device plugin does not serve {resource['resource']}: {resource['error']}")
-    refused = _error(answer["plugin"])
-    offered = () if refused else answer["resources"]
+    plugin_error = _error(result["plugin"])
+    offered = () if plugin_error else result["resources"]
     resources = _resources({resource["resource"]: resource["ids"] for resource in offered}, places)
     visible = {one["resource"]: one["environment"]["NVIDIA_VISIBLE_DEVICES"].split(",") for one in offered}
-    return Said(
+    return AgentOutput(
         applied=applied,
         mig=layout,
-        labels=dict(line.split("=", 1) for line in answer["labels"].splitlines()),
-        labels_error=_error(answer["gfd"]) if answer["gfd"]["code"] else "",
+        labels=dict(line.split("=", 1) for line in result["labels"].splitlines()),
+        labels_error=_error(result["gfd"]) if result["gfd"]["code"] else "",
         resources=resources,
-        resources_error=refused,
-        two={resource["resource"]: resource["two"] for resource in offered if resource.get("two")},
+        resources_error=plugin_error,
+        two_error={one["resource"]: one["two_error"] for one in offered if one.get("two_error")},
         visible=_of_one_device(visible, resources, places),
-        served=tuple(sorted(answer["served"] or ())),
-        served_error=_error(answer["mps"]) if case.about_mps and answer["mps"]["code"] else "",
+        served=tuple(sorted(result["served"] or ())),
+        served_error=_error(result["mps"]) if case.runs_mps_daemon and result["mps"]["code"] else "",
     )
 
 
 def _error(run: Object) -> str:
     if run["code"] and not run.get("error"):
-        raise LabError(f"one of NVIDIA's programs ended with {run['code']} and no error:\n{run.get('log', '')}")
+        raise LabError(f"an NVIDIA program exited with {run['code']} and logged no error:\n{run.get('log', '')}")
     return str(run.get("error", ""))
 
 
@@ -262,5 +262,5 @@ def _of_one_device(
     }
 
 
-def _parted_alone(applied: tuple[str, ...], layout: Mapping[int, Sequence[str]]) -> Said:
-    return Said(applied, layout, {}, "", {}, "", {}, {}, (), "")
+def _parted_alone(applied: tuple[str, ...], layout: Mapping[int, Sequence[str]]) -> AgentOutput:
+    return AgentOutput(applied, layout, {}, "", {}, "", {}, {}, (), "")

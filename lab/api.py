@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A small Kubernetes client for the lab itself: raw JSON over connections that are kept open, one per thread."""
+"""A small Kubernetes client for the lab itself: raw JSON over persistent connections, one per thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARALLEL = 16
 
 
 class ApiError(Exception):
-    """The API server refused a request, or did not answer (status 0)."""
+    """The API server rejected a request, or did not answer (status 0)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class ApiError(Exception):
 
 
 class Api:
-    """Speaks to one lab's API server as one of the lab's own users."""
+    """A client of one lab's API server, as one of the lab's own users."""
 
     def __init__(self, lab: Lab, client: str = "cli") -> None:
         self._port = lab.ports()["kube-apiserver"]
@@ -38,7 +38,7 @@ class Api:
         self._local = threading.local()
 
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Object:
-        """Send one request and return the answer's JSON."""
+        """Send one request and return the JSON of the response."""
         payload = None if body is None else json.dumps(body).encode()
         headers = {"User-Agent": self._agent, "Accept": "application/json"}
         if payload is not None:
@@ -57,7 +57,7 @@ class Api:
         return document
 
     def get(self, path: str, **query: str) -> Object | None:
-        """Return an object, or None where there is none."""
+        """Return an object, or None if it does not exist."""
         try:
             return self.request("GET", _with(path, query))
         except ApiError as error:
@@ -81,12 +81,12 @@ class Api:
         return self.request("PATCH", path, patch, "application/merge-patch+json")
 
     def apply(self, path: str, body: Object) -> Object:
-        """Send a server-side apply that takes over every field it names."""
+        """Send a server-side apply that takes ownership of every field it sets."""
         query = {"fieldManager": self._agent.partition("/")[0], "force": "true"}
         return self.request("PATCH", _with(path, query), body, "application/apply-patch+yaml")
 
     def watch(self, path: str, version: str, **query: str) -> Iterator[Object]:
-        """Yield events after a resource version, until the server ends the watch."""
+        """Yield the events after a resource version until the server ends the watch."""
         query |= {"watch": "true", "resourceVersion": version, "timeoutSeconds": "600", "allowWatchBookmarks": "true"}
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=630)
         try:
@@ -114,7 +114,7 @@ class Api:
             try:
                 return _exchange(kept, method, path, payload, headers)
             except (ssl.SSLEOFError, ConnectionError):
-                # The server closes a connection that was idle for long; it has not seen the request.
+                # The server closes connections that are idle for long; it has not received the request.
                 kept.close()
         self._local.connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=60)
         return _exchange(self._local.connection, method, path, payload, headers)
@@ -129,7 +129,7 @@ def _exchange(
 
 
 def in_parallel(call: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
-    """Call for every argument on a few threads, and return the results in order; the first failure is raised."""
+    """Call the function for every argument on several threads; return the results in order or raise the first failure."""
     with ThreadPoolExecutor(_PARALLEL) as pool:
         return list(pool.map(call, arguments))
 

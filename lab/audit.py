@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counting requests in the API server's audit log, by user agent and verb, since a mark."""
+"""Counts requests in the API server's audit log, by user agent and verb, since a mark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MUTATING = ("create", "update", "patch", "delete", "deletecollection")
 
 
 @dataclass(frozen=True)
-class Request:
+class AuditedRequest:
     """One request as the API server logged it."""
 
     verb: str
@@ -37,18 +37,18 @@ class Request:
 
     @property
     def mutating(self) -> bool:
-        """Tell whether it could change something (a dry run too)."""
+        """Return whether the request can change something (including dry runs)."""
         return self.verb in MUTATING
 
 
 def mark(lab: Lab) -> int:
-    """Return the present end of the log: everything that was asked before lies before it, all that follows after."""
+    """Return the current end of the log: earlier requests are logged before it, later requests after it."""
     _settle(lab)
     return lab.audit_log.stat().st_size
 
 
-def requests(lab: Lab, since: int = 0, agent: str = "") -> Iterator[Request]:
-    """Yield each request once that was asked since the mark by a client whose user agent contains `agent`."""
+def requests(lab: Lab, since: int = 0, agent: str = "") -> Iterator[AuditedRequest]:
+    """Yield each request since the mark once, if the client's user agent contains `agent`."""
     _settle(lab)
     seen: set[str] = set()
     with lab.audit_log.open("rb") as log:
@@ -57,18 +57,18 @@ def requests(lab: Lab, since: int = 0, agent: str = "") -> Iterator[Request]:
             event = json.loads(line)
             if event["auditID"] in seen or agent not in event.get("userAgent", ""):
                 continue
-            # A watch is logged when it begins and again when it ends.
+            # A watch is logged when it starts and again when it ends.
             seen.add(event["auditID"])
             yield _request(event)
 
 
 def count(lab: Lab, since: int = 0, agent: str = "") -> Counter[str]:
-    """Return how many requests there were, by verb."""
+    """Return the number of requests, by verb."""
     return Counter(request.verb for request in requests(lab, since, agent))
 
 
 def _settle(lab: Lab) -> None:
-    """Wait until the log holds a request that is asked just now: the server writes an event after it has answered."""
+    """Send a request and wait until the log contains it: the server writes an event only after it has answered."""
     token = f"settle-{uuid.uuid4().hex}"
     Api(lab, "admin").request("GET", f"/version?{token}")
     deadline = time.monotonic() + _SETTLE_SECONDS
@@ -77,20 +77,20 @@ def _settle(lab: Lab) -> None:
         tail = b""
         while token.encode() not in tail:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the audit log {lab.audit_log} is not written any more")
+                raise TimeoutError(f"the API server no longer writes the audit log {lab.audit_log}")
             more = log.read()
             tail = (tail + more)[-65536:] if len(more) < 65536 else more
             if not more:
                 time.sleep(0.01)
 
 
-def _request(event: dict[str, object]) -> Request:
+def _request(event: dict[str, object]) -> AuditedRequest:
     def part(key: str) -> dict[str, str]:
         value = event.get(key)
         return value if isinstance(value, dict) else {}
 
     reference = part("objectRef")
-    return Request(
+    return AuditedRequest(
         verb=str(event["verb"]),
         uri=str(event["requestURI"]),
         agent=str(event.get("userAgent", "")),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Building the lab's programs into the cache, each once per pinned source and Go version."""
+"""Builds the lab's programs into the cache, each once per pinned source and Go version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import compiler, golang
+from . import toolchains
 from .errors import LabError
 from .layout import cache
 from .lock import locked
@@ -25,15 +25,15 @@ from .progress import BuildProgress
 from .tools import PARTS, TOOLS, Copy, Tool
 
 _TAIL = 40
-# Another checkout, or an older commit, may still use what this one does not.
+# Another checkout or an older commit may still use programs that this checkout does not use.
 _KEPT_UNUSED = 30 * 24 * 3600.0
 _CFLAGS = ("-shared", "-fPIC", "-O2", "-std=c11", "-Wall", "-Wextra", "-Werror")
 
 
 def ensure(names: Iterable[str]) -> dict[str, Path]:
-    """Return the cache folder of every named tool (of a part: its tools), building those that are missing."""
+    """Build the missing tools and return the cache folder of each; the name of a part stands for all its tools."""
     tools = [TOOLS[name] for name in _tool_names(names)]
-    go = golang.find()
+    go = toolchains.find_go()
     folders = {tool.name: _folder(tool, go) for tool in tools}
     missing = [tool for tool in tools if not folders[tool.name].is_dir()]
     if missing:
@@ -48,13 +48,13 @@ def ensure(names: Iterable[str]) -> dict[str, Path]:
 
 
 def cached(name: str) -> Path | None:
-    """Return the cache folder of a tool as this checkout pins it, or None where it is not built."""
-    folder = _folder(TOOLS[name], golang.find())
+    """Return the cache folder of a tool as this checkout pins it, or None if it is not built."""
+    folder = _folder(TOOLS[name], toolchains.find_go())
     return folder if folder.is_dir() else None
 
 
 def _forget_unused() -> None:
-    """Take out of the cache what no lab has used for long, and what killed builds have left."""
+    """Delete from the cache the tools that no lab has used for 30 days and the remains of killed builds."""
     built = re.compile(rf"[a-z0-9.-]+-[0-9a-f]{{16}}|\.({'|'.join(TOOLS)})-\w+")
     for folder in cache().iterdir():
         if built.fullmatch(folder.name) and time.time() - folder.stat().st_mtime > _KEPT_UNUSED:
@@ -65,16 +65,18 @@ def _tool_names(names: Iterable[str]) -> list[str]:
     wanted: list[str] = []
     for name in names:
         if name not in PARTS and name not in TOOLS:
-            raise LabError(f"there is no tool or part '{name}': known are {', '.join([*PARTS, *TOOLS])}")
+            raise LabError(f"unknown tool or part '{name}'; known: {', '.join([*PARTS, *TOOLS])}")
         wanted += [tool for tool in PARTS.get(name, (name,)) if tool not in wanted]
     return [name for name in TOOLS if name in wanted]
 
 
-def _folder(tool: Tool, go: golang.Go) -> Path:
-    """Return where this very tool is cached: the name ends in a hash of all that decides its content."""
+def _folder(tool: Tool, go: toolchains.Go) -> Path:
+    """Return the cache folder of a tool; its name ends in a hash of everything that determines its content."""
     digest = hashlib.sha256(f"{go.version}\n{tool}\n".replace(str(tool.folder), "").encode())
     if tool.cgo or tool.library:
-        digest.update(f"{compiler.find().version}\n{_CFLAGS}\n{tool.beside} {tool.cgo} {tool.library}\n".encode())
+        digest.update(
+            f"{toolchains.find_compiler().version}\n{_CFLAGS}\n{tool.beside} {tool.cgo} {tool.library}\n".encode()
+        )
     for source in sorted(
         path for path in tool.folder.rglob("*") if path.is_file() and not path.name.endswith("_test.go")
     ):
@@ -82,7 +84,7 @@ def _folder(tool: Tool, go: golang.Go) -> Path:
     return cache() / f"{tool.name}-{digest.hexdigest()[:16]}"
 
 
-def _build_all(tools: list[Tool], folders: dict[str, Path], go: golang.Go) -> None:
+def _build_all(tools: list[Tool], folders: dict[str, Path], go: toolchains.Go) -> None:
     durations = Durations()
     usual = {tool.name: durations.usual(tool.name, tool.usual_seconds) for tool in tools}
     if not usual:
@@ -98,15 +100,15 @@ def _build_all(tools: list[Tool], folders: dict[str, Path], go: golang.Go) -> No
             progress.end(tool.name)
 
 
-def _prefetch(tools: list[Tool], go: golang.Go) -> None:
-    """Download the modules of the tools to come while the processors compile; a failure shows in the build itself."""
+def _prefetch(tools: list[Tool], go: toolchains.Go) -> None:
+    """Download the modules of the next tools during compilation; a failure is reported by the build itself."""
     for tool in tools:
         command = [str(go.program), "list", "-deps", tool.package]
-        environment = golang.environment(cgo=tool.cgo or tool.library)
+        environment = toolchains.go_environment(cgo=tool.cgo or tool.library)
         subprocess.run(command, cwd=tool.folder, env=environment, capture_output=True, check=False)
 
 
-def _build(tool: Tool, folder: Path, go: golang.Go) -> None:
+def _build(tool: Tool, folder: Path, go: toolchains.Go) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=folder.parent))
     try:
@@ -124,36 +126,47 @@ def _build(tool: Tool, folder: Path, go: golang.Go) -> None:
         raise
 
 
-def _programs(tool: Tool, binaries: Path, go: golang.Go) -> None:
+def _programs(tool: Tool, binaries: Path, go: toolchains.Go) -> None:
     ldflags = f"-s -w {tool.ldflags}".strip()
     command = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", ldflags]
     for package, program in ((tool.package, tool.program), *((beside, Path(beside).name) for beside in tool.beside)):
         _go(go, tool, [*command, "-o", str(binaries / program), package])
 
 
-def _library(tool: Tool, binaries: Path, go: golang.Go) -> None:
+def _library(tool: Tool, binaries: Path, go: toolchains.Go) -> None:
     headers = _go(go, tool, ["list", "-f", "{{.Dir}}", tool.package])
     sources = [source.name for source in sorted(tool.folder.glob("*.c"))]
-    _run(tool, [compiler.find().program, *_CFLAGS, "-isystem", headers, "-o", str(binaries / tool.program), *sources])
+    _run(
+        tool,
+        [
+            toolchains.find_compiler().program,
+            *_CFLAGS,
+            "-isystem",
+            headers,
+            "-o",
+            str(binaries / tool.program),
+            *sources,
+        ],
+    )
 
 
-def _go(go: golang.Go, tool: Tool, arguments: list[str]) -> str:
+def _go(go: toolchains.Go, tool: Tool, arguments: list[str]) -> str:
     return _run(tool, [str(go.program), *arguments])
 
 
 def _run(tool: Tool, command: list[str]) -> str:
-    environment = golang.environment(cgo=tool.cgo or tool.library)
+    environment = toolchains.go_environment(cgo=tool.cgo or tool.library)
     done = subprocess.run(command, cwd=tool.folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = "\n".join(done.stderr.strip().splitlines()[-_TAIL:])
-        raise LabError(f"building {tool.name} failed (in {tool.folder}: {' '.join(command)}):\n{said}")
+        log = "\n".join(done.stderr.strip().splitlines()[-_TAIL:])
+        raise LabError(f"building {tool.name} failed (in {tool.folder}: {' '.join(command)}):\n{log}")
     return done.stdout.strip()
 
 
-def _copy(tool: Tool, copy: Copy, scratch: Path, go: golang.Go) -> None:
+def _copy(tool: Tool, copy: Copy, scratch: Path, go: toolchains.Go) -> None:
     module = Path(_go(go, tool, ["list", "-m", "-f", "{{.Dir}}", copy.module]))
     target = scratch / copy.target
-    # Files of the module cache are read-only; a plain copy of their contents is not.
+    # Files in the module cache are read-only; copying only their contents makes the copies writable.
     shutil.copytree(module / copy.source, target, copy_function=shutil.copyfile)
     for folder, _below, _files in os.walk(target):
         Path(folder).chmod(0o755)
@@ -164,7 +177,7 @@ def _copy(tool: Tool, copy: Copy, scratch: Path, go: golang.Go) -> None:
 
 
 class Durations:
-    """How long each tool's build took here the last time, else the usual time that ships with it."""
+    """The duration of each tool's last build on this machine, or its default duration."""
 
     def __init__(self) -> None:
         self._path = cache() / "durations.json"
@@ -174,11 +187,11 @@ class Durations:
             self._own = {}
 
     def usual(self, name: str, seconds: int) -> float:
-        """Return the seconds to expect, which are those given unless it was ever measured."""
+        """Return the expected seconds: the last measurement, or the given default."""
         return self._own.get(name, float(seconds))
 
     def record(self, name: str, seconds: float) -> None:
-        """Remember a build."""
+        """Save the duration of a build."""
         self._own[name] = round(seconds, 1)
         temporary = self._path.with_suffix(".new")
         temporary.write_text(json.dumps(self._own, indent=2) + "\n")
@@ -186,7 +199,7 @@ class Durations:
 
 
 if __name__ == "__main__":
-    # With the standard library alone, so that it can run before there is a virtual environment.
+    # Uses only the standard library, so that it can run before the virtual environment exists.
     try:
         ensure(["kube"])
     except LabError as error:

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from . import answers, audit, build, cloud_cli, faults, fleet, lifecycle, nodes, parts, rights, status
+from . import agent_cli, audit, build, cloud_cli, faults, fleet, lifecycle, nodes, parts, rbac, status
 from .api import Api, ApiError
 from .errors import LabError
 from .layout import DEFAULT_FLEET, REPO, Lab
@@ -22,7 +22,7 @@ from .tools import PARTS, TOOLS
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command, and return its exit status: 1 with one line on stderr when it failed."""
+    """Run one command and return its exit status; a failure is one line on stderr and status 1."""
     options = _parser().parse_args(arguments)
     try:
         lab = Lab.named(options.name)
@@ -31,10 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (LabError, ApiError) as error:
         print(f"lab: {error}", file=sys.stderr)
     except BrokenPipeError:
-        # The reader of the output has seen enough.
+        # The reader of the output has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        print("lab: stopped by the user", file=sys.stderr)
+        print("lab: interrupted", file=sys.stderr)
         return 130
     return 1
 
@@ -90,7 +90,7 @@ def _nodes_scale(lab: Lab, options: argparse.Namespace) -> None:
 def _nodes_reboot(lab: Lab, options: argparse.Namespace) -> None:
     lifecycle.require_up(lab)
     if not lab.state()["with_sim"]:
-        raise LabError(f"lab '{lab.name}' is up without the simulator, which brings rebooting machines back")
+        raise LabError(f"lab '{lab.name}' runs without the simulator, which completes reboots: 'lab/lab up' starts it")
     nodes.reboot(Api(lab), options.names)
 
 
@@ -108,15 +108,15 @@ def _apply(lab: Lab, machines: fleet.Fleet, *, wait: bool) -> None:
     )
 
 
-def _fault_put(lab: Lab, options: argparse.Namespace) -> None:
+def _fault_inject(lab: Lab, options: argparse.Namespace) -> None:
     lifecycle.require_up(lab)
     api = Api(lab)
     wide = options.fault in faults.CLUSTER_FAULTS
     if not wide and not (options.nodes or options.selector):
-        raise LabError(f"on which nodes? 'fault put {options.fault} --nodes a,b' or '--selector key=value'")
+        raise LabError(f"fault '{options.fault}' needs nodes: add '--nodes a,b' or '--selector key=value'")
     names = [] if wide else nodes.select(api, options.nodes, options.selector)
-    changed = faults.put(api, options.fault, names)
-    print(f"{options.fault}: put on {'the cluster' if wide else f'{changed} of {len(names)} nodes'}")
+    changed = faults.inject(api, options.fault, names)
+    print(f"{options.fault}: injected on {'the cluster' if wide else f'{changed} of {len(names)} nodes'}")
 
 
 def _fault_clear(lab: Lab, options: argparse.Namespace) -> None:
@@ -124,7 +124,7 @@ def _fault_clear(lab: Lab, options: argparse.Namespace) -> None:
     api = Api(lab)
     names = nodes.select(api, options.nodes, options.selector)
     changed = faults.clear(api, options.fault, names)
-    print(f"{options.fault or 'all faults'}: cleared in {changed} places")
+    print(f"{options.fault or 'all faults'}: cleared on {changed} objects")
 
 
 def _fault_list(lab: Lab, _options: argparse.Namespace) -> None:
@@ -137,9 +137,7 @@ def _logs(lab: Lab, options: argparse.Namespace) -> None:
     known = sorted(path.stem for path in lab.logs.glob("*.log"))
     path = lab.logs / f"{options.service}.log"
     if not path.exists():
-        raise LabError(
-            f"lab '{lab.name}' has no log of '{options.service}': known are {', '.join(known) or 'none yet'}"
-        )
+        raise LabError(f"lab '{lab.name}' has no log of '{options.service}'; known: {', '.join(known) or 'none yet'}")
     with path.open(errors="replace") as log:
         sys.stdout.writelines(log.readlines()[-options.lines :])
         while options.follow:
@@ -151,16 +149,16 @@ def _logs(lab: Lab, options: argparse.Namespace) -> None:
 def _env(lab: Lab, options: argparse.Namespace) -> None:
     lab.ports()
     kubeconfig = lab.kubeconfig
-    if options.rights_of:
+    if options.rbac:
         lifecycle.require_up(lab)
-        kubeconfig = rights.grant(lab, options.rights_of)
+        kubeconfig = rbac.grant(lab, options.rbac)
     exports: dict[str, object] = {
         "ANSIBLE_COLLECTIONS_PATH": REPO / "build",
         "KUBECONFIG": kubeconfig,
         "LAB_NAME": lab.name,
         "LAB_DIR": lab.dir,
         "LAB_CHARTS": lab.charts,
-        # helm and kubectl keep their caches in the home folder unless told otherwise.
+        # The default caches of helm and kubectl are in the home folder.
         "HELM_CACHE_HOME": lab.dir / "helm/cache",
         "HELM_CONFIG_HOME": lab.dir / "helm/config",
         "HELM_DATA_HOME": lab.dir / "helm/data",
@@ -188,14 +186,14 @@ def _audit(lab: Lab, options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    # The name is known before and after the command.
+    # --name is accepted before and after the command.
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--name", default=argparse.SUPPRESS, help="which lab (default: $LAB_NAME, else 'lab')")
+    shared.add_argument("--name", default=argparse.SUPPRESS, help="name of the lab (default: $LAB_NAME or 'lab')")
     parser = argparse.ArgumentParser(
-        prog="lab/lab", description="Real Kubernetes control planes on loopback, with simulated GPU nodes."
+        prog="lab/lab", description="Runs real Kubernetes control planes on loopback, with simulated GPU nodes."
     )
     parser.add_argument(
-        "--name", default=os.environ.get("LAB_NAME", "lab"), help="which lab (default: $LAB_NAME, else 'lab')"
+        "--name", default=os.environ.get("LAB_NAME", "lab"), help="name of the lab (default: $LAB_NAME or 'lab')"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -204,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(run=run)
         return added
 
-    one = command("build", _build, "build the lab's programs into the cache, as far as they are missing")
+    one = command("build", _build, "build the lab's programs that are missing in the cache")
     one.add_argument(
         "what",
         nargs="*",
@@ -212,77 +210,79 @@ def _parser() -> argparse.ArgumentParser:
         help=f"parts ({', '.join([*PARTS, *(name for part in parts.KNOWN.values() for name in part.builds)])})"
         f" or tools ({', '.join(TOOLS)})",
     )
-    one = command("up", _up, "start the lab; what is missing is built first")
-    one.add_argument("--port-base", type=int, help="first of the lab's ports (default: found by itself)")
+    one = command("up", _up, "start the lab; missing programs are built first")
+    one.add_argument("--port-base", type=int, help="first of the lab's 40 ports (default: the first free range)")
     one.add_argument("--fleet", type=Path, help="fleet file (default for a new cluster: lab/fleets/default.yaml)")
     one.add_argument(
         "--part",
         action="append",
         default=[],
         choices=list(parts.KNOWN),
-        help="a cloud beside the cluster, whose machines are its nodes (kept by up and reset)",
+        help="add a cloud whose machines become nodes of the cluster (up and reset keep it)",
     )
-    one.add_argument("--magnum", choices=list(MAGNUMS), help="the release of Magnum for part openstack (default: 23)")
-    one.add_argument("--without-sim", action="store_true", help="leave the simulator out: machines without agents")
+    one.add_argument("--magnum", choices=list(MAGNUMS), help="Magnum release of part openstack (default: 23)")
+    one.add_argument("--without-sim", action="store_true", help="do not run the simulator: nodes have no agents")
     one.add_argument(
         "--sim-option",
         action="append",
         default=[],
         metavar="OPTION",
-        help="an option of the simulator, such as --sim-option=--time-scale=1 (kept by reset)",
+        help="pass an option to the simulator, such as --sim-option=--time-scale=1 (reset keeps it)",
     )
-    one = command("down", _down, "stop the lab; a later up goes on with the same cluster")
-    one.add_argument("--delete", action="store_true", help="delete the lab's folder too")
-    one = command("save", _save, "keep the cluster as it is now, for 'reset --to'")
-    one.add_argument("saved", metavar="AS", help="the name to save it as")
-    one = command("reset", _reset, "throw the cluster away and start a clean or a saved one on the same ports")
+    one = command("down", _down, "stop the lab; a later 'up' resumes the same cluster")
+    one.add_argument("--delete", action="store_true", help="also delete the lab's folder")
+    one = command("save", _save, "save the state of the cluster for 'reset --to'")
+    one.add_argument("saved", metavar="NAME", help="name of the saved state")
+    one = command("reset", _reset, "delete the cluster and start a clean or a saved one on the same ports")
     either = one.add_mutually_exclusive_group()
     either.add_argument("--fleet", type=Path, help="fleet file (default: lab/fleets/default.yaml)")
-    either.add_argument("--to", dest="saved", metavar="SAVED", help="the cluster that was saved under this name")
+    either.add_argument("--to", dest="saved", metavar="SAVED", help="restore the cluster saved under this name")
     one = command("status", _status, "show services, health, ports, memory and machines")
-    one.add_argument("--json", action="store_true", help="as JSON")
+    one.add_argument("--json", action="store_true", help="print JSON")
 
-    group = commands.add_parser("nodes", help="change the cluster's machines").add_subparsers(
+    group = commands.add_parser("nodes", help="change the cluster's nodes").add_subparsers(
         required=True, metavar="COMMAND"
     )
-    one = command("apply", _nodes_apply, "make the machines equal to a fleet file", group)
+    one = command("apply", _nodes_apply, "create, replace and delete nodes as a fleet file describes", group)
     one.add_argument("fleet", type=Path, metavar="FLEET")
-    one.add_argument("--wait", action="store_true", help="until all of them are ready")
-    one = command("scale", _nodes_scale, "change the number of machines of a group", group)
+    one.add_argument("--wait", action="store_true", help="wait until all nodes are ready")
+    one = command("scale", _nodes_scale, "change the number of nodes in a group", group)
     one.add_argument("group", metavar="GROUP")
     one.add_argument("count", type=int, metavar="N")
-    one.add_argument("--wait", action="store_true", help="until all of them are ready")
+    one.add_argument("--wait", action="store_true", help="wait until all nodes are ready")
 
-    one = command("reboot", _nodes_reboot, "reboot machines, without waiting until they are back", group)
+    one = command("reboot", _nodes_reboot, "reboot nodes, without waiting until they are ready again", group)
     one.add_argument("names", nargs="+", metavar="NAME")
 
-    group = commands.add_parser("fault", help="put faults on machines").add_subparsers(required=True, metavar="COMMAND")
+    group = commands.add_parser("fault", help="inject faults into nodes or the cluster").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
     kinds = "; ".join(f"{name}: {text}" for name, (_argument, text) in faults.NODE_FAULTS.items())
     kinds += "; " + "; ".join(f"{name}: {text}" for name, text in faults.CLUSTER_FAULTS.items())
-    put = command("put", _fault_put, f"put a fault on nodes. {kinds}.", group)
-    put.add_argument("fault", metavar="FAULT[=ARGUMENT]")
-    clear = command("clear", _fault_clear, "take a fault (default: all) from nodes (default: all)", group)
+    inject = command("inject", _fault_inject, f"inject a fault. {kinds}.", group)
+    inject.add_argument("fault", metavar="FAULT[=ARGUMENT]")
+    clear = command("clear", _fault_clear, "clear a fault (default: all) on nodes (default: all)", group)
     clear.add_argument("fault", nargs="?", metavar="FAULT")
-    for one in (put, clear):
-        one.add_argument("--nodes", metavar="A,B", help="names")
+    for one in (inject, clear):
+        one.add_argument("--nodes", metavar="A,B", help="names of nodes")
         one.add_argument("--selector", metavar="KEY=VALUE", help="label selector")
-    command("list", _fault_list, "show which nodes have which faults", group)
+    command("list", _fault_list, "list the faults of each node", group)
 
     one = command("logs", _logs, "show the log of a service")
     one.add_argument("service", metavar="SERVICE")
-    one.add_argument("-n", "--lines", type=int, default=200, help="how many of the last lines (default: 200)")
-    one.add_argument("-f", "--follow", action="store_true", help="and what is written from now on")
-    one = command("env", _env, "print what 'eval \"$(lab/lab env)\"' needs to use the lab")
+    one.add_argument("-n", "--lines", type=int, default=200, help="number of lines from the end (default: 200)")
+    one.add_argument("-f", "--follow", action="store_true", help="also print new lines as they are written")
+    one = command("env", _env, "print the environment of the lab for 'eval \"$(lab/lab env)\"'")
     one.add_argument(
-        "--rights-of",
+        "--rbac",
         metavar="PLAYBOOK",
-        help=f"as a user who has the shipped rights of this playbook alone ({', '.join(rights.playbooks())})",
+        help=f"use a user with only the RBAC rules that are shipped for this playbook ({', '.join(rbac.playbooks())})",
     )
-    answers.add(command)
+    agent_cli.add(command)
     cloud_cli.add(commands, command)
-    one = command("audit", _audit, "count the requests that the API server has served")
-    one.add_argument("--agent", default="", help="only of clients whose user agent contains this")
-    one.add_argument("--since", type=int, default=0, metavar="MARK", help="only what was asked after a mark")
-    one.add_argument("--mark", action="store_true", help="print a mark of now")
-    one.add_argument("--list", action="store_true", help="each request instead of counts")
+    one = command("audit", _audit, "count the requests to the API server")
+    one.add_argument("--agent", default="", help="only requests of clients whose user agent contains this text")
+    one.add_argument("--since", type=int, default=0, metavar="MARK", help="only requests after a mark")
+    one.add_argument("--mark", action="store_true", help="print a mark for the current end of the log")
+    one.add_argument("--list", action="store_true", help="print each request instead of counts")
     return parser

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The flavors of the lab's clouds, and which hardware the machines of each have: `lab/fleets/clouds.yaml`."""
+"""The flavors of the lab's clouds and the hardware of their machines: `lab/fleets/clouds.yaml`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_HARDWARE = ("name", "count", "labels", "taints", *CLOUDS)
 
 @dataclass(frozen=True)
 class Flavor:
-    """One flavor: its machines as a group of a fleet of none, and what each cloud says of it (None: does not offer it)."""
+    """One flavor: its machine as a fleet group with count 0, and its data in each cloud (None: not offered there)."""
 
     name: str
     machine: fleet.Group
@@ -30,20 +30,20 @@ class Flavor:
 
 
 def load(path: Path = FILE) -> dict[str, Flavor]:
-    """Read the flavors by name; every mistake in the file is told at once, each with its place."""
+    """Return the flavors by name; raise one LabError that lists every error in the file with its position."""
     document = yaml.safe_load(path.read_text())
     flavors: dict[str, Flavor] = {}
     problems: list[str] = []
     for name, entry in document["flavors"].items():
         hardware = {key: value for key, value in entry.items() if key not in CLOUDS}
         offers = {key: entry[key] for key in CLOUDS if key in entry}
-        found = [f"{key}: is none of a flavor's" for key in _NOT_HARDWARE if key in hardware]
-        found = found or fleet.problems_of({"name": name, "count": 0, **hardware})
+        found = [f"{key}: is not a key of a flavor" for key in _NOT_HARDWARE if key in hardware]
+        found = found or fleet.validate_group({"name": name, "count": 0, **hardware})
         if not offers:
-            found.append(f"no cloud offers it: it needs {' or '.join(CLOUDS)}")
+            found.append(f"no cloud offers this flavor: add {' or '.join(CLOUDS)}")
         problems += [f"flavors.{name}.{problem}" for problem in found]
         if not found:
             flavors[name] = Flavor(name, fleet.Group(name, 0, **hardware), **offers)
     if problems:
-        raise LabError("\n".join([f"{path} cannot be used:", *(f"  {problem}" for problem in problems)]))
+        raise LabError("\n".join([f"{path} is invalid:", *(f"  {problem}" for problem in problems)]))
     return flavors

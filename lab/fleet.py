@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fleet files: which machines a cluster has, as YAML that people write, and the Node objects that follow from it."""
+"""Fleet files: the machines of a cluster as YAML, and the Node objects that the lab creates from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class Group:
-    """Machines that are alike; the nodes are called `<name>-1` to `<name>-<count>`."""
+    """Identical machines; their nodes are named `<name>-1` to `<name>-<count>`."""
 
     name: str
     count: int
@@ -45,7 +45,7 @@ class Group:
     machine: str = "unknown"
     cpus: int = 32
     memory: str = "256Gi"
-    pace: float | list[float] = 1
+    time_factor: float | list[float] = 1
     passthrough: bool = False
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, str]] = field(default_factory=list)
@@ -59,25 +59,25 @@ class Fleet:
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs in all machines together."""
+        """Total number of GPUs."""
         return sum(group.count * group.gpus for group in self.groups)
 
     def scaled(self, name: str, count: int) -> Fleet:
-        """Return the fleet with another number of machines in one group."""
+        """Return the fleet with a new machine count for one group."""
         if count < 0:
-            raise LabError(f"a group cannot have {count} nodes")
+            raise LabError(f"invalid number of nodes {count}: it must not be negative")
         if name not in {group.name for group in self.groups}:
-            raise LabError(f"there is no group '{name}': known are {', '.join(group.name for group in self.groups)}")
+            raise LabError(f"unknown group '{name}'; known: {', '.join(group.name for group in self.groups)}")
         return Fleet(
             tuple(dataclasses.replace(group, count=count) if group.name == name else group for group in self.groups)
         )
 
     def nodes(self, kubelet_port: int) -> Iterator[Object]:
-        """Yield a Node object for every machine; the port is where its kubelet, which kwok plays, answers."""
+        """Yield a Node object for every machine; the port is that of its kubelet, which kwok simulates."""
         for group in self.groups:
             template = Template(group, kubelet_port)
             for number in range(1, group.count + 1):
-                yield template.of_fleet(f"{group.name}-{number}")
+                yield template.fleet_node(f"{group.name}-{number}")
 
     def save(self, path: Path) -> None:
         """Write the fleet as a fleet file."""
@@ -87,29 +87,29 @@ class Fleet:
 
 
 def load(path: Path) -> Fleet:
-    """Read a fleet file; every mistake in it is told at once, each with its place."""
+    """Read a fleet file; raise one LabError that lists every error in it with its position."""
     try:
         document = yaml.safe_load(path.read_text())
     except FileNotFoundError:
-        raise LabError(f"there is no fleet file {path}") from None
+        raise LabError(f"fleet file {path} does not exist") from None
     except yaml.YAMLError as error:
         raise LabError(f"{path} is not YAML: {error}") from None
     if not isinstance(document, dict) or not isinstance(document.get("groups"), list):
-        raise LabError(f"{path} is not a fleet file: it needs a list 'groups'")
+        raise LabError(f"{path} is not a fleet file: it has no list 'groups'")
     defaults = document.get("defaults") or {}
     groups, problems = [], []
     for index, entry in enumerate(document["groups"]):
         merged = {**defaults, **entry} if isinstance(entry, dict) and isinstance(defaults, dict) else {}
-        found = problems_of(merged)
+        found = validate_group(merged)
         problems += [f"groups[{index}].{problem}" for problem in found]
         if not found:
             groups.append(Group(**merged))
     names = [group.name for group in groups]
     problems += [
-        f"groups: '{name}' is there twice" for name in sorted({name for name in names if names.count(name) > 1})
+        f"groups: duplicate name '{name}'" for name in sorted({name for name in names if names.count(name) > 1})
     ]
     if problems:
-        raise LabError("\n".join([f"{path} cannot be used:", *(f"  {problem}" for problem in problems)]))
+        raise LabError("\n".join([f"{path} is invalid:", *(f"  {problem}" for problem in problems)]))
     return Fleet(tuple(groups))
 
 
@@ -124,7 +124,7 @@ _KINDS: dict[str, type] = {
     "machine": str,
     "cpus": int,
     "memory": str,
-    "pace": object,
+    "time_factor": object,
     "passthrough": bool,
     "labels": dict,
     "taints": list,
@@ -132,9 +132,9 @@ _KINDS: dict[str, type] = {
 _OPTIONAL = ("model", "vgpu")
 
 
-def problems_of(entry: dict[str, Any]) -> list[str]:
-    """Say what is wrong with one group of a fleet file, each with its key; an empty list when it can be used."""
-    problems = [f"{key}: is not known; known are {', '.join(_KINDS)}" for key in entry if key not in _KINDS]
+def validate_group(entry: dict[str, Any]) -> list[str]:
+    """Return the errors in one group of a fleet file, each with its key; an empty list if it is valid."""
+    problems = [f"{key}: unknown key; known: {', '.join(_KINDS)}" for key in entry if key not in _KINDS]
     for key, kind in _KINDS.items():
         value = entry.get(key)
         if key in ("name", "count") and value is None:
@@ -150,41 +150,43 @@ def problems_of(entry: dict[str, Any]) -> list[str]:
     if bool(model) != bool(gpus):
         problems.append("gpus: a model needs at least one GPU, and GPUs need a model")
     if entry.get("os", Group.os) not in SYSTEMS:
-        problems.append(f"os: '{entry['os']}' is not known; known are {', '.join(SYSTEMS)}")
-    if not _is_pace(entry.get("pace", 1)):
-        problems.append(f"pace: {entry['pace']!r} is neither a number above 0 nor a list [low, high] of two such")
+        problems.append(f"os: unknown system '{entry['os']}'; known: {', '.join(SYSTEMS)}")
+    if not _is_time_factor(entry.get("time_factor", 1)):
+        problems.append(
+            f"time_factor: {entry['time_factor']!r} is neither a positive number nor a list [low, high] of two positive numbers"
+        )
     branch = entry.get("driver", Group.driver).partition(".")[0]
     if branch not in CUDA_OF_BRANCH:
-        problems.append(f"driver: branch {branch} is not known; known are {', '.join(CUDA_OF_BRANCH)}")
+        problems.append(f"driver: unknown branch {branch}; known: {', '.join(CUDA_OF_BRANCH)}")
     for taint in entry.get("taints", []):
         if not isinstance(taint, dict) or "key" not in taint or taint.get("effect") not in _EFFECTS:
             problems.append(f"taints: {taint!r} needs a key and an effect ({', '.join(_EFFECTS)})")
     return problems
 
 
-def _is_pace(value: object) -> bool:
+def _is_time_factor(value: object) -> bool:
     numbers: list[Any] = value if isinstance(value, list) else [value, value]
     known = all(isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < math.inf for n in numbers)
     return known and len(numbers) == 2 and numbers[0] <= numbers[1]
 
 
-def pace(group: Group, name: str) -> float:
-    """How many times the usual time things take on this machine; of a range each name has its own for ever."""
-    if not isinstance(group.pace, list):
-        return group.pace
-    low, high = group.pace
+def time_factor(group: Group, name: str) -> float:
+    """Return the factor by which operations on this machine take longer; in a range, a constant that follows from the name."""
+    if not isinstance(group.time_factor, list):
+        return group.time_factor
+    low, high = group.time_factor
     share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
     return round(low + (high - low) * share, 2)
 
 
 class Template:
-    """What all nodes of one group share."""
+    """Creates the Node objects of one group."""
 
     def __init__(self, group: Group, kubelet_port: int) -> None:
         self._group, self._port = group, kubelet_port
         self._now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._system = SYSTEMS[group.os]
-        self._hardware = hardware.described(
+        self._hardware = hardware.describe(
             models.find(group.model) if group.model else None,
             group.gpus,
             group.driver,
@@ -202,18 +204,18 @@ class Template:
         content = json.dumps(
             [self._annotations, self._hardware, dataclasses.asdict(dataclasses.replace(group, count=0))], sort_keys=True
         )
-        # Tells a machine that was changed in the fleet file from one that somebody labelled since.
+        # Distinguishes a machine that changed in the fleet file from one that was only labelled later.
         self._spec = hashlib.sha256(content.encode()).hexdigest()[:12]
 
-    def of_fleet(self, name: str) -> Object:
-        """Return the Node of a machine that a fleet file asks for, by whose annotation `nodes apply` knows it again."""
+    def fleet_node(self, name: str) -> Object:
+        """Return the Node of a machine from a fleet file, with the annotation by which `nodes apply` recognizes it."""
         node = self.node(name)
         node["metadata"]["annotations"][SPEC_ANNOTATION] = self._spec
         node["metadata"]["labels"] = {GROUP_LABEL: self._group.name, **node["metadata"]["labels"]}
         return node
 
     def node(self, name: str) -> Object:
-        """Return the Node of a machine with this hardware, whoever made it."""
+        """Return a Node with this hardware."""
         group, system = self._group, self._system
         resources = {"cpu": str(group.cpus), "memory": group.memory, "pods": "110", "ephemeral-storage": "500Gi"}
         return {
@@ -222,7 +224,7 @@ class Template:
             "metadata": {
                 "name": name,
                 "annotations": self._annotations
-                | {HARDWARE_ANNOTATION: json.dumps(self._hardware | {"pace": pace(group, name)})},
+                | {HARDWARE_ANNOTATION: json.dumps(self._hardware | {"time_factor": time_factor(group, name)})},
                 "labels": {
                     "kubernetes.io/hostname": name,
                     "kubernetes.io/arch": "amd64",
@@ -240,7 +242,7 @@ class Template:
                     {"type": "InternalIP", "address": "127.0.0.1"},
                     {"type": "Hostname", "address": name},
                 ],
-                # Ready at once: kwok would get there too, at some 50 nodes a second.
+                # Ready from the start: kwok would set this too, but only for about 50 nodes per second.
                 "conditions": [
                     {**condition, "lastHeartbeatTime": self._now, "lastTransitionTime": self._now}
                     for condition in CONDITIONS

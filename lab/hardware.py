@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What driver and firmware would say of a machine: the one derivation for the simulator and for the driver's library."""
+"""Derives the data that driver and firmware report of a machine, for both the simulator and the lab's NVML library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .api import Object
 from .systems import CUDA_OF_BRANCH
 
 
-def described(
+def describe(
     model: models.Model | None,
     gpus: int,
     driver: str,
@@ -22,19 +22,22 @@ def described(
     machine: str = "unknown",
     passthrough: bool = False,
 ) -> Object:
-    """Return a machine's hardware as the simulator's annotation has it (lab/sim/rules/hardware.go); all GPUs are alike."""
+    """Return a machine's hardware in the format of the simulator's annotation (lab/sim/rules/hardware.go).
+
+    All GPUs of a machine are of one model.
+    """
     if model is None:
         return {"gpus": 0, "machine": machine}
     return {
-        # nvidia-smi writes blanks where GFD's label has dashes; the first one parts the maker's name.
+        # nvidia-smi prints spaces where GFD's label has dashes; the first one follows the vendor's name.
         "product": model.product.replace("-", " ", 1),
         "gpus": gpus,
         "memory_mib": model.memory_mib,
         "family": model.family,
         "compute": model.compute,
-        # A guest cannot cut the GPU of which it has a part.
+        # A vGPU guest cannot partition the GPU.
         "mig_capable": model.mig_capable and not vgpu,
-        "mig": None if vgpu else mig.described(model, driver),
+        "mig": None if vgpu else mig.describe(model, driver),
         "driver": driver,
         "cuda": CUDA_OF_BRANCH[driver.partition(".")[0]],
         "pci": model.pci_ids[0],

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where everything of the lab is kept: the checkout, the cache of built tools, the folder of one lab."""
+"""Paths of the lab: the checkout, the cache of built tools, and the folder of each lab."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
 
 
 def cache() -> Path:
-    """Return the folder of everything that is built or downloaded, shared by all checkouts of this user."""
+    """Return the cache folder for built and downloaded files, which all checkouts of this user share."""
     if named := os.environ.get("ACCEL_GPU_LAB_CACHE"):
         return Path(named).expanduser().absolute()
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -31,26 +31,26 @@ def cache() -> Path:
 
 @dataclass(frozen=True)
 class Lab:
-    """One lab: its name, and the folder that holds all it ever writes."""
+    """One lab: its name and the folder that contains all its files."""
 
     name: str
     dir: Path
 
     @classmethod
     def named(cls, name: str, folder: Path | None = None) -> Lab:
-        """Return the lab of that name; the name becomes a cluster's name, so it must be a DNS label."""
+        """Return the lab with this name; the name is also that of a cluster, so it must be a DNS label."""
         if not _NAME.fullmatch(name):
-            raise LabError(f"'{name}' is not a lab name: use up to 30 lower-case letters, digits and dashes")
+            raise LabError(f"invalid lab name '{name}': use up to 30 lower-case letters, digits and dashes")
         return cls(name, folder or LABS / name)
 
     @property
     def shown(self) -> str:
-        """The folder as a person reads it: from the checkout on."""
+        """The folder for messages: relative to the checkout where possible."""
         return str(self.dir.relative_to(REPO)) if self.dir.is_relative_to(REPO) else str(self.dir)
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig, which `lab env` exports."""
+        """The administrator's kubeconfig, exported by `lab env`."""
         return self.dir / "kubeconfig"
 
     @property
@@ -65,17 +65,17 @@ class Lab:
 
     @property
     def audit_log(self) -> Path:
-        """The API server's audit log, one JSON event a line."""
+        """The API server's audit log: one JSON event per line."""
         return self.logs / "audit.jsonl"
 
     @property
     def etcd(self) -> Path:
-        """The cluster's whole state."""
+        """The data folder of etcd, which contains the state of the cluster."""
         return self.dir / "etcd"
 
     @property
     def bin(self) -> Path:
-        """Links to the programs that a user of the lab calls."""
+        """Links to the programs for users of the lab."""
         return self.dir / "bin"
 
     @property
@@ -85,42 +85,42 @@ class Lab:
 
     @property
     def pod_logs(self) -> Path:
-        """What `kubectl logs` reads, mounted into kwok under the same path."""
+        """The log files for `kubectl logs`, mounted into kwok under the same path."""
         return self.dir / "pod-logs"
 
     @property
     def run(self) -> Path:
-        """Files of the operator pods that the runner executes."""
+        """Files of the operator pods whose programs the runner executes."""
         return self.dir / "run"
 
     @property
     def shims(self) -> Path:
-        """The only programs that `kubectl exec` finds."""
+        """The only programs that `kubectl exec` can run."""
         return self.dir / "shims"
 
     @property
     def fleet(self) -> Path:
-        """The fleet that was applied last."""
+        """The fleet file applied last."""
         return self.dir / "fleet.yaml"
 
     @property
     def clouds(self) -> Path:
-        """The state of the lab's other parts, a folder each, with the faults that are on them."""
+        """The state of the lab's clouds, one folder each, with their faults and settings."""
         return self.dir / "clouds"
 
     @property
     def cluster(self) -> tuple[Path, ...]:
-        """What a cluster consists of, without which there is another one or none."""
+        """The files that make up the state of a cluster."""
         return self.etcd, self.pod_logs, self.fleet, self.clouds
 
     def saved(self, name: str) -> Path:
-        """Where a saved cluster is kept under this name."""
+        """Return the folder of the saved cluster with this name."""
         if not _NAME.fullmatch(name):
-            raise LabError(f"'{name}' is no name to save as: use up to 30 lower-case letters, digits and dashes")
+            raise LabError(f"invalid name '{name}' to save as: use up to 30 lower-case letters, digits and dashes")
         return self.dir / "saved" / name
 
     def state(self) -> dict[str, Any]:
-        """Return what an earlier `up` recorded (nothing before the first one)."""
+        """Return the settings recorded by the last `up`, or nothing before the first one."""
         try:
             loaded: dict[str, Any] = json.loads((self.dir / "lab.json").read_text())
         except FileNotFoundError:
@@ -128,14 +128,14 @@ class Lab:
         return loaded
 
     def record(self, **values: Any) -> None:
-        """Merge values into what is recorded."""
+        """Add values to the recorded settings."""
         merged = self.state() | values
         temporary = self.dir / "lab.json.new"
         temporary.write_text(json.dumps(merged, indent=2) + "\n")
         temporary.replace(self.dir / "lab.json")
 
     def ports(self) -> dict[str, int]:
-        """Return the port of every service of a lab that was up before."""
+        """Return the port of every service; raise LabError if the lab was never up."""
         from .ports import OFFSETS
 
         base = self.state().get("port_base")
@@ -145,5 +145,5 @@ class Lab:
 
     @property
     def option(self) -> str:
-        """The option that names this lab on a command line; empty for the default one."""
+        """The command-line option that selects this lab; empty for the default lab."""
         return "" if self.name == "lab" else f" --name {self.name}"

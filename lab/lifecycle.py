@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The life of a lab: up, down, saved, reset."""
+"""The lifecycle of a lab: up, down, save, reset."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .api import Api
 from .errors import LabError
 from .layout import CLOUDS_FLEET, DEFAULT_FLEET, LABS, Lab
 from .lock import locked
-from .part import Part
+from .part import LabPart
 from .tools import PARTS
 
-_READY_SECONDS, _WORD_SECONDS = 90.0, 10.0
+_READY_SECONDS, _MESSAGE_SECONDS = 90.0, 10.0
 _USER_PROGRAMS = ("kubectl", "helm")
 
 
@@ -33,67 +33,67 @@ def up(
     more_parts: Sequence[str] = (),
     settings: Mapping[str, str] | None = None,
 ) -> None:
-    """Start a lab (one that is down goes on where it was) and, when its cluster is new, give it its machines.
+    """Start a lab, or resume a stopped one; a new cluster also gets its nodes.
 
-    A lab that is up without one of the parts that it is to have from now on is started again, with its cluster.
-    `settings` are kept with the lab, for its parts.
+    A running lab that lacks one of the parts in `more_parts` is restarted with its cluster.
+    `settings` are recorded with the lab, for its parts.
     """
     sandbox.require()
     changed = any(lab.state().get(key) != value for key, value in (settings or {}).items())
     if changed:
-        with _alone(lab):
+        with _exclusive(lab):
             lab.record(**(settings or {}))
     tools, chosen = _build(lab, more_parts, with_sim=with_sim)
     started = time.monotonic()
-    with _alone(lab):
+    with _exclusive(lab):
         names = [part.name for part in chosen]
         if is_up(lab) and (changed or names != lab.state().get("parts", [])):
-            say(f"lab '{lab.name}' is up without {' and '.join(names)} as asked for: starting it again")
+            say(f"lab '{lab.name}' is up without the requested {' and '.join(names)}: restarting it")
             _stop(lab)
         if is_up(lab):
-            say(f"lab '{lab.name}' is up already")
+            say(f"lab '{lab.name}' is already up")
             if port_base not in (None, lab.state()["port_base"]):
-                raise LabError(f"lab '{lab.name}' is up on other ports: 'lab/lab{lab.option} down' first")
+                raise LabError(f"lab '{lab.name}' is up on other ports: run 'lab/lab{lab.option} down' first")
         else:
             if left := processes.kill(lab):
-                say(f"ended {left} processes that a killed lab had left")
+                say(f"killed {left} processes left over from a killed lab")
             moved = _take_ports(lab, port_base)
             lab.record(with_sim=with_sim, sim_options=list(sim_options), parts=names)
             _prepare(lab, tools, chosen)
             fresh = not lab.etcd.exists()
             _start(lab, tools, chosen)
             if moved and not fresh:
-                nodes.repoint(Api(lab), lab.ports()["kwok"])
+                nodes.update_kubelet_port(Api(lab), lab.ports()["kwok"])
             if fresh and fleet_file is None:
                 fleet_file = _default_fleet(chosen)
             for part in chosen:
                 part.begin(lab)
         count = _apply_fleet(lab, fleet_file) if fleet_file else None
-    _announce(lab, started, count)
+    _report_ready(lab, started, count)
 
 
 def down(lab: Lab, *, delete: bool) -> None:
-    """Stop a lab; its cluster's state stays in its folder unless that is to be deleted too."""
+    """Stop a lab; its state remains in its folder unless `delete` is set."""
     if not lab.dir.exists():
-        say(f"lab '{lab.name}' is not there")
+        say(f"lab '{lab.name}' does not exist")
         return
-    with _alone(lab):
+    with _exclusive(lab):
         _stop(lab)
         if delete:
             shutil.rmtree(lab.dir)
-    say(f"lab '{lab.name}' is down" + (" and deleted" if delete else f"; its state stays in {lab.shown}"))
+    say(f"lab '{lab.name}' is down" + (" and deleted" if delete else f"; its state remains in {lab.shown}"))
 
 
 def save(lab: Lab, name: str) -> None:
-    """Keep the cluster as it is now, to which reset(saved=name) goes back; an older one of that name is replaced."""
+    """Save the state of the cluster, which reset(saved=name) restores; replaces an older state with this name."""
     require_up(lab)
     started = time.monotonic()
     target = lab.saved(name)
     unfinished = target.with_name(f".{target.name}")
-    with _alone(lab):
+    with _exclusive(lab):
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        # Nothing is written meanwhile: what is copied is what a power cut would leave, from which etcd starts.
+        # All processes are stopped during the copy: the files are as after a power failure, from which etcd can recover.
         with processes.frozen(lab):
             for part in lab.cluster:
                 if part.is_dir():
@@ -102,21 +102,21 @@ def save(lab: Lab, name: str) -> None:
                     shutil.copy2(part, unfinished / part.name)
         shutil.rmtree(target, ignore_errors=True)
         unfinished.rename(target)
-    say(f"the cluster of lab '{lab.name}' is saved as '{name}' after {time.monotonic() - started:.1f} s")
+    say(f"saved the cluster of lab '{lab.name}' as '{name}' in {time.monotonic() - started:.1f} s")
 
 
 def reset(lab: Lab, *, fleet_file: Path | None, saved: str | None = None) -> None:
-    """Give a lab, up or not, a clean cluster, or a saved one: everything is started anew, on the same ports."""
+    """Restart a lab, running or not, with a clean or a saved cluster, on the same ports."""
     sandbox.require()
     source = lab.saved(saved) if saved else None
     if source and not source.exists():
         known = ", ".join(sorted(path.name for path in source.parent.glob("[!.]*"))) or "none"
-        raise LabError(f"lab '{lab.name}' has saved no cluster as '{saved}': saved are {known}")
+        raise LabError(f"lab '{lab.name}' has no saved cluster '{saved}'; saved: {known}")
     with_sim = bool(lab.state().get("with_sim", True))
     tools, chosen = _build(lab, with_sim=with_sim)
     started = time.monotonic()
-    with _alone(lab):
-        # Nothing of it is kept, so nothing needs to end in order.
+    with _exclusive(lab):
+        # The state is discarded, so an orderly shutdown is not needed.
         processes.kill(lab)
         for folder in (lab.etcd, lab.logs, lab.pod_logs, lab.run, lab.clouds):
             shutil.rmtree(folder, ignore_errors=True)
@@ -127,40 +127,40 @@ def reset(lab: Lab, *, fleet_file: Path | None, saved: str | None = None) -> Non
         _prepare(lab, tools, chosen)
         _start(lab, tools, chosen)
         if source:
-            nodes.repoint(Api(lab), lab.ports()["kwok"])
-            nodes.repoint_logs(Api(lab), lab.pod_logs)
+            nodes.update_kubelet_port(Api(lab), lab.ports()["kwok"])
+            nodes.update_log_paths(Api(lab), lab.pod_logs)
         for part in chosen:
             part.begin(lab)
         count = _apply_fleet(lab, lab.fleet if source else fleet_file or _default_fleet(chosen))
-    _announce(lab, started, count)
+    _report_ready(lab, started, count)
 
 
 def is_up(lab: Lab) -> bool:
-    """Tell whether the lab's supervisor answers and all its services are ready."""
+    """Return whether the lab's supervisor answers and all services are ready."""
     program = supervisor_program(lab)
     states = supervisor.services(lab, program) if program else None
     return bool(states) and all(state.ready for state in states or [])
 
 
 def require_up(lab: Lab) -> None:
-    """Fail with what to do unless the lab's API server is there."""
+    """Raise LabError with instructions unless the lab's API server accepts connections."""
     if not ports.is_listening(lab.ports()["kube-apiserver"]):
         raise LabError(f"lab '{lab.name}' is not up: run 'lab/lab{lab.option} up'")
 
 
 def supervisor_program(lab: Lab) -> Path | None:
-    """Return the process-compose that the lab was started with, if that is still there."""
+    """Return the process-compose program that the lab was started with, if it still exists."""
     recorded = lab.state().get("supervisor")
     return Path(recorded) if recorded and Path(recorded).exists() else None
 
 
 def say(text: str) -> None:
-    """Print one line of what the lab does, beside whatever the output is used for."""
+    """Print one line of progress to stderr."""
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
-def _build(lab: Lab, more_parts: Sequence[str] = (), *, with_sim: bool) -> tuple[dict[str, Path], list[Part]]:
-    """Build what the lab needs and the cache lacks; return the folders of its tools, and its parts."""
+def _build(lab: Lab, more_parts: Sequence[str] = (), *, with_sim: bool) -> tuple[dict[str, Path], list[LabPart]]:
+    """Build the missing programs; return the folders of the tools, and the lab's parts."""
     chosen = parts.of(lab, more_parts)
     tools = build.ensure([tool for tool in PARTS["kube"] if with_sim or tool != "sim"])
     for part in chosen:
@@ -168,8 +168,8 @@ def _build(lab: Lab, more_parts: Sequence[str] = (), *, with_sim: bool) -> tuple
     return tools, chosen
 
 
-def _default_fleet(chosen: Sequence[Part]) -> Path:
-    """A cluster that has a cloud gets its machines from there."""
+def _default_fleet(chosen: Sequence[LabPart]) -> Path:
+    """Return the default fleet file; a lab with a cloud gets its nodes only from the cloud."""
     return CLOUDS_FLEET if chosen else DEFAULT_FLEET
 
 
@@ -182,19 +182,19 @@ def _stop(lab: Lab) -> None:
 
 
 def _take_ports(lab: Lab, port_base: int | None) -> bool:
-    """Record the lab's ports, and tell whether they are others than before."""
+    """Choose and record the lab's ports; return whether they changed."""
     with locked(LABS / "ports.lock", "choosing ports"):
         before = lab.state().get("port_base")
         base = ports.choose(lab, port_base)
         lab.record(port_base=base)
     moved = before is not None and before != base
     if before is not None and moved and port_base is None:
-        say(f"ports {before} to {before + ports.SPAN - 1} are not free any more: using {base} and up")
+        say(f"ports {before} to {before + ports.SPAN - 1} are no longer free: using {base} to {base + ports.SPAN - 1}")
     return moved
 
 
-def _prepare(lab: Lab, tools: dict[str, Path], chosen: Sequence[Part]) -> None:
-    """Write every file that the services and the lab's users read."""
+def _prepare(lab: Lab, tools: dict[str, Path], chosen: Sequence[LabPart]) -> None:
+    """Write the files for the services and for users of the lab."""
     for folder in (lab.logs, lab.pod_logs, lab.shims, lab.bin):
         folder.mkdir(parents=True, exist_ok=True)
     pki.create(lab)
@@ -214,20 +214,20 @@ def _prepare(lab: Lab, tools: dict[str, Path], chosen: Sequence[Part]) -> None:
         part.prepare(lab)
 
 
-def _start(lab: Lab, tools: dict[str, Path], chosen: Sequence[Part]) -> None:
+def _start(lab: Lab, tools: dict[str, Path], chosen: Sequence[LabPart]) -> None:
     lab.etcd.mkdir(mode=0o700, exist_ok=True)
-    next_word = time.monotonic() + _WORD_SECONDS
+    next_message = time.monotonic() + _MESSAGE_SECONDS
 
-    def tell(waiting: list[supervisor.Service]) -> None:
-        nonlocal next_word
-        if time.monotonic() > next_word:
-            next_word += _WORD_SECONDS
+    def report(waiting: list[supervisor.ServiceState]) -> None:
+        nonlocal next_message
+        if time.monotonic() > next_message:
+            next_message += _MESSAGE_SECONDS
             say(f"still waiting for {', '.join(state.name for state in waiting)}")
 
     say(f"starting lab '{lab.name}'")
     supervisor.start(lab, tools, chosen, with_sim=lab.state()["with_sim"])
     limit = _READY_SECONDS * (1 + len(chosen))
-    supervisor.wait_ready(lab, tools["process-compose"] / "bin" / "process-compose", limit, tell)
+    supervisor.wait_ready(lab, tools["process-compose"] / "bin" / "process-compose", limit, report)
 
 
 def _apply_fleet(lab: Lab, path: Path) -> int:
@@ -240,7 +240,7 @@ def _apply_fleet(lab: Lab, path: Path) -> int:
     return count
 
 
-def _announce(lab: Lab, started: float, count: int | None) -> None:
+def _report_ready(lab: Lab, started: float, count: int | None) -> None:
     machines = f", {count} nodes" if count else ""
     server = f"https://127.0.0.1:{lab.ports()['kube-apiserver']}"
     say(f"lab '{lab.name}' is up after {time.monotonic() - started:.1f} s: {server}{machines}")
@@ -248,9 +248,11 @@ def _announce(lab: Lab, started: float, count: int | None) -> None:
 
 
 @contextmanager
-def _alone(lab: Lab) -> Iterator[None]:
+def _exclusive(lab: Lab) -> Iterator[None]:
     if any(character.isspace() for character in str(lab.dir)):
-        raise LabError(f"the lab's folder {lab.dir} has a blank in its path: use a checkout without one")
-    with locked(LABS / f"{lab.name}.lock", f"something with lab '{lab.name}'"):
+        raise LabError(
+            f"the path of the lab's folder {lab.dir} contains a space: use a checkout without spaces in its path"
+        )
+    with locked(LABS / f"{lab.name}.lock", f"a command for lab '{lab.name}'"):
         lab.dir.mkdir(parents=True, exist_ok=True)
         yield

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From an operator's pod to the call that runs its program as that pod would, with its arguments, files and account."""
+"""Derives from an operator's pod the command that runs its program, with the pod's arguments, files and service account."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .api import Api, Object
 from .layout import Lab
 
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-# No lab lives as long as this; the program reads the file again anyway.
+# Longer than any lab runs; the program rereads the file in any case.
 _TOKEN_SECONDS = 30 * 24 * 3600
 OS_ANNOTATION = "lab.accel.gpu/os"
 OS_RELEASE = "os-release"
@@ -25,7 +25,7 @@ OS_RELEASE = "os-release"
 
 @dataclass(frozen=True)
 class Operator:
-    """A real program, the flags that keep it off this machine's ports, and the files that its image holds."""
+    """A real program, the flags that prevent it from opening ports, and the files of its image."""
 
     name: str
     program: Path
@@ -33,22 +33,22 @@ class Operator:
     files: Mapping[Path, str]
 
 
-# The programs that are run for real; what their images' other containers do is left to the simulator.
+# The programs that really run; the simulator handles the other containers of these images.
 PROGRAMS = ("nfd-master", "gpu-operator")
 
 
 def container_of(pod: Object) -> Object | None:
-    """Return the pod's container that calls one of the operators."""
+    """Return the pod's container that runs one of the operators."""
     return next((dict(container) for container in pod["spec"]["containers"] if program_of(container) in PROGRAMS), None)
 
 
 def program_of(container: Object) -> str:
-    """Return the name of the program that a container calls; empty where that is left to its image."""
+    """Return the name of the program that a container runs; empty if only its image defines it."""
     return str((container.get("command") or [""])[0].rpartition("/")[2])
 
 
 def call(lab: Lab, api: Api, operator: Operator, pod: Object, container: Object) -> list[str]:
-    """Write the files that the pod mounts into a folder of its own, and return the bubblewrap call."""
+    """Write the files that the pod mounts into the pod's own folder, and return the bubblewrap command."""
     folder = folder_of(lab, pod)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -69,12 +69,12 @@ def call(lab: Lab, api: Api, operator: Operator, pod: Object, container: Object)
 
 
 def folder_of(lab: Lab, pod: Object) -> Path:
-    """Return the folder with the files of a pod."""
+    """Return the folder for the files of a pod."""
     return lab.run / str(pod["metadata"]["uid"])
 
 
 def write_os_release(api: Api, lab: Lab, pod: Object, *, broken: bool) -> None:
-    """Put the node's /etc/os-release where the pod mounts it, or take it away (the fault `operator-broken`)."""
+    """Write the node's /etc/os-release to the pod's mount, or delete it (the fault `operator-broken`)."""
     folder = folder_of(lab, pod) / "host-etc"
     if not folder.is_dir():
         return
@@ -88,7 +88,7 @@ def write_os_release(api: Api, lab: Lab, pod: Object, *, broken: bool) -> None:
 
 
 def _service_account(lab: Lab, api: Api, pod: Object, folder: Path) -> Path:
-    """Get the pod's own token, so that the program has exactly the rights that its chart gives it."""
+    """Request a token of the pod's service account, so that the program has exactly the permissions of its chart."""
     namespace, name = pod["metadata"]["namespace"], pod["spec"]["serviceAccountName"]
     bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     request = {
@@ -112,7 +112,7 @@ def _volumes(api: Api, pod: Object, container: Object, folder: Path) -> dict[Pat
         volume, path = volumes[mount["name"]], mount["mountPath"]
         here = folder / "volumes" / mount["name"]
         if volume.get("hostPath", {}).get("path") == f"/etc/{OS_RELEASE}":
-            # The folder is mounted, not the file: so the file can go and come while the program runs.
+            # Mount the folder instead of the file, so that the file can be deleted and created while the program runs.
             here = folder / "host-etc"
             here.mkdir()
             mounted[here] = path.rpartition("/")[0]
@@ -125,7 +125,7 @@ def _volumes(api: Api, pod: Object, container: Object, folder: Path) -> dict[Pat
 
 
 def _content(api: Api, pod: Object, volume: Object) -> dict[str, bytes]:
-    """Return the files of a ConfigMap or Secret volume; other kinds hold nothing that the operators need."""
+    """Return the files of a ConfigMap or Secret volume; the operators need no other kinds."""
     for kind, key in (("configMap", "name"), ("secret", "secretName")):
         if source := volume.get(kind):
             files = _read(api, pod, kind, source[key])

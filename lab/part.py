@@ -1,65 +1,65 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A part of a lab: services that it may have beside its Kubernetes, such as a cloud whose machines are nodes of it."""
+"""A part of a lab: optional services in addition to Kubernetes, such as a cloud whose machines are nodes of the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from .cloud_settings import CloudFault, Setting
 from .layout import LAB, Lab
-from .switches import Fault, Setting
 
 
-class Part:
-    """What a lab asks of one of its parts; a part that is chosen once stays one of the lab's (`lab/parts.py`).
+class LabPart:
+    """The interface of a lab's part; once selected, a part remains in the lab (`lab/parts.py`).
 
-    A part's services write what belongs to the cluster's state below `state(lab)` and nowhere else: that folder is
-    wiped by a reset, and kept by `save`. What `prepare` writes anew at each start belongs into `folder(lab)`.
+    The services of a part write cluster state only below `state(lab)`: a reset deletes that folder, and `save` saves it.
+    `prepare` writes the files that are recreated at each start to `folder(lab)`.
     """
 
-    # On the command line; its services stand in lab/compose/NAME.yaml.
+    # The name on the command line; lab/compose/NAME.yaml defines the services.
     name: str
-    # The cloud that it plays, by which its faults and switches are called: CLOUD.NAME.
+    # The cloud that it provides, which prefixes the names of its faults and settings: CLOUD.NAME.
     cloud: str
-    # Fault -> what happens, and what its value is; a fault may be put on one group or on all.
+    # Name of a fault -> its effect and the meaning of its value; a fault applies to one node group or to all.
     faults: Mapping[str, str] = {}
     settings: Mapping[str, Setting] = {}
-    # What `lab build` makes for it, by name: each returns its folder in the cache.
+    # The targets of `lab build` for this part, by name; each returns its folder in the cache.
     builds: Mapping[str, Callable[[], Path]] = {}
 
     @property
     def compose(self) -> Path:
-        """The file of its services for process-compose; it may depend on services of kube.yaml."""
+        """The process-compose file of its services; it can depend on services of kube.yaml."""
         return LAB / "compose" / f"{self.name}.yaml"
 
     def folder(self, lab: Lab) -> Path:
-        """Where its configuration is kept."""
+        """Return the folder of its configuration."""
         return lab.dir / self.name
 
     def state(self, lab: Lab) -> Path:
-        """Where its services keep their state."""
+        """Return the folder of its services' state."""
         return lab.clouds / self.name
 
     def build(self, lab: Lab) -> None:
-        """See to it that all that takes minutes is in the cache."""
+        """Build everything that takes minutes into the cache."""
 
     def prepare(self, lab: Lab) -> None:
-        """Write every file that its services and users read; the lab's ports are known, and nothing runs yet."""
+        """Write the files for its services and users; the lab's ports are known and no service runs yet."""
 
     def environment(self, lab: Lab) -> dict[str, str]:
-        """Return what its compose file names beside the lab's folder and ports (`lab/supervisor.py`)."""
+        """Return the additional environment variables of its compose file (`lab/supervisor.py`)."""
         return {}
 
     def begin(self, lab: Lab) -> None:
-        """Do what is to be done at each start when all services are ready, once more or for the first time."""
+        """Run after each start, when all services are ready."""
 
-    def put(self, lab: Lab, fault: Fault) -> None:
-        """Refuse a fault whose value makes no sense, or bring about one that no service reads from the file."""
+    def inject(self, lab: Lab, fault: CloudFault) -> None:
+        """Reject a fault with an invalid value, or apply a fault that no service reads from the settings file."""
 
-    def clear(self, lab: Lab, fault: Fault) -> None:
-        """Undo what `put` brought about."""
+    def clear(self, lab: Lab, fault: CloudFault) -> None:
+        """Revert the effects of `inject`."""
 
     def exports(self, lab: Lab) -> dict[str, str]:
-        """Return what `lab env` exports beside the cluster's."""
+        """Return the additional variables that `lab env` exports."""
         return {}

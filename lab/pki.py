@@ -29,7 +29,7 @@ _SERVER_NAMES = (
 _SERVER_ADDRESSES = ("127.0.0.1", "10.96.0.1")
 
 MASTERS = "system:masters"
-# Client certificates: file name -> (user, group). The lab's own helpers have names that the audit policy leaves out.
+# Client certificates: file name -> (user, group). The audit policy excludes the names of the lab's own services.
 CLIENTS: dict[str, tuple[str, str | None]] = {
     "admin": ("admin", MASTERS),
     "kube-controller-manager": ("system:kube-controller-manager", None),
@@ -45,12 +45,12 @@ KUBECONFIGS = ("kube-controller-manager", "kube-scheduler", "kwok", "sim", "runn
 
 
 def create(lab: Lab) -> None:
-    """Make what is missing; a lab keeps its authority for life, so that a kubeconfig taken once stays good."""
+    """Create the missing files; a lab keeps its CA until it is deleted, so that existing kubeconfigs remain valid."""
     lab.pki.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (lab.pki / "complete").exists():
         return
     ca_key = ec.generate_private_key(ec.SECP256R1())
-    # Called like the lab, as Magnum calls the authority of a cluster: it writes that into whatever it signs.
+    # The CA has the name of the lab, because Magnum uses the cluster's name as issuer in the certificates that it signs.
     ca = _certificate(lab.name, None, ca_key, issuer=None, usage=None)
     _write(lab.pki / "ca.key", _private(ca_key))
     _write(lab.pki / "ca.crt", ca.public_bytes(serialization.Encoding.PEM))
@@ -69,8 +69,8 @@ def create(lab: Lab) -> None:
     _write(lab.pki / "complete", b"")
 
 
-def user(lab: Lab, name: str, called: str) -> Path:
-    """The kubeconfig of a user whom the cluster is to know as `called`, in no group; the certificate is made once."""
+def user_kubeconfig(lab: Lab, name: str, called: str) -> Path:
+    """Return the kubeconfig of a user with the user name `called` and no group; the certificate is created once."""
     certificate = lab.pki / f"user-{name}.crt"
     if not certificate.exists():
         key = ec.generate_private_key(ec.SECP256R1())
@@ -82,8 +82,8 @@ def user(lab: Lab, name: str, called: str) -> Path:
     return path
 
 
-def administrator(lab: Lab, called: str, days: int) -> bytes:
-    """A kubeconfig of an administrator of that name, good for so many days; it holds all it needs, and is kept nowhere."""
+def admin_kubeconfig(lab: Lab, called: str, days: int) -> bytes:
+    """Return a self-contained kubeconfig of an administrator, valid for `days` days; it is not stored."""
     key = ec.generate_private_key(ec.SECP256R1())
     made = _certificate(called, MASTERS, key, issuer=_authority(lab), usage=ExtendedKeyUsageOID.CLIENT_AUTH, days=days)
     mine = made.public_bytes(serialization.Encoding.PEM), _private(key)
@@ -91,7 +91,7 @@ def administrator(lab: Lab, called: str, days: int) -> bytes:
 
 
 def write_kubeconfigs(lab: Lab, server: str) -> None:
-    """Write the administrator's kubeconfig, which holds all it needs, and those of the services."""
+    """Write the administrator's kubeconfig, which is self-contained, and those of the services."""
     _write(lab.kubeconfig, _kubeconfig(lab, server, "admin"))
     for client in KUBECONFIGS:
         _write(lab.pki / f"{client}.kubeconfig", _kubeconfig(lab, server, client))
@@ -148,7 +148,7 @@ def _certificate(
         .issuer_name(issuer[0].subject if issuer else subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # A day back, since clocks of containers and virtual machines differ.
+        # One day ago, because the clocks of containers and virtual machines differ.
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)

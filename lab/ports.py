@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loopback ports of a lab: which service gets which, and a base that is free."""
+"""The loopback ports of a lab: the offset of each service, and the choice of a free base port."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OFFSETS = {
     "kube-scheduler": 4,
     "kwok": 5,
     "sim": 6,
-    # Of the parts, whether a lab has them or not. Where there are two, the second one is for the cloud's own services.
+    # Ports of the parts, reserved in every lab. An `-internal` port is for requests between the cloud's own services.
     "keystone": 10,
     "keystone-internal": 11,
     "glance": 12,
@@ -42,20 +42,21 @@ _claims: dict[int, TextIO] = {}
 
 
 def choose(lab: Lab, wanted: int | None) -> int:
-    """Return a base whose ports are all free: the wanted one or an error; else the last one used, or the first free.
+    """Return a base port whose range is free: `wanted`, or else the last one used, or else the first free one.
 
-    Until this process ends, no other lab of this user takes it, of whatever checkout: a service may start later than others.
+    Raises LabError if `wanted` is not free. The range is reserved against all other labs of this user until this process
+    ends, because services start at different times.
     """
     recorded = lab.state().get("port_base")
     if wanted is not None:
         if not 1024 <= wanted <= 65535 - SPAN:
-            raise LabError(f"--port-base {wanted} is out of range: use 1024 to {65535 - SPAN}")
+            raise LabError(f"--port-base: {wanted} is out of range: use 1024 to {65535 - SPAN}")
         if not _claim(wanted):
-            raise LabError(f"another lab is starting on the ports from {wanted} on: choose others with --port-base")
+            raise LabError(f"another lab is starting on the ports from {wanted}: choose others with --port-base")
         if busy := _first_busy(wanted):
             service, port = busy
             raise LabError(
-                f"port {port} ({service}) is in use by {_holder(port)}: stop that, or choose others with --port-base"
+                f"port {port} ({service}) is in use by {_holder(port)}: stop it, or choose other ports with --port-base"
             )
         return wanted
     if recorded is not None and _claim(recorded) and _becomes_free(recorded):
@@ -69,7 +70,7 @@ def choose(lab: Lab, wanted: int | None) -> int:
 
 
 def _claim(base: int) -> bool:
-    """Tell whether no other process has claimed a base, which is this one's then until it ends."""
+    """Reserve a base port for this process until it ends; return whether this succeeded."""
     if base not in _claims:
         path = cache() / "ports" / f"{base}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ def _claim(base: int) -> bool:
 
 
 def _becomes_free(base: int) -> bool:
-    """Tell whether a base is free, or becomes so while the last sockets of a killed lab are closed."""
+    """Return whether a range is free, or becomes free while the last sockets of a killed lab close."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while _first_busy(base):
         if time.monotonic() > deadline:
@@ -94,7 +95,7 @@ def _becomes_free(base: int) -> bool:
 
 
 def is_listening(port: int) -> bool:
-    """Tell whether something accepts connections on the loopback port."""
+    """Return whether a process accepts connections on the loopback port."""
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -103,7 +104,7 @@ def is_listening(port: int) -> bool:
 def _first_busy(base: int) -> tuple[str, int] | None:
     for service, offset in OFFSETS.items():
         with socket.socket() as probe:
-            # What Go's listeners set too: a port in TIME_WAIT is free.
+            # Go's listeners set this option too: a port in TIME_WAIT counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", base + offset))
@@ -113,7 +114,7 @@ def _first_busy(base: int) -> tuple[str, int] | None:
 
 
 def _taken_by_others(lab: Lab) -> set[int]:
-    """Port bases of this checkout's other labs, which may be down just now."""
+    """Return the base ports of this checkout's other labs, running or not."""
     bases: set[int] = set()
     for state in LABS.glob("*/lab.json"):
         if state.parent != lab.dir:
@@ -124,7 +125,7 @@ def _taken_by_others(lab: Lab) -> set[int]:
 
 
 def _holder(port: int) -> str:
-    """Name the process that listens on a port, as far as this user may know."""
+    """Return the name of the process that listens on a port, as far as this user can see it."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:

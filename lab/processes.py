@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The processes of a lab, found in /proc by the mark that every service carries in its environment."""
+"""The processes of a lab, found in /proc by a marker in the environment of every service."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 from .layout import Lab
 
-# Not exported by `lab env`: a user's shell must never be taken for a service.
+# Not exported by `lab env`: a user's shell must not count as a service.
 MARK = "ACCEL_GPU_LAB_SERVICE_OF"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def of_lab(lab: Lab) -> set[int]:
-    """Return the process ids of a lab's services with all their descendants, also of a lab whose supervisor died."""
+def pids(lab: Lab) -> set[int]:
+    """Return the process ids of a lab's services and their descendants, even if the lab's supervisor is dead."""
     mark = f"{MARK}={lab.dir}".encode()
     parents: dict[int, int] = {}
     marked: set[int] = set()
@@ -32,7 +32,7 @@ def of_lab(lab: Lab) -> set[int]:
         except (OSError, ValueError):
             continue
     found = set(marked)
-    # A process in bubblewrap has a cleared environment, but a marked ancestor.
+    # A process in bubblewrap has an empty environment, but an ancestor with the marker.
     for process in parents:
         chain, ancestor = [process], parents[process]
         while ancestor in parents and ancestor not in found:
@@ -54,8 +54,8 @@ def memory(processes: Iterable[int]) -> int:
     return total
 
 
-def worked(processes: Iterable[int]) -> float:
-    """Return the processor time that processes have used so far, in seconds."""
+def cpu_seconds(processes: Iterable[int]) -> float:
+    """Return the processor time used by processes, in seconds."""
     total = 0
     for process in processes:
         try:
@@ -66,8 +66,8 @@ def worked(processes: Iterable[int]) -> float:
     return total / _TICKS
 
 
-def children(processes: Iterable[int]) -> dict[int, set[int]]:
-    """Return, for each process, itself with those of the others that descend from it."""
+def descendants(processes: Iterable[int]) -> dict[int, set[int]]:
+    """Return, for each process, itself and its descendants among the given processes."""
     known = set(processes)
     families: dict[int, set[int]] = {process: {process} for process in known}
     for process in known:
@@ -79,10 +79,10 @@ def children(processes: Iterable[int]) -> dict[int, set[int]]:
 
 
 def kill(lab: Lab, limit: float = 10.0) -> int:
-    """Kill whatever is left of a lab at once, and return how many processes that were."""
+    """Kill all processes of a lab, and return their number."""
     killed: set[int] = set()
     deadline = time.monotonic() + limit
-    while (left := {process for process in of_lab(lab) if not _zombie(process)}) and time.monotonic() < deadline:
+    while (left := {process for process in pids(lab) if not _zombie(process)}) and time.monotonic() < deadline:
         for process in left:
             killed.add(process)
             _signal(process, signal.SIGKILL)
@@ -92,8 +92,8 @@ def kill(lab: Lab, limit: float = 10.0) -> int:
 
 @contextlib.contextmanager
 def frozen(lab: Lab) -> Iterator[None]:
-    """Stop a lab's processes where they are for as long as this lasts."""
-    stopped = of_lab(lab)
+    """Suspend a lab's processes for the duration of the context."""
+    stopped = pids(lab)
     try:
         for process in stopped:
             _signal(process, signal.SIGSTOP)
@@ -118,7 +118,7 @@ def _parent(process: int) -> int:
 
 
 def _zombie(process: int) -> bool:
-    """Tell whether a process is dead for good: its first thread may be a zombie while others still hold its ports."""
+    """Return whether all threads of a process are dead: other threads can hold its ports when the first is a zombie."""
     try:
         threads = list(Path(f"/proc/{process}/task").iterdir())
     except OSError:
@@ -134,7 +134,7 @@ def _state(thread: Path) -> str:
 
 
 def _stat(folder: Path) -> list[str]:
-    """What /proc tells of a process or thread, from its state on: the name before it may hold anything."""
+    """Return the fields of /proc/PID/stat from the state on; the name before it can contain any character."""
     return (folder / "stat").read_text().rpartition(")")[2].split()
 
 

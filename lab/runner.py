@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The runner: executes the real NFD master and GPU operator for exactly as long as their pods run.
+"""The runner: executes the real NFD master and GPU operator while their pods run.
 
-kwok makes a Deployment's pod Running without a process. This service watches the pods of the two operators and starts
-the real program in bubblewrap with that pod's own arguments, environment, volumes and service account. When the pod
-goes, the process goes, so that `helm uninstall` uninstalls.
+kwok marks a Deployment's pod as Running without a process. This service watches the pods of the two operators and starts
+the real program in bubblewrap with the pod's arguments, environment, volumes and service account. When the pod is deleted,
+the process is terminated, so that `helm uninstall` has its real effect.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from .layout import Lab
 from .operator_pod import Operator, container_of, program_of
 from .supervisor import tool
 
-# Both charts hard-code the first two labels, and OLM's bundle the second; the last is what OpenShift's NFD operator gives.
+# Both charts hard-code the first two labels, and OLM's bundle the second; OpenShift's NFD operator sets the last one.
 _SELECTORS = ("role=master", "app=gpu-operator", "app=nfd-master")
 _BACKOFF_FIRST, _BACKOFF_MOST = 1.0, 10.0
 _TERM_SECONDS = 2.0
 
 
-# What the image of an operator's pod holds where it is not the release that every lab has, by the image's tag.
+# The tool that provides an operator release other than the default one, by image tag.
 _OTHER_RELEASES = {"v25.3.2": "gpu-operator-25.3"}
 
 
 def operator_for(container: Object) -> Operator:
-    """Return what a container's image would hold; a release that was never built is a LabError."""
+    """Return the program for a container's image; raise LabError if this release is not built."""
     if program_of(container) == "nfd-master":
-        # The last flag wins. Neither may listen: NFD's port would do so on all interfaces, and -1 is one that cannot.
+        # The last flag wins. NFD would listen on all interfaces; port -1 disables that.
         return Operator("nfd-master", tool("nfd") / "nfd-master", ("-port=-1",), {})
     other = _OTHER_RELEASES.get(container["image"].rpartition(":")[2])
     folder = build.cached(other) if other else tool("gpu-operator").parent
@@ -51,7 +51,7 @@ def operator_for(container: Object) -> Operator:
 
 
 class _Running:
-    """The process of one pod: started again when it ends, each time a little later."""
+    """The process of one pod, restarted with back-off when it exits."""
 
     def __init__(self, pod: Object, container: Object, operator: Operator) -> None:
         self.pod, self.container, self.operator = pod, container, operator
@@ -64,7 +64,7 @@ class _Running:
         return f"{metadata['namespace']}/{metadata['name']}"
 
     def keep(self, lab: Lab, api: Api, *, broken: bool) -> None:
-        """Start the process if it does not run and its back-off is over."""
+        """Start the process if it is not running and its back-off is over."""
         if self.process and self.process.poll() is None:
             return
         if self.process:
@@ -82,7 +82,7 @@ class _Running:
         print(f"runner: {self.name} runs {self.operator.name} as process {self.process.pid}", flush=True)
 
     def stop(self, lab: Lab) -> None:
-        """End the process, and forget its files."""
+        """Terminate the process and delete its files."""
         if self.process:
             self.process.terminate()
             try:
@@ -90,11 +90,11 @@ class _Running:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-            print(f"runner: {self.name} is gone, and so is its {self.operator.name}", flush=True)
+            print(f"runner: {self.name} was deleted; stopped its {self.operator.name}", flush=True)
         shutil.rmtree(operator_pod.folder_of(lab, self.pod), ignore_errors=True)
 
     def _log(self, lab: Lab, api: Api, output: IO[bytes] | None) -> None:
-        """Give `kubectl logs` what the program says, through a Logs object of kwok."""
+        """Provide the program's output to `kubectl logs`, through a Logs object of kwok."""
         metadata = self.pod["metadata"]
         path = lab.pod_logs / f"{metadata['namespace']}_{metadata['name']}_{self.container['name']}.log"
         threading.Thread(target=_copy_log, args=(output, path.open("a")), daemon=True).start()
@@ -109,7 +109,7 @@ class _Running:
 
 
 def _copy_log(output: IO[bytes] | None, log: IO[str]) -> None:
-    """Write a process's lines in the format of a container runtime: time, stream, full line."""
+    """Write a process's output in the log format of a container runtime: time, stream, line."""
     with log:
         for line in output or ():
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -118,7 +118,7 @@ def _copy_log(output: IO[bytes] | None, log: IO[str]) -> None:
 
 
 class Runner:
-    """Keeps one process for every running operator pod."""
+    """Runs one process for every running operator pod."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab, self._api = lab, Api(lab, "runner")
@@ -126,18 +126,18 @@ class Runner:
         self._wanted: dict[str, Object] = {}
         self._broken = False
         self._running: dict[str, _Running] = {}
-        self._trouble: dict[str, str] = {}
+        self._errors: dict[str, str] = {}
 
     def run(self) -> None:
-        """Follow pods and faults for ever, and keep the processes as they demand."""
+        """Watch pods and faults forever, and start and stop processes accordingly."""
         for selector in _SELECTORS:
-            self._follow("/api/v1/pods", self._see_pod, labelSelector=selector)
-        self._follow("/api/v1/namespaces", self._see_namespace, fieldSelector=f"metadata.name={FAULTS_NAMESPACE}")
+            self._watch("/api/v1/pods", self._on_pod, labelSelector=selector)
+        self._watch("/api/v1/namespaces", self._on_namespace, fieldSelector=f"metadata.name={FAULTS_NAMESPACE}")
         print("runner: watching the pods of the NFD master and the GPU operator", flush=True)
         broken = False
         while True:
             with self._changed:
-                # Processes may also end by themselves, which nothing announces.
+                # A process can also exit on its own, which causes no event.
                 self._changed.wait(0.5)
                 wanted, was_broken, broken = dict(self._wanted), broken, self._broken
             for uid in [uid for uid in self._running if uid not in wanted]:
@@ -157,12 +157,12 @@ class Runner:
                 self._running[uid] = _Running(pod, container, operator_for(container))
             self._running[uid].keep(self._lab, self._api, broken=broken)
         except (ApiError, LabError, OSError) as error:
-            # Once is enough to be found in the log.
-            if self._trouble.get(uid) != str(error):
-                print(f"runner: {pod['metadata']['name']} cannot be started yet: {error}", flush=True)
-            self._trouble[uid] = str(error)
+            # Log each error only once.
+            if self._errors.get(uid) != str(error):
+                print(f"runner: cannot start {pod['metadata']['name']} yet: {error}", flush=True)
+            self._errors[uid] = str(error)
 
-    def _see_pod(self, kind: str, pod: Object) -> None:
+    def _on_pod(self, kind: str, pod: Object) -> None:
         gone = kind == "DELETED" or "deletionTimestamp" in pod["metadata"]
         uid = pod["metadata"]["uid"]
         with self._changed:
@@ -172,31 +172,31 @@ class Runner:
                 self._wanted[uid] = pod
             self._changed.notify()
 
-    def _see_namespace(self, kind: str, namespace: Object) -> None:
+    def _on_namespace(self, kind: str, namespace: Object) -> None:
         faults = parse(namespace["metadata"].get("annotations", {}).get(FAULTS_ANNOTATION, ""))
         with self._changed:
             self._broken = CLUSTER_FAULT in faults and kind != "DELETED"
             self._changed.notify()
 
-    def _follow(self, path: str, see: Callable[[str, Object], None], **query: str) -> None:
-        """Call `see` for every object that matches and for each change of one, in a thread, for ever."""
-        threading.Thread(target=self._follow_for_ever, args=(path, see, query), daemon=True).start()
+    def _watch(self, path: str, handle: Callable[[str, Object], None], **query: str) -> None:
+        """Start a thread that calls `handle` for every matching object and each change of one."""
+        threading.Thread(target=self._watch_forever, args=(path, handle, query), daemon=True).start()
 
-    def _follow_for_ever(self, path: str, see: Callable[[str, Object], None], query: dict[str, str]) -> None:
-        seen: dict[str, Object] = {}
+    def _watch_forever(self, path: str, handle: Callable[[str, Object], None], query: dict[str, str]) -> None:
+        known: dict[str, Object] = {}
         while True:
             try:
                 page = self._api.request("GET", f"{path}?" + "&".join(f"{key}={value}" for key, value in query.items()))
                 listed = {item["metadata"]["uid"]: item for item in page["items"]}
-                for uid in [uid for uid in seen if uid not in listed]:
-                    see("DELETED", seen.pop(uid))
+                for uid in [uid for uid in known if uid not in listed]:
+                    handle("DELETED", known.pop(uid))
                 for uid, item in listed.items():
-                    seen[uid] = item
-                    see("ADDED", item)
+                    known[uid] = item
+                    handle("ADDED", item)
                 for event in self._api.watch(path, page["metadata"]["resourceVersion"], **query):
                     if event["type"] != "BOOKMARK":
-                        seen[event["object"]["metadata"]["uid"]] = event["object"]
-                        see(event["type"], event["object"])
+                        known[event["object"]["metadata"]["uid"]] = event["object"]
+                        handle(event["type"], event["object"])
             except ApiError as error:
                 if error.status != 410:
                     print(f"runner: {path}: {error}", flush=True)
@@ -204,7 +204,7 @@ class Runner:
 
 
 def run(lab: Lab) -> None:
-    """Be the runner of a lab until the process is ended."""
+    """Run the runner of a lab until the process is terminated."""
     shutil.rmtree(lab.run, ignore_errors=True)
     lab.run.mkdir(parents=True)
     Runner(lab).run()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""bubblewrap: a root of its own for programs that must not see this machine, or that read fixed paths."""
+"""bubblewrap: a separate root file system for programs that must not access this machine or that read fixed paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .errors import LabError
 
 
 def require() -> str:
-    """Return bubblewrap's path; a machine that lacks it, or forbids it, gets told what to do."""
+    """Return bubblewrap's path; raise LabError with instructions if it is missing or not permitted."""
     program = shutil.which("bwrap")
     if program is None:
         raise LabError("bubblewrap (bwrap) is missing: install it, for example with 'apt install bubblewrap'")
@@ -22,7 +22,7 @@ def require() -> str:
     )
     if done.returncode:
         raise LabError(
-            f"bubblewrap cannot make a user namespace here ({done.stderr.strip()}): allow unprivileged user namespaces"
+            f"bubblewrap cannot create a user namespace ({done.stderr.strip()}): allow unprivileged user namespaces"
             " (Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
         )
     return program
@@ -37,19 +37,19 @@ def command(
     network: bool = True,
     links: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return the bwrap call of a program.
+    """Return the bwrap command line for a program.
 
-    `files` maps paths of this machine to read-only paths in there, `links` maps symbolic links in there to their targets.
+    `files` maps paths of this machine to read-only paths in the sandbox, `links` symbolic links in the sandbox to targets.
     """
-    # What the lab runs listens on loopback, for which the network is shared; the process dies with its supervisor.
+    # The lab's programs use loopback, so the network is shared; the process ends with its supervisor.
     call = [require(), "--unshare-all", *(["--share-net"] if network else []), "--die-with-parent", "--clearenv"]
     for name, value in environment.items():
         call += ["--setenv", name, value]
     if proc:
         call += ["--proc", "/proc"]
     call += ["--dev", "/dev", "--tmpfs", "/tmp"]
-    for here, there in files.items():
-        call += ["--ro-bind", str(here), there]
-    for there, target in (links or {}).items():
-        call += ["--symlink", target, there]
+    for source, target in files.items():
+        call += ["--ro-bind", str(source), target]
+    for link, destination in (links or {}).items():
+        call += ["--symlink", destination, link]
     return [*call, "--", *program]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What process-compose starts beside the plain servers: `python -m lab.service NAME FOLDER kwok|runner|sim|vks`."""
+"""Entry point of the lab's own services for process-compose: `python -m lab.service NAME FOLDER kwok|runner|sim|vks`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .layout import LAB, Lab
 from .supervisor import tool
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-# What kwok serves of the kubelet's API; anybody may describe it by objects of these kinds.
+# Objects of these kinds define the responses of kwok's kubelet API.
 _KWOK_KINDS = ("Logs", "ClusterLogs", "Exec", "ClusterExec")
 _CRD_FILES = ("logs", "clusterlogs", "execs", "clusterexecs")
 
 
 def main() -> None:
-    """Become the service that the command line names."""
+    """Run the service named on the command line."""
     name, folder, service = sys.argv[1:]
     lab = Lab.named(name, Path(folder))
     if service == "kwok":
@@ -62,7 +62,7 @@ def _kwok(lab: Lab) -> None:
         tool("kwok") / "kwok": "/kwok",
         **{stage: f"/config/{stage.name}" for stage in stages},
         lab.shims: "/shims",
-        # The same path inside as outside, so that whoever writes a log file can name it in a Logs object.
+        # The same path inside and outside the sandbox, so that a Logs object can contain the path of a log file.
         lab.pod_logs: str(lab.pod_logs),
     }
     files |= {lab.pki / name: f"/pki/{name}" for name in ("kwok.kubeconfig", "server.crt", "server.key")}
@@ -83,7 +83,7 @@ def _sim(lab: Lab) -> None:
 
 
 def _apply_crds(api: Api) -> None:
-    """Give the cluster kwok's kinds, and wait until it serves them."""
+    """Create kwok's CRDs and wait until the API server serves them."""
     wanted = {}
     for file in _CRD_FILES:
         path = tool("kwok").parent / "crds" / f"kwok.x-k8s.io_{file}.yaml"
@@ -94,7 +94,7 @@ def _apply_crds(api: Api) -> None:
     deadline = time.monotonic() + 20
     while not all(_established(api, name) for name in wanted):
         if time.monotonic() > deadline:
-            raise ApiError(0, "the API server does not serve kwok's kinds")
+            raise ApiError(0, "the API server does not serve kwok's CRDs")
         time.sleep(0.05)
 
 

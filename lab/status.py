@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `lab/lab status` says: services, health, ports, memory, machines."""
+"""`lab/lab status`: services, health, ports, memory and nodes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .lifecycle import supervisor_program
 
 
 def collect(lab: Lab) -> dict[str, Any]:
-    """Return the state of a lab as plain data."""
+    """Return the status of a lab as JSON-serializable data."""
     program = supervisor_program(lab)
     states = supervisor.services(lab, program) if program else None
-    found = processes.of_lab(lab)
-    families = processes.children(found)
+    found = processes.pids(lab)
+    families = processes.descendants(found)
     port_of = lab.ports()
     services = [
         {
@@ -63,7 +63,7 @@ def _cluster(lab: Lab) -> dict[str, Any]:
 
 
 def render(status: dict[str, Any]) -> str:
-    """Return the state as a table for people."""
+    """Return the status as text."""
     state = "up" if status["up"] else "not up" if not status["services"] else "not ready"
     lines = [f"lab '{status['name']}' is {state}: {status['server']}, {status['folder']}"]
     if status["services"]:

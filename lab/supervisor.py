@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""process-compose: starting it for a lab, asking it, stopping it."""
+"""Starts, queries and stops process-compose, the supervisor of a lab's services."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from pathlib import Path
 from . import processes
 from .errors import LabError
 from .layout import LAB, REPO, Lab
-from .part import Part
+from .part import LabPart
 
-# Relative to the lab's folder, since the path of a socket may have 107 characters at most.
+# Relative to the lab's folder, because the path of a socket is limited to 107 characters.
 _SOCKET = "supervisor.sock"
 _DOWN_SECONDS = 20.0
 COMPOSE = LAB / "compose" / "kube.yaml"
 
 
 @dataclass(frozen=True)
-class Service:
-    """What process-compose knows of one service."""
+class ServiceState:
+    """The state of one service as process-compose reports it."""
 
     name: str
     status: str
@@ -37,8 +37,8 @@ class Service:
     exit_code: int
 
 
-def environment(lab: Lab, tools: dict[str, Path], parts: Sequence[Part], *, with_sim: bool) -> dict[str, str]:
-    """Return the environment of the supervisor: what the compose files name, and nothing that changes its behaviour."""
+def environment(lab: Lab, tools: dict[str, Path], parts: Sequence[LabPart], *, with_sim: bool) -> dict[str, str]:
+    """Return the supervisor's environment: the variables of the compose files, without those that change its behaviour."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PC_", "LAB_", "KUBE", "K8S_", "OS_"))
     }
@@ -50,7 +50,7 @@ def environment(lab: Lab, tools: dict[str, Path], parts: Sequence[Part], *, with
         "LAB_WITHOUT_SIM": "false" if with_sim else "true",
         "PYTHONPATH": str(REPO),
         "PYTHONUNBUFFERED": "1",
-        # The readiness probes speak TLS to servers of the lab's own authority.
+        # The readiness probes use TLS with the lab's own CA.
         "SSL_CERT_FILE": str(lab.pki / "ca.crt"),
     }
     values |= {f"LAB_PORT_{_variable(service)}": str(port) for service, port in lab.ports().items()}
@@ -60,8 +60,8 @@ def environment(lab: Lab, tools: dict[str, Path], parts: Sequence[Part], *, with
     return kept | values
 
 
-def start(lab: Lab, tools: dict[str, Path], parts: Sequence[Part] = (), *, with_sim: bool = True) -> None:
-    """Start process-compose with all services, and return once it answers."""
+def start(lab: Lab, tools: dict[str, Path], parts: Sequence[LabPart] = (), *, with_sim: bool = True) -> None:
+    """Start process-compose with all services, and return when it answers."""
     (lab.dir / _SOCKET).unlink(missing_ok=True)
     program = tools["process-compose"] / "bin" / "process-compose"
     command = [str(program), "up", "-U", "-u", _SOCKET, "-L", str(lab.logs / "supervisor.log")]
@@ -85,15 +85,15 @@ def start(lab: Lab, tools: dict[str, Path], parts: Sequence[Part] = (), *, with_
         time.sleep(0.05)
 
 
-def services(lab: Lab, program: Path) -> list[Service] | None:
-    """Return the services' states, or None when no supervisor answers."""
+def services(lab: Lab, program: Path) -> list[ServiceState] | None:
+    """Return the states of the services, or None if no supervisor answers."""
     if not (lab.dir / _SOCKET).exists():
         return None
     done = _client(lab, program, "process", "list", "-o", "json")
     if done.returncode:
         return None
     return [
-        Service(
+        ServiceState(
             state["name"],
             state["status"],
             state["is_running"] and state["is_ready"] == "Ready",
@@ -106,8 +106,8 @@ def services(lab: Lab, program: Path) -> list[Service] | None:
     ]
 
 
-def wait_ready(lab: Lab, program: Path, limit: float, say: Callable[[list[Service]], None]) -> None:
-    """Wait until every service is ready; fail with the name of the one that is not, and the end of its log."""
+def wait_ready(lab: Lab, program: Path, limit: float, report: Callable[[list[ServiceState]], None]) -> None:
+    """Wait until every service is ready; raise LabError with the name and the last log lines of one that is not."""
     deadline = time.monotonic() + limit
     while True:
         states = services(lab, program)
@@ -116,16 +116,16 @@ def wait_ready(lab: Lab, program: Path, limit: float, say: Callable[[list[Servic
         waiting = [state for state in states if not state.ready]
         if not waiting:
             return
-        say(waiting)
+        report(waiting)
         failed = next((state for state in waiting if state.restarts >= 3), None)
         if failed or time.monotonic() > deadline:
             worst = failed or waiting[0]
-            raise LabError(f"{worst.name} does not become ready ({worst.status}):\n{tail(lab, worst.name)}")
+            raise LabError(f"{worst.name} did not become ready ({worst.status}):\n{tail(lab, worst.name)}")
         time.sleep(0.1)
 
 
 def stop(lab: Lab, program: Path) -> None:
-    """Stop all services in order, as far as a supervisor answers; what is left is killed."""
+    """Stop all services in order through the supervisor, then kill the remaining processes."""
     if services(lab, program) is not None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             _client(lab, program, "down", timeout=_DOWN_SECONDS)
@@ -134,22 +134,24 @@ def stop(lab: Lab, program: Path) -> None:
 
 
 def pause(lab: Lab, program: Path, names: Sequence[str]) -> None:
-    """Stop some of the services until the lab is started again (`up`, `reset`)."""
+    """Stop some services until the next start of the lab (`up`, `reset`)."""
     for name in names:
         _client(lab, program, "process", "stop", name)
-    # What the client says is not enough: it gives up on a service that takes its time to end.
+    # The exit status of the client is not sufficient: it does not wait long enough for slow services.
     deadline = time.monotonic() + _DOWN_SECONDS
-    while running := [of.name for of in services(lab, program) or [] if of.name in names and of.status == "Running"]:
+    while running := [
+        one.name for one in services(lab, program) or [] if one.name in names and one.status == "Running"
+    ]:
         if time.monotonic() > deadline:
             raise LabError(f"{', '.join(running)} did not stop: see {lab.logs / 'supervisor.log'}")
         time.sleep(0.1)
 
 
 def tail(lab: Lab, service: str, lines: int = 15) -> str:
-    """Return the end of a service's log as text."""
+    """Return the last lines of a service's log."""
     path = lab.logs / f"{service}.log"
     if not path.exists():
-        return f"(nothing in {path})"
+        return f"({path} does not exist)"
     return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
 
 
@@ -164,5 +166,5 @@ def _variable(name: str) -> str:
 
 
 def tool(name: str) -> Path:
-    """Return the folder of a tool's programs, in a process that the supervisor started."""
+    """Return the folder of a tool's programs; works only in a process that the supervisor started."""
     return Path(os.environ[f"LAB_TOOL_{_variable(name)}"])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What simulated machines say of their operating system, kubelet and driver."""
+"""Operating systems, kubelet version and driver versions of the simulated machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KUBELET = "v1.36.4"
 
 @dataclass(frozen=True)
 class System:
-    """An operating system as os-release, the kubelet and NFD name it."""
+    """An operating system in the terms of os-release, the kubelet and NFD."""
 
     id: str
     version_id: str
@@ -42,6 +42,6 @@ CONDITIONS = (
     {"type": "PIDPressure", "status": "False", "reason": "KubeletHasSufficientPID", "message": ""},
 )
 
-# The CUDA version that a driver branch reports (CUDA Toolkit release notes, table "CUDA Toolkit and Corresponding
+# The CUDA version that each driver branch reports (CUDA Toolkit release notes, table "CUDA Toolkit and Corresponding
 # Driver Versions"; 580.159.04 with 13.0 was measured).
 CUDA_OF_BRANCH = {"535": "12.2", "550": "12.4", "560": "12.6", "570": "12.8", "575": "12.9", "580": "13.0"}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The programs a lab is made of: where each is pinned, what its build yields, and how long that usually takes."""
+"""The programs of a lab: where each is pinned, what its build produces, and its usual build time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _KUBE_VERSION = "v1.36.4"
 
 @dataclass(frozen=True)
 class Copy:
-    """A folder of a tool's own module that is kept beside its program."""
+    """A folder of a tool's Go module that is copied beside its program."""
 
     module: str
     source: str
     target: str
-    # What the project's release process writes into Chart.yaml, which the sources leave at a place-holder.
+    # The versions that the project's release process writes to Chart.yaml; the sources contain placeholders.
     chart_version: str | None = None
     app_version: str | None = None
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One pinned program; `folder` holds its go.mod and go.sum."""
+    """One pinned program; `folder` contains its go.mod and go.sum."""
 
     name: str
     folder: Path
@@ -36,17 +36,17 @@ class Tool:
     ldflags: str = ""
     applets: tuple[str, ...] = ()
     copies: tuple[Copy, ...] = field(default=())
-    # What follows is said only of what is built with a C compiler (_folder in build.py), and not shown of the others.
-    # Further programs of the same module, by their packages; each is called as the last part of its package.
+    # The following fields are not part of the repr: _folder in build.py hashes them only for builds with a C compiler.
+    # Further programs of the same module, by package; the name of each is the last part of its package.
     beside: tuple[str, ...] = field(default=(), repr=False)
-    # It calls C, and is linked with the machine's C library.
+    # The program calls C and is linked with the machine's C library.
     cgo: bool = field(default=False, repr=False)
-    # It is no Go program but a C library of the folder's *.c, with headers of this package's folder.
+    # Not a Go program but a C library from the folder's *.c files, with the headers in this package's folder.
     library: bool = field(default=False, repr=False)
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The names under which the built program is called."""
+        """The names of the built program."""
         return self.applets or (self.program,)
 
 
@@ -62,14 +62,14 @@ _VERSION = "k8s.io/component-base/version"
 
 
 def _gpu_operator(name: str, version: str, usual_seconds: int) -> Tool:
-    """One release of the GPU operator with its chart and the files of its image."""
+    """Return the tool for one release of the GPU operator, with its chart and the files of its image."""
     chart = Copy(_GPU_OPERATOR, "deployments/gpu-operator", "charts/gpu-operator", version, version)
     copies = (chart, Copy(_GPU_OPERATOR, "assets", "assets"), Copy(_GPU_OPERATOR, "manifests", "manifests"))
     return _pinned(name, f"{_GPU_OPERATOR}/cmd/gpu-operator", usual_seconds, program="gpu-operator", copies=copies)
 
 
-# The order of building: what everything else waits for comes first. The seconds were measured on two cores with an
-# empty build cache, downloads included, one after the other; a build of one's own replaces them.
+# In build order: programs that others wait for come first. The seconds were measured on two cores with an empty build
+# cache, including downloads, one build after the other; measurements of local builds replace them.
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
@@ -81,7 +81,7 @@ TOOLS: dict[str, Tool] = {
             ".",
             "kube",
             265,
-            # Without these the control plane calls itself v0.0.0, and charts refuse to install.
+            # Without these flags the control plane reports v0.0.0, and charts reject the installation.
             ldflags=f"-X {_VERSION}.gitVersion={_KUBE_VERSION} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36",
             applets=("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
         ),
@@ -109,13 +109,13 @@ TOOLS: dict[str, Tool] = {
         ),
         _gpu_operator("gpu-operator", "v25.10.1", 86),
         _pinned("helm", "helm.sh/helm/v3/cmd/helm", 53),
-        # What an upgrade begins with; it shares few compiled libraries with the newer one.
+        # The release from which upgrades start; it shares few compiled libraries with the newer one.
         _gpu_operator("gpu-operator-25.3", "v25.3.2", 150),
-        # From which Helm takes charts by oci://.
+        # Serves charts to Helm by oci://.
         _pinned("registry", "github.com/distribution/distribution/v3/cmd/registry", 90),
-        # Through which a test has a bad network between a client and the API server.
+        # Simulates network faults between a client and the API server.
         _pinned("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server", 13, program="toxiproxy-server"),
-        # NVIDIA's own agents, the driver's library that they find here, and the node that they believe to be on.
+        # NVIDIA's own agents, the NVML library that they load, and the program that simulates their node.
         _pinned(
             "nvidia-agents",
             f"{_DEVICE_PLUGIN}/gpu-feature-discovery",
@@ -136,14 +136,14 @@ TOOLS: dict[str, Tool] = {
     )
 }
 
-# A lab starts with the first part; another one is built by whoever needs it.
-_LATER: dict[str, tuple[str, ...]] = {
+# Parts that a lab does not need to start; they are built on request.
+_ON_REQUEST: dict[str, tuple[str, ...]] = {
     "upgrade": ("gpu-operator-25.3",),
     "registry": ("registry",),
     "toxiproxy": ("toxiproxy",),
     "agents": ("nvidia-agents", "mig-parted", "nvml", "host"),
 }
 PARTS: dict[str, tuple[str, ...]] = {
-    "kube": tuple(name for name in TOOLS if not any(name in tools for tools in _LATER.values())),
-    **_LATER,
+    "kube": tuple(name for name in TOOLS if not any(name in tools for tools in _ON_REQUEST.values())),
+    **_ON_REQUEST,
 }

@@ -60,7 +60,7 @@ class Lab:
 
     def env_as(self, playbook: str) -> dict[str, str]:
         """The same as a user who has the rights that are shipped for a playbook, and no other."""
-        return self._environment("--rights-of", playbook)
+        return self._environment("--rbac", playbook)
 
     def command(self, *words: str) -> str:
         """`lab/lab WORDS` for this lab; fails the test when that fails."""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration of the services, and of their clients."""
+"""Writes the configuration of the services and of their clients."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import yaml
 
 from ..layout import Lab
-from .places import PASSWORD, POOL, REGION, clients, database, folder, state, url
+from .layout import PASSWORD, POOL, REGION, clients, database, folder, state, url
 
 Sections = dict[str, dict[str, str]]
 _DOMAIN = "Default"
 _POLICY = "policy.yaml"
-# Cloud -> user and project; what each may is in seed.py.
+# Cloud -> user and project; seed.py defines their roles.
 CLOUDS = {
     "lab": ("demo", "demo"),
     "lab-admin": ("admin", "admin"),
@@ -27,7 +27,7 @@ APPLICATION_CREDENTIAL = "lab-appcred"
 
 
 def write(lab: Lab, venv: Path, magnum: Path) -> None:
-    """Write what the services read, which stand in these environments."""
+    """Write the configuration of the services, which are installed in these virtual environments."""
     files = {
         "keystone/keystone.conf": _keystone(lab),
         "glance/glance-api.conf": _glance(lab, venv),
@@ -44,7 +44,7 @@ def write(lab: Lab, venv: Path, magnum: Path) -> None:
 
 
 def write_clients(lab: Lab, application_credential: Mapping[str, str]) -> None:
-    """Write the clients' clouds.yaml."""
+    """Write clouds.yaml for clients."""
     clouds: dict[str, object] = {
         cloud: _cloud(lab, {"username": user, "password": PASSWORD, "project_name": project} | _domains())
         for cloud, (user, project) in CLOUDS.items()
@@ -71,11 +71,11 @@ def _lines(values: Mapping[str, str]) -> str:
 def _keystone(lab: Lab) -> Sections:
     return {
         "DEFAULT": {"use_stderr": "true"},
-        # A day, unless the fault token-expiry says otherwise.
+        # One day; the fault token-expiry overrides it.
         "token": {"provider": "fernet", "expiration": "86400"},
         "fernet_tokens": {"key_repository": str(state(lab) / "fernet")},
         "fernet_receipts": {"key_repository": str(state(lab) / "fernet-receipts")},
-        # Without a cache a call takes 75 to 300 ms; with bcrypt's usual 12 rounds a password takes a quarter of a second.
+        # Without a cache a call takes 75 to 300 ms; with the default 12 rounds of bcrypt a password check takes 0.25 s.
         "cache": {"enabled": "true", "backend": "dogpile.cache.memory"},
         "identity": {"password_hash_rounds": "4"},
         "oslo_policy": _policy(lab),
@@ -117,7 +117,7 @@ def _nova(lab: Lab) -> Sections:
         "api_database": _database(lab, "nova_api"),
         "database": _database(lab, "nova"),
         "keystone_authtoken": _service_user(lab, "nova"),
-        # Nova's own default, 20 cores, is less than one GPU node has; of a cloud with such nodes projects are given more.
+        # Nova's default of 20 cores is less than one GPU node has.
         "quota": {"instances": "1000", "cores": "100000", "ram": "1000000000"},
     }
 
@@ -134,12 +134,12 @@ def _magnum(lab: Lab, venv: Path) -> Sections:
             "transport_url": "fake:/",
         },
         "api": {"api_paste_config": str(venv / "etc" / "magnum" / "api-paste.ini")},
-        # Keys are in the database: no Barbican.
+        # Keys are stored in the database, without Barbican.
         "certificates": {"cert_manager_type": "x509keypair"},
         "oslo_messaging_notifications": {"driver": "noop"},
         "keystone_auth": {"auth_url": url(lab, "keystone", internal=True), **login, **_domains()},
         **{f"{service}_client": inside for service in ("magnum", "nova", "glance", "cinder")},
-        # Until Magnum 21: users of clusters, whom nobody asks for anything here.
+        # Up to Magnum 21: the users of clusters, which the lab does not use.
         "trust": {
             "trustee_domain_name": "magnum",
             "trustee_domain_admin_name": "magnum-domain-admin",
@@ -171,5 +171,5 @@ def _database(lab: Lab, name: str) -> dict[str, str]:
 
 
 def _policy(lab: Lab) -> dict[str, str]:
-    """Rules that change none: where there are no files, each request searches all folders for them."""
+    """Return the settings of an empty policy file: without a file, each request searches all folders for one."""
     return {"policy_file": str(folder(lab) / _POLICY), "policy_dirs": str(folder(lab) / f"{_POLICY}.d")}

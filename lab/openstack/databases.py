@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The services' databases: made and filled once, and from then on copied from the cache."""
+"""The services' databases: created and seeded once, then copied from the cache."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ..errors import LabError
 from ..flavors import FILE as FLAVORS
 from ..layout import LAB, REPO, Lab, cache
 from ..lock import locked
-from .places import CLOUD, DATABASES, NAME, PASSWORD, REGION, database, folder, state, url
+from .layout import CLOUD, DATABASES, NAME, PASSWORD, REGION, database, folder, state, url
 
 _PACKAGE = LAB / NAME
 ENTRY = _PACKAGE / "entry"
-# Written last: without it there is nothing that could be gone on with.
+# Written last: without this file the databases are incomplete.
 _COMPLETE = "seeded"
-_BESIDE = ("fernet", "fernet-receipts", "images", "seed.json")
+_OTHER_FILES = ("fernet", "fernet-receipts", "images", "seed.json")
 
 
 def environment(venv: Path) -> dict[str, str]:
-    """Return what every program of an environment needs: the lab's own code, and a place for what it caches."""
+    """Return the variables for every program of a virtual environment: the lab's code and a cache folder."""
     return {
         "PYTHONPATH": f"{REPO}:{ENTRY}",
-        # What pip has compiled lies beside the sources, and nothing is to be written beside the lab's own.
+        # pip's bytecode is beside the sources; no bytecode may be written beside the lab's code.
         "PYTHONPYCACHEPREFIX": "",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONWARNINGS": "ignore",
@@ -41,17 +41,17 @@ def environment(venv: Path) -> dict[str, str]:
 
 
 def is_seeded(lab: Lab) -> bool:
-    """Tell whether the lab's databases hold what an operator of the cloud has set up."""
+    """Return whether the lab's databases contain the initial data of the cloud."""
     return (state(lab) / _COMPLETE).exists()
 
 
 def prepare(lab: Lab, venv: Path, magnum: Path, release: str) -> None:
-    """Give the lab databases: those that it has, else a copy of filled ones, else empty ones, which are to be filled."""
+    """Prepare the lab's databases: the existing ones, or a copy of seeded ones, or new empty ones."""
     used = state(lab) / "magnum-release"
     if is_seeded(lab) and used.read_text() != release:
         raise LabError(
-            f"lab '{lab.name}' has the database of Magnum {used.read_text()}, not of {release}: 'lab/lab{lab.option} reset'"
-            f" gives it a new one, 'up --magnum {used.read_text()}' goes on with this one"
+            f"lab '{lab.name}' has the database of Magnum {used.read_text()}, not of {release}: run 'lab/lab{lab.option}"
+            f" reset' for a new database, or 'up --magnum {used.read_text()}' to use the existing one"
         )
     if not is_seeded(lab):
         shutil.rmtree(state(lab), ignore_errors=True)
@@ -63,16 +63,16 @@ def prepare(lab: Lab, venv: Path, magnum: Path, release: str) -> None:
             state(lab).mkdir(mode=0o700, parents=True)
             _create(lab, venv, magnum)
         used.write_text(release)
-    # What a lab was told of ports holds for this start alone.
-    _repoint(lab)
+    # The ports can change with each start.
+    _update_addresses(lab)
 
 
 def keep(lab: Lab, venv: Path, magnum: Path) -> None:
-    """Note that the databases are filled, and keep a copy for all labs to come."""
+    """Mark the databases as seeded, and copy them to the cache for later labs."""
     (state(lab) / _COMPLETE).touch()
     target = _seed(venv, magnum)
-    with locked(cache() / f"{NAME}-seed.lock", "keeping a cloud's databases"):
-        # Another lab that was new at the same time may have kept its own, which a third one reads by now.
+    with locked(cache() / f"{NAME}-seed.lock", "caching the databases of a cloud"):
+        # Another lab that started at the same time can have cached its copy, which a third lab may already read.
         if (target / _COMPLETE).exists():
             return
         shutil.rmtree(target, ignore_errors=True)
@@ -84,22 +84,22 @@ def keep(lab: Lab, venv: Path, magnum: Path) -> None:
             ):
                 live.backup(copy)
                 copy.execute("PRAGMA journal_mode = WAL")
-        for name in _BESIDE:
+        for name in _OTHER_FILES:
             live_path = state(lab) / name
             (shutil.copytree if live_path.is_dir() else shutil.copy2)(live_path, target / name)
         (target / _COMPLETE).touch()
 
 
 def _seed(venv: Path, magnum: Path) -> Path:
-    """Return where filled databases are cached: the name ends in a hash of all that decides their content."""
+    """Return the cache folder of the seeded databases; its name ends in a hash of everything that determines their content."""
     digest = hashlib.sha256(f"{venv.name} {magnum.name}".encode())
-    for source in (*(_PACKAGE / f"{name}.py" for name in ("seed", "databases", "config", "places", "schema")), FLAVORS):
+    for source in (*(_PACKAGE / f"{name}.py" for name in ("seed", "databases", "config", "layout", "schema")), FLAVORS):
         digest.update(source.read_bytes())
     return cache() / f"{NAME}-seed-{digest.hexdigest()[:16]}"
 
 
 def _create(lab: Lab, venv: Path, magnum: Path) -> None:
-    """Make empty databases, three services at a time."""
+    """Create empty databases, three at a time."""
     conf = folder(lab)
     for name in ("fernet", "fernet-receipts", "images", "staging", "tasks"):
         (state(lab) / name).mkdir(mode=0o700)
@@ -127,7 +127,7 @@ def _create(lab: Lab, venv: Path, magnum: Path) -> None:
     in_parallel(run, calls)
     for name in DATABASES:
         with closing(sqlite3.connect(database(lab, name))) as made:
-            # Some of Magnum's reads stay open for long: with a log beside the file they hold up no write.
+            # Some of Magnum's reads remain open for long: with a write-ahead log they do not block writes.
             made.execute("PRAGMA journal_mode = WAL")
 
 
@@ -140,8 +140,8 @@ def _run(command: Sequence[str], values: Mapping[str, str]) -> None:
         raise LabError(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def _repoint(lab: Lab) -> None:
-    """Put the lab's present addresses into Keystone's catalog and into its cluster."""
+def _update_addresses(lab: Lab) -> None:
+    """Write the lab's current addresses to Keystone's catalog and to Magnum's cluster."""
     with closing(sqlite3.connect(database(lab, "keystone"))) as connection, connection as keystone:
         for service in ("keystone", "glance", "nova", "magnum"):
             for interface in ("public", "internal"):

@@ -1,49 +1,49 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The part `openstack`: what a lab asks of it."""
+"""OpenStack as a part of a lab."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from ..cloud_settings import CloudFault
 from ..layout import Lab
-from ..part import Part
-from ..switches import Fault
-from . import clusters, config, databases, places, seed
+from ..part import LabPart
+from . import config, databases, lab_cluster, layout, seed
 from . import faults as known
 from .venv import MAGNUM_20, MAGNUMS, SERVICES
 
 _DEFAULT = "23"
 
 
-class OpenStack(Part):
-    """Keystone, Nova's API, Glance, and Magnum, whose clusters have nodes in the lab's Kubernetes."""
+class OpenStack(LabPart):
+    """Keystone, Nova's API, Glance and Magnum; the lab's Magnum cluster has nodes in the lab's Kubernetes."""
 
-    name = places.NAME
-    cloud = places.CLOUD
+    name = layout.NAME
+    cloud = layout.CLOUD
     faults = known.FAULTS
     settings = known.SETTINGS
     builds = {venv.name: venv.ensure for venv in (SERVICES, MAGNUM_20)}
 
     def build(self, lab: Lab) -> None:
-        """Install what is missing."""
+        """Install the missing virtual environments."""
         SERVICES.ensure()
         _magnum(lab)
 
     def prepare(self, lab: Lab) -> None:
-        """Write the configuration, and see to it that there are databases."""
+        """Write the configuration, and prepare the databases."""
         venv, magnum = SERVICES.ensure(), _magnum(lab)
         config.write(lab, venv, magnum)
         databases.prepare(lab, venv, magnum, _release(lab))
-        # A client of its own: what it caches has a place beside it, not in the user's home.
+        # A wrapper of the client with a cache folder of its own instead of the user's home.
         client = lab.bin / "openstack"
         client.unlink(missing_ok=True)
         client.write_text(f'#!/bin/sh\nXDG_CACHE_HOME={venv}/cache exec {venv}/bin/openstack "$@"\n')
         client.chmod(0o755)
 
     def environment(self, lab: Lab) -> dict[str, str]:
-        """Return what lab/compose/openstack.yaml names."""
+        """Return the variables of lab/compose/openstack.yaml."""
         values = databases.environment(SERVICES.folder)
         return {
             "LAB_OPENSTACK_LAB": f"{lab.name} {lab.dir}",
@@ -53,25 +53,25 @@ class OpenStack(Part):
         }
 
     def begin(self, lab: Lab) -> None:
-        """Fill databases that are empty, and make the cluster that is the lab's own."""
+        """Seed empty databases, and create the lab's own cluster."""
         if not databases.is_seeded(lab):
-            seed.plant(lab)
+            seed.populate(lab)
             databases.keep(lab, SERVICES.folder, _magnum(lab))
-        made = json.loads((places.state(lab) / "seed.json").read_text())
+        made = json.loads((layout.state(lab) / "seed.json").read_text())
         config.write_clients(lab, made["application_credential"])
-        clusters.begin(lab)
+        lab_cluster.create_magnum_cluster(lab)
 
-    def put(self, lab: Lab, fault: Fault) -> None:
-        """Check it; a quota is lowered by the service's own API."""
-        known.put(lab, fault)
+    def inject(self, lab: Lab, fault: CloudFault) -> None:
+        """Validate the fault; a quota is set by the service's own API."""
+        known.inject(lab, fault)
 
-    def clear(self, lab: Lab, fault: Fault) -> None:
-        """Give back a quota."""
+    def clear(self, lab: Lab, fault: CloudFault) -> None:
+        """Restore the default quota."""
         known.clear(lab, fault)
 
     def exports(self, lab: Lab) -> dict[str, str]:
-        """Return what OpenStack's clients read."""
-        return {"OS_CLIENT_CONFIG_FILE": str(places.clients(lab)), "OS_CLOUD": "lab"}
+        """Return the variables of OpenStack's clients."""
+        return {"OS_CLIENT_CONFIG_FILE": str(layout.clients(lab)), "OS_CLOUD": "lab"}
 
 
 def _release(lab: Lab) -> str:

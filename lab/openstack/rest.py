@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A small client of the lab's OpenStack for the lab itself: JSON over HTTP, as one user in one project."""
+"""A small OpenStack client for the lab itself: JSON over HTTP, as one user in one project."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 from ..errors import LabError
 from ..layout import Lab
-from .places import PASSWORD, url
+from .layout import PASSWORD, url
 
-# A node group's labels and taints want the last one; older releases of Magnum take any that they know.
+# The version for node_labels and node_taints; older Magnum releases accept any version that they know.
 _MAGNUM_VERSION = "container-infra 1.10"
 _SECONDS = 60.0
 
 
 class Rest:
-    """Speaks to the services by their internal addresses, so that no request of it is taken for a user's."""
+    """A client that uses the services' internal addresses, so that its requests do not count as a user's."""
 
     def __init__(self, lab: Lab, user: str = "admin", project: str = "admin") -> None:
         self._lab = lab
@@ -35,23 +35,23 @@ class Rest:
         self.user_id = str(answer["token"]["user"]["id"])
 
     def get(self, service: str, path: str) -> Any:
-        """Return the answer's JSON."""
+        """Return the JSON of the response."""
         return self._send("GET", service, path, None, self._headers)[0]
 
     def post(self, service: str, path: str, body: Any) -> Any:
-        """Send JSON, and return the answer's."""
+        """Send JSON, and return the JSON of the response."""
         return self._send("POST", service, path, body, self._headers)[0]
 
     def put(self, service: str, path: str, body: Any = None) -> Any:
-        """Send JSON, nothing (None) or bytes, and return the answer's JSON."""
+        """Send JSON, no body (None) or bytes, and return the JSON of the response."""
         return self._send("PUT", service, path, body, self._headers)[0]
 
     def patch(self, service: str, path: str, body: Any) -> Any:
-        """Send JSON, and return the answer's."""
+        """Send JSON, and return the JSON of the response."""
         return self._send("PATCH", service, path, body, self._headers)[0]
 
     def delete(self, service: str, path: str) -> None:
-        """Delete what is there."""
+        """Send a DELETE request."""
         self._send("DELETE", service, path, None, self._headers)
 
     def _send(self, method: str, service: str, path: str, body: Any, headers: dict[str, str]) -> tuple[Any, Any]:
@@ -65,11 +65,11 @@ class Rest:
                 content = answer.read()
                 return json.loads(content) if content else None, answer.headers
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")
-            raise LabError(f"{service} answered {error.code} to {method} {path}: {said}") from error
+            body_text = error.read().decode(errors="replace")
+            raise LabError(f"{service} answered {error.code} to {method} {path}: {body_text}") from error
         except OSError as error:
             raise LabError(f"{service} did not answer {method} {path}: {error}") from error
 
 
-# No proxy stands between the lab and itself.
+# Never uses a proxy.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes Magnum's tables, in Magnum's own environment: `python -m lab.openstack.schema CONFIG`.
+"""Creates Magnum's tables, in Magnum's own environment: `python -m lab.openstack.schema CONFIG`.
 
-Magnum's migrations alter constraints, which SQLite cannot; so the tables come from the models that they lead to.
+SQLite does not support Magnum's migrations, which alter constraints; so the tables are created from the current models.
 """
 
 from __future__ import annotations

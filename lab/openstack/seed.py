@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the operator of a cloud sets up for its users, by the services' own APIs."""
+"""The initial data of the cloud, created by the services' own APIs."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import uuid
 
 from .. import flavors
 from ..layout import Lab
-from .places import PASSWORD, REGION, SERVICES, state, url
+from .layout import PASSWORD, REGION, SERVICES, state, url
 from .rest import Rest
 
 FLAVOR_IDS = uuid.UUID("5f0f5a0c-6d2b-4b5e-9a50-2f6f0c1f2a11")
 _TYPES = {"glance": "image", "nova": "compute", "magnum": "container-infra"}
-# User -> project and roles in it. What a reader may not do is the services' own policies.
+# User -> project and roles in it. The services' own policies define the permissions of a reader.
 _USERS = {"demo": ("demo", ["member"]), "other": ("other", ["member"]), "reader": ("demo", ["reader"])}
 _PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl lab"
-# Image -> its properties; Magnum looks for a driver by os_distro, and has one for ubuntu.
+# Image -> its properties; Magnum selects the driver by os_distro, and has one for ubuntu.
 _IMAGES = {
     "ubuntu-k8s": {"os_distro": "ubuntu", "os_version": "24.04", "kube_version": "v1.36.4"},
     "ubuntu-k8s-1.35": {"os_distro": "ubuntu", "os_version": "24.04", "kube_version": "v1.35.6"},
     "coreos-k8s": {"os_distro": "fedora-coreos", "os_version": "42", "kube_version": "v1.36.4"},
 }
-# Template -> image, and the labels that it has beside the common ones.
+# Template -> image, and labels in addition to the common ones.
 _TEMPLATES = {
     "k8s": ("ubuntu-k8s", {}),
     "k8s-gpu": ("ubuntu-k8s", {"nvidia_gpu_enabled": "true"}),
@@ -32,12 +32,12 @@ _TEMPLATES = {
 
 
 def flavor_id(name: str) -> str:
-    """Return the id that Nova has for a flavor of the lab: the same in every lab."""
+    """Return Nova's id of a flavor, which is the same in every lab."""
     return str(uuid.uuid5(FLAVOR_IDS, name))
 
 
-def plant(lab: Lab) -> None:
-    """Make projects, users, a catalog, flavors, images, a key pair, templates, and an application credential."""
+def populate(lab: Lab) -> None:
+    """Create projects, users, a catalog, flavors, images, a key pair, templates and an application credential."""
     admin = Rest(lab)
     roles = {role["name"]: role["id"] for role in admin.get("keystone", "/roles")["roles"]}
     projects = {name: _project(admin, name) for name in ("service", "demo", "other")}
@@ -77,7 +77,7 @@ def _user(admin: Rest, name: str, project: str, roles: list[str]) -> None:
 
 
 def _trustees(admin: Rest, role: str) -> None:
-    """The domain in which Magnum until 21 makes a user for each cluster."""
+    """Create the domain in which Magnum up to 21 creates a user for each cluster."""
     domain = admin.post("keystone", "/domains", {"domain": {"name": "magnum"}})["domain"]["id"]
     body = {"user": {"name": "magnum-domain-admin", "password": PASSWORD, "domain_id": domain}}
     user = admin.post("keystone", "/users", body)["user"]["id"]

@@ -13,39 +13,39 @@ from pathlib import Path
 import waitress
 
 from ..layout import Lab
-from .filters import Application, Faulty, Logged, ShortLived
-from .places import folder
+from .layout import folder
+from .middleware import Application, FaultInjection, RequestLog, TokenLifetime
 
 _MODULES = {"keystone": "keystone.wsgi.api", "glance": "glance.wsgi.api", "nova": "nova.wsgi.osapi_compute"}
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is terminated."""
     name, place, service = sys.argv[1:]
     lab = Lab.named(name, Path(place))
     conf = folder(lab) / service
     os.environ["OS_KEYSTONE_CONFIG_FILES"] = str(conf / "keystone.conf")
     os.environ["OS_GLANCE_CONFIG_DIR"] = os.environ["OS_NOVA_CONFIG_DIR"] = str(conf)
-    # Nova and Magnum read the command line when they are imported.
+    # Nova and Magnum parse the command line at import.
     sys.argv = [service]
-    # A fifth of what an import takes is the search for garbage, of which it leaves none.
+    # Garbage collection takes a fifth of the import time and finds nothing.
     gc.disable()
-    application = Logged(lab, service, _application(lab, service))
+    application = RequestLog(lab, service, _application(lab, service))
     gc.freeze()
     gc.enable()
     ports = lab.ports()
     waitress.serve(
         application,
-        listen=" ".join(f"127.0.0.1:{ports[of]}" for of in (service, f"{service}-internal")),
-        # Of one interpreter's threads, eight take a third longer for the same answers.
+        listen=" ".join(f"127.0.0.1:{ports[one]}" for one in (service, f"{service}-internal")),
+        # Eight threads of one interpreter take a third longer for the same requests.
         threads=4,
         ident=None,
-        # Magnum makes a connection for each call and lets it linger: the default limit of 100 would starve Nova.
+        # Magnum opens a connection for each call and does not close it: the default limit of 100 would block Nova.
         connection_limit=4000,
         channel_timeout=15,
         cleanup_interval=5,
         asyncore_use_poll=True,
-        # Clients that go, and those whom a fault lets down, are none of the log's business.
+        # Do not log disconnected clients or connections that a fault closed.
         log_socket_errors=False,
     )
 
@@ -54,10 +54,10 @@ def _application(lab: Lab, service: str) -> Application:
     if service == "magnum":
         from .conductor import start
 
-        return Faulty(lab, start(lab))
+        return FaultInjection(lab, start(lab))
     application: Application = importlib.import_module(_MODULES[service]).application
     if service == "keystone":
-        return ShortLived(lab, application, importlib.import_module("keystone.conf").CONF)
+        return TokenLifetime(lab, application, importlib.import_module("keystone.conf").CONF)
     return application
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The OpenStack services as Python packages: virtual environments in the cache, each made once per lock and Python."""
+"""Virtual environments with the OpenStack services, in the cache: each is created once per lock file and Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPLETE = ".complete"
 
 @dataclass(frozen=True)
 class Venv:
-    """One environment: what is asked of pip, and the file that pins every version of what that brings along."""
+    """One virtual environment: its packages, and the lock file that pins all versions."""
 
     name: str
     packages: tuple[str, ...]
@@ -34,13 +34,13 @@ class Venv:
 
     @property
     def folder(self) -> Path:
-        """Where it is cached: the name ends in a hash of all that decides its content."""
+        """Its cache folder; the name ends in a hash of everything that determines the content."""
         python = f"{sys.version_info[:3]} {sys.base_prefix}"
         content = f"{python}\n{self.packages}\n{(_LOCKS / self.lock).read_text()}"
         return cache() / f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def ensure(self) -> Path:
-        """Return the folder, with the environment in it; a minute when it is not there yet."""
+        """Create the environment if it is missing, which takes a minute, and return its folder."""
         folder = self.folder
         if not (folder / _COMPLETE).exists():
             with locked(cache() / f"{self.name}.lock", f"installing {self.name}"):
@@ -54,7 +54,7 @@ class Venv:
         with BuildProgress({self.name: durations.usual(self.name, self.usual_seconds)}) as progress:
             progress.begin(self.name)
             started = time.monotonic()
-            # An environment names its own place, so it is made where it stays.
+            # A virtual environment contains its own path, so it is created in its final folder.
             shutil.rmtree(folder, ignore_errors=True)
             _run(self.name, [sys.executable, "-m", "venv", str(folder)])
             pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input"]
@@ -65,21 +65,21 @@ class Venv:
 
 
 def _run(name: str, command: list[str]) -> None:
-    # Where the lab's own code finds what, and where its bytecode goes, is none of pip's business.
+    # The Python settings of the lab must not apply to pip.
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(command, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = "\n".join(done.stderr.strip().splitlines()[-20:])
-        raise LabError(f"building {name} failed ({' '.join(command)}):\n{said}")
+        log = "\n".join(done.stderr.strip().splitlines()[-20:])
+        raise LabError(f"building {name} failed ({' '.join(command)}):\n{log}")
 
 
 _CLIENTS = ("python-openstackclient", "python-magnumclient")
 SERVICES = Venv(
     "openstack", ("keystone", "nova", "glance", "magnum", "waitress", *_CLIENTS), "openstack.lock", usual_seconds=115
 )
-# Magnum alone; whatever it asks of other services it asks of the same ones. It knows nothing of threads yet.
+# Only Magnum; it uses the other services of SERVICES. This release needs the threading extra of oslo.service.
 MAGNUM_20 = Venv(
     "openstack-20", ("magnum", "oslo.service[threading]", "waitress"), "openstack-20.lock", usual_seconds=60
 )
-# Release of Magnum -> where it is installed.
+# Magnum release -> its virtual environment.
 MAGNUMS = {"23": SERVICES, "20": MAGNUM_20}

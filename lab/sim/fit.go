@@ -13,13 +13,13 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// wishes are a geometry and what is wanted of it, each as {profile: count}.
-type wishes struct {
+// fitQuery are a geometry and what is wanted of it, each as {profile: count}.
+type fitQuery struct {
 	Geometry rules.Geometry   `json:"geometry"`
-	Wishes   []map[string]int `json:"wishes"`
+	Counts   []map[string]int `json:"counts"`
 }
 
-// fit answers the questions on its standard input, a line of JSON each: for every wish the devices in the order in
+// fit answers the questions on its standard input, a line of JSON each: for every counts the devices in the order in
 // which they are made, as "3g.20gb@4", or null where there is no room for them.
 func fit(arguments []string) error {
 	if len(arguments) > 0 {
@@ -27,16 +27,16 @@ func fit(arguments []string) error {
 	}
 	asked, answered := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
-		var next wishes
+		var next fitQuery
 		if err := asked.Decode(&next); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		answers := make([][]rules.Slice, len(next.Wishes))
-		for at, wish := range next.Wishes {
-			if placed, fits := next.Geometry.Fit(wish); fits {
-				answers[at] = append([]rules.Slice{}, placed...)
+		answers := make([][]rules.MIGDevice, len(next.Counts))
+		for at, counts := range next.Counts {
+			if placed, fits := next.Geometry.Fit(counts); fits {
+				answers[at] = append([]rules.MIGDevice{}, placed...)
 			}
 		}
 		if err := answered.Encode(answers); err != nil {

@@ -26,9 +26,9 @@ import (
 // commands by name; without one, the simulator runs.
 var commands = map[string]func(arguments []string) error{
 	"run":        run,
-	"ask":        ask,
-	"config":     judge(pluginConfig),
-	"mig-config": judge(migConfig),
+	"query":      runQueries,
+	"config":     validate(pluginConfig),
+	"mig-config": validate(migConfig),
 	"fit":        fit,
 }
 
@@ -53,22 +53,22 @@ func run(arguments []string) error {
 	kubeconfig := flags.String("kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of the cluster whose nodes are simulated")
 	scale := flags.Float64("time-scale", 0.05, "how much shorter everything takes than in life")
 	lag := flags.Duration("configmap-lag", time.Minute, "how long a mounted ConfigMap stays behind, before scaling")
-	patience := flags.Duration("mig-wait", rules.MIGWait, "how long a MIG manager waits for an operand's pods to vanish, not scaled")
+	migWait := flags.Duration("mig-wait", rules.MIGWait, "how long a MIG manager waits for an operand's pods to vanish, not scaled")
 	podLogs := flags.String("pod-logs", "", "folder for the logs of pods; none are written without it")
-	health := flags.String("health", "", "address that answers /healthz once everything has been read")
+	health := flags.String("health", "", "address that results /healthz once everything has been read")
 	workers := flags.Int("workers", 16, "nodes that are looked at at the same time")
 	klog.InitFlags(flags)
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	if *scale <= 0 || *lag < 0 || *patience < 0 || *workers < 1 {
+	if *scale <= 0 || *lag < 0 || *migWait < 0 || *workers < 1 {
 		return errors.New("--time-scale and --workers must be positive, --configmap-lag and --mig-wait not negative")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
 		return err
 	}
-	simulator, err := agents.New(config, agents.Options{Scale: *scale, Lag: *lag, Patience: *patience, PodLogs: *podLogs, Workers: *workers})
+	simulator, err := agents.New(config, agents.Options{Scale: *scale, Lag: *lag, MIGWait: *migWait, PodLogs: *podLogs, Workers: *workers})
 	if err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func migConfig(text string) error {
 	return err
 }
 
-// judge is a command that says of each file whether a parser takes it.
-func judge(parse func(text string) error) func(files []string) error {
+// validate is a command that says of each file whether a parser takes it.
+func validate(parse func(text string) error) func(files []string) error {
 	return func(files []string) error {
 		refused := 0
 		for _, file := range files {

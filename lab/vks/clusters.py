@@ -1,115 +1,118 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be asked of clusters and of the account: every handler returns the body of the answer, or raises Problem."""
+"""The operations on clusters and on the account: every handler returns the response body, or raises RequestRefused."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from . import checks, groups, kubeconfigs, life, seed
-from .pages import page
-from .rules import Rules
-from .world import Problem, Row, World, stamp
+from . import checks, groups, kubeconfigs, lifecycle, seed
+from .rules import VksRules
+from .state import AccountState, RequestRefused, Row, stamp
 
 _SHORT = ("id", "name", "description", "status", "releaseChannel", "version", "enablePrivateCluster", "azStrategy")
 _INTERNAL = ("kubeconfig", "gone_at")
 
 
-def find(world: World, rules: Rules, query: Row) -> Any:
-    """A page of clusters."""
-    rows = [short(world, cluster) for cluster in world.clusters.values()]
+def find(state: AccountState, rules: VksRules, query: Row) -> Any:
+    """Return a page of clusters."""
+    rows = [short(state, cluster) for cluster in state.clusters.values()]
     for name in ("id", "name", "status", "version"):
         if name in query:
             rows = [row for row in rows if query[name] in str(row[name])]
-    return page(rules, rows, query)
+    return rules.page(rows, query)
 
 
-def get(world: World, identity: str) -> Row:
-    """The cluster of that id; nobody has one of another."""
-    found = world.clusters.get(identity)
+def get(state: AccountState, identity: str) -> Row:
+    """Return the cluster with this id; raise RequestRefused if it does not exist."""
+    found = state.clusters.get(identity)
     if found is None:
-        raise Problem(404, f"cluster {identity} not found")
+        raise RequestRefused(404, f"cluster {identity} not found")
     return found
 
 
-def group(world: World, cluster: Row, identity: str) -> Row:
-    """The node group of that id in a cluster."""
-    found = world.groups.get(identity)
-    if found is None or found["cluster"] != cluster["id"] or life.hidden(found, time.time()):
-        raise Problem(404, f"node group {identity} not found")
+def group(state: AccountState, cluster: Row, identity: str) -> Row:
+    """Return the node group with this id; raise RequestRefused if the cluster has none."""
+    found = state.groups.get(identity)
+    if found is None or found["cluster"] != cluster["id"] or lifecycle.is_hidden(found, time.time()):
+        raise RequestRefused(404, f"node group {identity} not found")
     return found
 
 
-def create(world: World, rules: Rules, body: Row) -> Any:
-    """Make a cluster: the control plane alone, ACTIVE at once, with no Kubernetes behind it."""
-    if len(world.clusters) >= rules.number("max-clusters"):
-        raise Problem(400, f"quota exceeded: at most {rules.number('max-clusters'):.0f} clusters")
+def create(state: AccountState, rules: VksRules, body: Row) -> Any:
+    """Create a cluster: only the control plane, ACTIVE immediately, without a Kubernetes cluster."""
+    if len(state.clusters) >= rules.number("max-clusters"):
+        raise RequestRefused(400, f"quota exceeded: at most {rules.number('max-clusters'):.0f} clusters")
     if (
-        body["name"] in [cluster["name"] for cluster in world.clusters.values()]
+        body["name"] in [cluster["name"] for cluster in state.clusters.values()]
         and rules.guess("duplicate-names") == "refused"
     ):
-        raise Problem(400, f"cluster name {body['name']} already exists")
+        raise RequestRefused(400, f"cluster name {body['name']} already exists")
     if body["version"] not in seed.VERSIONS:
-        raise Problem(400, f"version {body['version']} is not supported")
+        raise RequestRefused(400, f"version {body['version']} is not supported")
     if not body.get("subnetId") and not body.get("listSubnetIds"):
-        raise Problem(400, "subnetId or listSubnetIds must be given")
-    said = {**body, "subnetId": body.get("subnetId") or body["listSubnetIds"][0]}
-    made = seed.cluster(world.new_id(rules, "k8s"), **said)
-    world.clusters[made["id"]] = made
-    return short(world, made)
+        raise RequestRefused(400, "subnetId or listSubnetIds must be given")
+    spec = {**body, "subnetId": body.get("subnetId") or body["listSubnetIds"][0]}
+    made = seed.cluster(state.new_id(rules, "k8s"), **spec)
+    state.clusters[made["id"]] = made
+    return short(state, made)
 
 
-def update(world: World, cluster: Row, body: Row) -> Any:
-    """Change what PUT changes; the version only goes up."""
+def update(state: AccountState, cluster: Row, body: Row) -> Any:
+    """Change the fields that PUT can change; the version can only increase."""
     if "version" in body and body["version"] not in seed.VERSIONS[seed.VERSIONS.index(cluster["version"]) :]:
-        raise Problem(400, f"cluster cannot be upgraded to version {body['version']}")
+        raise RequestRefused(400, f"cluster cannot be upgraded to version {body['version']}")
     cluster.update(body, updatedAt=stamp())
-    return short(world, cluster)
+    return short(state, cluster)
 
 
-def delete(world: World, rules: Rules, cluster: Row) -> Any:
-    """Take a cluster away at once, with its node groups."""
-    for one in list(world.of(cluster["id"])):
+def delete(state: AccountState, rules: VksRules, cluster: Row) -> Any:
+    """Delete a cluster immediately, with its node groups."""
+    for one in list(state.groups_of(cluster["id"])):
         checks.free(rules, one)
         if one["real"]:
-            raise Problem(400, "the lab's own cluster stays: delete its node groups")
-        del world.groups[one["id"]]
-    del world.clusters[cluster["id"]]
-    return {**short(world, cluster), "status": "DELETING"}
+            raise RequestRefused(400, "the lab's own cluster cannot be deleted: delete its node groups")
+        del state.groups[one["id"]]
+    del state.clusters[cluster["id"]]
+    return {**short(state, cluster), "status": "DELETING"}
 
 
-def detail(world: World, rules: Rules, cluster: Row) -> Any:
-    """A cluster with all its settings."""
-    nodes = [life.ready(rules, one, node, time.time()) for one in world.of(cluster["id"]) for node in one["nodes"]]
+def detail(state: AccountState, rules: VksRules, cluster: Row) -> Any:
+    """Return a cluster with all its settings."""
+    nodes = [
+        lifecycle.is_ready(rules, one, node, time.time())
+        for one in state.groups_of(cluster["id"])
+        for node in one["nodes"]
+    ]
     rest = {key: value for key, value in cluster.items() if key not in (*_SHORT, *_INTERNAL)}
     if cluster["azStrategy"] == "MULTI":
         del rest["subnetId"]
-    return {**short(world, cluster), **rest, "numReadyNodes": sum(nodes), "numNotReadyNodes": len(nodes) - sum(nodes)}
+    return {**short(state, cluster), **rest, "numReadyNodes": sum(nodes), "numNotReadyNodes": len(nodes) - sum(nodes)}
 
 
-def short(world: World, cluster: Row) -> Row:
-    """A cluster as lists tell it."""
-    count = sum(one["count"] for one in world.of(cluster["id"]))
+def short(state: AccountState, cluster: Row) -> Row:
+    """Return a cluster as it appears in lists."""
+    count = sum(one["count"] for one in state.groups_of(cluster["id"]))
     times = {name: cluster[name] for name in ("createdAt", "updatedAt")}
     return {**{name: cluster[name] for name in _SHORT}, "numNodes": count, **times}
 
 
-def events(world: World, rules: Rules, cluster: Row, query: Row, only: str | None = None) -> Any:
-    """A page of events, the newest first."""
+def events(state: AccountState, rules: VksRules, cluster: Row, query: Row, only: str | None = None) -> Any:
+    """Return a page of events, newest first."""
     rows = []
-    for event in reversed(world.data["events"].get(cluster["id"], [])):
+    for event in reversed(state.data["events"].get(cluster["id"], [])):
         wanted = all(event[name] == query[name] for name in ("action", "type") if name in query)
         if wanted and only in (None, event["group"]):
             rows.append({key: value for key, value in event.items() if key != "group"})
-    return page(rules, rows, query)
+    return rules.page(rows, query)
 
 
-def kubeconfig(rules: Rules, cluster: Row) -> Any:
-    """The kubeconfig of a cluster; a text in place of an object is YAML."""
+def kubeconfig(rules: VksRules, cluster: Row) -> Any:
+    """Return the kubeconfig of a cluster: an object, or a string with YAML."""
     kept = cluster.get("kubeconfig")
     if kept is None and rules.guess("kubeconfig-first") == "404":
-        raise Problem(404, f"kubeconfig of cluster {cluster['id']} not found")
+        raise RequestRefused(404, f"kubeconfig of cluster {cluster['id']} not found")
     if kept is None:
         return {
             "kubeConfig": None,
@@ -129,8 +132,8 @@ def kubeconfig(rules: Rules, cluster: Row) -> Any:
     }
 
 
-def account(world: World, rules: Rules, what: str) -> Any:
-    """What belongs to no cluster: images, versions, the quota, the workspace."""
+def account(state: AccountState, rules: VksRules, what: str) -> Any:
+    """Return the data of the account: images, versions, the quota or the workspace."""
     if what == "list-images":
         rows = [(system, version) for system in seed.IMAGES for version in seed.VERSIONS]
         return [
@@ -150,23 +153,23 @@ def account(world: World, rules: Rules, what: str) -> Any:
     if what == "get-workspace":
         return {
             "projectId": seed.PROJECT,
-            "serviceAccountId": seed.fixed("sa", "lab"),
+            "serviceAccountId": seed.stable_id("sa", "lab"),
             "status": "ACTIVE",
             "statusReason": None,
         }
     limit = rules.value("no-quota", 0)
     return {
         "maxClusters": int(rules.number("max-clusters")),
-        "numClusters": len(world.clusters),
+        "numClusters": len(state.clusters),
         "maxNodeGroupsPerCluster": int(rules.number("max-groups")),
         "maxNodesPerNodeGroup": int(rules.number("max-nodes") if limit is None else limit),
     }
 
 
-def begin(world: World, rules: Rules, name: str, *, real: bool) -> None:
-    """Give the cluster of that name its first node group, unless it has groups already; one that is not real is there at once."""
-    for cluster in world.clusters.values():
-        if cluster["name"] == name and not list(world.of(cluster["id"])):
-            groups.create(world, rules, cluster, seed.first_group(), real=real)
-            for group in () if real else world.of(cluster["id"]):
-                group.update(status="ACTIVE", doing=None, nodes=[{**node, "born": 0} for node in group["nodes"]])
+def begin(state: AccountState, rules: VksRules, name: str, *, real: bool) -> None:
+    """Create the first node group of the named cluster unless it has groups; without `real` it is ACTIVE immediately."""
+    for cluster in state.clusters.values():
+        if cluster["name"] == name and not list(state.groups_of(cluster["id"])):
+            groups.create(state, rules, cluster, seed.first_group(), real=real)
+            for group in () if real else state.groups_of(cluster["id"]):
+                group.update(status="ACTIVE", operation=None, nodes=[{**node, "created": 0} for node in group["nodes"]])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The contract as the files of lab/vks/contract say it: schemas, operations, behaviours, guesses, and the source of each."""
+"""Loads the contract from the files in lab/vks/contract: schemas, operations, behaviours, guesses, and their sources."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from ..switches import Setting
-from .schema import Field, Schemas
+from ..cloud_settings import Setting
+from .schema import SchemaField, Schemas
 
 FOLDER = Path(__file__).resolve().parent / "contract"
 _PAGE = {
@@ -26,7 +26,7 @@ _PAGE = {
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: how it is asked for, and what it answers when all is well."""
+    """One operation: its request and its successful response."""
 
     name: str
     service: str
@@ -43,11 +43,11 @@ class Operation:
 
     @property
     def writing(self) -> bool:
-        """Tell whether it changes something."""
+        """Return whether it changes something."""
         return self.method != "GET" and self.service != "iam"
 
     def match(self, parts: tuple[str, ...]) -> dict[str, str] | None:
-        """The values of a path's variables (CLUSTER, GROUP ...), or None when the path is another operation's."""
+        """Return the values of the path's variables (CLUSTER, GROUP ...), or None for the path of another operation."""
         if len(parts) != len(self.path):
             return None
         found = {}
@@ -61,28 +61,28 @@ class Operation:
 
 @dataclass(frozen=True)
 class Guess:
-    """What nobody public says for certain: the alternatives, each with its sources; the first one is the default."""
+    """A question that public sources leave open: the alternatives, each with its sources; the first one is the default."""
 
     text: str
     alternatives: Mapping[str, tuple[str, ...]]
 
     @property
     def default(self) -> str:
-        """What the double does unless it is told otherwise."""
+        """The alternative that the fake uses by default."""
         return next(iter(self.alternatives))
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """A sentence on how the services behave, with its sources."""
+    """A statement about the behaviour of the services, with its sources."""
 
     text: str
     sources: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Fault:
-    """A fault: what happens; what its value is (nothing: it takes none); whether it may be put on one group."""
+class FaultSpec:
+    """A fault: its effect, the meaning of its value (empty: it takes none), and whether it can apply to one group."""
 
     text: str
     value: str = ""
@@ -92,17 +92,17 @@ class Fault:
 
 @dataclass(frozen=True)
 class Contract:
-    """All of it."""
+    """The complete contract."""
 
     sources: Mapping[str, str]
     schemas: Schemas
     operations: Mapping[str, Operation]
     behaviours: Mapping[str, Behaviour]
     guesses: Mapping[str, Guess]
-    faults: Mapping[str, Fault]
+    faults: Mapping[str, FaultSpec]
 
     def route(self, service: str, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
-        """The operation that a request asks for, with the values of its path's variables; None when there is none."""
+        """Return the operation of a request and the values of its path's variables, or None if there is none."""
         parts = tuple(path.strip("/").split("/"))
         for operation in self.operations.values():
             if operation.service == service and operation.method == method:
@@ -112,24 +112,24 @@ class Contract:
         return None
 
 
-# Not guesses of the contract, but how quick and how the double is.
+# Settings of the fake itself, which are not guesses of the contract.
 TUNING = {
     "delay": Setting(
-        "0.05..0.15", "seconds that an operation takes: a number, or LOW..HIGH, from which each has its own"
+        "0.05..0.15", "duration of an operation in seconds: a number, or LOW..HIGH for a random value per operation"
     ),
-    "node-delay": Setting("0.05", "seconds until a new node is ready, in clusters that have no Kubernetes behind them"),
-    "lag": Setting("0.2", "seconds of the alternatives 'late'"),
-    "seed": Setting("0", "from which ids, delays and random choices follow"),
-    "lock-out-after": Setting("5", "failed logins after which IAM locks a client out; 0: never"),
-    "max-clusters": Setting("20", "the account's quota"),
-    "max-groups": Setting("20", "the quota of node groups of a cluster"),
-    "max-nodes": Setting("10", "the quota of nodes of a node group"),
+    "node-delay": Setting("0.05", "seconds until a new node is ready, in clusters without a Kubernetes cluster"),
+    "lag": Setting("0.2", "delay of the alternatives 'late' in seconds"),
+    "seed": Setting("0", "seed of ids, delays and random choices"),
+    "lock-out-after": Setting("5", "number of failed logins after which IAM locks a client out; 0: never"),
+    "max-clusters": Setting("20", "quota of clusters in the account"),
+    "max-groups": Setting("20", "quota of node groups in a cluster"),
+    "max-nodes": Setting("10", "quota of nodes in a node group"),
 }
 
 
 @functools.cache
 def load() -> Contract:
-    """Read the files once."""
+    """Return the contract; the files are read once."""
     schemas = {name: _schema(entry) for file in ("schemas", "vserver") for name, entry in _read(file).items()}
     for name, entry in _read("schemas").items():
         if "extends" in entry:
@@ -144,12 +144,12 @@ def load() -> Contract:
         for name, entry in _read("guesses").items()
     }
     behaviours = {name: Behaviour(one["text"], tuple(one["from"])) for name, one in _read("behaviours").items()}
-    faults = {name: Fault(**entry) for name, entry in _read("faults").items()}
+    faults = {name: FaultSpec(**entry) for name, entry in _read("faults").items()}
     return Contract(_read("sources"), Schemas(schemas), operations, behaviours, guesses, faults)
 
 
 def settings() -> dict[str, Setting]:
-    """The switches of the double: every guess, and its tuning."""
+    """Return the settings of the fake: every guess, and the tuning."""
     guessed = {name: Setting(one.default, one.text, tuple(one.alternatives)) for name, one in load().guesses.items()}
     return {**guessed, **TUNING}
 
@@ -160,11 +160,13 @@ def _read(name: str) -> dict[str, Any]:
     return found
 
 
-def _schema(entry: Mapping[str, Any]) -> dict[str, Field]:
+def _schema(entry: Mapping[str, Any]) -> dict[str, SchemaField]:
     if "page" in entry:
         sources = tuple(entry["from"])
-        return {name: Field(kind.format(row=entry["page"]), sources, required=True) for name, kind in _PAGE.items()}
-    return {name: Field.read(one) for name, one in entry.items() if name != "extends"}
+        return {
+            name: SchemaField(kind.format(row=entry["page"]), sources, required=True) for name, kind in _PAGE.items()
+        }
+    return {name: SchemaField.read(one) for name, one in entry.items() if name != "extends"}
 
 
 def _operation(name: str, service: str, entry: Mapping[str, Any]) -> Operation:
@@ -174,7 +176,7 @@ def _operation(name: str, service: str, entry: Mapping[str, Any]) -> Operation:
 
 
 def as_data() -> dict[str, Any]:
-    """All of it as plain data."""
+    """Return the contract as JSON-serializable data."""
     found = load()
     return {
         "sources": dict(found.sources),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be asked of node groups: every handler returns the body of the answer, or raises Problem."""
+"""The operations on node groups: every handler returns the response body, or raises RequestRefused."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import copy
 import time
 from typing import Any
 
-from . import checks, life, seed
-from .pages import page
-from .rules import Rules
-from .world import Problem, Row, World, stamp
+from . import checks, lifecycle, seed
+from .rules import VksRules
+from .state import AccountState, RequestRefused, Row, stamp
 
 _SYSTEM_LABEL = {"vks.vngcloud.vn/managed": "true"}
 _SYSTEM_TAGS = {"vng.vks.cluster": "1", "vng.vks.node-group": "1", "vng.billing.product": "vks"}
@@ -19,11 +18,11 @@ _RESERVED_TAGS = ("vng.vks.", "vng.vpc.", "vng.billing.", "vks-", "vks-mgmt-")
 _SETTABLE = ("securityGroups", "upgradeConfig", "imageId")
 
 
-def create(world: World, rules: Rules, cluster: Row, body: Row, *, real: bool) -> Any:
-    """Make a group; `real`: its nodes are machines of the lab's Kubernetes."""
-    subnet = checks.new_group(world, rules, cluster, body)
+def create(state: AccountState, rules: VksRules, cluster: Row, body: Row, *, real: bool) -> Any:
+    """Create a group; with `real`, its nodes are nodes of the lab's Kubernetes cluster."""
+    subnet = checks.new_group(state, rules, cluster, body)
     group: Row = {
-        "id": world.new_id(rules, "ng"),
+        "id": state.new_id(rules, "ng"),
         "cluster": cluster["id"],
         "name": body["name"],
         "status": "CREATING",
@@ -32,27 +31,27 @@ def create(world: World, rules: Rules, cluster: Row, body: Row, *, real: bool) -
         "network": subnet["cidr"].partition("/")[0],
         "count": 0,
         "nodes": [],
-        "leaving": [],
+        "nodes_to_delete": [],
         "ready": [],
         "real": real,
         "forced": False,
-        "doomed": rules.guess("sold-out") == "error" and checks.sold_out(rules, body["flavorId"]),
+        "will_fail": rules.guess("sold-out") == "error" and checks.sold_out(rules, body["flavorId"]),
         "serial": 0,
-        "doing": None,
+        "operation": None,
         "createdAt": stamp(),
         "updatedAt": None,
     }
-    world.groups[group["id"]] = group
-    life.resize(world, rules, group, body["numNodes"])
-    life.begin(world, rules, group, "create")
-    world.tell(cluster["id"], "NORMAL", "CREATE", f"node group {group['name']}: create begun", group["id"])
+    state.groups[group["id"]] = group
+    lifecycle.resize(state, rules, group, body["numNodes"])
+    lifecycle.begin(state, rules, group, "create")
+    state.add_event(cluster["id"], "NORMAL", "CREATE", f"node group {group['name']}: create started", group["id"])
     return {"group": short(rules, group), "empty": None, "uid": {"uid": group["id"]}}[rules.guess("create-answer")]
 
 
-def update(world: World, rules: Rules, group: Row, body: Row) -> Any:
-    """Change what PUT changes."""
+def update(state: AccountState, rules: VksRules, group: Row, body: Row) -> Any:
+    """Change the fields that PUT can change."""
     checks.free(rules, group)
-    wanted = checks.changed_group(world, rules, group, body)
+    wanted = checks.changed_group(state, rules, group, body)
     before = detail(rules, group)
     spec = group["spec"]
     spec.update({name: body[name] for name in _SETTABLE if name in body})
@@ -62,15 +61,15 @@ def update(world: World, rules: Rules, group: Row, body: Row) -> Any:
     if "autoScaleConfig" in body and (body["autoScaleConfig"] or rules.guess("autoscale-null") == "deletes"):
         spec["autoScaleConfig"] = body["autoScaleConfig"]
     if wanted != group["count"]:
-        life.resize(world, rules, group, wanted)
-    life.begin(world, rules, group, "update", before)
+        lifecycle.resize(state, rules, group, wanted)
+    lifecycle.begin(state, rules, group, "update", before)
     return written(rules, group)
 
 
-def patch(world: World, rules: Rules, group: Row, body: Row) -> Any:
-    """Change labels, tags, taints."""
+def patch(state: AccountState, rules: VksRules, group: Row, body: Row) -> Any:
+    """Change labels, tags and taints."""
     if not body:
-        raise Problem(400, "at least one of labels, tags, taints must be given")
+        raise RequestRefused(400, "at least one of labels, tags, taints must be given")
     checks.free(rules, group)
     before = detail(rules, group)
     for name, value in body.items():
@@ -78,71 +77,71 @@ def patch(world: World, rules: Rules, group: Row, body: Row) -> Any:
             group["spec"][name] = _merged(rules, name, group["spec"][name], value)
     group["spec"]["tags"] = _own_tags(group["spec"]["tags"])
     _relabel(rules, group)
-    life.begin(world, rules, group, "metadata", before)
+    lifecycle.begin(state, rules, group, "metadata", before)
     return written(rules, group)
 
 
-def upgrade(world: World, rules: Rules, group: Row, body: Row) -> Any:
-    """Roll all nodes to the cluster's version, the only one that a group may go to (DOC)."""
+def upgrade(state: AccountState, rules: VksRules, group: Row, body: Row) -> Any:
+    """Replace all nodes with nodes of the cluster's version, the only valid target version (DOC)."""
     checks.free(rules, group)
-    wanted, there = body["kubernetesVersion"], world.clusters[group["cluster"]]["version"]
+    wanted, there = body["kubernetesVersion"], state.clusters[group["cluster"]]["version"]
     if wanted != there:
-        raise Problem(400, f"node group can only be upgraded to the version of the control plane, {there}")
+        raise RequestRefused(400, f"node group can only be upgraded to the version of the control plane, {there}")
     before = detail(rules, group)
     group["version"] = wanted
     group["spec"]["imageId"] = seed.image(group["spec"]["os"], wanted)
-    life.replace(world, rules, group)
-    life.begin(world, rules, group, "upgrade", before)
+    lifecycle.replace(state, rules, group)
+    lifecycle.begin(state, rules, group, "upgrade", before)
     return written(rules, group)
 
 
-def delete(world: World, rules: Rules, group: Row, *, forced: bool) -> Any:
-    """Begin to end a group, with all its nodes."""
+def delete(state: AccountState, rules: VksRules, group: Row, *, forced: bool) -> Any:
+    """Start the deletion of a group and all its nodes."""
     if not forced:
         checks.free(rules, group)
     group["forced"] = forced
-    life.leave(group, list(group["nodes"]))
-    life.begin(world, rules, group, "delete")
+    lifecycle.remove_nodes(group, list(group["nodes"]))
+    lifecycle.begin(state, rules, group, "delete")
     return written(rules, group)
 
 
-def find(world: World, rules: Rules, cluster: Row, query: Row) -> Any:
-    """A page of a cluster's groups, in their short form."""
+def find(state: AccountState, rules: VksRules, cluster: Row, query: Row) -> Any:
+    """Return a page of a cluster's groups, in short form."""
     now, search, how = time.time(), query.get("search", ""), rules.guess("search")
-    found = [group for group in world.of(cluster["id"]) if not life.hidden(group, now)]
+    found = [group for group in state.groups_of(cluster["id"]) if not lifecycle.is_hidden(group, now)]
     if search and how != "ignored":
         found = [one for one in found if (search in one["name"] if how == "substring" else search == one["name"])]
     if "status" in query:
-        found = [group for group in found if life.shown(rules, group, now) == query["status"]]
-    return page(rules, [short(rules, group) for group in found], query)
+        found = [group for group in found if lifecycle.shown_status(rules, group, now) == query["status"]]
+    return rules.page([short(rules, group) for group in found], query)
 
 
-def nodes(rules: Rules, group: Row, query: Row) -> Any:
-    """A page of a group's nodes."""
+def nodes(rules: VksRules, group: Row, query: Row) -> Any:
+    """Return a page of a group's nodes."""
     now, private, fine = time.time(), group["spec"]["enablePrivateNodes"], rules.guess("node-status")
     rows = []
     for node in group["nodes"]:
-        ready = life.ready(rules, group, node, now)
+        ready = lifecycle.is_ready(rules, group, node, now)
         rows.append(
             {
                 "id": node["id"],
                 "name": node["name"],
-                "status": fine if ready or not group["doing"] else "CREATING",
+                "status": fine if ready or not group["operation"] else "CREATING",
                 "floatingIp": None if private else f"203.0.113.{node['address'].rpartition('.')[2]}",
                 "fixedIp": node["address"] if rules.guess("node-ip") == "shown" else None,
                 "ready": ready,
             }
         )
-    return page(rules, rows, query)
+    return rules.page(rows, query)
 
 
-def short(rules: Rules, group: Row) -> Row:
-    """A group as lists and writes tell it."""
+def short(rules: VksRules, group: Row) -> Row:
+    """Return a group in the short form of lists and write responses."""
     return {
         "id": group["id"],
         "clusterId": group["cluster"],
         "name": group["name"],
-        "status": life.shown(rules, group, time.time()),
+        "status": lifecycle.shown_status(rules, group, time.time()),
         "numNodes": group["count"],
         "imageId": group["spec"]["imageId"],
         "kubernetesVersion": group["version"],
@@ -151,11 +150,11 @@ def short(rules: Rules, group: Row) -> Row:
     }
 
 
-def detail(rules: Rules, group: Row) -> Row:
-    """A group with all its settings."""
-    doing = group["doing"]
-    if doing and doing["before"] and time.time() < doing["shown"]:
-        kept: Row = doing["before"]
+def detail(rules: VksRules, group: Row) -> Row:
+    """Return a group with all its settings."""
+    operation = group["operation"]
+    if operation and operation["before"] and time.time() < operation["shown"]:
+        kept: Row = operation["before"]
         return kept
     spec = copy.deepcopy(group["spec"])
     system = spec.pop("os")
@@ -166,7 +165,7 @@ def detail(rules: Rules, group: Row) -> Row:
     if rules.guess("system-tags") == "shown":
         spec["tags"].update(_SYSTEM_TAGS)
     if rules.guess("security-groups-shown") == "default-added":
-        spec["securityGroups"].append(seed.fixed("secg", "default"))
+        spec["securityGroups"].append(seed.stable_id("secg", "default"))
     empty = rules.guess("empty-shown")
     for name in ("labels", "taints", "tags"):
         if not spec[name] and empty == "left-out":
@@ -176,8 +175,8 @@ def detail(rules: Rules, group: Row) -> Row:
     return {**short(rules, group), **spec}
 
 
-def written(rules: Rules, group: Row) -> Any:
-    """What a write on a group answers."""
+def written(rules: VksRules, group: Row) -> Any:
+    """Return the response body of a write to a group."""
     return short(rules, group) if rules.guess("write-answer") == "group" else None
 
 
@@ -206,23 +205,23 @@ def _spec(body: Row, cluster: Row, subnet: Row) -> Row:
 
 
 def _own_tags(tags: Row) -> Row:
-    """Tags of reserved prefixes are ignored without a word (MCP)."""
+    """Return the tags without those with a reserved prefix, which the service ignores silently (MCP)."""
     return {key: value for key, value in tags.items() if not key.startswith(_RESERVED_TAGS)}
 
 
-def _merged(rules: Rules, name: str, live: Any, given: Any) -> Any:
+def _merged(rules: VksRules, name: str, live: Any, given: Any) -> Any:
     if not given:
         return [] if name == "taints" else {}
     if rules.guess("metadata-merge") == "replace":
         return given
     if name != "taints":
         return {**live, **given}
-    ours = {(taint["key"], taint["effect"]) for taint in given}
-    return [*(taint for taint in live if (taint["key"], taint["effect"]) not in ours), *given]
+    replaced = {(taint["key"], taint["effect"]) for taint in given}
+    return [*(taint for taint in live if (taint["key"], taint["effect"]) not in replaced), *given]
 
 
-def _relabel(rules: Rules, group: Row) -> None:
-    """Let nodes that are there have new labels and taints, where the service does that."""
+def _relabel(rules: VksRules, group: Row) -> None:
+    """Update labels and taints of existing nodes, if the service does so."""
     if rules.guess("metadata-nodes") == "all":
         for node in group["nodes"]:
-            node.update(labels=life.node_labels(rules, group), taints=group["spec"]["taints"])
+            node.update(labels=lifecycle.node_labels(rules, group), taints=group["spec"]["taints"])

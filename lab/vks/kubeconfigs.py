@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubeconfigs: asked for, made after a while, for a while; that of the lab's cluster is a real one, signed by its CA."""
+"""Kubeconfigs: created asynchronously, with an expiry; that of the lab's cluster is a real one, signed by the lab's CA."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import time
 
 from .. import pki
 from ..layout import Lab
-from .rules import Rules
-from .world import Problem, Row
+from .rules import VksRules
+from .state import RequestRefused, Row
 
 _DAY = 86400.0
-# How long before its end the service warns: a guess.
+# The number of days before expiry at which the service warns: a guess.
 _WARN_DAYS = 7
 
 
-def mint(rules: Rules, cluster: Row, days: int) -> None:
-    """Begin to make one; the last one is told until then no more."""
+def mint(rules: VksRules, cluster: Row, days: int) -> None:
+    """Start the creation of a kubeconfig; the previous one is no longer returned."""
     if cluster["status"] != "ACTIVE":
-        raise Problem(400, f"cluster {cluster['name']} is not ACTIVE")
+        raise RequestRefused(400, f"cluster {cluster['name']} is not ACTIVE")
     now = time.time()
     cluster["kubeconfig"] = {
         "status": "CREATING",
@@ -33,8 +33,8 @@ def mint(rules: Rules, cluster: Row, days: int) -> None:
     }
 
 
-def settle(rules: Rules, cluster: Row, lab: Lab | None, now: float) -> bool:
-    """Make what is asked for, when its time has come; tell whether anything changed. `lab`: whose cluster it is."""
+def advance(rules: VksRules, cluster: Row, lab: Lab | None, now: float) -> bool:
+    """Complete the creation of a kubeconfig when it is due; return whether anything changed. `lab`: for the lab's cluster."""
     kept = cluster.get("kubeconfig")
     if not kept or kept["status"] != "CREATING" or now < kept["until"]:
         return False
@@ -45,31 +45,31 @@ def settle(rules: Rules, cluster: Row, lab: Lab | None, now: float) -> bool:
     return True
 
 
-def warns(rules: Rules, kept: Row) -> bool:
-    """Tell whether it is time to mint a new one."""
+def warns(rules: VksRules, kept: Row) -> bool:
+    """Return whether the kubeconfig is due for renewal."""
     old = rules.fault("kubeconfig-expiring") and not kept["again"]
     return not kept["acknowledged"] and bool(old or kept["ends"] - time.time() < _WARN_DAYS * _DAY)
 
 
 def acknowledge(cluster: Row) -> None:
-    """Take the warning off."""
+    """Clear the renewal warning."""
     if cluster.get("kubeconfig"):
         cluster["kubeconfig"]["acknowledged"] = True
 
 
 def _real(lab: Lab, days: int) -> str:
-    return pki.administrator(lab, "vks-admin", days).decode()
+    return pki.admin_kubeconfig(lab, "vks-admin", days).decode()
 
 
 def _idle(cluster: Row) -> str:
-    """A kubeconfig of a cluster that nobody answers for."""
+    """Return a kubeconfig for a cluster without an API server."""
     name = cluster["name"]
     return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": name, "cluster": {"server": "https://127.0.0.1:9"}}],
-            "users": [{"name": name, "user": {"token": "of-nobody"}}],
+            "users": [{"name": name, "user": {"token": "invalid"}}],
             "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
             "current-context": name,
         }

@@ -1,18 +1,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vServer's look-ups: what there is to choose from. Lists come in several envelopes, and whole whatever page is asked for (MCP)."""
+"""vServer's lookups. Lists have several envelopes, and are complete regardless of the requested page (MCP)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from . import checks, seed
-from .rules import Rules
-from .world import Problem, Row, World
+from .rules import VksRules
+from .state import AccountState, RequestRefused, Row
 
 _FAMILIES = {"gpu": "GPU", "general": "General purpose"}
 _PLATFORM = "skylake"
-# Which guess tells the envelope of an operation; the others have one that no source disputes.
+# The guess that determines the envelope of an operation; for the others all sources agree.
 _ENVELOPES = {
     "list-projects": "projects-answer",
     "list-subnets": "subnets-answer",
@@ -29,12 +29,12 @@ _KNOWN = {
 
 
 def answer(
-    world: World, rules: Rules, name: str, path: dict[str, str], query: Row, body: Row | None
+    state: AccountState, rules: VksRules, name: str, path: dict[str, str], query: Row, body: Row | None
 ) -> tuple[list[Row], Any]:
-    """The rows that a look-up finds, and the body of its answer."""
+    """Return the rows of a lookup, and the response body."""
     if path.get("PROJECT", seed.PROJECT) != seed.PROJECT:
-        raise Problem(403, f"project {path['PROJECT']} is not yours")
-    rows = _rows(world, rules, name, path, query, body)
+        raise RequestRefused(403, f"project {path['PROJECT']} belongs to another account")
+    rows = _rows(state, rules, name, path, query, body)
     envelope = rules.guess(_ENVELOPES[name]) if name in _ENVELOPES else _KNOWN.get(name, "listData")
     if envelope == "one":
         return rows, {"success": True, "errorCode": 0, "errorMsg": None, "data": rows[0]}
@@ -45,14 +45,16 @@ def answer(
     return rows, {"success": True, "errorCode": 0, "errorMsg": None, "extra": None, envelope: rows}
 
 
-def _rows(world: World, rules: Rules, name: str, path: dict[str, str], query: Row, body: Row | None) -> list[Row]:
+def _rows(
+    state: AccountState, rules: VksRules, name: str, path: dict[str, str], query: Row, body: Row | None
+) -> list[Row]:
     zone = query.get("zoneId")
     if name == "list-projects":
         return [{"projectId": seed.PROJECT, "userId": 53461}]
     if name == "list-networks":
-        return _named(world.data["networks"], "displayName", query)
+        return _named(state.data["networks"], "displayName", query)
     if name == "list-subnets":
-        return [row for row in world.data["subnets"] if row["networkUuid"] == path["NETWORK"]]
+        return [row for row in state.data["subnets"] if row["networkUuid"] == path["NETWORK"]]
     if name == "list-zones":
         rows = [{"uuid": zone, "name": zone, "openstackZone": zone.lower(), "isEnabled": True} for zone in seed.ZONES]
         return [*rows, {"uuid": "HCM03-1D", "name": "HCM03-1D", "openstackZone": "hcm03-1d", "isEnabled": False}]
@@ -74,18 +76,18 @@ def _rows(world: World, rules: Rules, name: str, path: dict[str, str], query: Ro
         rows = [row for row in seed.volume_types() if row["zoneId"] == path["VOLUMEZONE"]]
         return [{key: value for key, value in row.items() if key not in ("zone", "kind")} for row in rows]
     if name == "import-ssh-key":
-        return [_import(world, rules, body or {})]
+        return [_import(state, rules, body or {})]
     kind = {"list-ssh-keys": "keys", "list-security-groups": "security_groups", "list-server-groups": "server_groups"}[
         name
     ]
-    return _named(world.data[kind], "name", query)
+    return _named(state.data[kind], "name", query)
 
 
-def _flavors(rules: Rules, path: dict[str, str], zone: str | None) -> list[Row]:
+def _flavors(rules: VksRules, path: dict[str, str], zone: str | None) -> list[Row]:
     if path["FAMILY"] not in _FAMILIES or path["CODE"] != _PLATFORM:
         return []
     found = []
-    for row in seed.offered():
+    for row in seed.flavors_offered():
         if (row["gpu"] > 0) == (path["FAMILY"] == "gpu") and zone in (None, row["zoneId"]):
             gone = checks.sold_out(rules, row["flavorId"])
             found.append({**row, "isSoldOut": gone, "remainingVms": 0 if gone else row["remainingVms"]})
@@ -93,13 +95,13 @@ def _flavors(rules: Rules, path: dict[str, str], zone: str | None) -> list[Row]:
 
 
 def _named(rows: list[Row], key: str, query: Row) -> list[Row]:
-    """Those whose name contains what is asked for (CLI: substring match)."""
+    """Return the rows whose name contains the query's (CLI: substring match)."""
     return [row for row in rows if query.get("name", "") in row[key]]
 
 
-def _import(world: World, rules: Rules, body: Row) -> Row:
-    if body["name"] in [row["name"] for row in world.data["keys"]]:
-        raise Problem(400, f"ssh key {body['name']} already exists")
-    key = {"id": world.new_id(rules, "ssh"), "name": body["name"], "status": "ACTIVE", "pubKey": body["pubKey"]}
-    world.data["keys"].append(key)
+def _import(state: AccountState, rules: VksRules, body: Row) -> Row:
+    if body["name"] in [row["name"] for row in state.data["keys"]]:
+        raise RequestRefused(400, f"ssh key {body['name']} already exists")
+    key = {"id": state.new_id(rules, "ssh"), "name": body["name"], "status": "ACTIVE", "pubKey": body["pubKey"]}
+    state.data["keys"].append(key)
     return key

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The double of VKS as a part of a lab."""
+"""The fake VKS as a part of a lab."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import time
 from typing import Any
 
 from .. import cloud_requests
+from ..cloud_settings import CloudFault
 from ..errors import LabError
 from ..layout import Lab
-from ..part import Part
-from ..switches import Fault
+from ..part import LabPart
 from . import contract, rules
-from .double import Double, addresses
+from .fake import FakeVks, addresses
 from .iam import CLIENTS
 
 _READY_SECONDS = 60.0
 
 
-class Vks(Part):
-    """VNG Cloud's VKS, vServer and IAM; the cluster that is called like the lab is the lab's own."""
+class Vks(LabPart):
+    """The fake of VNG Cloud's VKS, vServer and IAM; the cluster with the name of the lab is the lab's own."""
 
     name = "vks"
     cloud = rules.CLOUD
@@ -33,38 +33,38 @@ class Vks(Part):
     settings = contract.settings()
 
     def prepare(self, lab: Lab) -> None:
-        """Give the service accounts secrets, which they keep for the lab's life."""
+        """Create the service accounts' secrets, once per lab."""
         file = self.folder(lab) / "clients.json"
         if not file.exists():
             with open(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as handle:
                 json.dump({client: secrets.token_urlsafe(24) for client in CLIENTS}, handle, indent=2)
 
     def begin(self, lab: Lab) -> None:
-        """Wait until nothing is being done on any group: the nodes of the first one are there."""
+        """Wait until no group is being created: the nodes of the first one exist."""
         deadline = time.monotonic() + _READY_SECONDS
         while any(group["status"] == "CREATING" for group in self._state(lab)["groups"]):
             if time.monotonic() > deadline:
-                raise LabError(f"the node groups of VKS do not become ready: see 'lab/lab{lab.option} logs vks'")
+                raise LabError(f"the node groups of VKS did not become ready: see 'lab/lab{lab.option} logs vks'")
             time.sleep(0.1)
 
-    def put(self, lab: Lab, fault: Fault) -> None:
-        """Refuse a fault whose value or group makes no sense."""
+    def inject(self, lab: Lab, fault: CloudFault) -> None:
+        """Reject a fault with an invalid value or group."""
         rules.check_fault(fault.name.partition(".")[2], fault.group, fault.value)
 
     def exports(self, lab: Lab) -> dict[str, str]:
-        """Where the services are, and the account that may all."""
+        """Return the addresses of the services, and the account with all permissions."""
         login = {"GRN_CLIENT_ID": "lab", "GRN_CLIENT_SECRET": self.clients(lab)["lab"]}
         return {**addresses(f"http://127.0.0.1:{lab.ports()['vks']}"), **login}
 
     def clients(self, lab: Lab) -> dict[str, str]:
-        """The secrets of the service accounts, by client id."""
+        """Return the secrets of the service accounts, by client id."""
         found: dict[str, str] = json.loads((self.folder(lab) / "clients.json").read_text())
         return found
 
     def serve(self, lab: Lab) -> None:
-        """Be the service, until killed."""
-        double = Double(lab, self.clients(lab), real=True, log=cloud_requests.path_of(lab))
-        double.start(lab.ports()["vks"])
+        """Run the service until killed."""
+        fake = FakeVks(lab, self.clients(lab), real=True, log=cloud_requests.path_of(lab))
+        fake.start(lab.ports()["vks"])
         threading.Event().wait()
 
     def _state(self, lab: Lab) -> Any:

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Holding the contract against the live service, by whoever has an account: `python -m lab.vks.probe`.
+"""Compares the contract with the live service, for users with an account: `python -m lab.vks.probe`.
 
-It only reads, never asks for a kubeconfig, and prints no value: which operations answered what status, where an answer differs
-from the contract, and which alternatives of the guesses its answers show. The environment says where and as whom:
-GRN_CLIENT_ID, GRN_CLIENT_SECRET, and VKS_URL, VKS_VSERVER_URL, VKS_IAM_URL where they are not those of region HCM-3.
+It only sends read requests, never requests a kubeconfig, and prints no values: only the response status of each operation,
+differences from the contract, and the alternatives of the guesses that the responses show. Environment variables:
+GRN_CLIENT_ID, GRN_CLIENT_SECRET, and VKS_URL, VKS_VSERVER_URL, VKS_IAM_URL for regions other than HCM-3.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _ADDRESSES = {
 }
 _LEFT_OUT = ("get-kubeconfig",)
 _RULE = re.compile(
-    r"is not known|is required|must not be null|is no \w+|is none of|does not match|is less than|is more than"
+    r"unknown field|is required|must not be null|is not an? \w+|is not one of|does not match|is less than|is more than"
 )
 _ENVELOPES = ("projects", "flavors", "listData", "data", "volumeTypeZones", "volumeTypes")
 
 
 @dataclass
 class Probe:
-    """What was seen: a line for each operation, and alternatives of guesses by name."""
+    """The results: a line for each operation, and the observed alternatives of guesses by name."""
 
     environment: Mapping[str, str]
     lines: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Probe:
     _token: str = ""
 
     def run(self) -> None:
-        """Log in, and ask for whatever can be read."""
+        """Log in, and send every read request."""
         self._login()
         known: dict[str, str] = {}
         for operation in _in_order(contract.load().operations.values()):
@@ -62,9 +62,9 @@ class Probe:
                 self.guesses["error-envelope"] = "nested" if isinstance(value, dict) else "text"
 
     def report(self) -> str:
-        """All of it as text without a value."""
-        seen = [f"guess {name}: {value}" for name, value in sorted(self.guesses.items())]
-        return "\n".join([*self.lines, *seen, f"statuses: {', '.join(sorted(self.statuses)) or 'none'}"])
+        """Return the results as text, without values."""
+        observed = [f"guess {name}: {value}" for name, value in sorted(self.guesses.items())]
+        return "\n".join([*self.lines, *observed, f"statuses: {', '.join(sorted(self.statuses)) or 'none'}"])
 
     def _ask(self, operation: Operation, known: dict[str, str]) -> None:
         path = "/" + "/".join(known.get(part, part) for part in operation.path)
@@ -72,8 +72,8 @@ class Probe:
         kind = f"[{operation.rows}]" if operation.rows else operation.answer or "any"
         rows = _rows(body) if operation.rows else body
         problems = contract.load().schemas.problems(kind, rows) if status < 300 else []
-        told = sorted({re.sub(r"\[\d+\]", "[]", redacted(problem)) for problem in problems})
-        self.lines.append(f"{operation.name}: {status}{''.join(f'{chr(10)}  {one}' for one in told)}")
+        differences = sorted({re.sub(r"\[\d+\]", "[]", redact(problem)) for problem in problems})
+        self.lines.append(f"{operation.name}: {status}{''.join(f'{chr(10)}  {one}' for one in differences)}")
         if operation.name == "group-events":
             self.guesses["group-events"] = "there" if status < 300 else "gone"
         if status < 300:
@@ -102,7 +102,7 @@ class Probe:
         status, body = _send(urllib.request.Request(self._address("VKS_IAM_URL"), form, headers))
         self.lines.append(f"token-v2: {status}")
         if status >= 300:
-            raise SystemExit("\n".join([*self.lines, "IAM refuses the login; it is not tried again"]))
+            raise SystemExit("\n".join([*self.lines, "IAM rejected the login; it is not retried"]))
         self._token = body["access_token"]
 
     def _get(self, base: str, path: str) -> tuple[int, Any]:
@@ -110,14 +110,14 @@ class Probe:
         return _send(urllib.request.Request(f"{self._address(base)}{path}", headers=headers))
 
     def _address(self, name: str) -> str:
-        """An address that a secret may be sent to."""
+        """Return an address to which secrets can be sent safely."""
         address = self.environment.get(name) or _ADDRESSES[name]
         if not address.startswith(("https://", "http://127.0.0.1:")):
-            raise SystemExit(f"{name}: {address} would send secrets in the clear: use https")
+            raise SystemExit(f"{name}: {address} would send secrets unencrypted: use https")
         return address.rstrip("/")
 
 
-# Variables of paths: the list whose first row gives one, and how.
+# Path variables: the list operation whose first row provides the value, and how to extract it.
 _FOUND: dict[str, tuple[str, Callable[[Any], str]]] = {
     "PROJECT": ("list-projects", lambda row: str(row["projectId"])),
     "CLUSTER": ("list-clusters", lambda row: str(row["id"])),
@@ -130,15 +130,15 @@ _FOUND: dict[str, tuple[str, Callable[[Any], str]]] = {
 _VARIABLES = tuple(_FOUND)
 
 
-def redacted(problem: str) -> str:
-    """A problem without the value that has it: its place, and the rule that is broken."""
+def redact(problem: str) -> str:
+    """Return a problem without the value: only its position and the violated rule."""
     place, dummy, rest = problem.partition(": ")
     found = _RULE.search(rest)
     return f"{place}: {found[0] if found else 'differs'}"
 
 
 def _in_order(operations: Any) -> Iterator[Operation]:
-    """What only reads, lists before what needs something out of them."""
+    """Return the read operations, with lists before the operations that depend on them."""
     reading = [one for one in operations if one.method == "GET" and one.name not in _LEFT_OUT]
     return iter(sorted(reading, key=lambda one: sum(part in _VARIABLES for part in one.path)))
 
@@ -163,7 +163,7 @@ def _send(request: urllib.request.Request) -> tuple[int, Any]:
 
 if __name__ == "__main__":
     if not {"GRN_CLIENT_ID", "GRN_CLIENT_SECRET"} <= os.environ.keys():
-        sys.exit("GRN_CLIENT_ID and GRN_CLIENT_SECRET are missing")
+        sys.exit("GRN_CLIENT_ID or GRN_CLIENT_SECRET is missing: set both environment variables")
     probe = Probe(os.environ)
     probe.run()
     print(probe.report())

@@ -1,88 +1,102 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""By which guesses, faults and paces the double plays just now: the lab's switches, as the contract names them."""
+"""The guesses, faults and tuning values that currently apply to the fake, from the lab's settings."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
+from ..cloud_settings import CloudFault, CloudSettings, Setting
 from ..errors import LabError
 from ..layout import Lab
-from ..switches import Fault, Setting, Switches
 from . import contract
 
 CLOUD = "vks"
+_PAGE_SIZE = 10
 
 
-def switches(lab: Lab) -> Switches:
-    """The switches of the lab that the double reads, each called CLOUD.NAME."""
+def settings_of(lab: Lab) -> CloudSettings:
+    """Return the settings of the lab that the fake reads, each named CLOUD.NAME."""
     known: dict[str, Setting] = {f"{CLOUD}.{name}": one for name, one in contract.settings().items()}
-    return Switches(lab, known)
+    return CloudSettings(lab, known)
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What holds for one request, or for one look at all groups; only faults that count down are asked for afresh."""
+class VksRules:
+    """A snapshot of the settings for one request or one timer step; only faults with a counter are read again."""
 
-    live: Switches
+    live: CloudSettings
     values: dict[str, str]
-    faults: tuple[Fault, ...]
+    faults: tuple[CloudFault, ...]
 
     @classmethod
-    def now(cls, live: Switches) -> Rules:
-        """Read them."""
+    def now(cls, live: CloudSettings) -> VksRules:
+        """Return a snapshot of the current settings."""
         return cls(live, live.values(), tuple(live.faults()))
 
     def guess(self, name: str) -> str:
-        """Which alternative of a guess holds."""
+        """Return the selected alternative of a guess."""
         return self.values[f"{CLOUD}.{name}"]
 
     def number(self, name: str) -> float:
-        """A tuning value that is a number."""
+        """Return a numeric tuning value."""
         return float(self.values[f"{CLOUD}.{name}"])
 
-    def fault(self, name: str, group: str | None = None) -> Fault | None:
-        """The fault on this group or on all, if there is one."""
+    def fault(self, name: str, group: str | None = None) -> CloudFault | None:
+        """Return the fault for this group or for all groups, or None."""
         full = f"{CLOUD}.{name}"
         return next((one for one in self.faults if one.name == full and one.group in (None, group)), None)
 
     def value(self, name: str, default: float, group: str | None = None) -> float | None:
-        """The number that a fault says, its default when it says none, or None without that fault."""
+        """Return the numeric value of a fault, or the default if it has no value, or None without the fault."""
         found = self.fault(name, group)
         return None if found is None else default if found.value is None else float(found.value)
 
-    def strikes(self, name: str, group: str | None = None) -> bool:
-        """Tell whether a fault that counts strikes now, and count it down."""
-        return self.fault(name, group) is not None and self.live.spend(f"{CLOUD}.{name}", group)
+    def consume(self, name: str, group: str | None = None) -> bool:
+        """Return whether a fault with a counter applies now, and decrement its counter."""
+        return self.fault(name, group) is not None and self.live.consume(f"{CLOUD}.{name}", group)
 
     def chance(self, of: str) -> random.Random:
-        """Random numbers that follow from the seed and from what they are for."""
+        """Return a random generator that depends on the seed and on its purpose."""
         return random.Random(f"{self.values[f'{CLOUD}.seed']} {of}")
 
     def delay(self, of: str) -> float:
-        """How long an operation takes, in seconds."""
+        """Return the duration of an operation in seconds."""
         low, dummy, high = self.values[f"{CLOUD}.delay"].partition("..")
         return self.chance(of).uniform(float(low), float(high or low))
 
+    def page(self, rows: list[Any], query: dict[str, Any]) -> dict[str, Any]:
+        """Return one page of rows: numbered from 0, 10 rows unless the query asks for another size (MCP)."""
+        number, size = int(query.get("page", 0)), int(query.get("pageSize", _PAGE_SIZE))
+        limit = self.value("page-limit", _PAGE_SIZE)
+        size = max(1, size if limit is None else min(size, int(limit)))
+        return {
+            "items": rows[number * size : (number + 1) * size],
+            "total": len(rows),
+            "page": number,
+            "pageSize": size,
+        }
+
 
 def check_setting(name: str, value: str) -> None:
-    """Refuse a setting that the double does not know, or that it cannot be."""
+    """Raise LabError for an unknown setting or an invalid value."""
     known = contract.settings()
     if name not in known:
-        raise LabError(f"there is no setting '{name}': known are {', '.join(known)}")
+        raise LabError(f"unknown setting '{name}'; known: {', '.join(known)}")
     if known[name].choices and value not in known[name].choices:
-        raise LabError(f"{name} cannot be '{value}': it may be {', '.join(known[name].choices)}")
+        raise LabError(f"invalid value '{value}' for {name}; choose from {', '.join(known[name].choices)}")
 
 
 def check_fault(name: str, group: str | None, value: str | None) -> None:
-    """Refuse a fault that the double does not know, or whose value or group makes no sense."""
+    """Raise LabError for an unknown fault, or for an invalid value or group."""
     known = contract.load().faults
     if name not in known:
-        raise LabError(f"there is no fault '{name}': known are {', '.join(known)}")
+        raise LabError(f"unknown fault '{name}'; known: {', '.join(known)}")
     fault = known[name]
     if group is not None and not fault.groups:
-        raise LabError(f"the fault {name} is not one of a group")
+        raise LabError(f"the fault {name} cannot be limited to a group")
     if value is not None and not (fault.times or fault.value):
         raise LabError(f"the fault {name} takes no value")
     if value is not None and (fault.times or fault.value in ("seconds", "requests", "number")):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checking a value against the contract's schemas; pure."""
+"""Validates values against the contract's schemas (pure functions)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True)
-class Field:
-    """One field of a schema: what it is, its limits, and the sources that it is known from."""
+class SchemaField:
+    """One field of a schema: its type, its limits, and its sources."""
 
     kind: str
     sources: tuple[str, ...]
@@ -33,8 +33,8 @@ class Field:
     high: int | None = None
 
     @classmethod
-    def read(cls, entry: Mapping[str, Any]) -> Field:
-        """Take a field as the contract's file has it; what the file may not say is a TypeError."""
+    def read(cls, entry: Mapping[str, Any]) -> SchemaField:
+        """Return a field from an entry of the contract's files; raise TypeError for unknown keys."""
         renamed = {"is": "kind", "from": "sources", "enum": "choices", "min": "low", "max": "high"}
         values: dict[str, Any] = {
             renamed.get(key, key): tuple(value) if isinstance(value, list) else value for key, value in entry.items()
@@ -44,12 +44,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Schemas:
-    """All schemas by name, each a field by name."""
+    """All schemas by name, each with its fields by name."""
 
-    named: Mapping[str, Mapping[str, Field]] = field(default_factory=dict)
+    named: Mapping[str, Mapping[str, SchemaField]] = field(default_factory=dict)
 
     def problems(self, kind: str, value: Any, *, closed: bool = True, at: str = "") -> list[str]:
-        """Say what is wrong with a value of that kind, each with its place; `closed`: fields nobody documents are wrong."""
+        """Return the errors in a value of this type, each with its position; with `closed`, unknown fields are errors."""
         return list(self._problems(kind, value, closed, at))
 
     def _problems(self, kind: str, value: Any, closed: bool, at: str) -> Iterator[str]:
@@ -61,9 +61,9 @@ class Schemas:
             yield from self._map(kind[1:-1], value, closed, at)
         elif kind in _KINDS:
             if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "boolean"):
-                yield f"{at or 'body'}: {value!r} is no {kind}"
+                yield f"{at or 'body'}: {value!r} is not {'an' if kind[0] in 'aeio' else 'a'} {kind}"
         elif not isinstance(value, dict):
-            yield f"{at or 'body'}: {value!r} is no object"
+            yield f"{at or 'body'}: {value!r} is not an object"
         else:
             yield from self._object(kind, value, closed, at)
 
@@ -71,7 +71,7 @@ class Schemas:
         fields = self.named[kind]
         for name in value if closed else ():
             if name not in fields:
-                yield f"{_join(at, name)}: is not known; known are {', '.join(fields)}"
+                yield f"{_join(at, name)}: unknown field; known: {', '.join(fields)}"
         for name, one in fields.items():
             place = _join(at, name)
             if name not in value:
@@ -86,24 +86,24 @@ class Schemas:
 
     def _list(self, kind: str, value: Any, closed: bool, at: str) -> Iterator[str]:
         if not isinstance(value, list):
-            yield f"{at or 'body'}: {value!r} is no list"
+            yield f"{at or 'body'}: {value!r} is not a list"
             return
         for index, one in enumerate(value):
             yield from self._problems(kind, one, closed, f"{at}[{index}]")
 
     def _map(self, kind: str, value: Any, closed: bool, at: str) -> Iterator[str]:
         if not isinstance(value, dict):
-            yield f"{at or 'body'}: {value!r} is no map"
+            yield f"{at or 'body'}: {value!r} is not a map"
             return
         for key, one in value.items():
             yield from self._problems(kind, one, closed, f"{at}.{key}")
 
 
-def _limits(one: Field, value: Any, at: str) -> Iterator[str]:
+def _limits(one: SchemaField, value: Any, at: str) -> Iterator[str]:
     size = value if isinstance(value, (int, float)) else len(value)
     what = "" if isinstance(value, (int, float)) else " characters" if isinstance(value, str) else " entries"
     if one.choices and value not in one.choices:
-        yield f"{at}: {value!r} is none of {', '.join(one.choices)}"
+        yield f"{at}: {value!r} is not one of {', '.join(one.choices)}"
     if one.pattern is not None and not re.fullmatch(one.pattern, value):
         yield f"{at}: {value!r} does not match {one.pattern}"
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the account has before anybody asks for anything: project, networks, keys, a cluster without GPUs."""
+"""The initial data of the account: project, networks, keys, and a cluster without GPUs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from .. import flavors
 from ..systems import KUBELET
-from .world import Row, stamp
+from .state import Row, stamp
 
 _NAMESPACE = uuid.UUID("b6a2f1c4-3f0b-4c59-8a5e-51d0a3f6e7aa")
 ZONES = ("HCM03-1A", "HCM03-1B", "HCM03-1C")
-# The first is the one that clusters have in the beginning, the last one that there is to come.
+# The first is the initial version of clusters, the last is a future version.
 VERSIONS = ("v1.35.6", KUBELET, "v1.37.1")
 IMAGES = {
     "ubuntu": "Ubuntu with containerd",
@@ -23,36 +23,36 @@ IMAGES = {
 }
 
 
-def fixed(prefix: str, name: str) -> str:
-    """The id of a thing of the seed, the same in every lab."""
+def stable_id(prefix: str, name: str) -> str:
+    """Return the id of an initial object, which is the same in every lab."""
     return f"{prefix}-{uuid.uuid5(_NAMESPACE, f'{prefix} {name}')}"
 
 
-PROJECT = fixed("pro", "lab")
-NETWORK = fixed("net", "lab")
+PROJECT = stable_id("pro", "lab")
+NETWORK = stable_id("net", "lab")
 
 
 def image(system: str, version: str) -> str:
-    """The id of the image of an operating system for a version."""
-    return fixed("img", f"{system} {version}")
+    """Return the image id of an operating system for a version."""
+    return stable_id("img", f"{system} {version}")
 
 
 @functools.cache
 def volume_types() -> list[Row]:
-    """Volume types by zone; names and numbers as VNG Cloud's documentation lists them, ids made up."""
+    """Return the volume types by zone; names and numbers are from VNG Cloud's documentation, ids are invented."""
     kinds = {
         "NVME": (("nvme-iops3000", 3000, 200), ("nvme-iops5000", 5000, 400)),
         "SSD": (("ssd-iops3000", 3000, 200),),
     }
     return [
         {
-            "id": fixed("vtype", f"{zone} {name}"),
+            "id": stable_id("vtype", f"{zone} {name}"),
             "name": name,
             "iops": iops,
             "minSize": 1,
             "maxSize": 10000 if kind == "NVME" else 5000,
             "throughPut": throughput,
-            "zoneId": fixed("vtz", f"{zone} {kind}"),
+            "zoneId": stable_id("vtz", f"{zone} {kind}"),
             "zone": zone,
             "kind": kind,
         }
@@ -63,8 +63,8 @@ def volume_types() -> list[Row]:
 
 
 @functools.cache
-def offered() -> list[Row]:
-    """The flavors as vServer tells them; which GPUs a flavor has only its name says, beside their number."""
+def flavors_offered() -> list[Row]:
+    """Return the flavors in vServer's format, which contains the number of GPUs; only the flavor name contains the model."""
     found = []
     for name, flavor in flavors.load().items():
         if flavor.vks is not None:
@@ -85,11 +85,11 @@ def offered() -> list[Row]:
     return found
 
 
-def world(name: str, version: str) -> Row:
-    """A fresh account with one cluster of that name and version."""
+def new_account(name: str, version: str) -> Row:
+    """Return a new account with one cluster."""
     vpc = {"id": NETWORK, "displayName": "lab", "cidr": "10.81.0.0/16", "status": "ACTIVE", "dnsStatus": "ENABLED"}
     other = {
-        "id": fixed("net", "other"),
+        "id": stable_id("net", "other"),
         "displayName": "other",
         "cidr": "10.99.0.0/16",
         "status": "ACTIVE",
@@ -108,17 +108,17 @@ def world(name: str, version: str) -> Row:
             {**_security_group("going"), "status": "DELETING"},
         ],
         "server_groups": [
-            {"uuid": fixed("sg", "apart"), "name": "apart", "policyName": "anti-affinity", "serverGroupId": 1}
+            {"uuid": stable_id("sg", "apart"), "name": "apart", "policyName": "anti-affinity", "serverGroupId": 1}
         ],
-        "clusters": {fixed("k8s", name): cluster(fixed("k8s", name), name, version=version)},
+        "clusters": {stable_id("k8s", name): cluster(stable_id("k8s", name), name, version=version)},
         "groups": {},
         "events": {},
         "failed_logins": {},
     }
 
 
-def cluster(identity: str, name: str, *, version: str, **said: Any) -> Row:
-    """A cluster that is ACTIVE, with what its maker has said of it."""
+def cluster(identity: str, name: str, *, version: str, **fields: Any) -> Row:
+    """Return an ACTIVE cluster with the given fields."""
     return {
         "id": identity,
         "name": name,
@@ -132,8 +132,8 @@ def cluster(identity: str, name: str, *, version: str, **said: Any) -> Row:
         "updatedAt": None,
         "networkType": "TIGERA",
         "vpcId": NETWORK,
-        "subnetId": fixed("sub", "a"),
-        "listSubnetIds": [fixed("sub", "a")],
+        "subnetId": stable_id("sub", "a"),
+        "listSubnetIds": [stable_id("sub", "a")],
         "secondarySubnets": [],
         "cidr": "172.16.0.0/16",
         "nodeNetmaskSize": None,
@@ -145,22 +145,22 @@ def cluster(identity: str, name: str, *, version: str, **said: Any) -> Row:
         "autoRenewal": True,
         "autoUpgradeConfig": None,
         "autoHealingConfig": None,
-        **said,
+        **fields,
     }
 
 
 def first_group() -> Row:
-    """The body of the group that the lab's cluster has in the beginning."""
+    """Return the request body of the initial node group of the lab's cluster."""
     return {
         "name": "default-worker",
         "numNodes": 2,
         "os": "ubuntu",
-        "flavorId": next(row["flavorId"] for row in offered() if row["name"] == "s-general-8x16"),
+        "flavorId": next(row["flavorId"] for row in flavors_offered() if row["name"] == "s-general-8x16"),
         "diskSize": 100,
         "diskType": next(row["id"] for row in volume_types() if row["zone"] == ZONES[0]),
         "enablePrivateNodes": False,
         "securityGroups": [],
-        "sshKeyId": fixed("ssh", "lab"),
+        "sshKeyId": stable_id("ssh", "lab"),
         "upgradeConfig": {"strategy": "SURGE", "maxSurge": 1, "maxUnavailable": 0},
     }
 
@@ -170,24 +170,24 @@ def _subnets() -> list[Row]:
     found = [
         _subnet(name, NETWORK, 16 * number, ZONES[zone], status) for number, (name, zone, status) in enumerate(named)
     ]
-    return [*found, _subnet("elsewhere", fixed("net", "other"), 0, ZONES[0], "ACTIVE")]
+    return [*found, _subnet("elsewhere", stable_id("net", "other"), 0, ZONES[0], "ACTIVE")]
 
 
 def _subnet(name: str, network: str, third: int, zone: str, status: str) -> Row:
     return {
-        "uuid": fixed("sub", name),
+        "uuid": stable_id("sub", name),
         "name": name,
         "cidr": f"10.{81 if network == NETWORK else 99}.{third}.0/20",
         "status": status,
         "networkUuid": network,
         "zone": {"uuid": zone, "name": zone},
-        "secondarySubnets": [{"uuid": fixed("ssub", name), "name": f"{name}-pods", "cidr": f"10.90.{third}.0/20"}],
+        "secondarySubnets": [{"uuid": stable_id("ssub", name), "name": f"{name}-pods", "cidr": f"10.90.{third}.0/20"}],
     }
 
 
 def _key(name: str) -> Row:
     return {
-        "id": fixed("ssh", name),
+        "id": stable_id("ssh", name),
         "name": name.strip(),
         "status": "ACTIVE",
         "pubKey": f"ssh-ed25519 AAAA {name.strip()}",
@@ -196,4 +196,4 @@ def _key(name: str) -> Row:
 
 def _security_group(name: str, which: str = "", *, system: bool = False) -> Row:
     made = f"{which}{name}"
-    return {"id": fixed("secg", made), "name": name, "description": made, "status": "ACTIVE", "system": system}
+    return {"id": stable_id("secg", made), "name": name, "description": made, "status": "ACTIVE", "system": system}

@@ -90,7 +90,7 @@ def test_a_chart_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
 @pytest.mark.sampled(1, of="slow failures")
 def test_nodes_that_nfd_does_not_label(lab: Lab) -> None:
     lab.reset()
-    lab.command("fault", "put", "nfd-stalled", "--nodes", "a100-2,t4-1")
+    lab.command("fault", "inject", "nfd-stalled", "--nodes", "a100-2,t4-1")
     message = failing(90, environ=lab.env, variables={"gpu_nfd_wait_timeout": 15}, arguments=["--tags", "nfd"])
     for word in (
         "2 node(s)",
@@ -107,7 +107,7 @@ def test_nodes_that_nfd_does_not_label(lab: Lab) -> None:
 def broken_operator(lab: Lab) -> Iterator[None]:
     """A cluster whose GPU operator can never become ready."""
     lab.reset()
-    lab.command("fault", "put", "operator-broken")
+    lab.command("fault", "inject", "operator-broken")
     yield
     lab.command("fault", "clear", "operator-broken")
 
@@ -128,7 +128,7 @@ def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
     run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()
     found = json.loads(run("kubectl", "get", "nodes", "-l", "accel.gpu/pool=notebooks", "-o", "json", env=lab.env))
     victim = found["items"][0]["metadata"]["name"]
-    lab.command("fault", "put", "plugin-crash", "--nodes", victim)
+    lab.command("fault", "inject", "plugin-crash", "--nodes", victim)
     pool = {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 8}}
     variables = {"gpu_pools": [pool], "gpu_allow_release": "all", "gpu_sharing_wait_timeout": 20}
     message = failing(90, environ=lab.env, variables=variables, arguments=["--tags", "sharing"])

@@ -50,7 +50,7 @@ def require_back(rolling: Rolling, result: dict[str, Any]) -> None:
 
 
 def fault(rolling: Rolling, name: str) -> None:
-    rolling.lab.command("fault", "put", name, "--nodes", VICTIM)
+    rolling.lab.command("fault", "inject", name, "--nodes", VICTIM)
 
 
 def share(rolling: Rolling, sharing: dict[str, Any], *, settled: bool = True, **rollout: Any) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def said(rolling: Rolling, result: dict[str, Any]) -> None:
 def test_a_mig_manager_that_hears_nothing_is_started_anew(rolling: Rolling) -> None:
     """Its last `success` stands on the node already when the change begins."""
     assert label_of(rolling, "nvidia.com/mig.config.state") == "success"
-    fault(rolling, "mig-deaf")
+    fault(rolling, "mig-watch-hung")
     done = share(rolling, HALVES)
     assert not done.get("failed"), done["msg"]
     rolling.require_offered({GPU: 2})

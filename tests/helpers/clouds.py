@@ -19,7 +19,7 @@ import yaml
 from lab.api import Api, Object
 from lab.layout import Lab as LabLayout
 from lab.nodes import CLOUD_LABEL, NODE_GROUP_ANNOTATION, NODES, is_ready
-from lab.openstack import places
+from lab.openstack import layout
 from lab.openstack.rest import Rest
 from tests.faults.api_proxy import Proxy
 from tests.helpers.killing import Way
@@ -88,7 +88,7 @@ def group_of(node: Object) -> str:
 @contextmanager
 def _to_magnum(lab: Lab, folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
     """Keystone's catalog tells where Magnum is, unless the client's configuration says it."""
-    proxy = Proxy(places.url(LabLayout.named(lab.name), "magnum"))
+    proxy = Proxy(layout.url(LabLayout.named(lab.name), "magnum"))
     with proxy.running():
         document = yaml.safe_load(Path(lab.env["OS_CLIENT_CONFIG_FILE"]).read_text())
         for cloud in document["clouds"].values():

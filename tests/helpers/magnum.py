@@ -101,7 +101,7 @@ class Magnum:
 
     def fault(self, *words: str) -> None:
         """Put a fault on the cloud; all are cleared when the test is over."""
-        self.lab.command("cloud", "fault", "put", *words)
+        self.lab.command("cloud", "fault", "inject", *words)
 
     def close(self) -> None:
         """Clear faults, and delete every group and cluster that bears the prefix."""

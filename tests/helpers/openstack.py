@@ -10,7 +10,7 @@ import openstack
 from openstack.config import OpenStackConfig
 
 from lab.layout import Lab
-from lab.openstack import places
+from lab.openstack import layout
 from tests.helpers.waiting import until
 
 Object = dict[str, Any]
@@ -20,7 +20,7 @@ class Cloud:
     """One user of a lab's Magnum, by the name that clouds.yaml has for it."""
 
     def __init__(self, lab: Lab, cloud: str = "lab", version: str = "1.10") -> None:
-        config = OpenStackConfig(config_files=[str(places.clients(lab))], load_envvars=False)
+        config = OpenStackConfig(config_files=[str(layout.clients(lab))], load_envvars=False)
         self.connection = openstack.connection.Connection(config=config.get_one(cloud))
         self.magnum = self.connection.container_infrastructure_management
         self._headers = {"OpenStack-API-Version": f"container-infra {version}"}

@@ -16,10 +16,10 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from lab.cloud_requests import path_of
+from lab.cloud_settings import CloudFault
 from lab.layout import Lab
-from lab.switches import Fault
 from lab.vks import rules, seed
-from lab.vks.double import Double
+from lab.vks.fake import FakeVks
 from lab.vks.iam import CLIENTS
 
 SECRETS = {client: f"{client}-secret" for client in CLIENTS}
@@ -27,17 +27,17 @@ Body = dict[str, Any]
 
 
 @contextmanager
-def running(folder: Path, cluster: str = "demo") -> Iterator[Double]:
+def running(folder: Path, cluster: str = "demo") -> Iterator[FakeVks]:
     """A double of its own, without a Kubernetes behind it; it must not have broken its own contract in the end."""
     lab = Lab.named(cluster, folder)
     lab.logs.mkdir(parents=True)
-    double = Double(lab, SECRETS, real=False, log=path_of(lab))
-    double.start()
+    fake = FakeVks(lab, SECRETS, real=False, log=path_of(lab))
+    fake.start()
     try:
-        yield double
-        assert double.service.violations == []
+        yield fake
+        assert fake.service.violations == []
     finally:
-        double.stop()
+        fake.stop()
 
 
 @dataclass
@@ -97,22 +97,22 @@ class Client:
 class Account(Client):
     """A client that is logged in, with the double's only cluster and what its tests do over and over."""
 
-    def __init__(self, double: Double, client: str = "lab") -> None:
-        super().__init__(double.url, client)
-        self.double = double
+    def __init__(self, fake: FakeVks, client: str = "lab") -> None:
+        super().__init__(fake.url, client)
+        self.fake = fake
         assert self.login().status == 200
         self.cluster = f"/clusters/{self.vks('GET', '/clusters').body['items'][0]['id']}"
 
     def set(self, name: str, value: str) -> None:
         """Sets a guess or a tuning value."""
         rules.check_setting(name, value)
-        self.double.switches.set(f"vks.{name}", value)
+        self.fake.settings.set(f"vks.{name}", value)
 
     def put(self, name: str, value: object = None, group: str | None = None) -> None:
         """Puts a fault."""
         text = None if value is None else str(value)
         rules.check_fault(name, group, text)
-        self.double.switches.put(Fault(f"vks.{name}", group, text))
+        self.fake.settings.inject(CloudFault(f"vks.{name}", group, text))
 
     def groups(self) -> dict[str, Body]:
         """The groups of the cluster by name, in their short form."""
@@ -148,14 +148,16 @@ def group(name: str = "gpus-1", **more: Any) -> Body:
         "name": name,
         "numNodes": 1,
         "os": "ubuntu",
-        "flavorId": next(row["flavorId"] for row in seed.offered() if row["name"] == "g4-standard-32x128-2L40s"),
+        "flavorId": next(
+            row["flavorId"] for row in seed.flavors_offered() if row["name"] == "g4-standard-32x128-2L40s"
+        ),
         "diskSize": 100,
         "diskType": next(row["id"] for row in seed.volume_types() if row["zone"] == zone),
         "enablePrivateNodes": False,
         "securityGroups": [],
-        "sshKeyId": seed.fixed("ssh", "lab"),
+        "sshKeyId": seed.stable_id("ssh", "lab"),
         "upgradeConfig": {"strategy": "SURGE", "maxSurge": 1, "maxUnavailable": 0},
-        "subnetId": seed.fixed("sub", "b"),
+        "subnetId": seed.stable_id("sub", "b"),
         **more,
     }
 

@@ -12,10 +12,10 @@ from typing import Any
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks import iam
 from lab import cloud_requests
 from lab.layout import Lab
-from lab.vks import groups, life
-from lab.vks.double import Double
-from lab.vks.rules import Rules
-from lab.vks.service import Answer, Asked
+from lab.vks import groups, lifecycle
+from lab.vks.dispatch import HttpRequest, HttpResponse
+from lab.vks.fake import FakeVks
+from lab.vks.rules import VksRules
 from tests.helpers import vks
 from tests.helpers.modules import run_module
 
@@ -28,9 +28,9 @@ _OURS = "accel.gpu/"
 class Account(vks.Account):
     """An account in which modules are run; their requests alone are counted."""
 
-    def __init__(self, double: Double, folder: Path) -> None:
+    def __init__(self, fake: FakeVks, folder: Path) -> None:
         """Take the double that runs in this folder."""
-        super().__init__(double)
+        super().__init__(fake)
         self.lab = Lab.named(CLUSTER, folder)
         self.client = "lab"
 
@@ -38,7 +38,7 @@ class Account(vks.Account):
     def env(self) -> dict[str, str]:
         """What a shell of the lab would export."""
         login = {"GRN_CLIENT_ID": self.client, "GRN_CLIENT_SECRET": vks.SECRETS[self.client]}
-        return {**self.double.addresses(), **login}
+        return {**self.fake.addresses(), **login}
 
     def run(self, main: Callable[[], Any], *, check: bool = False, diff: bool = True, **args: Any) -> Object:
         """A module's result, as of a process of its own."""
@@ -47,19 +47,19 @@ class Account(vks.Account):
 
     def put_before(self, method: str, fault: str, value: object = None) -> None:
         """Put a fault just before the first request of this method, so that it strikes that one."""
-        answer = self.double.answer
+        answer = self.fake.answer
 
-        def watched(asked: Asked) -> Answer:
-            if asked.method == method and asked.service != "iam":
-                self.double.answer = answer  # type: ignore[method-assign]
+        def watched(request: HttpRequest) -> HttpResponse:
+            if request.method == method and request.service != "iam":
+                self.fake.answer = answer  # type: ignore[method-assign]
                 self.put(fault, value)
-            return answer(asked)
+            return answer(request)
 
-        self.double.answer = watched  # type: ignore[method-assign]
+        self.fake.answer = watched  # type: ignore[method-assign]
 
     def clear(self) -> None:
         """Take all faults away."""
-        self.double.switches.clear()
+        self.fake.settings.clear()
 
     def mark(self) -> int:
         """The present end of the log of requests."""
@@ -81,16 +81,16 @@ class Account(vks.Account):
 
     def groups(self) -> dict[str, Object]:
         """The node groups as the service has them, with all their settings, by name; two of one name are an error."""
-        with self.double.world.lock:
-            rules = Rules.now(self.double.switches)
-            found = [groups.detail(rules, group) for group in self.double.world.groups.values()]
+        with self.fake.state.lock:
+            rules = VksRules.now(self.fake.settings)
+            found = [groups.detail(rules, group) for group in self.fake.state.groups.values()]
         assert len({group["name"] for group in found}) == len(found), "two groups of one name"
         return {group["name"]: group for group in found}
 
     def all_shown(self) -> bool:
         """Whether the service shows every group that it has: a new one comes late."""
-        with self.double.world.lock:
-            return not any(life.hidden(group, time.time()) for group in self.double.world.groups.values())
+        with self.fake.state.lock:
+            return not any(lifecycle.is_hidden(group, time.time()) for group in self.fake.state.groups.values())
 
     def log(self) -> str:
         """The whole log of requests."""

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.alone, pytest.mark.timeout(1800)]
 @pytest.fixture
 def empty(lab: Lab, tmp_path: Path) -> Iterator[Lab]:
     """The lab with a hundred nodes of two GPUs each, and nothing installed."""
-    group = {"name": "a100", "count": NODES, "model": "A100-SXM4-80GB", "gpus": 2, "pace": PACE}
+    group = {"name": "a100", "count": NODES, "model": "A100-SXM4-80GB", "gpus": 2, "time_factor": PACE}
     path = tmp_path / "fleet.yaml"
     path.write_text(yaml.safe_dump({"groups": [group]}))
     lab.reset(path)
@@ -45,7 +45,8 @@ def test_a_hundred_nodes_of_varied_pace_follow_a_rolling_mig_change(empty: Lab) 
     print(f"every operand of {NODES} nodes ran after {time.monotonic() - started:.0f} s")
     nodes = list(cluster.api.list("/api/v1/nodes"))
     paces = {
-        n["metadata"]["name"]: json.loads(n["metadata"]["annotations"][HARDWARE_ANNOTATION])["pace"] for n in nodes
+        n["metadata"]["name"]: json.loads(n["metadata"]["annotations"][HARDWARE_ANNOTATION])["time_factor"]
+        for n in nodes
     }
     assert len(paces) == NODES
     started = time.monotonic()

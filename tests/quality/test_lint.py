@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import golang
+from lab import toolchains
 from tests.programs import BUILD, REPO, run
 
 COLLECTION = BUILD / "ansible_collections" / "accel" / "gpu"
@@ -77,5 +77,5 @@ def test_plugin_docs(tree: Path) -> None:
 
 
 def test_go_format() -> None:
-    go = golang.find().program.resolve()
+    go = toolchains.find_go().program.resolve()
     assert run(go.with_name("gofmt"), "-l", *tracked("*.go")) == ""

@@ -14,7 +14,7 @@ import (
 )
 
 // admit is the kubelet's admission of pods that ask for devices: they get them, or fail for good.
-func (v *visit) admit(plugin *agent) error {
+func (v *reconciliation) admit(plugin *agent) error {
 	var held []rules.Allocation
 	var waiting []*Pod
 	for _, pod := range v.pods {
@@ -30,7 +30,7 @@ func (v *visit) admit(plugin *agent) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	pool := rules.Pool{Healthy: map[string][]string{}, Used: rules.InUse(held), OnePerRequest: plugin != nil && plugin.config.OnePerRequest()}
+	pool := rules.DevicePool{Healthy: map[string][]string{}, Used: rules.InUse(held), OnePerRequest: plugin != nil && plugin.config.OnePerRequest()}
 	for resource, e := range v.memory.endpoints {
 		if e.size > 0 {
 			pool.Healthy[resource] = e.ids
@@ -54,7 +54,7 @@ func (v *visit) admit(plugin *agent) error {
 }
 
 // allocation is what a pod holds: by its annotation, or by what was written a moment ago.
-func (v *visit) allocation(pod *Pod) rules.Allocation {
+func (v *reconciliation) allocation(pod *Pod) rules.Allocation {
 	if pod.Devices != "" {
 		if allocation, err := rules.ParseAllocation(pod.Devices); err == nil {
 			return allocation
@@ -64,14 +64,14 @@ func (v *visit) allocation(pod *Pod) rules.Allocation {
 }
 
 // assign writes the log before the pod may start, so that it can be read as soon as the pod runs.
-func (v *visit) assign(pod *Pod, allocation rules.Allocation) error {
+func (v *reconciliation) assign(pod *Pod, allocation rules.Allocation) error {
 	text, err := json.Marshal(allocation)
 	if err != nil {
 		return err
 	}
 	lines := map[string][]string{}
 	for container, resources := range allocation {
-		lines[container] = rules.SMI(v.node.Name, v.node.Hardware, v.layout(), rules.Visible(resources))
+		lines[container] = rules.NvidiaSMI(v.node.Name, v.node.Hardware, v.layout(), rules.Visible(resources))
 	}
 	if err := v.logs.write(v.ctx, pod, lines); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (v *visit) assign(pod *Pod, allocation rules.Allocation) error {
 	return nil
 }
 
-func (v *visit) reject(pod *Pod, refusal error) error {
+func (v *reconciliation) reject(pod *Pod, refusal error) error {
 	const reason = "UnexpectedAdmissionError"
 	message := rules.Rejection(refusal)
 	if err := v.patch(pod, nil, object{"phase": corev1.PodFailed, "reason": reason, "message": message}, "status"); err != nil {

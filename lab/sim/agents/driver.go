@@ -11,9 +11,9 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// drive is a driver pod: k8s-driver-manager stops what uses the driver that is loaded, and unloads it; then the pod's own
+// reconcileDriver is a driver pod: k8s-driver-manager stops what uses the driver that is loaded, and unloads it; then the pod's own
 // one is loaded, and the operands run again. In life they run a little earlier, and wait in their init containers.
-func (v *visit) drive(pod *Pod) error {
+func (v *reconciliation) reconcileDriver(pod *Pod) error {
 	c := v.driverCrashes(pod)
 	if failure := v.driverFailure(); failure != "" {
 		return v.failDriver(pod, c, failure)
@@ -36,7 +36,7 @@ func (v *visit) drive(pod *Pod) error {
 		if gone, err := v.unload(pod); err != nil || !gone {
 			return err
 		}
-		loading = time.Now().Add(v.paced(rules.DriverLoad))
+		loading = time.Now().Add(v.scaledForNode(rules.DriverLoad))
 		v.memory.loading[string(pod.UID)] = loading
 	}
 	if time.Now().Before(loading) {
@@ -47,7 +47,7 @@ func (v *visit) drive(pod *Pod) error {
 		return nil // without a GPU there is nothing to load it for, and the container does not get ready
 	}
 	version := cmp.Or(rules.DriverVersion(pod.image(driver)), v.node.Hardware.Driver)
-	if err := v.relabel(nil, object{rules.DriverAnnotation: version}); err != nil {
+	if err := v.patchMetadata(nil, object{rules.DriverAnnotation: version}); err != nil {
 		return err
 	}
 	v.memory.driver = version
@@ -55,12 +55,12 @@ func (v *visit) drive(pod *Pod) error {
 }
 
 // driverFailure is why no driver can be loaded on this node; empty where one can.
-func (v *visit) driverFailure() string {
+func (v *reconciliation) driverFailure() string {
 	return rules.DriverFailure(v.node.Hardware, v.node.Faults)
 }
 
 // driverCrashes is how often the container of a driver pod has ended with an error.
-func (v *visit) driverCrashes(pod *Pod) *crash {
+func (v *reconciliation) driverCrashes(pod *Pod) *crash {
 	c := v.memory.crashes[string(pod.UID)]
 	if c == nil {
 		c = &crash{}
@@ -76,7 +76,7 @@ func (v *visit) driverCrashes(pod *Pod) *crash {
 }
 
 // failDriver lets the container of a driver pod end with an error; the driver that was loaded goes with it.
-func (v *visit) failDriver(pod *Pod, c *crash, failure string) error {
+func (v *reconciliation) failDriver(pod *Pod, c *crash, failure string) error {
 	if c.waiting(v) {
 		return nil
 	}
@@ -86,24 +86,24 @@ func (v *visit) failDriver(pod *Pod, c *crash, failure string) error {
 		}
 	}
 	if v.driver() != "" {
-		if err := v.relabel(nil, object{rules.DriverAnnotation: nil}); err != nil {
+		if err := v.patchMetadata(nil, object{rules.DriverAnnotation: nil}); err != nil {
 			return err
 		}
 		v.memory.driver = ""
 	}
 	delete(v.memory.loading, string(pod.UID))
 	c.fail(errors.New(failure), v)
-	v.logs.said(pod, driver, []string{"Loading NVIDIA driver kernel modules...", failure}, c.ended)
+	v.logs.replace(pod, driver, []string{"Loading NVIDIA driver kernel modules...", failure}, c.ended)
 	return v.mainFails(pod, driver, c)
 }
 
 // unload tells whether nothing is loaded any more; a node that has not had a driver pod before has nothing to unload.
-func (v *visit) unload(pod *Pod) (bool, error) {
+func (v *reconciliation) unload(pod *Pod) (bool, error) {
 	if v.driver() == "" {
 		return true, nil
 	}
-	if labels := rules.PausedForDriver(v.node.Deploy); len(labels) > 0 {
-		if err := v.relabel(labels, nil); err != nil {
+	if labels := rules.PauseLabelsForDriver(v.node.Deploy); len(labels) > 0 {
+		if err := v.patchMetadata(labels, nil); err != nil {
 			return false, err
 		}
 	}
@@ -115,23 +115,23 @@ func (v *visit) unload(pod *Pod) (bool, error) {
 	return true, nil
 }
 
-func (v *visit) restore() error {
-	if labels := rules.ResumedAfterDriver(v.node.Deploy); len(labels) > 0 {
-		return v.relabel(labels, nil)
+func (v *reconciliation) restore() error {
+	if labels := rules.ResumeLabelsAfterDriver(v.node.Deploy); len(labels) > 0 {
+		return v.patchMetadata(labels, nil)
 	}
 	return nil
 }
 
 // driver is the version that a driver pod has loaded; empty where none ever did.
-func (v *visit) driver() string {
+func (v *reconciliation) driver() string {
 	if v.memory.driver != "" {
 		return v.memory.driver
 	}
 	return v.node.Driver
 }
 
-// driven tells whether no driver pod of the node is still loading: until then the operands wait in their init containers.
-func (v *visit) driven() bool {
+// driversLoaded tells whether no driver pod of the node is still loading: until then the operands wait in their init containers.
+func (v *reconciliation) driversLoaded() bool {
 	if v.driverFailure() != "" {
 		return false
 	}
@@ -144,6 +144,6 @@ func (v *visit) driven() bool {
 }
 
 // hardware is what the loaded driver shows of the node.
-func (v *visit) hardware() *rules.Hardware {
+func (v *reconciliation) hardware() *rules.Hardware {
 	return v.node.Hardware.WithDriver(v.driver())
 }

@@ -28,8 +28,8 @@ const nodeNameLabel = "nfd.node.kubernetes.io/node-name"
 
 var nodeFeatures = schema.GroupVersionResource{Group: "nfd.k8s-sigs.io", Version: "v1alpha1", Resource: "nodefeatures"}
 
-// work is nfd-worker: one NodeFeature, named like the node.
-func (v *visit) work(pod *Pod) error {
+// publishWorkerFeatures is nfd-worker: one NodeFeature, named like the node.
+func (v *reconciliation) publishWorkerFeatures(pod *Pod) error {
 	if !pod.Running() || v.node.Faults.Has(rules.NFDStalled) {
 		return nil
 	}
@@ -39,12 +39,12 @@ func (v *visit) work(pod *Pod) error {
 		klog.ErrorS(err, "nfd-worker.conf cannot be read", "pod", klog.KObj(pod))
 		return nil
 	}
-	spec := rules.Features(v.node.Name, v.node.Kernel, v.node.Hardware, v.node.OS, pci)
+	spec := rules.NodeFeatures(v.node.Name, v.node.Kernel, v.node.Hardware, v.node.OS, pci)
 	return v.publish(pod, v.node.Name, map[string]any{"nfd.node.kubernetes.io/worker.version": "v0.19.0"}, v.workerOwners(pod), spec)
 }
 
 // workerOwners follows the worker's -owner-refs flag.
-func (v *visit) workerOwners(pod *Pod) []any {
+func (v *reconciliation) workerOwners(pod *Pod) []any {
 	sources := "pod,ds"
 	for _, arg := range pod.Args {
 		if value, found := strings.CutPrefix(strings.TrimLeft(arg, "-"), "owner-refs="); found {
@@ -78,8 +78,8 @@ func daemonSetOwner(pod *Pod) object {
 	return object{"apiVersion": pod.Owner.APIVersion, "kind": pod.Owner.Kind, "name": pod.Owner.Name, "uid": string(pod.Owner.UID)}
 }
 
-// discover is gpu-feature-discovery: labels by way of a NodeFeature of its own, stamped when the config was read.
-func (v *visit) discover(pod *Pod, a *agent) error {
+// publishGFDLabels is gpu-feature-discovery: labels by way of a NodeFeature of its own, stamped when the config was read.
+func (v *reconciliation) publishGFDLabels(pod *Pod, a *agent) error {
 	if v.node.Hardware == nil || v.node.Faults.Has(rules.GFDStalled) {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (v *visit) discover(pod *Pod, a *agent) error {
 }
 
 // publish writes a NodeFeature of this node, if it is not so already; what was written is remembered by its hash.
-func (v *visit) publish(pod *Pod, name string, annotations object, owners []any, spec map[string]any) error {
+func (v *reconciliation) publish(pod *Pod, name string, annotations object, owners []any, spec map[string]any) error {
 	metadata := object{"name": name, "namespace": pod.Namespace, "labels": object{nodeNameLabel: v.node.Name}}
 	if len(owners) > 0 {
 		metadata["ownerReferences"] = owners
@@ -135,13 +135,13 @@ func sameFeature(live, wanted *unstructured.Unstructured) bool {
 		equality.Semantic.DeepEqual(live.GetLabels(), wanted.GetLabels())
 }
 
-func (v *visit) published(key string) string {
+func (v *reconciliation) published(key string) string {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	return v.memory.published[key]
 }
 
-func (v *visit) setPublished(key, sum string) {
+func (v *reconciliation) setPublished(key, sum string) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	v.memory.published[key] = sum

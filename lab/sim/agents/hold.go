@@ -13,28 +13,28 @@ import (
 )
 
 // hold keeps the pods that a fault names from running. kwok may have been quicker: such a pod is put back.
-func (v *visit) hold() error {
+func (v *reconciliation) hold() error {
 	for _, pod := range v.pods {
 		if !pod.Operator() || pod.DeletionTimestamp != nil {
 			continue
 		}
-		fault := v.holding(pod)
+		fault := v.holdReason(pod)
 		if fault != pod.Hold {
-			if err := v.changeHold(pod, fault); err != nil {
+			if err := v.setHold(pod, fault); err != nil {
 				return err
 			}
 		}
 		if fault == "" {
 			continue
 		}
-		if err := v.keepDown(pod, fault); err != nil {
+		if err := v.keepPending(pod, fault); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (v *visit) holding(pod *Pod) string {
+func (v *reconciliation) holdReason(pod *Pod) string {
 	switch {
 	case v.node.Faults.Pending(pod.Owner.Name):
 		return rules.OperandPending
@@ -47,13 +47,13 @@ func (v *visit) holding(pod *Pod) string {
 }
 
 // nothingToValidate tells whether a validator was started on GPUs that have MIG on and no device: it can use none of them.
-func (v *visit) nothingToValidate(pod *Pod) bool {
+func (v *reconciliation) nothingToValidate(pod *Pod) bool {
 	layout := v.layout()
 	return layout.Unusable(v.node.Hardware) && pod.CreationTimestamp.Unix() >= layout.Changed
 }
 
-// changeHold also makes an agent forget what it had loaded: it will start anew.
-func (v *visit) changeHold(pod *Pod, fault string) error {
+// setHold also makes an agent forget what it had loaded: it will start anew.
+func (v *reconciliation) setHold(pod *Pod, fault string) error {
 	annotations := object{holdAnnotation: fault, stateAnnotation: nil}
 	if fault == "" {
 		annotations = object{holdAnnotation: nil}
@@ -65,7 +65,7 @@ func (v *visit) changeHold(pod *Pod, fault string) error {
 	return v.patch(pod, object{"annotations": annotations}, nil, "")
 }
 
-func (v *visit) keepDown(pod *Pod, fault string) error {
+func (v *reconciliation) keepPending(pod *Pod, fault string) error {
 	if fault == rules.ValidatorFails && len(pod.Inits) > 0 {
 		c := v.memory.crashes[string(pod.UID)]
 		if c == nil {

@@ -77,12 +77,12 @@ func writeCRI(path string, lines []string, at time.Time) error {
 // crashed writes the last words of a container that ended with an error.
 func (l *podLogs) crashed(pod *Pod, container, line string, ended time.Time) {
 	if line != "" {
-		l.said(pod, container, []string{fmt.Sprintf("E%s       1 main.go:173] %s", ended.Format("0102 15:04:05.000000"), line)}, ended)
+		l.replace(pod, container, []string{fmt.Sprintf("E%s       1 main.go:173] %s", ended.Format("0102 15:04:05.000000"), line)}, ended)
 	}
 }
 
-// said replaces what a container has printed; what was said at the same time is not written again.
-func (l *podLogs) said(pod *Pod, container string, lines []string, at time.Time) {
+// replace replaces what a container has printed; what was said at the same time is not written again.
+func (l *podLogs) replace(pod *Pod, container string, lines []string, at time.Time) {
 	if l.dir == "" {
 		return
 	}

@@ -12,47 +12,47 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// step is what a MIG manager is busy with.
-type step int
+// migStep is what a MIG manager is busy with.
+type migStep int
 
 const (
-	idle step = iota
+	idle migStep = iota
 	checking
 	draining
 	switching
-	cutting
+	creating
 )
 
-// partitioner is the process of one nvidia-mig-manager pod, v0.13 (cmd/nvidia-mig-manager and pkg/mig/reconfigure of
+// migProcess is the process of one nvidia-mig-manager pod, v0.13 (cmd/nvidia-mig-manager and pkg/mig/reconfigure of
 // NVIDIA/mig-parted): it obeys the label nvidia.com/mig.config, one change after the other.
-type partitioner struct {
-	kept
-	step  step
-	until time.Time // the step is not over before
-	since time.Time // the present operand is waited for since
-	stage int       // which of the operands that is
-	lines []string
-	deaf  bool // a change that is under way goes on, and is the last one
+type migProcess struct {
+	migState
+	step      migStep
+	until     time.Time // the step is not over before
+	since     time.Time // the present operand is waited for since
+	stage     int       // which of the operands that is
+	lines     []string
+	watchHung bool // a change that is under way goes on, and is the last one
 }
 
-// kept is what outlives the simulator, in an annotation of the pod. Before is what the node's deploy labels said when
+// migState is what outlives the simulator, in an annotation of the pod. Before is what the node's deploy labels said when
 // they were paused; it is there as long as a change is under way.
-type kept struct {
+type migState struct {
 	Read      string            `json:"read"`
 	Completed bool              `json:"completed,omitempty"`
 	Before    map[string]string `json:"before,omitempty"`
 }
 
-// partition lets the MIG manager go on, as far as it can without waiting.
-func (v *visit) partition(pod *Pod) (err error) {
+// reconcileMIG lets the MIG manager go on, as far as it can without waiting.
+func (v *reconciliation) reconcileMIG(pod *Pod) (err error) {
 	if !pod.Running() || v.node.Hardware == nil {
 		return nil
 	}
-	m := v.partitioner(pod)
+	m := v.migProcess(pod)
 	if _, present := v.mounted(pod); !present && m.Read == "" && m.step == idle {
 		return nil // like the kubelet: nothing starts before the volume can be mounted
 	}
-	if m.deaf, err = v.deaf(pod); err != nil {
+	if m.watchHung, err = v.watchHung(pod); err != nil {
 		return err
 	}
 	for {
@@ -66,16 +66,16 @@ func (v *visit) partition(pod *Pod) (err error) {
 	}
 }
 
-// partitioner finds the process of a pod; after the simulator was restarted it goes on where it was.
-func (v *visit) partitioner(pod *Pod) *partitioner {
+// migProcess finds the process of a pod; after the simulator was restarted it goes on where it was.
+func (v *reconciliation) migProcess(pod *Pod) *migProcess {
 	m := v.memory.managers[string(pod.UID)]
 	if m != nil {
 		return m
 	}
-	m = &partitioner{}
+	m = &migProcess{}
 	if pod.State == "" {
-		v.mountAnew(pod)
-	} else if json.Unmarshal([]byte(pod.State), &m.kept) == nil && m.Before != nil {
+		v.remountVolumes(pod)
+	} else if json.Unmarshal([]byte(pod.State), &m.migState) == nil && m.Before != nil {
 		m.step, m.since = draining, time.Now()
 	}
 	v.memory.managers[string(pod.UID)] = m
@@ -83,7 +83,7 @@ func (v *visit) partitioner(pod *Pod) *partitioner {
 }
 
 // advance takes one step; it returns false when there is nothing to do until something happens.
-func (v *visit) advance(pod *Pod, m *partitioner) (bool, error) {
+func (v *reconciliation) advance(pod *Pod, m *migProcess) (bool, error) {
 	switch m.step {
 	case checking:
 		return true, v.check(pod, m)
@@ -91,14 +91,14 @@ func (v *visit) advance(pod *Pod, m *partitioner) (bool, error) {
 		return v.drain(pod, m)
 	case switching:
 		return v.switchMode(pod, m)
-	case cutting:
-		return true, v.cut(pod, m)
+	case creating:
+		return true, v.createDevices(pod, m)
 	}
-	if m.deaf {
+	if m.watchHung {
 		return false, nil
 	}
 	// A label that goes and comes again is a reason to act, as is another value; one that only goes is read later on.
-	if poked := v.unpoke(v.node.Name); v.node.MIGConfig == m.Read && !(poked && m.Read != "") {
+	if migConfigEvents := v.takeMIGConfigEvent(v.node.Name); v.node.MIGConfig == m.Read && !(migConfigEvents && m.Read != "") {
 		return false, nil
 	}
 	m.Read, m.lines = v.node.MIGConfig, nil
@@ -106,25 +106,25 @@ func (v *visit) advance(pod *Pod, m *partitioner) (bool, error) {
 	return true, nil
 }
 
-// deaf tells whether the process of this pod hears of its label no more. The fault hangs the watch of one process, that
+// watchHung tells whether the process of this pod hears of its label no more. The fault hangs the watch of one process, that
 // which lives when it is put or starts as the first after it, for good; a new pod or boot is another process.
-func (v *visit) deaf(pod *Pod) (bool, error) {
+func (v *reconciliation) watchHung(pod *Pod) (bool, error) {
 	process := string(pod.UID) + "/" + v.node.BootID
-	struck := cmp.Or(v.memory.struck, v.node.Struck)
-	if struck == process {
+	hung := cmp.Or(v.memory.hungProcess, v.node.HungProcess)
+	if hung == process {
 		return true, nil
 	}
-	if !v.node.Faults.Has(rules.MIGDeaf) {
-		return false, v.strike("", struck)
+	if !v.node.Faults.Has(rules.MIGWatchHung) {
+		return false, v.markHung("", hung)
 	}
-	if struck != "" {
+	if hung != "" {
 		return false, nil
 	}
-	return true, v.strike(process, struck)
+	return true, v.markHung(process, hung)
 }
 
 // strike keeps which process the fault has hung, or that it may hang another one.
-func (v *visit) strike(process, before string) error {
+func (v *reconciliation) markHung(process, before string) error {
 	if process == before {
 		return nil
 	}
@@ -132,53 +132,53 @@ func (v *visit) strike(process, before string) error {
 	if process != "" {
 		kept = process
 	}
-	if err := v.relabel(nil, object{struckAnnotation: kept}); err != nil {
+	if err := v.patchMetadata(nil, object{hungAnnotation: kept}); err != nil {
 		return err
 	}
-	v.memory.struck = process
+	v.memory.hungProcess = process
 	return nil
 }
 
-func (v *visit) proceed(m *partitioner, next step, after time.Duration) {
-	m.step, m.until = next, time.Now().Add(v.paced(after))
+func (v *reconciliation) proceed(m *migProcess, next migStep, after time.Duration) {
+	m.step, m.until = next, time.Now().Add(v.scaledForNode(after))
 }
 
 // failed ends a change that went wrong. The operands run again only in a process that has never completed a change:
 // that it has is kept in a variable of the whole program, which nothing resets.
-func (v *visit) failed(pod *Pod, m *partitioner, err error) error {
-	m.say("error", "Error: "+err.Error())
+func (v *reconciliation) failed(pod *Pod, m *migProcess, err error) error {
+	m.log("error", "Error: "+err.Error())
 	return v.finish(pod, m, rules.MIGStateFailed, !m.Completed)
 }
 
 // finish writes the state and, if they are to run again, the labels of the operands.
-func (v *visit) finish(pod *Pod, m *partitioner, state string, resume bool) error {
+func (v *reconciliation) finish(pod *Pod, m *migProcess, state string, resume bool) error {
 	labels := map[string]string{}
 	if resume {
-		labels = rules.Resumed(m.Before)
+		labels = rules.ResumeLabels(m.Before)
 	}
 	labels[rules.MIGStateLabel] = state
-	if err := v.relabel(labels, nil); err != nil {
+	if err := v.patchMetadata(labels, nil); err != nil {
 		return err
 	}
-	return v.over(pod, m)
+	return v.endChange(pod, m)
 }
 
-// over goes back to waiting for the label; values that came and went in between are lost.
-func (v *visit) over(pod *Pod, m *partitioner) error {
+// endChange goes back to waiting for the label; values that came and went in between are lost.
+func (v *reconciliation) endChange(pod *Pod, m *migProcess) error {
 	m.Before, m.step, m.until = nil, idle, time.Time{}
-	v.unpoke(v.node.Name)
+	v.takeMIGConfigEvent(v.node.Name)
 	if len(m.lines) > 0 {
-		v.logs.said(pod, migManager, m.lines, time.Now())
+		v.logs.replace(pod, migManager, m.lines, time.Now())
 	}
 	return v.remember(pod, m)
 }
 
-func (m *partitioner) say(level, line string) {
+func (m *migProcess) log(level, line string) {
 	m.lines = append(m.lines, fmt.Sprintf("time=%q level=%s msg=%q", time.Now().UTC().Format(time.RFC3339), level, line))
 }
 
-func (v *visit) remember(pod *Pod, m *partitioner) error {
-	text, err := json.Marshal(m.kept)
+func (v *reconciliation) remember(pod *Pod, m *migProcess) error {
+	text, err := json.Marshal(m.migState)
 	if err != nil {
 		return err
 	}

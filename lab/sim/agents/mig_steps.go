@@ -17,7 +17,7 @@ import (
 )
 
 // check decides whether there is anything to do, and if so stops the operands.
-func (v *visit) check(pod *Pod, m *partitioner) error {
+func (v *reconciliation) check(pod *Pod, m *migProcess) error {
 	m.Before = maps.Clone(v.node.Deploy)
 	mounted, _ := v.mounted(pod)
 	entries, err := rules.MIGConfig(mounted, m.Read)
@@ -35,9 +35,9 @@ func (v *visit) check(pod *Pod, m *partitioner) error {
 	if !mode && v.node.MIGState == rules.MIGStateRebooting {
 		return v.failed(pod, m, errors.New("failed to check if a MIG mode change is required: MIG mode change did not take effect after rebooting"))
 	}
-	labels := rules.Paused(m.Before)
+	labels := rules.PauseLabels(m.Before)
 	labels[rules.MIGStateLabel] = rules.MIGStatePending
-	if err := v.relabel(labels, nil); err != nil {
+	if err := v.patchMetadata(labels, nil); err != nil {
 		return err
 	}
 	m.stage, m.since = 0, time.Now()
@@ -47,7 +47,7 @@ func (v *visit) check(pod *Pod, m *partitioner) error {
 
 // drain waits until the operands are gone, one after the other. When one of them stays, the MIG manager gives up
 // without a word in the node's labels: the state is pending for ever.
-func (v *visit) drain(pod *Pod, m *partitioner) (bool, error) {
+func (v *reconciliation) drain(pod *Pod, m *migProcess) (bool, error) {
 	for m.stage < len(rules.MIGClients) {
 		app := rules.MIGClients[m.stage]
 		if poll := m.since.Add(v.scaled(rules.MIGPoll)); time.Now().Before(poll) {
@@ -58,12 +58,12 @@ func (v *visit) drain(pod *Pod, m *partitioner) (bool, error) {
 			m.stage, m.since = m.stage+1, time.Now()
 			continue
 		}
-		if deadline := m.since.Add(v.patience()); time.Now().Before(deadline) {
+		if deadline := m.since.Add(v.podDeletionTimeout()); time.Now().Before(deadline) {
 			v.again.at(deadline)
 			return false, nil
 		}
-		m.say("error", fmt.Sprintf("Error: failed to wait for pods to be deleted: the pod of %s did not shutdown: context deadline exceeded", app))
-		return true, v.over(pod, m)
+		m.log("error", fmt.Sprintf("Error: failed to wait for pods to be deleted: the pod of %s did not shutdown: context deadline exceeded", app))
+		return true, v.endChange(pod, m)
 	}
 	for _, app := range rules.MIGValidators {
 		if err := v.deleteApp(pod.Namespace, app); err != nil {
@@ -74,43 +74,43 @@ func (v *visit) drain(pod *Pod, m *partitioner) (bool, error) {
 	return true, nil
 }
 
-// patience is how long an operand's pod may take to vanish. What removes it is a real control plane, which no scale makes
+// podDeletionTimeout is how long an operand's pod may take to vanish. What removes it is a real control plane, which no scale makes
 // faster; only the fault is given up early.
-func (v *visit) patience() time.Duration {
+func (v *reconciliation) podDeletionTimeout() time.Duration {
 	if v.node.Faults.Has(rules.MIGPending) {
 		return v.scaled(rules.MIGWait)
 	}
-	return v.options.Patience
+	return v.options.MIGWait
 }
 
 // switchMode changes the MIG mode. When that fails, the node is rebooted if the MIG manager was told so; otherwise the
 // next step will fail.
-func (v *visit) switchMode(pod *Pod, m *partitioner) (bool, error) {
-	failure, err := v.repartition(pod, m, (*rules.Parted).ApplyMode)
+func (v *reconciliation) switchMode(pod *Pod, m *migProcess) (bool, error) {
+	failure, err := v.repartition(pod, m, (*rules.MIGParted).ApplyMode)
 	if err != nil {
 		return false, err
 	}
 	if failure != nil {
-		m.say("error", failure.Error())
+		m.log("error", failure.Error())
 	}
 	if failure != nil && v.reboots(pod) {
-		m.say("info", "Rebooting the node...")
-		v.logs.said(pod, migManager, m.lines, time.Now())
+		m.log("info", "Rebooting the node...")
+		v.logs.replace(pod, migManager, m.lines, time.Now())
 		return false, v.reboot(map[string]string{rules.MIGStateLabel: rules.MIGStateRebooting})
 	}
-	v.proceed(m, cutting, rules.MIGCut)
+	v.proceed(m, creating, rules.MIGCreate)
 	return true, nil
 }
 
 // reboots tells whether the MIG manager may reboot its node: by its environment, or because the fault wants to show it.
-func (v *visit) reboots(pod *Pod) bool {
+func (v *reconciliation) reboots(pod *Pod) bool {
 	told, err := strconv.ParseBool(pod.Env["WITH_REBOOT"])
 	return told || err != nil && v.node.Faults.Has(rules.MIGReboot)
 }
 
-// cut makes the MIG devices, and lets the operands run again, unless the fault keeps them paused.
-func (v *visit) cut(pod *Pod, m *partitioner) error {
-	failure, err := v.repartition(pod, m, (*rules.Parted).Apply)
+// createDevices makes the MIG devices, and lets the operands run again, unless the fault keeps them paused.
+func (v *reconciliation) createDevices(pod *Pod, m *migProcess) error {
+	failure, err := v.repartition(pod, m, (*rules.MIGParted).Apply)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (v *visit) cut(pod *Pod, m *partitioner) error {
 }
 
 // repartition runs mig-parted, which reads the mounted file each time; what it could not do comes as the first error.
-func (v *visit) repartition(pod *Pod, m *partitioner, apply func(*rules.Parted, rules.MIGEntries) error) (failure, err error) {
+func (v *reconciliation) repartition(pod *Pod, m *migProcess, apply func(*rules.MIGParted, rules.MIGEntries) error) (failure, err error) {
 	mounted, _ := v.mounted(pod)
 	entries, failure := rules.MIGConfig(mounted, m.Read)
 	if failure != nil {
@@ -136,11 +136,11 @@ func (v *visit) repartition(pod *Pod, m *partitioner, apply func(*rules.Parted, 
 		return nil, err
 	}
 	failure = apply(&p, entries)
-	return failure, v.recut(p.Layout, nil)
+	return failure, v.saveLayout(p.Layout, nil)
 }
 
 // parted is mig-parted on this node. An unknown somebody holds all GPUs when the fault says so.
-func (v *visit) parted() (rules.Parted, error) {
+func (v *reconciliation) parted() (rules.MIGParted, error) {
 	var ids []string
 	for _, pod := range v.pods {
 		if pod.Phase != corev1.PodRunning {
@@ -153,17 +153,17 @@ func (v *visit) parted() (rules.Parted, error) {
 		}
 	}
 	layout := v.layout()
-	use := rules.Using(v.node.Name, v.node.Hardware, layout, ids)
+	use := rules.UsageOf(v.node.Name, v.node.Hardware, layout, ids)
 	use.All = v.node.Faults.Has(rules.MIGFailed)
-	if err := v.opened(&use); err != nil {
-		return rules.Parted{}, err
+	if err := v.addOpenedDevices(&use); err != nil {
+		return rules.MIGParted{}, err
 	}
-	return rules.Parted{Hardware: v.node.Hardware, Layout: layout, Use: use, NoReset: v.node.Faults.Has(rules.MIGReboot),
+	return rules.MIGParted{Hardware: v.node.Hardware, Layout: layout, Use: use, NoReset: v.node.Faults.Has(rules.MIGReboot),
 		Partial: v.node.Faults.Has(rules.MIGPartial)}, nil
 }
 
 // appPods are the pods of an app on this node; one that is being deleted is still there.
-func (v *visit) appPods(namespace, app string) []*Pod {
+func (v *reconciliation) appPods(namespace, app string) []*Pod {
 	var found []*Pod
 	for _, pod := range v.pods {
 		if pod.Namespace == namespace && pod.App == app {
@@ -173,10 +173,10 @@ func (v *visit) appPods(namespace, app string) []*Pod {
 	return found
 }
 
-func (v *visit) deleteApp(namespace, app string) error {
+func (v *reconciliation) deleteApp(namespace, app string) error {
 	for _, pod := range v.appPods(namespace, app) {
 		err := v.core.CoreV1().Pods(namespace).Delete(v.ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(pod.UID)))
-		if err := unlessGone(err); err != nil {
+		if err := ignoreGone(err); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ type mpsClient struct {
 }
 
 // mpsServed tells whether the plugin may register: under MPS every resource needs its daemon.
-func (v *visit) mpsServed(plugin *agent) bool {
+func (v *reconciliation) mpsServed(plugin *agent) bool {
 	c := &plugin.mps
 	if c.found || !plugin.config.MPS() {
 		return true
@@ -43,7 +43,7 @@ func (v *visit) mpsServed(plugin *agent) bool {
 }
 
 // mpsResources are the resources of the daemon of this node, if one runs.
-func (v *visit) mpsResources() []string {
+func (v *reconciliation) mpsResources() []string {
 	for _, pod := range v.pods {
 		if a := v.memory.agents[string(pod.UID)]; pod.Operand == mpsDaemon && pod.Running() && a != nil && a.config != nil {
 			return a.serves
@@ -53,11 +53,11 @@ func (v *visit) mpsResources() []string {
 }
 
 // mpsMissing is what the plugin's log says meanwhile; the pod itself stays as it is.
-func (v *visit) mpsMissing(plugin *agent) {
+func (v *reconciliation) mpsMissing(plugin *agent) {
 	for _, pod := range v.pods {
 		if v.memory.agents[string(pod.UID)] == plugin {
 			now := time.Now()
-			v.logs.said(pod, pod.Operand, []string{"E" + now.Format("0102 15:04:05.000000") + "       1 main.go:407] " + rules.NoMPSDaemon}, now)
+			v.logs.replace(pod, pod.Operand, []string{"E" + now.Format("0102 15:04:05.000000") + "       1 main.go:407] " + rules.NoMPSDaemon}, now)
 		}
 	}
 }

@@ -21,11 +21,11 @@ func TestThePluginLooksForItsDaemonNowAndThen(t *testing.T) {
 	plugin := &agent{config: config, offers: map[string][]string{"nvidia.com/gpu": {"a::0", "a::1"}}}
 	daemon := &agent{config: config, serves: []string{"nvidia.com/gpu.shared"}}
 	pod := &Pod{ObjectMeta: metav1.ObjectMeta{UID: "d"}, Operand: mpsDaemon, Phase: corev1.PodPending}
-	v := &visit{Simulator: &Simulator{options: Options{Scale: 0.001}, logs: newPodLogs("", nil)}, pods: []*Pod{pod}, memory: newMemory("n")}
+	v := &reconciliation{Simulator: &Simulator{options: Options{Scale: 0.001}, logs: newPodLogs("", nil)}, pods: []*Pod{pod}, memory: newMemory("n")}
 	v.memory.agents["d"] = daemon
 	later := func() {
 		time.Sleep(v.again.after + time.Millisecond)
-		v.again = soonest{}
+		v.again = wakeUp{}
 	}
 	if v.mpsServed(plugin) || v.again.after < 20*time.Millisecond {
 		t.Error("a daemon that does not run yet is found, or not looked for again")

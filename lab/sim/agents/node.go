@@ -4,173 +4,110 @@
 package agents
 
 import (
-	"cmp"
-	"context"
-	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"lab.invalid/sim/rules"
 )
 
-// memory is what the agents and the kubelet of one node remember. What must survive the simulator is in annotations.
-type memory struct {
-	uid       types.UID
-	agents    map[string]*agent
-	managers  map[string]*partitioner
-	crashes   map[string]*crash
-	assigned  map[string]rules.Allocation
-	endpoints map[string]*endpoint
-	published map[string]string
-	loading   map[string]time.Time // until when a driver pod loads its driver
-	// What was written a moment ago, which the informer may not have seen: the driver, the state of the GPUs, which process
-	// a fault has hung, which wish for a reboot was followed, until when the node is down, and the last time that it was.
-	driver    string
-	struck    string
-	layout    *rules.Layout
-	asked     string
-	rebooting time.Time
-	rebooted  time.Time
+// rebootAnnotation is on a node that reboots, which kwok therefore makes NotReady. Somebody who asks for a reboot writes a
+// text of his own into it; the simulator writes until when the node is down, in Unix milliseconds.
+const rebootAnnotation = labAnnotations + "rebooting"
+
+// hungAnnotation is the process of the MIG manager that a fault has hung: its pod's UID and its boot.
+const hungAnnotation = labAnnotations + "mig-watch-hung"
+
+// Node is what the simulator keeps of a node.
+type Node struct {
+	metav1.ObjectMeta
+	Hardware      *rules.Hardware
+	OS            rules.OS
+	Faults        rules.Faults
+	Config        string
+	MIGConfig     string
+	MIGState      string
+	Deploy        map[string]string
+	Layout        rules.Layout
+	Driver        string
+	HungProcess   string
+	BootID        string
+	RebootRequest string
+	Rebooting     time.Time
+	Kernel        string
+	Ready         bool
+	Capacity      map[string]int64
+	Allocatable   map[string]int64
 }
 
-func newMemory(uid types.UID) *memory {
-	return &memory{uid: uid, agents: map[string]*agent{}, managers: map[string]*partitioner{}, crashes: map[string]*crash{},
-		assigned: map[string]rules.Allocation{}, published: map[string]string{}, loading: map[string]time.Time{}}
-}
-
-// soonest keeps the shortest time until something happens by itself.
-type soonest struct {
-	after time.Duration
-}
-
-func (s *soonest) at(when time.Time) {
-	after := max(time.Until(when), time.Millisecond)
-	if s.after == 0 || after < s.after {
-		s.after = after
+// trimNode is the informer's transform: five thousand nodes shall cost little.
+func trimNode(object any) (any, error) {
+	n, isNode := object.(*corev1.Node)
+	if !isNode {
+		return object, nil
 	}
-}
-
-// visit is one look at one node.
-type visit struct {
-	*Simulator
-	ctx    context.Context
-	node   *Node
-	pods   []*Pod
-	memory *memory
-	again  soonest
-}
-
-// paced is how long something takes on this very machine. What programs count by the clock (how often they look, when
-// they give up) is the same on all machines: scaled.
-func (v *visit) paced(d time.Duration) time.Duration {
-	if v.node.Hardware == nil || v.node.Hardware.Pace == 0 {
-		return v.scaled(d)
-	}
-	return v.scaled(time.Duration(float64(d) * v.node.Hardware.Pace))
-}
-
-// reconcile lets every agent of a node act once; it returns when to look again.
-func (s *Simulator) reconcile(ctx context.Context, name string) (time.Duration, error) {
-	object, exists, err := s.nodes.GetStore().GetByKey(name)
-	if err != nil || !exists {
-		s.forget(name)
-		return 0, err
-	}
-	objects, err := s.pods.GetIndexer().ByIndex(byNode, name)
+	layout, err := rules.ParseLayout(n.Annotations[rules.MIGAnnotation])
 	if err != nil {
-		return 0, err
+		klog.ErrorS(err, "MIG state of node ignored", "node", n.Name)
 	}
-	node := object.(*Node)
-	v := &visit{Simulator: s, ctx: ctx, node: node, memory: s.memoryOf(node)}
-	for _, pod := range objects {
-		v.pods = append(v.pods, pod.(*Pod))
+	os, err := rules.ParseOS(n.Annotations[rules.OSAnnotation])
+	if err != nil {
+		klog.ErrorS(err, "os of node ignored", "node", n.Name)
 	}
-	slices.SortFunc(v.pods, func(a, b *Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	v.prune()
-	err = v.act()
-	return v.again.after, err
+	node := &Node{ObjectMeta: trimMeta(n.ObjectMeta), Hardware: hardwareOf(n), OS: os, MIGConfig: n.Labels[rules.MIGConfigLabel], MIGState: n.Labels[rules.MIGStateLabel],
+		Deploy: map[string]string{}, Layout: layout, Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
+		Driver: n.Annotations[rules.DriverAnnotation], HungProcess: n.Annotations[hungAnnotation], BootID: n.Status.NodeInfo.BootID,
+		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}
+	node.RebootRequest, node.Rebooting = rebooting(n.Annotations[rebootAnnotation])
+	for _, key := range rules.DriverLabels {
+		if value, there := n.Labels[key]; there {
+			node.Deploy[key] = value
+		}
+	}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			node.Ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	return node, nil
 }
 
-// prune forgets pods that are gone.
-func (v *visit) prune() {
-	alive := map[string]bool{}
-	for _, pod := range v.pods {
-		alive[string(pod.UID)] = true
+func amounts(list corev1.ResourceList) map[string]int64 {
+	found := map[string]int64{}
+	for name, quantity := range list {
+		if strings.HasPrefix(string(name), extended) {
+			found[string(name)] = quantity.Value()
+		}
 	}
-	keep(v.memory.agents, alive)
-	keep(v.memory.managers, alive)
-	keep(v.memory.crashes, alive)
-	keep(v.memory.assigned, alive)
-	keep(v.memory.loading, alive)
+	return found
 }
 
-func keep[T any](of map[string]T, alive map[string]bool) {
-	for uid := range of {
-		if !alive[uid] {
-			delete(of, uid)
-		}
+// hardwares has each hardware once, by its annotation: machines of a group are alike, and there may be thousands.
+var hardwares sync.Map
+
+func hardwareOf(n *corev1.Node) *rules.Hardware {
+	text := n.Annotations[rules.HardwareAnnotation]
+	if known, there := hardwares.Load(text); there {
+		return known.(*rules.Hardware)
 	}
+	hardware, err := rules.ParseHardware(text)
+	if err != nil {
+		klog.ErrorS(err, "hardware of node ignored", "node", n.Name)
+	}
+	known, _ := hardwares.LoadOrStore(text, hardware)
+	return known.(*rules.Hardware)
 }
 
-func (v *visit) act() error {
-	if v.node.Faults.Has(rules.NodeNotReady) {
-		return nil // a dead kubelet reports nothing
+// rebooting reads the annotation: who asks for a reboot, or until when one lasts.
+func rebooting(annotation string) (asked string, until time.Time) {
+	milliseconds, err := strconv.ParseInt(annotation, 10, 64)
+	if err != nil {
+		return annotation, time.Time{}
 	}
-	if down, err := v.down(); down || err != nil {
-		return err
-	}
-	if err := v.hold(); err != nil {
-		return err
-	}
-	var plugin *agent
-	for _, pod := range v.pods {
-		if pod.DeletionTimestamp != nil || pod.Hold != "" {
-			continue
-		}
-		running, err := v.let(pod)
-		if err != nil {
-			return err
-		}
-		if running != nil && pod.Operand == devicePlugin {
-			plugin = running
-		}
-	}
-	if err := v.register(plugin); err != nil {
-		return err
-	}
-	if err := v.admit(plugin); err != nil {
-		return err
-	}
-	return v.recover()
-}
-
-// let makes an operand's pod act; it returns an agent whose main process runs.
-func (v *visit) let(pod *Pod) (*agent, error) {
-	switch pod.Operand {
-	case nfdWorker:
-		return nil, v.work(pod)
-	case driver:
-		return nil, v.drive(pod)
-	case migManager:
-		if !v.driven() {
-			return nil, nil
-		}
-		return nil, v.partition(pod)
-	case gfd, devicePlugin, mpsDaemon:
-		if !v.driven() {
-			return nil, nil
-		}
-		a, err := v.step(pod)
-		if err != nil || a == nil || !pod.Running() {
-			return nil, err
-		}
-		if pod.Operand == gfd {
-			err = v.discover(pod, a)
-		}
-		return a, err
-	}
-	return nil, nil
+	return "", time.UnixMilli(milliseconds)
 }

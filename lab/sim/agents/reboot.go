@@ -16,7 +16,7 @@ import (
 )
 
 // layout is what MIG has made of the node's GPUs.
-func (v *visit) layout() rules.Layout {
+func (v *reconciliation) layout() rules.Layout {
 	if v.memory.layout == nil {
 		layout := v.node.Layout.Clone()
 		v.memory.layout = &layout
@@ -24,8 +24,8 @@ func (v *visit) layout() rules.Layout {
 	return *v.memory.layout
 }
 
-// recut keeps a new state of the GPUs, if it is one.
-func (v *visit) recut(layout rules.Layout, more object) error {
+// saveLayout keeps a new state of the GPUs, if it is one.
+func (v *reconciliation) saveLayout(layout rules.Layout, more object) error {
 	if layout.Equal(v.layout()) && more == nil {
 		return nil
 	}
@@ -40,15 +40,15 @@ func (v *visit) recut(layout rules.Layout, more object) error {
 	for key, value := range more {
 		annotations[key] = value
 	}
-	if err := v.relabel(nil, annotations); err != nil {
+	if err := v.patchMetadata(nil, annotations); err != nil {
 		return err
 	}
 	v.memory.layout = &layout
 	return nil
 }
 
-// relabel changes labels and annotations of this very node.
-func (v *visit) relabel(labels map[string]string, annotations object) error {
+// patchMetadata changes labels and annotations of this very node.
+func (v *reconciliation) patchMetadata(labels map[string]string, annotations object) error {
 	metadata := object{"uid": string(v.node.UID)}
 	if labels != nil {
 		metadata["labels"] = labels
@@ -61,11 +61,11 @@ func (v *visit) relabel(labels map[string]string, annotations object) error {
 		return err
 	}
 	_, err = v.core.CoreV1().Nodes().Patch(v.ctx, v.node.Name, types.MergePatchType, data, metav1.PatchOptions{})
-	return unlessGone(err)
+	return ignoreGone(err)
 }
 
-// unlessGone forgives that an object is there no more, or is another one of that name.
-func unlessGone(err error) error {
+// ignoreGone forgives that an object is there no more, or is another one of that name.
+func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -73,9 +73,9 @@ func unlessGone(err error) error {
 }
 
 // reboot takes the node down for a while, with these labels; it is NotReady until it is back, by kwok's stages.
-func (v *visit) reboot(labels map[string]string) error {
-	until := time.Now().Add(v.paced(rules.Reboot)).Truncate(time.Millisecond)
-	if err := v.relabel(labels, object{rebootAnnotation: strconv.FormatInt(until.UnixMilli(), 10)}); err != nil {
+func (v *reconciliation) reboot(labels map[string]string) error {
+	until := time.Now().Add(v.scaledForNode(rules.Reboot)).Truncate(time.Millisecond)
+	if err := v.patchMetadata(labels, object{rebootAnnotation: strconv.FormatInt(until.UnixMilli(), 10)}); err != nil {
 		return err
 	}
 	v.memory.rebooting = until
@@ -84,12 +84,12 @@ func (v *visit) reboot(labels map[string]string) error {
 }
 
 // down tells whether the node is rebooting, and lets it come back in time.
-func (v *visit) down() (bool, error) {
-	if asked := v.node.RebootAsked; asked != "" && asked != v.memory.asked {
+func (v *reconciliation) down() (bool, error) {
+	if asked := v.node.RebootRequest; asked != "" && asked != v.memory.rebootRequest {
 		if err := v.reboot(nil); err != nil {
 			return true, err
 		}
-		v.memory.asked = asked
+		v.memory.rebootRequest = asked
 		return true, nil
 	}
 	until := v.memory.rebooting
@@ -112,9 +112,9 @@ func (v *visit) down() (bool, error) {
 
 // boot brings the node back: every agent starts anew, MIG modes that were pending are in effect, and the boot has an id of
 // its own, which is there before the node can be Ready.
-func (v *visit) boot(at time.Time) error {
+func (v *reconciliation) boot(at time.Time) error {
 	for _, pod := range v.pods {
-		if err := v.startAnew(pod); err != nil {
+		if err := v.restartAgent(pod); err != nil {
 			return err
 		}
 	}
@@ -123,14 +123,14 @@ func (v *visit) boot(at time.Time) error {
 	if err := v.patchNode(object{"nodeInfo": object{"bootID": id}}); err != nil {
 		return err
 	}
-	return v.recut(v.layout().Rebooted(), object{rebootAnnotation: nil})
+	return v.saveLayout(v.layout().AfterReboot(), object{rebootAnnotation: nil})
 }
 
-// startAnew makes an agent forget what it had read; what its containers have gone through is in the pod's status.
-func (v *visit) startAnew(pod *Pod) error {
+// restartAgent makes an agent forget what it had read; what its containers have gone through is in the pod's status.
+func (v *reconciliation) restartAgent(pod *Pod) error {
 	switch pod.Operand {
 	case migManager:
-		v.memory.managers[string(pod.UID)] = &partitioner{}
+		v.memory.managers[string(pod.UID)] = &migProcess{}
 	case devicePlugin, gfd, mpsDaemon:
 		a := &agent{}
 		a.resume(pod)
@@ -139,6 +139,6 @@ func (v *visit) startAnew(pod *Pod) error {
 	default:
 		return nil
 	}
-	v.mountAnew(pod)
+	v.remountVolumes(pod)
 	return v.annotate(pod, stateAnnotation, nil)
 }

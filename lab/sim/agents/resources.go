@@ -24,7 +24,7 @@ type endpoint struct {
 }
 
 // register is the kubelet's side: what the running plugin offers becomes the node's capacity.
-func (v *visit) register(plugin *agent) error {
+func (v *reconciliation) register(plugin *agent) error {
 	if v.memory.endpoints == nil {
 		v.memory.endpoints = map[string]*endpoint{}
 		for resource, size := range v.node.Capacity {
@@ -66,11 +66,11 @@ func quantities(of map[string]int64) map[string]string {
 	return list
 }
 
-func (v *visit) patchNode(status object) error {
+func (v *reconciliation) patchNode(status object) error {
 	data, err := json.Marshal(object{"metadata": object{"uid": string(v.node.UID)}, "status": status})
 	if err != nil {
 		return err
 	}
 	_, err = v.core.CoreV1().Nodes().Patch(v.ctx, v.node.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
-	return unlessGone(err)
+	return ignoreGone(err)
 }

@@ -28,10 +28,10 @@ type Options struct {
 	Scale float64
 	// Lag is how long a mounted ConfigMap stays behind, before scaling.
 	Lag time.Duration
-	// Patience is how long a MIG manager waits for the pods of an operand to vanish; it is not scaled.
-	Patience time.Duration
-	PodLogs  string
-	Workers  int
+	// MIGWait is how long a MIG manager waits for the pods of an operand to vanish; it is not scaled.
+	MIGWait time.Duration
+	PodLogs string
+	Workers int
 }
 
 // Simulator plays the agents of all nodes.
@@ -44,13 +44,13 @@ type Simulator struct {
 
 	nodes, pods, configMaps cache.SharedIndexInformer
 
-	mutex     sync.Mutex
-	memories  map[string]*memory
-	histories map[string]*rules.History
-	present   map[string]bool
-	refreshed map[string]time.Time
-	poked     map[string]bool
-	logs      *podLogs
+	mutex           sync.Mutex
+	memories        map[string]*memory
+	histories       map[string]*rules.ConfigMapHistory
+	present         map[string]bool
+	refreshed       map[string]time.Time
+	migConfigEvents map[string]bool
+	logs            *podLogs
 }
 
 const (
@@ -76,8 +76,8 @@ func New(config *rest.Config, options Options) (*Simulator, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Simulator{options: options, core: core, dynamic: dyn, metadata: meta, memories: map[string]*memory{}, histories: map[string]*rules.History{},
-		present: map[string]bool{}, refreshed: map[string]time.Time{}, poked: map[string]bool{}, logs: newPodLogs(options.PodLogs, dyn)}
+	s := &Simulator{options: options, core: core, dynamic: dyn, metadata: meta, memories: map[string]*memory{}, histories: map[string]*rules.ConfigMapHistory{},
+		present: map[string]bool{}, refreshed: map[string]time.Time{}, migConfigEvents: map[string]bool{}, logs: newPodLogs(options.PodLogs, dyn)}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 2*time.Second)
 	s.queue = workqueue.NewTypedRateLimitingQueue(limiter)
 	return s, s.watch()
@@ -186,21 +186,21 @@ func (s *Simulator) forget(node string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.memories, node)
-	delete(s.poked, node)
+	delete(s.migConfigEvents, node)
 }
 
-// poke notes that a node was given a MIG config: a MIG manager that has nothing to do acts, be it the same as before.
-func (s *Simulator) poke(node string) {
+// addMIGConfigEvent notes that a node was given a MIG config: a MIG manager that has nothing to do acts, be it the same as before.
+func (s *Simulator) addMIGConfigEvent(node string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.poked[node] = true
+	s.migConfigEvents[node] = true
 }
 
-// unpoke tells whether a node was poked, and forgets it.
-func (s *Simulator) unpoke(node string) bool {
+// takeMIGConfigEvent tells whether a node was migConfigEvents, and forgets it.
+func (s *Simulator) takeMIGConfigEvent(node string) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	was := s.poked[node]
-	delete(s.poked, node)
+	was := s.migConfigEvents[node]
+	delete(s.migConfigEvents, node)
 	return was
 }

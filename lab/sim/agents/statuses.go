@@ -15,12 +15,12 @@ import (
 type object = map[string]any
 
 // annotate sets an annotation of this very pod, or takes it off when the value is nil.
-func (v *visit) annotate(pod *Pod, key string, value any) error {
+func (v *reconciliation) annotate(pod *Pod, key string, value any) error {
 	return v.patch(pod, object{"annotations": object{key: value}}, nil, "")
 }
 
 // patch never meets a pod that has the same name by chance: the UID must match. A pod that is gone needs nothing.
-func (v *visit) patch(pod *Pod, metadata, status object, subresource string) error {
+func (v *reconciliation) patch(pod *Pod, metadata, status object, subresource string) error {
 	if metadata == nil {
 		metadata = object{}
 	}
@@ -38,7 +38,7 @@ func (v *visit) patch(pod *Pod, metadata, status object, subresource string) err
 		subresources = []string{subresource}
 	}
 	_, err = v.core.CoreV1().Pods(pod.Namespace).Patch(v.ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, subresources...)
-	return unlessGone(err)
+	return ignoreGone(err)
 }
 
 func condition(kind corev1.PodConditionType, true bool, reason string) object {
@@ -50,7 +50,7 @@ func condition(kind corev1.PodConditionType, true bool, reason string) object {
 }
 
 // statuses writes container states: those in crashes as they are, all others running. It writes nothing that is so already.
-func (v *visit) statuses(pod *Pod, crashes map[string]*crash) error {
+func (v *reconciliation) statuses(pod *Pod, crashes map[string]*crash) error {
 	wanted := make([]corev1.ContainerStatus, 0, len(pod.Mains))
 	same, ready := true, true
 	for _, c := range pod.Mains {
@@ -90,7 +90,7 @@ func fill(status *corev1.ContainerStatus, pod *Pod, name string, c *crash) {
 }
 
 // initFails writes a pod that hangs in an init container: those before it are done, those after it have not begun.
-func (v *visit) initFails(pod *Pod, name string, c *crash) error {
+func (v *reconciliation) initFails(pod *Pod, name string, c *crash) error {
 	v.logs.crashed(pod, name, c.line, c.ended)
 	var inits []corev1.ContainerStatus
 	reached := false
@@ -114,7 +114,7 @@ func (v *visit) initFails(pod *Pod, name string, c *crash) error {
 }
 
 // initWaits writes a pod whose first init container runs and waits for something that does not come.
-func (v *visit) initWaits(pod *Pod) error {
+func (v *reconciliation) initWaits(pod *Pod) error {
 	if pod.Phase != corev1.PodRunning && pod.Inits[0].Status.State.Running != nil {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (v *visit) initWaits(pod *Pod) error {
 }
 
 // mainFails writes a pod whose init containers are done and whose main container ends again and again.
-func (v *visit) mainFails(pod *Pod, name string, c *crash) error {
+func (v *reconciliation) mainFails(pod *Pod, name string, c *crash) error {
 	now := metav1.Now()
 	var inits, mains []corev1.ContainerStatus
 	for _, init := range pod.Inits {
@@ -150,7 +150,7 @@ func (v *visit) mainFails(pod *Pod, name string, c *crash) error {
 }
 
 // pending writes a pod that has not started.
-func (v *visit) pending(pod *Pod, inits []corev1.ContainerStatus, reason string) error {
+func (v *reconciliation) pending(pod *Pod, inits []corev1.ContainerStatus, reason string) error {
 	var mains []corev1.ContainerStatus
 	for _, c := range pod.Mains {
 		mains = append(mains, corev1.ContainerStatus{Name: c.Name, Image: c.Image,
@@ -165,7 +165,7 @@ func (v *visit) pending(pod *Pod, inits []corev1.ContainerStatus, reason string)
 }
 
 // recover gives the pods of a node that came back their readiness back, which the node controller had taken.
-func (v *visit) recover() error {
+func (v *reconciliation) recover() error {
 	if !v.node.Ready {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Request is what one container asks of one extended resource.
-type Request struct {
+// DeviceRequest is what one container asks of one extended resource.
+type DeviceRequest struct {
 	Container string
 	Init      bool
 	Resource  string
@@ -51,15 +51,15 @@ func InUse(allocations []Allocation) map[string]map[string]bool {
 	return used
 }
 
-// Pool is what a kubelet knows of its device plugins: the healthy ids of each resource that ever registered.
-type Pool struct {
+// DevicePool is what a kubelet knows of its device plugins: the healthy ids of each resource that ever registered.
+type DevicePool struct {
 	Healthy       map[string][]string
 	Used          map[string]map[string]bool
 	OnePerRequest bool
 }
 
 // Allocate gives a pod its devices, or the kubelet's reason why not (devicemanager and the plugin's Allocate).
-func (p Pool) Allocate(requests []Request) (Allocation, error) {
+func (p DevicePool) Allocate(requests []DeviceRequest) (Allocation, error) {
 	allocation := Allocation{}
 	taken := map[string]map[string]bool{}
 	reusable := map[string][]string{}
@@ -91,7 +91,7 @@ func (p Pool) Allocate(requests []Request) (Allocation, error) {
 	return allocation, nil
 }
 
-func (p Pool) devices(r Request, reusable []string, taken map[string]bool) ([]string, error) {
+func (p DevicePool) devices(r DeviceRequest, reusable []string, taken map[string]bool) ([]string, error) {
 	healthy, registered := p.Healthy[r.Resource]
 	if !registered {
 		return nil, fmt.Errorf("cannot allocate unregistered device %s", r.Resource)

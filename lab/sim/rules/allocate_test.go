@@ -23,30 +23,30 @@ func replicas(gpus []string, count int) []string {
 func TestAllocate(t *testing.T) {
 	shared := map[string][]string{"nvidia.com/gpu": replicas([]string{"A", "B"}, 2)}
 	whole := map[string][]string{"nvidia.com/gpu": {"A", "B"}, "nvidia.com/gpu.shared": {}}
-	ask := func(resource string, count int) []Request {
-		return []Request{{Container: "c", Resource: resource, Count: count}}
+	ask := func(resource string, count int) []DeviceRequest {
+		return []DeviceRequest{{Container: "c", Resource: resource, Count: count}}
 	}
 	for _, test := range []struct {
 		name     string
-		pool     Pool
-		requests []Request
+		pool     DevicePool
+		requests []DeviceRequest
 		want     []string
 		refusal  string
 	}{
-		{name: "first", pool: Pool{Healthy: shared}, requests: ask("nvidia.com/gpu", 1), want: []string{"A::0"}},
-		{name: "the emptier GPU", pool: Pool{Healthy: shared, Used: map[string]map[string]bool{"nvidia.com/gpu": {"A::0": true}}}, requests: ask("nvidia.com/gpu", 1), want: []string{"B::0"}},
-		{name: "two shares of two GPUs", pool: Pool{Healthy: shared}, requests: ask("nvidia.com/gpu", 2), want: []string{"A::0", "B::0"}},
-		{name: "two whole GPUs", pool: Pool{Healthy: whole, OnePerRequest: true}, requests: ask("nvidia.com/gpu", 2), want: []string{"A", "B"}},
-		{name: "refused", pool: Pool{Healthy: shared, OnePerRequest: true}, requests: ask("nvidia.com/gpu", 2), refusal: "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = " +
+		{name: "first", pool: DevicePool{Healthy: shared}, requests: ask("nvidia.com/gpu", 1), want: []string{"A::0"}},
+		{name: "the emptier GPU", pool: DevicePool{Healthy: shared, Used: map[string]map[string]bool{"nvidia.com/gpu": {"A::0": true}}}, requests: ask("nvidia.com/gpu", 1), want: []string{"B::0"}},
+		{name: "two shares of two GPUs", pool: DevicePool{Healthy: shared}, requests: ask("nvidia.com/gpu", 2), want: []string{"A::0", "B::0"}},
+		{name: "two whole GPUs", pool: DevicePool{Healthy: whole, OnePerRequest: true}, requests: ask("nvidia.com/gpu", 2), want: []string{"A", "B"}},
+		{name: "refused", pool: DevicePool{Healthy: shared, OnePerRequest: true}, requests: ask("nvidia.com/gpu", 2), refusal: "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = " +
 			`invalid allocation request for "nvidia.com/gpu": invalid request: maximum request size for shared resources is 1; found 2, which is unexpected`},
-		{name: "too many", pool: Pool{Healthy: whole}, requests: ask("nvidia.com/gpu", 3), refusal: "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 3, Available: 2, which is unexpected"},
-		{name: "plugin gone", pool: Pool{Healthy: whole}, requests: ask("nvidia.com/gpu.shared", 1),
+		{name: "too many", pool: DevicePool{Healthy: whole}, requests: ask("nvidia.com/gpu", 3), refusal: "Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 3, Available: 2, which is unexpected"},
+		{name: "plugin gone", pool: DevicePool{Healthy: whole}, requests: ask("nvidia.com/gpu.shared", 1),
 			refusal: "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu.shared, which is unexpected"},
-		{name: "never seen", pool: Pool{}, requests: ask("nvidia.com/gpu", 1), refusal: "Pod was rejected: Allocate failed due to cannot allocate unregistered device nvidia.com/gpu, which is unexpected"},
-		{name: "an init container's device is used again", pool: Pool{Healthy: map[string][]string{"nvidia.com/gpu": {"A"}}},
-			requests: []Request{{Container: "i", Init: true, Resource: "nvidia.com/gpu", Count: 1}, {Container: "c", Resource: "nvidia.com/gpu", Count: 1}}, want: []string{"A"}},
-		{name: "two containers", pool: Pool{Healthy: map[string][]string{"nvidia.com/gpu": {"A", "B"}}},
-			requests: []Request{{Container: "b", Resource: "nvidia.com/gpu", Count: 1}, {Container: "c", Resource: "nvidia.com/gpu", Count: 1}}, want: []string{"B"}},
+		{name: "never seen", pool: DevicePool{}, requests: ask("nvidia.com/gpu", 1), refusal: "Pod was rejected: Allocate failed due to cannot allocate unregistered device nvidia.com/gpu, which is unexpected"},
+		{name: "an init container's device is used again", pool: DevicePool{Healthy: map[string][]string{"nvidia.com/gpu": {"A"}}},
+			requests: []DeviceRequest{{Container: "i", Init: true, Resource: "nvidia.com/gpu", Count: 1}, {Container: "c", Resource: "nvidia.com/gpu", Count: 1}}, want: []string{"A"}},
+		{name: "two containers", pool: DevicePool{Healthy: map[string][]string{"nvidia.com/gpu": {"A", "B"}}},
+			requests: []DeviceRequest{{Container: "b", Resource: "nvidia.com/gpu", Count: 1}, {Container: "c", Resource: "nvidia.com/gpu", Count: 1}}, want: []string{"B"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			allocation, err := test.pool.Allocate(test.requests)
@@ -67,11 +67,11 @@ func TestAllocate(t *testing.T) {
 }
 
 func TestFourShareAndTheFifthIsLeft(t *testing.T) {
-	pool := Pool{Healthy: map[string][]string{"nvidia.com/gpu": replicas([]string{"A"}, 4)}}
+	pool := DevicePool{Healthy: map[string][]string{"nvidia.com/gpu": replicas([]string{"A"}, 4)}}
 	var held []Allocation
 	for range 4 {
 		pool.Used = InUse(held)
-		allocation, err := pool.Allocate([]Request{{Container: "c", Resource: "nvidia.com/gpu", Count: 1}})
+		allocation, err := pool.Allocate([]DeviceRequest{{Container: "c", Resource: "nvidia.com/gpu", Count: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestFourShareAndTheFifthIsLeft(t *testing.T) {
 		held = append(held, allocation)
 	}
 	pool.Used = InUse(held)
-	if _, err := pool.Allocate([]Request{{Container: "c", Resource: "nvidia.com/gpu", Count: 1}}); err == nil {
+	if _, err := pool.Allocate([]DeviceRequest{{Container: "c", Resource: "nvidia.com/gpu", Count: 1}}); err == nil {
 		t.Error("a fifth share was given")
 	}
 }
@@ -109,7 +109,7 @@ func TestMountedCopy(t *testing.T) {
 		{name: "long after", now: 500, refreshed: 1, want: third},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var h History
+			var h ConfigMapHistory
 			h.Observe(first, at(0), lag)
 			h.Observe(second, at(50), lag)
 			h.Observe(maps.Clone(second), at(60), lag)
@@ -119,7 +119,7 @@ func TestMountedCopy(t *testing.T) {
 			}
 		})
 	}
-	var h History
+	var h ConfigMapHistory
 	for i := range 100 {
 		h.Observe(map[string]string{"k": string(rune(i))}, at(i*30), lag)
 	}
@@ -130,7 +130,7 @@ func TestMountedCopy(t *testing.T) {
 
 func TestDelay(t *testing.T) {
 	for restarts, want := range map[int]time.Duration{1: 10 * time.Second, 2: 20 * time.Second, 5: 160 * time.Second, 6: 5 * time.Minute, 60: 5 * time.Minute} {
-		if got := Delay(restarts); got != want {
+		if got := BackOff(restarts); got != want {
 			t.Errorf("%d: %v", restarts, got)
 		}
 	}

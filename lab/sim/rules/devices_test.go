@@ -11,13 +11,13 @@ import (
 
 // Layouts of a machine with two GPUs.
 var (
-	twice = func(devices ...Slice) Layout {
-		return Layout{GPUs: map[int][]Slice{0: devices, 1: devices}}
+	twice = func(devices ...MIGDevice) Layout {
+		return Layout{GPUs: map[int][]MIGDevice{0: devices, 1: devices}}
 	}
-	uniform  = twice(Slice{"3g.40gb", 0}, Slice{"3g.40gb", 4})
-	balanced = twice(Slice{"3g.40gb", 4}, Slice{"2g.20gb", 0}, Slice{"1g.10gb", 2}, Slice{"1g.10gb", 3})
-	oneCut   = Layout{GPUs: map[int][]Slice{0: {{"3g.40gb", 0}, {"3g.40gb", 4}}}}
-	media    = twice(Slice{"1g.10gb+me", 0}, Slice{"1g.10gb", 1})
+	uniform  = twice(MIGDevice{"3g.40gb", 0}, MIGDevice{"3g.40gb", 4})
+	balanced = twice(MIGDevice{"3g.40gb", 4}, MIGDevice{"2g.20gb", 0}, MIGDevice{"1g.10gb", 2}, MIGDevice{"1g.10gb", 3})
+	oneCut   = Layout{GPUs: map[int][]MIGDevice{0: {{"3g.40gb", 0}, {"3g.40gb", 4}}}}
+	media    = twice(MIGDevice{"1g.10gb+me", 0}, MIGDevice{"1g.10gb", 1})
 	empty    = twice()
 )
 
@@ -129,7 +129,7 @@ func TestSingleComparesWhatDevicesHave(t *testing.T) {
 	graphics := plain
 	graphics.Name = "1g.24gb+gfx"
 	h := &Hardware{Product: "NVIDIA RTX-PRO-6000", GPUs: 1, MIG: &Geometry{Slices: 12, Profiles: []Profile{plain, graphics}}}
-	layout := Layout{GPUs: map[int][]Slice{0: {{plain.Name, 0}, {graphics.Name, 3}}}}
+	layout := Layout{GPUs: map[int][]MIGDevice{0: {{plain.Name, 0}, {graphics.Name, 3}}}}
 	config, err := PluginConfig("", Environment{MIGStrategy: "single"})
 	if err != nil {
 		t.Fatal(err)

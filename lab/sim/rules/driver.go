@@ -40,17 +40,17 @@ var DriverLabels = append([]string{
 // DriverClients are the apps whose pods must vanish from the node before a driver can be unloaded.
 var DriverClients = append([]string{"nvidia-operator-validator", "nvidia-container-toolkit-daemonset", "nvidia-mig-manager"}, MIGClients...)
 
-// PausedForDriver are the labels that stop the operands which run; those that do not stay as they are.
-func PausedForDriver(now map[string]string) map[string]string {
-	return exchanged(now, "true", pausedForDriver)
+// PauseLabelsForDriver are the labels that stop the operands which run; those that do not stay as they are.
+func PauseLabelsForDriver(now map[string]string) map[string]string {
+	return replaceValues(now, "true", pausedForDriver)
 }
 
-// ResumedAfterDriver are the labels that let the operands run again which were stopped.
-func ResumedAfterDriver(now map[string]string) map[string]string {
-	return exchanged(now, pausedForDriver, "true")
+// ResumeLabelsAfterDriver are the labels that let the operands run again which were stopped.
+func ResumeLabelsAfterDriver(now map[string]string) map[string]string {
+	return replaceValues(now, pausedForDriver, "true")
 }
 
-func exchanged(now map[string]string, from, to string) map[string]string {
+func replaceValues(now map[string]string, from, to string) map[string]string {
 	labels := map[string]string{}
 	for _, key := range DriverLabels {
 		if now[key] == from {

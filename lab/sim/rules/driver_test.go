@@ -25,14 +25,14 @@ func TestDriverVersion(t *testing.T) {
 func TestDriverPauses(t *testing.T) {
 	before := map[string]string{"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.dcgm": "false",
 		"nvidia.com/gpu.deploy.operator-validator": "true", "nvidia.com/gpu.deploy.driver": "true"}
-	paused := PausedForDriver(before)
+	paused := PauseLabelsForDriver(before)
 	want := map[string]string{"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade", "nvidia.com/gpu.deploy.operator-validator": "paused-for-driver-upgrade"}
 	if !maps.Equal(paused, want) {
 		t.Errorf("paused %v", paused)
 	}
 	after := maps.Clone(before)
 	maps.Copy(after, paused)
-	maps.Copy(after, ResumedAfterDriver(after))
+	maps.Copy(after, ResumeLabelsAfterDriver(after))
 	if !maps.Equal(after, before) {
 		t.Errorf("resumed %v", after)
 	}

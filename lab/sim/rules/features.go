@@ -11,23 +11,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// PCI is the part of nfd-worker's config that decides about PCI labels.
-type PCI struct {
+// PCIConfig is the part of nfd-worker's config that decides about PCI labels.
+type PCIConfig struct {
 	DeviceClassWhitelist []string `json:"deviceClassWhitelist"`
 	DeviceLabelFields    []string `json:"deviceLabelFields"`
 }
 
 // WorkerConfig reads nfd-worker.conf; what it does not say is NFD's default.
-func WorkerConfig(text string) (PCI, error) {
-	pci := PCI{DeviceClassWhitelist: []string{"03", "0b40", "12"}, DeviceLabelFields: []string{"class", "vendor"}}
+func WorkerConfig(text string) (PCIConfig, error) {
+	pci := PCIConfig{DeviceClassWhitelist: []string{"03", "0b40", "12"}, DeviceLabelFields: []string{"class", "vendor"}}
 	conf := struct {
 		Sources struct {
-			PCI *PCI `json:"pci"`
+			PCI *PCIConfig `json:"pci"`
 		} `json:"sources"`
 	}{}
 	conf.Sources.PCI = &pci
 	if err := yaml.Unmarshal([]byte(text), &conf); err != nil {
-		return PCI{}, err
+		return PCIConfig{}, err
 	}
 	return pci, nil
 }
@@ -38,9 +38,9 @@ var (
 	kernelParts  = regexp.MustCompile(`^(\d+)(\.(\d+))?(\.(\d+))?(-.*)?$`)
 )
 
-// Features is the spec of the NodeFeature that nfd-worker v0.19 would publish for this node: what it discovered, and
+// NodeFeatures is the spec of the NodeFeature that nfd-worker v0.19 would publish for this node: what it discovered, and
 // the labels that it derives from that.
-func Features(node, kernel string, h *Hardware, o OS, pci PCI) map[string]any {
+func NodeFeatures(node, kernel string, h *Hardware, o OS, pci PCIConfig) map[string]any {
 	if o.Kernel != "" {
 		kernel = o.Kernel
 	}
@@ -148,7 +148,7 @@ func pciDevice(class, vendor, device string) map[string]any {
 	return map[string]any{"class": class, "vendor": vendor, "device": device, "subsystem_vendor": vendor, "subsystem_device": "0000"}
 }
 
-func pciLabels(devices []map[string]any, pci PCI) []string {
+func pciLabels(devices []map[string]any, pci PCIConfig) []string {
 	var fields []string
 	for _, field := range []string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device"} {
 		if slices.Contains(pci.DeviceLabelFields, field) {

@@ -74,9 +74,9 @@ func label(name string) string {
 
 // Fit places MIG devices on an empty GPU, the largest first; false when there is no way to place all of them. The
 // driver chooses the place of each, and mig-parted tries every order, so what can be placed will be placed.
-func (g *Geometry) Fit(wish map[string]int) ([]Slice, bool) {
+func (g *Geometry) Fit(counts map[string]int) ([]MIGDevice, bool) {
 	var names []string
-	for name, count := range wish {
+	for name, count := range counts {
 		profile, known := g.Profile(name)
 		if !known || count > profile.Most {
 			return nil, false
@@ -110,7 +110,7 @@ func (g *Geometry) mediaFit(names []string) bool {
 	return takes["one"] <= 1
 }
 
-func (g *Geometry) place(names []string, taken []bool, placed []Slice) ([]Slice, bool) {
+func (g *Geometry) place(names []string, taken []bool, placed []MIGDevice) ([]MIGDevice, bool) {
 	if len(names) == 0 {
 		return placed, true
 	}
@@ -124,7 +124,7 @@ func (g *Geometry) place(names []string, taken []bool, placed []Slice) ([]Slice,
 		for at := start; at < end; at++ {
 			rest[at] = true
 		}
-		next := append(slices.Clone(placed), Slice{Profile: profile.Name, Start: start})
+		next := append(slices.Clone(placed), MIGDevice{Profile: profile.Name, Start: start})
 		if all, fits := g.place(names[1:], rest, next); fits {
 			return all, true
 		}

@@ -59,7 +59,7 @@ const maximal = "7 | 4+3 | 4+2+1 | 4+2+d | 4+1+1+1 | 4+d+1+1 | 4+d+d | 3+3 | 3+2
 
 var shape = map[string]string{"7": "7g.80gb", "4": "4g.40gb", "3": "3g.40gb", "2": "2g.20gb", "d": "1g.20gb", "1": "1g.10gb"}
 
-func wish(text string) map[string]int {
+func counts(text string) map[string]int {
 	counts := map[string]int{}
 	for _, part := range strings.Split(strings.TrimSpace(text), "+") {
 		counts[shape[part]]++
@@ -74,13 +74,13 @@ func TestFitTypeA(t *testing.T) {
 		t.Fatalf("%d layouts", len(layouts))
 	}
 	for _, text := range layouts {
-		devices, fits := g.Fit(wish(text))
+		devices, fits := g.Fit(counts(text))
 		if !fits {
 			t.Errorf("%s does not fit", text)
 		}
 		checkPlaces(t, g, devices)
 		for more := range shape {
-			if _, fits := g.Fit(wish(text + "+" + more)); fits {
+			if _, fits := g.Fit(counts(text + "+" + more)); fits {
 				t.Errorf("%s with one more %s fits", text, more)
 			}
 		}
@@ -88,9 +88,9 @@ func TestFitTypeA(t *testing.T) {
 }
 
 // checkPlaces is the law of every layout: devices begin where they may, and do not overlap.
-func checkPlaces(t *testing.T, g *Geometry, devices []Slice) {
+func checkPlaces(t *testing.T, g *Geometry, devices []MIGDevice) {
 	t.Helper()
-	taken := map[int]Slice{}
+	taken := map[int]MIGDevice{}
 	for _, s := range devices {
 		profile, known := g.Profile(s.Profile)
 		if !known || !slices.Contains(profile.Starts, s.Start) {
@@ -107,26 +107,26 @@ func checkPlaces(t *testing.T, g *Geometry, devices []Slice) {
 
 func TestFitExtras(t *testing.T) {
 	for _, test := range []struct {
-		name string
-		g    *Geometry
-		wish map[string]int
-		fits bool
+		name   string
+		g      *Geometry
+		counts map[string]int
+		fits   bool
 	}{
 		{name: "nothing", g: rtxPro, fits: true},
-		{name: "count of zero", g: rtxPro, wish: map[string]int{"1g.24gb": 0}, fits: true},
-		{name: "unknown", g: rtxPro, wish: map[string]int{"1g.10gb": 1}},
-		{name: "one +me beside others", g: a100(1).MIG, wish: map[string]int{"1g.10gb+me": 1, "1g.10gb": 6}, fits: true},
-		{name: "two +me", g: a100(1).MIG, wish: map[string]int{"1g.10gb+me": 2}},
-		{name: "all media beside none", g: rtxPro, wish: map[string]int{"1g.24gb+me.all": 1, "1g.24gb-me": 3}, fits: true},
-		{name: "all media beside some", g: rtxPro, wish: map[string]int{"1g.24gb+me.all": 1, "1g.24gb": 1}},
-		{name: "all media twice", g: rtxPro, wish: map[string]int{"1g.24gb+me.all": 1, "2g.48gb+me.all": 1}},
-		{name: "two kinds of +me", g: a30, wish: map[string]int{"1g.6gb+me": 1, "2g.12gb+me": 1}},
-		{name: "one kind of +me", g: a30, wish: map[string]int{"1g.6gb+me": 1, "2g.12gb": 1}, fits: true},
-		{name: "mixed sizes", g: rtxPro, wish: map[string]int{"2g.48gb": 1, "1g.24gb": 2}, fits: true},
-		{name: "too large", g: rtxPro, wish: map[string]int{"2g.48gb": 2, "1g.24gb": 1}},
+		{name: "count of zero", g: rtxPro, counts: map[string]int{"1g.24gb": 0}, fits: true},
+		{name: "unknown", g: rtxPro, counts: map[string]int{"1g.10gb": 1}},
+		{name: "one +me beside others", g: a100(1).MIG, counts: map[string]int{"1g.10gb+me": 1, "1g.10gb": 6}, fits: true},
+		{name: "two +me", g: a100(1).MIG, counts: map[string]int{"1g.10gb+me": 2}},
+		{name: "all media beside none", g: rtxPro, counts: map[string]int{"1g.24gb+me.all": 1, "1g.24gb-me": 3}, fits: true},
+		{name: "all media beside some", g: rtxPro, counts: map[string]int{"1g.24gb+me.all": 1, "1g.24gb": 1}},
+		{name: "all media twice", g: rtxPro, counts: map[string]int{"1g.24gb+me.all": 1, "2g.48gb+me.all": 1}},
+		{name: "two kinds of +me", g: a30, counts: map[string]int{"1g.6gb+me": 1, "2g.12gb+me": 1}},
+		{name: "one kind of +me", g: a30, counts: map[string]int{"1g.6gb+me": 1, "2g.12gb": 1}, fits: true},
+		{name: "mixed sizes", g: rtxPro, counts: map[string]int{"2g.48gb": 1, "1g.24gb": 2}, fits: true},
+		{name: "too large", g: rtxPro, counts: map[string]int{"2g.48gb": 2, "1g.24gb": 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			devices, fits := test.g.Fit(test.wish)
+			devices, fits := test.g.Fit(test.counts)
 			if fits != test.fits {
 				t.Fatalf("%v", devices)
 			}

@@ -31,8 +31,8 @@ type Hardware struct {
 	PCI        string    `json:"pci"`
 	VGPU       *VGPU     `json:"vgpu"`
 	Machine    string    `json:"machine"`
-	// Pace is how many times the usual time things take on this machine; 0 is 1.
-	Pace float64 `json:"pace"`
+	// TimeFactor is how many times the usual time things take on this machine; 0 is 1.
+	TimeFactor float64 `json:"time_factor"`
 	// Passthrough: the GPUs are bound to vfio-pci for virtual machines, so that NVIDIA's driver finds none.
 	Passthrough bool `json:"passthrough"`
 }
@@ -63,8 +63,8 @@ func ParseHardware(annotation string) (*Hardware, error) {
 	if h.GPUs < 0 {
 		return nil, fmt.Errorf("%s: gpus is %d", HardwareAnnotation, h.GPUs)
 	}
-	if h.Pace < 0 {
-		return nil, fmt.Errorf("%s: pace is %v", HardwareAnnotation, h.Pace)
+	if h.TimeFactor < 0 {
+		return nil, fmt.Errorf("%s: pace is %v", HardwareAnnotation, h.TimeFactor)
 	}
 	if h.GPUs == 0 {
 		return nil, nil
@@ -86,12 +86,12 @@ func ParseOS(annotation string) (OS, error) {
 
 // UUID names one GPU for ever: the same node and index give the same device in every lab.
 func UUID(node string, index int) string {
-	return "GPU-" + hashed(fmt.Sprintf("%s/%d", node, index))
+	return "GPU-" + hashUUID(fmt.Sprintf("%s/%d", node, index))
 }
 
 // BootID names one boot of a machine, as the kernel does; the same moment gives the same name.
 func BootID(machine string, milliseconds int64) string {
-	return hashed(fmt.Sprintf("%s/boot/%d", machine, milliseconds))
+	return hashUUID(fmt.Sprintf("%s/boot/%d", machine, milliseconds))
 }
 
 // Faults are the faults put on a node, by name, with their argument.
@@ -108,7 +108,7 @@ const (
 	MIGFailed      = "mig-failed"
 	MIGPending     = "mig-pending"
 	MIGReboot      = "mig-reboot"
-	MIGDeaf        = "mig-deaf"
+	MIGWatchHung   = "mig-watch-hung"
 	MIGPartial     = "mig-partial"
 	MIGPaused      = "mig-paused"
 	DriverBroken   = "driver-broken"

@@ -15,11 +15,11 @@ import (
 
 const fullGPU = "nvidia.com/gpu"
 
-var unlabelable = regexp.MustCompile(`[^A-Za-z0-9-_. ]`)
+var invalidLabelCharacters = regexp.MustCompile(`[^A-Za-z0-9-_. ]`)
 
 // sanitise turns a name into a label value as gpu-feature-discovery does.
 func sanitise(name string) string {
-	return strings.Join(strings.Fields(unlabelable.ReplaceAllString(name, "")), "-")
+	return strings.Join(strings.Fields(invalidLabelCharacters.ReplaceAllString(name, "")), "-")
 }
 
 // Labels are the labels of gpu-feature-discovery v0.19 for a node of this hardware under this config, without its

@@ -24,7 +24,7 @@ func TestLabelsUnderMIG(t *testing.T) {
 			"gpu.engines.ofa": "0", "gpu.family": "ampere", "mig.capable": "true", "mps.capable": "false"}},
 		{name: "single, shared", strategy: "single", config: sharing4, layout: uniform, want: map[string]string{"gpu.product": model + "-MIG-3g.40gb-SHARED", "gpu.count": "4", "gpu.replicas": "4", "gpu.sharing-strategy": "time-slicing"}},
 		{name: "single, renamed", strategy: "single", config: sharing4Rename, layout: uniform, want: map[string]string{"gpu.product": model + "-MIG-3g.40gb", "gpu.replicas": "4"}},
-		{name: "single, media", strategy: "single", layout: twice(Slice{"1g.10gb+me", 0}), want: map[string]string{"gpu.product": model + "-MIG-1g.10gb.me", "gpu.count": "2"}},
+		{name: "single, media", strategy: "single", layout: twice(MIGDevice{"1g.10gb+me", 0}), want: map[string]string{"gpu.product": model + "-MIG-1g.10gb.me", "gpu.count": "2"}},
 		{name: "single, several profiles", strategy: "single", layout: balanced, want: invalid},
 		{name: "single, on and empty", strategy: "single", layout: empty, want: invalid},
 		{name: "single, not all cut", strategy: "single", layout: oneCut, want: invalid},

@@ -16,19 +16,19 @@ import (
 // MIGAnnotation keeps what MIG has made of a node's GPUs; it is the hardware's memory.
 const MIGAnnotation = "lab.accel.gpu/mig"
 
-// Slice is one MIG device: its profile, and the memory slice at which it begins.
-type Slice struct {
+// MIGDevice is one MIG device: its profile, and the memory slice at which it begins.
+type MIGDevice struct {
 	Profile string
 	Start   int
 }
 
 // MarshalText writes a device as 3g.20gb@4.
-func (s Slice) MarshalText() ([]byte, error) {
+func (s MIGDevice) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%s@%d", s.Profile, s.Start), nil
 }
 
 // UnmarshalText reads what MarshalText wrote.
-func (s *Slice) UnmarshalText(text []byte) error {
+func (s *MIGDevice) UnmarshalText(text []byte) error {
 	profile, start, found := strings.Cut(string(text), "@")
 	at, err := strconv.Atoi(start)
 	if !found || err != nil {
@@ -41,9 +41,9 @@ func (s *Slice) UnmarshalText(text []byte) error {
 // Layout is the MIG state of a node's GPUs. A GPU that GPUs does not name has MIG off; one with an empty list has it on
 // and no devices. Pending are modes that wait for a reset. Changed is when the devices last changed, in Unix seconds.
 type Layout struct {
-	GPUs    map[int][]Slice `json:"gpus,omitempty"`
-	Pending map[int]bool    `json:"pending,omitempty"`
-	Changed int64           `json:"changed,omitempty"`
+	GPUs    map[int][]MIGDevice `json:"gpus,omitempty"`
+	Pending map[int]bool        `json:"pending,omitempty"`
+	Changed int64               `json:"changed,omitempty"`
 }
 
 // ParseLayout reads the annotation of a node; a node without one has MIG off everywhere.
@@ -60,7 +60,7 @@ func ParseLayout(annotation string) (Layout, error) {
 
 // Clone copies a layout, so that the copy can be changed.
 func (l Layout) Clone() Layout {
-	copied := Layout{GPUs: map[int][]Slice{}, Pending: maps.Clone(l.Pending), Changed: l.Changed}
+	copied := Layout{GPUs: map[int][]MIGDevice{}, Pending: maps.Clone(l.Pending), Changed: l.Changed}
 	for gpu, devices := range l.GPUs {
 		copied.GPUs[gpu] = slices.Clone(devices)
 	}
@@ -72,7 +72,7 @@ func (l Layout) Clone() Layout {
 
 // Equal tells whether two layouts are the same state of the same GPUs.
 func (l Layout) Equal(other Layout) bool {
-	return maps.EqualFunc(l.GPUs, other.GPUs, slices.Equal[[]Slice]) && maps.Equal(l.Pending, other.Pending)
+	return maps.EqualFunc(l.GPUs, other.GPUs, slices.Equal[[]MIGDevice]) && maps.Equal(l.Pending, other.Pending)
 }
 
 // Enabled tells whether a GPU has MIG on.
@@ -95,15 +95,15 @@ func (l Layout) Unusable(h *Hardware) bool {
 	return h != nil && len(l.GPUs) == h.GPUs && l.Count() == 0
 }
 
-// Rebooted is what a reboot leaves: modes that were pending are in effect, and MIG devices are gone.
-func (l Layout) Rebooted() Layout {
-	after := Layout{GPUs: map[int][]Slice{}, Changed: l.Changed}
+// AfterReboot is what a reboot leaves: modes that were pending are in effect, and MIG devices are gone.
+func (l Layout) AfterReboot() Layout {
+	after := Layout{GPUs: map[int][]MIGDevice{}, Changed: l.Changed}
 	for gpu := range l.GPUs {
-		after.GPUs[gpu] = []Slice{}
+		after.GPUs[gpu] = []MIGDevice{}
 	}
 	for gpu, on := range l.Pending {
 		if on {
-			after.GPUs[gpu] = []Slice{}
+			after.GPUs[gpu] = []MIGDevice{}
 		} else {
 			delete(after.GPUs, gpu)
 		}
@@ -112,53 +112,53 @@ func (l Layout) Rebooted() Layout {
 }
 
 // MIGUUID names one MIG device: the same device at the same place of the same GPU is made with the same name again.
-func MIGUUID(node string, gpu int, s Slice) string {
-	return "MIG-" + hashed(fmt.Sprintf("%s/%d/%s@%d", node, gpu, s.Profile, s.Start))
+func MIGUUID(node string, gpu int, s MIGDevice) string {
+	return "MIG-" + hashUUID(fmt.Sprintf("%s/%d/%s@%d", node, gpu, s.Profile, s.Start))
 }
 
-func hashed(name string) string {
+func hashUUID(name string) string {
 	s := fmt.Sprintf("%x", sha256.Sum256([]byte(name)))
 	return fmt.Sprintf("%s-%s-%s-%s-%s", s[:8], s[8:12], s[12:16], s[16:20], s[20:32])
 }
 
-// Use is what running pods hold of a node's GPUs: whole ones, single MIG devices, or, by somebody unknown, everything.
-type Use struct {
-	GPUs   map[int]bool
-	Slices map[int]map[Slice]bool
-	All    bool
+// Usage is what running pods hold of a node's GPUs: whole ones, single MIG devices, or, by somebody unknown, everything.
+type Usage struct {
+	GPUs    map[int]bool
+	Devices map[int]map[MIGDevice]bool
+	All     bool
 }
 
-// Using finds the GPUs and MIG devices behind device ids; those that are there no more hold nothing.
-func Using(node string, h *Hardware, l Layout, ids []string) Use {
+// UsageOf finds the GPUs and MIG devices behind device ids; those that are there no more hold nothing.
+func UsageOf(node string, h *Hardware, l Layout, ids []string) Usage {
 	held := map[string]bool{}
 	for _, id := range ids {
 		held[GPU(id)] = true
 	}
-	use := Use{GPUs: map[int]bool{}, Slices: map[int]map[Slice]bool{}}
+	use := Usage{GPUs: map[int]bool{}, Devices: map[int]map[MIGDevice]bool{}}
 	if h == nil {
 		return use
 	}
 	for gpu := range h.GPUs {
 		use.GPUs[gpu] = held[UUID(node, gpu)]
-		use.Slices[gpu] = map[Slice]bool{}
+		use.Devices[gpu] = map[MIGDevice]bool{}
 		for _, s := range l.GPUs[gpu] {
-			use.Slices[gpu][s] = held[MIGUUID(node, gpu, s)]
+			use.Devices[gpu][s] = held[MIGUUID(node, gpu, s)]
 		}
 	}
 	return use
 }
 
 // Holds tells whether somebody uses this MIG device, be it by way of the whole GPU.
-func (u Use) Holds(gpu int, s Slice) bool {
-	return u.All || u.GPUs[gpu] || u.Slices[gpu][s]
+func (u Usage) Holds(gpu int, s MIGDevice) bool {
+	return u.All || u.GPUs[gpu] || u.Devices[gpu][s]
 }
 
 // Busy tells whether somebody uses this GPU or a part of it.
-func (u Use) Busy(gpu int) bool {
+func (u Usage) Busy(gpu int) bool {
 	if u.All || u.GPUs[gpu] {
 		return true
 	}
-	for _, used := range u.Slices[gpu] {
+	for _, used := range u.Devices[gpu] {
 		if used {
 			return true
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // halves has two GPUs: one in two halves, one with MIG on and no device.
-var halves = Layout{GPUs: map[int][]Slice{0: {{"3g.40gb", 0}, {"3g.40gb", 4}}, 1: {}}}
+var halves = Layout{GPUs: map[int][]MIGDevice{0: {{"3g.40gb", 0}, {"3g.40gb", 4}}, 1: {}}}
 
 func TestLayoutIsKeptInAnAnnotation(t *testing.T) {
 	before := halves.Clone()
@@ -35,7 +35,7 @@ func TestLayoutIsKeptInAnAnnotation(t *testing.T) {
 
 func TestCloneIsNoAlias(t *testing.T) {
 	copied := halves.Clone()
-	copied.GPUs[0][0] = Slice{"7g.80gb", 0}
+	copied.GPUs[0][0] = MIGDevice{"7g.80gb", 0}
 	copied.GPUs[3] = nil
 	if halves.GPUs[0][0].Profile != "3g.40gb" || halves.Enabled(3) {
 		t.Error("the original changed")
@@ -45,8 +45,8 @@ func TestCloneIsNoAlias(t *testing.T) {
 func TestRebooted(t *testing.T) {
 	before := halves.Clone()
 	before.Pending = map[int]bool{1: false, 2: true}
-	after := before.Rebooted()
-	if !after.Equal(Layout{GPUs: map[int][]Slice{0: {}, 2: {}}}) {
+	after := before.AfterReboot()
+	if !after.Equal(Layout{GPUs: map[int][]MIGDevice{0: {}, 2: {}}}) {
 		t.Errorf("%+v", after)
 	}
 }
@@ -58,8 +58,8 @@ func TestUnusable(t *testing.T) {
 		want bool
 	}{
 		{"MIG off", Layout{}, false},
-		{"all empty", Layout{GPUs: map[int][]Slice{0: {}, 1: {}}}, true},
-		{"one whole GPU", Layout{GPUs: map[int][]Slice{0: {}}}, false},
+		{"all empty", Layout{GPUs: map[int][]MIGDevice{0: {}, 1: {}}}, true},
+		{"one whole GPU", Layout{GPUs: map[int][]MIGDevice{0: {}}}, false},
 		{"one device", halves, false},
 	} {
 		if got := test.l.Unusable(a100(2)); got != test.want {
@@ -69,23 +69,23 @@ func TestUnusable(t *testing.T) {
 }
 
 func TestUUIDs(t *testing.T) {
-	first := MIGUUID("n1", 0, Slice{"3g.40gb", 0})
-	others := []string{MIGUUID("n1", 0, Slice{"3g.40gb", 4}), MIGUUID("n1", 1, Slice{"3g.40gb", 0}), MIGUUID("n2", 0, Slice{"3g.40gb", 0}), MIGUUID("n1", 0, Slice{"4g.40gb", 0})}
-	if len(first) != 40 || first[:4] != "MIG-" || slices.Contains(others, first) || first != MIGUUID("n1", 0, Slice{"3g.40gb", 0}) {
+	first := MIGUUID("n1", 0, MIGDevice{"3g.40gb", 0})
+	others := []string{MIGUUID("n1", 0, MIGDevice{"3g.40gb", 4}), MIGUUID("n1", 1, MIGDevice{"3g.40gb", 0}), MIGUUID("n2", 0, MIGDevice{"3g.40gb", 0}), MIGUUID("n1", 0, MIGDevice{"4g.40gb", 0})}
+	if len(first) != 40 || first[:4] != "MIG-" || slices.Contains(others, first) || first != MIGUUID("n1", 0, MIGDevice{"3g.40gb", 0}) {
 		t.Error("UUIDs are not one a device")
 	}
 }
 
 func TestUsing(t *testing.T) {
 	first, second := halves.GPUs[0][0], halves.GPUs[0][1]
-	use := Using("n1", a100(3), halves, []string{MIGUUID("n1", 0, first) + "::1", UUID("n1", 2), "MIG-gone"})
+	use := UsageOf("n1", a100(3), halves, []string{MIGUUID("n1", 0, first) + "::1", UUID("n1", 2), "MIG-gone"})
 	if !use.Holds(0, first) || use.Holds(0, second) || !use.Busy(0) || use.Busy(1) || !use.Busy(2) {
 		t.Errorf("%+v", use)
 	}
-	if !(Use{All: true}).Busy(7) || !(Use{All: true}).Holds(7, first) {
+	if !(Usage{All: true}).Busy(7) || !(Usage{All: true}).Holds(7, first) {
 		t.Error("somebody unknown holds nothing")
 	}
-	if Using("n1", nil, Layout{}, []string{"x"}).Busy(0) {
+	if UsageOf("n1", nil, Layout{}, []string{"x"}).Busy(0) {
 		t.Error("a node without GPUs is busy")
 	}
 }
@@ -108,7 +108,7 @@ func TestSMI(t *testing.T) {
 		{"none", halves, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := SMI("n1", h, test.layout, test.visible); !slices.Equal(got, test.want) {
+			if got := NvidiaSMI("n1", h, test.layout, test.visible); !slices.Equal(got, test.want) {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

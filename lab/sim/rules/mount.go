@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// History remembers the versions of a ConfigMap as long as some pod may still see an old one.
-type History struct {
+// ConfigMapHistory remembers the versions of a ConfigMap as long as some pod may still see an old one.
+type ConfigMapHistory struct {
 	versions []version
 }
 
@@ -19,7 +19,7 @@ type version struct {
 }
 
 // Observe notes a version; lag is how long a mounted copy may stay behind.
-func (h *History) Observe(data map[string]string, now time.Time, lag time.Duration) {
+func (h *ConfigMapHistory) Observe(data map[string]string, now time.Time, lag time.Duration) {
 	if n := len(h.versions); n > 0 && maps.Equal(h.versions[n-1].data, data) {
 		return
 	}
@@ -31,7 +31,7 @@ func (h *History) Observe(data map[string]string, now time.Time, lag time.Durati
 
 // View is the copy that a pod has mounted: what it saw when its volume was last refreshed, or, later on, all that is
 // older than the lag.
-func (h *History) View(now time.Time, lag time.Duration, refreshed time.Time) map[string]string {
+func (h *ConfigMapHistory) View(now time.Time, lag time.Duration, refreshed time.Time) map[string]string {
 	if len(h.versions) == 0 {
 		return nil
 	}
@@ -49,8 +49,8 @@ func (h *History) View(now time.Time, lag time.Duration, refreshed time.Time) ma
 	return view
 }
 
-// Delay is the kubelet's wait before a container that crashed starts for the n-th time again.
-func Delay(restarts int) time.Duration {
+// BackOff is the kubelet's wait before a container that crashed starts for the n-th time again.
+func BackOff(restarts int) time.Duration {
 	delay := 10 * time.Second
 	for n := 1; n < restarts && delay < 5*time.Minute; n++ {
 		delay *= 2

@@ -128,7 +128,7 @@ func TestSelect(t *testing.T) {
 }
 
 func TestFeatures(t *testing.T) {
-	operator := PCI{DeviceClassWhitelist: []string{"02", "0200", "0207", "0300", "0302"}, DeviceLabelFields: []string{"vendor"}}
+	operator := PCIConfig{DeviceClassWhitelist: []string{"02", "0200", "0207", "0300", "0302"}, DeviceLabelFields: []string{"vendor"}}
 	plain, err := WorkerConfig("")
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestFeatures(t *testing.T) {
 		name    string
 		h       *Hardware
 		os      OS
-		pci     PCI
+		pci     PCIConfig
 		present []string
 		absent  []string
 	}{
@@ -152,7 +152,7 @@ func TestFeatures(t *testing.T) {
 		{name: "no os-release", h: h200, pci: operator, absent: []string{"system-os_release.ID"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			labels := Features("n1", "6.8.0", test.h, test.os, test.pci)["labels"].(map[string]any)
+			labels := NodeFeatures("n1", "6.8.0", test.h, test.os, test.pci)["labels"].(map[string]any)
 			for _, label := range test.present {
 				if labels["feature.node.kubernetes.io/"+label] == nil {
 					t.Errorf("%s is missing", label)

@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// SMI is what `nvidia-smi -L` prints in a container that sees these GPUs and MIG devices: each GPU, and under it the
+// NvidiaSMI is what `nvidia-smi -L` prints in a container that sees these GPUs and MIG devices: each GPU, and under it the
 // MIG devices that are visible, both numbered from 0. Who sees a GPU sees all of its MIG devices.
-func SMI(node string, h *Hardware, l Layout, visible []string) []string {
+func NvidiaSMI(node string, h *Hardware, l Layout, visible []string) []string {
 	var lines []string
 	known := map[string]bool{}
 	shown := 0

@@ -7,9 +7,9 @@ from __future__ import annotations
 import itertools
 import random
 
-from lab.agents import Case
+from lab.agents import AgentCase
 from lab.api import Object
-from lab.hardware import described
+from lab.hardware import describe
 from plugins.module_utils.catalog import mig, models
 from plugins.module_utils.catalog.mig import Geometry
 from plugins.module_utils.mig import enumerate, placement
@@ -22,7 +22,7 @@ STRATEGIES = ("none", "single", "mixed")
 
 def hardware(model: models.Model, gpus: int = 1) -> Object:
     """A machine with GPUs of a model."""
-    return described(model, gpus, DRIVER)
+    return describe(model, gpus, DRIVER)
 
 
 def geometry_of(model: models.Model) -> Geometry:
@@ -39,20 +39,20 @@ def devices(model: models.Model, counts: Counts) -> tuple[str, ...]:
     return tuple(f"{one.profile}@{one.start}" for one in placed)
 
 
-def whole(model: models.Model) -> list[Case]:
+def whole(model: models.Model) -> list[AgentCase]:
     """MIG off: every config under every strategy, and what else the environment may say."""
     machine = hardware(model, 2)
     cases = [
-        Case(machine, config=config, strategy=strategy)
+        AgentCase(machine, config=config, strategy=strategy)
         for config, strategy in itertools.product(CONFIGS.values(), ("", *STRATEGIES))
     ]
     shared = [config for name, config in {**GOOD, **SILENT}.items() if "mps" in name]
-    cases += [Case(machine, config=config, mps_root="") for config in shared]
-    cases += [Case(machine, config=config, mps_daemon=False) for config in shared]
-    return [*cases, Case(machine, strategy="both"), Case(hardware(model), config=GOOD["time-slicing"])]
+    cases += [AgentCase(machine, config=config, mps_root="") for config in shared]
+    cases += [AgentCase(machine, config=config, mps_daemon=False) for config in shared]
+    return [*cases, AgentCase(machine, strategy="both"), AgentCase(hardware(model), config=GOOD["time-slicing"])]
 
 
-def cut(model: models.Model) -> list[Case]:
+def cut(model: models.Model) -> list[AgentCase]:
     """Every maximal layout under every strategy: not shared, its devices shared, by time and by MPS; renamed or not."""
     cases = []
     for counts in enumerate.maximal(geometry_of(model)):
@@ -66,11 +66,11 @@ def cut(model: models.Model) -> list[Case]:
                 sharing("timeSlicing", *by_name[-1:], renameByDefault=True, failRequestsGreaterThanOne=True),
                 sharing("mps", *by_name),
             ):
-                cases.append(Case(hardware(model), made, config, strategy))
+                cases.append(AgentCase(hardware(model), made, config, strategy))
     return cases
 
 
-def mixtures(model: models.Model, chance: random.Random, count: int) -> list[Case]:
+def mixtures(model: models.Model, chance: random.Random, count: int) -> list[AgentCase]:
     """Nodes of up to four GPUs, each cut otherwise, empty or whole, with whatever config."""
     known = [*enumerate.all_layouts(geometry_of(model)), {}]
     cases = []
@@ -79,18 +79,18 @@ def mixtures(model: models.Model, chance: random.Random, count: int) -> list[Cas
         few = chance.sample(known, min(chance.randint(1, 2), len(known)))
         made = {gpu: devices(model, chance.choice(few)) for gpu in range(gpus) if chance.random() < 0.8}
         config = chance.choice([*GOOD.values(), *GOOD.values(), *SILENT.values(), *BAD.values()])
-        cases.append(Case(hardware(model, gpus), made, config, chance.choice(("", *STRATEGIES))))
+        cases.append(AgentCase(hardware(model, gpus), made, config, chance.choice(("", *STRATEGIES))))
     return cases
 
 
-def guests(model: models.Model) -> list[Case]:
+def guests(model: models.Model) -> list[AgentCase]:
     """Virtual machines with a vGPU of a model."""
     vgpu = {"host_driver": "580.159.01", "host_branch": "r580_00"}
-    machine = described(model, 1, DRIVER, vgpu=vgpu, machine="VMware Virtual Platform")
-    return [Case(machine, config=config, strategy=strategy) for config in GOOD.values() for strategy in STRATEGIES]
+    machine = describe(model, 1, DRIVER, vgpu=vgpu, machine="VMware Virtual Platform")
+    return [AgentCase(machine, config=config, strategy=strategy) for config in GOOD.values() for strategy in STRATEGIES]
 
 
-def of_model(model: models.Model, chance: random.Random) -> list[Case]:
+def of_model(model: models.Model, chance: random.Random) -> list[AgentCase]:
     """All cases of a model."""
     cases = whole(model)
     if model.vgpu:

@@ -8,12 +8,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.agents import Case, Said
+from lab.agents import AgentCase, AgentOutput
 
 SHOWN = 5
 
 
-def differences(cases: Sequence[Case], simulated: Sequence[Said], nvidia: Sequence[Said]) -> list[str]:
+def differences(
+    cases: Sequence[AgentCase], simulated: Sequence[AgentOutput], nvidia: Sequence[AgentOutput]
+) -> list[str]:
     """A text for each case in which they differ: the case, and by what was said of it the simulator's and NVIDIA's."""
     return [
         f"{_named(case)}\n{said}"
@@ -43,6 +45,6 @@ def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _named(case: Case) -> str:
+def _named(case: AgentCase) -> str:
     machine = f"{case.hardware['gpus']} x {case.hardware['product']}"
     return f"{machine}, MIG {dict(case.mig)}, strategy {case.strategy!r}, config {case.config!r}"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import golang
-from lab.agents import Case, Said, nvidia, simulated
+from lab import toolchains
+from lab.agents import AgentCase, AgentOutput, run_nvidia, run_simulator
 from lab.layout import LAB
 from plugins.module_utils.catalog import models
 from tests.integration.agents import cases as made
@@ -32,20 +32,22 @@ def show(request: pytest.FixtureRequest, text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def sample(request: pytest.FixtureRequest) -> tuple[list[Case], list[Said]]:
+def sample(request: pytest.FixtureRequest) -> tuple[list[AgentCase], list[AgentOutput]]:
     """All configs on an H200, cases of whatever model, and NVIDIA's answers."""
     h200 = models.find("H200")
     assert h200 is not None
     chance = seeded(request, "sample")
     every = [case for model in models.MODELS for case in made.of_model(model, chance)]
     chosen = [*made.whole(h200)[::4], *chance.sample(every, SAMPLE)]
-    return chosen, nvidia(chosen)
+    return chosen, run_nvidia(chosen)
 
 
 @pytest.mark.usual(40)
-def test_a_sample_of_all_cases(sample: tuple[list[Case], list[Said]], request: pytest.FixtureRequest) -> None:
+def test_a_sample_of_all_cases(
+    sample: tuple[list[AgentCase], list[AgentOutput]], request: pytest.FixtureRequest
+) -> None:
     chosen, theirs = sample
-    found = differences(chosen, simulated(chosen), theirs)
+    found = differences(chosen, run_simulator(chosen), theirs)
     show(request, f"{len(chosen)} cases compared with NVIDIA's agents: {len(found)} differ")
     assert not found, told(found)
 
@@ -54,7 +56,7 @@ def test_a_sample_of_all_cases(sample: tuple[list[Case], list[Said]], request: p
 @pytest.mark.parametrize("model", models.MODELS, ids=lambda model: model.key)
 def test_every_case(model: models.Model, request: pytest.FixtureRequest) -> None:
     every = made.of_model(model, seeded(request, model.key))
-    found = differences(every, simulated(every), nvidia(every))
+    found = differences(every, run_simulator(every), run_nvidia(every))
     show(request, f"{len(every)} cases of {model.key} compared with NVIDIA's agents: {len(found)} differ")
     assert not found, told(found)
 
@@ -71,7 +73,7 @@ def test_every_case(model: models.Model, request: pytest.FixtureRequest) -> None
     ],
 )
 def test_a_wrong_rule_is_caught(
-    sample: tuple[list[Case], list[Said]], tmp_path: Path, file: str, rule: str, wrong: str
+    sample: tuple[list[AgentCase], list[AgentOutput]], tmp_path: Path, file: str, rule: str, wrong: str
 ) -> None:
     """A simulator with one line changed differs from NVIDIA's agents."""
     shutil.copytree(LAB / "sim", tmp_path / "sim")
@@ -79,7 +81,7 @@ def test_a_wrong_rule_is_caught(
     text = source.read_text()
     assert text.count(rule) == 1
     source.write_text(text.replace(rule, wrong))
-    go = golang.find().program
+    go = toolchains.find_go().program
     run(
         go,
         "build",
@@ -89,7 +91,7 @@ def test_a_wrong_rule_is_caught(
         tmp_path / "wrong",
         ".",
         cwd=tmp_path / "sim",
-        env=golang.environment(),
+        env=toolchains.go_environment(),
     )
     chosen, theirs = sample
-    assert differences(chosen, simulated(chosen, tmp_path / "wrong"), theirs)
+    assert differences(chosen, run_simulator(chosen, tmp_path / "wrong"), theirs)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.agents import Case, Host, Said, nvidia, simulated
-from lab.driver import uuid
+from lab.agents import AgentCase, AgentOutput, AgentSandbox, run_nvidia, run_simulator
+from lab.nvml_files import uuid
 from plugins.module_utils.catalog import models
 from tests.integration.agents import cases as made
 from tests.integration.agents.configs import GPU, entry, sharing
@@ -52,7 +52,7 @@ UNDECODED = f"{UNREADABLE}unmarshal error: error unmarshaling JSON: while decodi
 H200 = models.find("H200")
 assert H200 is not None
 MACHINE = made.hardware(H200)
-ASKED: list[Callable[[list[Case]], list[Said]]] = [simulated, nvidia]
+ASKED: list[Callable[[list[AgentCase]], list[AgentOutput]]] = [run_simulator, run_nvidia]
 both = pytest.mark.parametrize("ask", ASKED, ids=["simulator", "nvidia"])
 
 
@@ -60,38 +60,38 @@ both = pytest.mark.parametrize("ask", ASKED, ids=["simulator", "nvidia"])
 @pytest.mark.parametrize(
     ("case", "differs", "resources"),
     [
-        (Case(MACHINE), {}, {GPU: ("0",)}),
-        (Case(MACHINE, config="{}"), {}, {GPU: ("0",)}),
-        (Case(MACHINE, config="version: v1"), {}, {GPU: ("0",)}),
-        (Case(MACHINE, config=sharing("timeSlicing", (GPU, 4))), SLICED | SHARED, SHARES),
-        (Case(MACHINE, config=sharing("timeslicing", (GPU, 4))), SLICED | SHARED, SHARES),
-        (Case(MACHINE, config=sharing("timeSlicing", (GPU, 4), renameByDefault=True)), SLICED, RENAMED),
+        (AgentCase(MACHINE), {}, {GPU: ("0",)}),
+        (AgentCase(MACHINE, config="{}"), {}, {GPU: ("0",)}),
+        (AgentCase(MACHINE, config="version: v1"), {}, {GPU: ("0",)}),
+        (AgentCase(MACHINE, config=sharing("timeSlicing", (GPU, 4))), SLICED | SHARED, SHARES),
+        (AgentCase(MACHINE, config=sharing("timeslicing", (GPU, 4))), SLICED | SHARED, SHARES),
+        (AgentCase(MACHINE, config=sharing("timeSlicing", (GPU, 4), renameByDefault=True)), SLICED, RENAMED),
         (
-            Case(MACHINE, config=sharing("timeSlicing", (GPU, 4), failRequestsGreaterThanOne=True)),
+            AgentCase(MACHINE, config=sharing("timeSlicing", (GPU, 4), failRequestsGreaterThanOne=True)),
             SLICED | SHARED,
             SHARES,
         ),
-        (Case(MACHINE, config=sharing("mps", (GPU, 4))), SERVED | SHARED, SHARES),
-        (Case(MACHINE, config=sharing("mps", (GPU, 4), renameByDefault=True)), SERVED, RENAMED),
-        (Case(MACHINE, strategy="single"), {"mig.strategy": "single"}, {GPU: ("0",)}),
-        (Case(MACHINE, strategy="mixed"), {"mig.strategy": "mixed"}, {GPU: ("0",)}),
-        (Case(MACHINE, config=sharing("timeSlicing", ("nvidia.com/foo", 4))), {}, {GPU: ("0",)}),
-        (Case(MACHINE, config=sharing("timeSlicing", ("nvidia.com/mig-1g.18gb", 4))), {}, {GPU: ("0",)}),
-        (Case(MACHINE, config=sharing("timeSlices", (GPU, 4))), {}, {GPU: ("0",)}),
-        (Case(MACHINE, config=entry(name=GPU, replicas=4, rename="nvidia.com/mine")), SLICED | SHARED, SHARES),
-        (Case(MACHINE, config=entry(name=GPU, replicas=4, devices=[0])), SLICED | SHARED, SHARES),
+        (AgentCase(MACHINE, config=sharing("mps", (GPU, 4))), SERVED | SHARED, SHARES),
+        (AgentCase(MACHINE, config=sharing("mps", (GPU, 4), renameByDefault=True)), SERVED, RENAMED),
+        (AgentCase(MACHINE, strategy="single"), {"mig.strategy": "single"}, {GPU: ("0",)}),
+        (AgentCase(MACHINE, strategy="mixed"), {"mig.strategy": "mixed"}, {GPU: ("0",)}),
+        (AgentCase(MACHINE, config=sharing("timeSlicing", ("nvidia.com/foo", 4))), {}, {GPU: ("0",)}),
+        (AgentCase(MACHINE, config=sharing("timeSlicing", ("nvidia.com/mig-1g.18gb", 4))), {}, {GPU: ("0",)}),
+        (AgentCase(MACHINE, config=sharing("timeSlices", (GPU, 4))), {}, {GPU: ("0",)}),
+        (AgentCase(MACHINE, config=entry(name=GPU, replicas=4, rename="nvidia.com/mine")), SLICED | SHARED, SHARES),
+        (AgentCase(MACHINE, config=entry(name=GPU, replicas=4, devices=[0])), SLICED | SHARED, SHARES),
         # Two entries for one resource: the plugin takes the larger count, GFD the first.
         (
-            Case(MACHINE, config=sharing("timeSlicing", (GPU, 2), (GPU, 4))),
+            AgentCase(MACHINE, config=sharing("timeSlicing", (GPU, 2), (GPU, 4))),
             SLICED | SHARED | {"gpu.replicas": "2"},
             SHARES,
         ),
-        (Case(MACHINE, config=sharing("timeSlicing", (GPU, 4), (GPU, 2))), SLICED | SHARED, SHARES),
+        (AgentCase(MACHINE, config=sharing("timeSlicing", (GPU, 4), (GPU, 2))), SLICED | SHARED, SHARES),
     ],
 )
 def test_labels_and_resources(
-    ask: Callable[[list[Case]], list[Said]],
-    case: Case,
+    ask: Callable[[list[AgentCase]], list[AgentOutput]],
+    case: AgentCase,
     differs: dict[str, str],
     resources: dict[str, tuple[str, ...]],
 ) -> None:
@@ -110,9 +110,9 @@ def test_labels_and_resources(
         (sharing("mps", (GPU, 4)), TWO),
     ],
 )
-def test_two_shares(ask: Callable[[list[Case]], list[Said]], config: str, two: str | None) -> None:
+def test_two_shares(ask: Callable[[list[AgentCase]], list[AgentOutput]], config: str, two: str | None) -> None:
     """Two shares of one GPU: it is seen once."""
-    [said] = ask([Case(MACHINE, config=config)])
+    [said] = ask([AgentCase(MACHINE, config=config)])
     assert said.visible == {GPU: ("0",)}
     assert said.two == ({GPU: f"rpc error: code = Unknown desc = {two}"} if two else {})
 
@@ -140,8 +140,8 @@ def test_two_shares(ask: Callable[[list[Case]], list[Said]], config: str, two: s
         ("version: v2", f"{UNREADABLE}unknown version: v2"),
     ],
 )
-def test_refusals_of_both_agents(ask: Callable[[list[Case]], list[Said]], config: str, reason: str) -> None:
-    [said] = ask([Case(MACHINE, config=config)])
+def test_refusals_of_both_agents(ask: Callable[[list[AgentCase]], list[AgentOutput]], config: str, reason: str) -> None:
+    [said] = ask([AgentCase(MACHINE, config=config)])
     # Behind a bad name stands Kubernetes' own rule for names.
     errors = [error.partition(": [")[0] for error in (said.labels_error, said.resources_error)]
     assert errors == [reason, BEFORE + reason]
@@ -152,40 +152,42 @@ def test_refusals_of_both_agents(ask: Callable[[list[Case]], list[Said]], config
     ("case", "reason"),
     [
         (
-            Case(MACHINE, config=sharing("mps", (GPU, 4)), mps_root=""),
+            AgentCase(MACHINE, config=sharing("mps", (GPU, 4)), mps_root=""),
             f"{BEFORE}unable to validate flags: using MPS requires --mps-root to be specified",
         ),
         (
-            Case(MACHINE, config=sharing("mps", (GPU, 4)), strategy="mixed"),
+            AgentCase(MACHINE, config=sharing("mps", (GPU, 4)), strategy="mixed"),
             f"{BEFORE}unable to validate flags: using --mig-strategy=mixed is not supported with MPS",
         ),
         (
-            Case(MACHINE, config=sharing("mps", (GPU, 4)), mps_daemon=False),
+            AgentCase(MACHINE, config=sharing("mps", (GPU, 4)), mps_daemon=False),
             "Failed to start plugin: error waiting for MPS daemon: error checking MPS daemon health: "
             "failed to send command to MPS daemon: exit status 1",
         ),
     ],
 )
-def test_refusals_of_the_plugin_alone(ask: Callable[[list[Case]], list[Said]], case: Case, reason: str) -> None:
+def test_refusals_of_the_plugin_alone(
+    ask: Callable[[list[AgentCase]], list[AgentOutput]], case: AgentCase, reason: str
+) -> None:
     [said] = ask([case])
     assert said.resources == {}
     assert (said.labels_error, said.resources_error) == ("", reason)
 
 
 @both
-def test_mps_beats_time_slicing(ask: Callable[[list[Case]], list[Said]]) -> None:
+def test_mps_beats_time_slicing(ask: Callable[[list[AgentCase]], list[AgentOutput]]) -> None:
     config = '{"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]},' + (
         ' "mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}'
     )
-    [said] = ask([Case(MACHINE, config=config)])
+    [said] = ask([AgentCase(MACHINE, config=config)])
     assert said.labels[f"{GPU}.sharing-strategy"] == "mps"
     assert said.resources == SHARES
 
 
 @both
-def test_more_shares_than_mps_serves_are_accepted(ask: Callable[[list[Case]], list[Said]]) -> None:
+def test_more_shares_than_mps_serves_are_accepted(ask: Callable[[list[AgentCase]], list[AgentOutput]]) -> None:
     """Only mps-control-daemon refuses them."""
-    [said] = ask([Case(MACHINE, config=sharing("mps", (GPU, 49)))])
+    [said] = ask([AgentCase(MACHINE, config=sharing("mps", (GPU, 49)))])
     assert len(said.resources[GPU]) == 49
     assert said.labels[f"{GPU}.replicas"] == "49"
     assert said.served_error == (
@@ -195,9 +197,9 @@ def test_more_shares_than_mps_serves_are_accepted(ask: Callable[[list[Case]], li
 
 
 @both
-def test_the_mps_daemon_serves_what_is_offered(ask: Callable[[list[Case]], list[Said]]) -> None:
+def test_the_mps_daemon_serves_what_is_offered(ask: Callable[[list[AgentCase]], list[AgentOutput]]) -> None:
     [plain, renamed] = ask(
-        [Case(MACHINE, config=sharing("mps", (GPU, 4), renameByDefault=rename)) for rename in (False, True)]
+        [AgentCase(MACHINE, config=sharing("mps", (GPU, 4), renameByDefault=rename)) for rename in (False, True)]
     )
     assert (plain.served, renamed.served) == ((GPU,), (f"{GPU}.shared",))
 
@@ -215,8 +217,8 @@ def test_the_mps_daemon_serves_what_is_offered(ask: Callable[[list[Case]], list[
 )
 def test_what_a_container_gets(config: str, environment: dict[str, str], mounts: list[str]) -> None:
     """By NVIDIA's plugin; of this the simulator has the visible GPUs alone."""
-    with Host() as host:
-        [offered] = host.run(Case(MACHINE, config=config))["resources"]
+    with AgentSandbox() as host:
+        [offered] = host.run(AgentCase(MACHINE, config=config))["resources"]
     switches = dict.fromkeys(("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"), "enabled")
     assert offered["environment"] == {"NVIDIA_VISIBLE_DEVICES": uuid(0), **switches, **environment}
     assert (offered["mounts"] or []) == mounts

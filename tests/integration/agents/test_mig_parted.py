@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as written
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
-from lab.agents import Case, Said, nvidia, simulated
+from lab.agents import AgentCase, AgentOutput, run_nvidia, run_simulator
 from lab.api import Object
 from plugins.module_utils.catalog import models
 from plugins.module_utils.mig import enumerate, placement
@@ -25,19 +25,19 @@ from tests.integration.agents import cases as made
 CAPABLE = [model for model in models.MODELS if model.mig_capable]
 
 
-def applied(machine: Object, counts: Counts, **more: Any) -> Case:
+def applied(machine: Object, counts: Counts, **more: Any) -> AgentCase:
     """A node on which the entry of a pool with this layout is applied."""
     content = mig_parted.entry(written.read(dict(counts)), machine["gpus"])
     name = mig_parted.entry_name(content)
-    return Case(machine, parted=mig_parted.document({name: content}), apply=(name,), agents=False, **more)
+    return AgentCase(machine, parted=mig_parted.document({name: content}), apply=(name,), agents=False, **more)
 
 
-def profiles(said: Said) -> dict[int, Counter[str]]:
+def profiles(said: AgentOutput) -> dict[int, Counter[str]]:
     """How many devices of each profile each GPU with MIG on has."""
     return {gpu: Counter(device.partition("@")[0] for device in devices) for gpu, devices in said.mig.items()}
 
 
-def same(case: Case, ours: Said, theirs: Said) -> bool:
+def same(case: AgentCase, ours: AgentOutput, theirs: AgentOutput) -> bool:
     """Whether both end alike and leave the same devices; where on a GPU the driver puts them is its own affair.
 
     NVIDIA's last line begins the simulator's error, behind which stands the reason that NVIDIA logs before.
@@ -47,7 +47,7 @@ def same(case: Case, ours: Said, theirs: Said) -> bool:
     return alike and profiles(ours) == profiles(theirs) and all(_lawful(case, said) for said in (ours, theirs))
 
 
-def _lawful(case: Case, said: Said) -> bool:
+def _lawful(case: AgentCase, said: AgentOutput) -> bool:
     """Whether each device begins where its profile may, and none lies over another."""
     known = {profile["name"]: profile for profile in case.hardware["mig"]["profiles"]} if case.hardware["mig"] else {}
     for devices in said.mig.values():
@@ -61,8 +61,8 @@ def _lawful(case: Case, said: Said) -> bool:
     return True
 
 
-def compare(cases: list[Case]) -> list[Said]:
-    ours, theirs = simulated(cases), nvidia(cases)
+def compare(cases: list[AgentCase]) -> list[AgentOutput]:
+    ours, theirs = run_simulator(cases), run_nvidia(cases)
     wrong = [
         f"{case.hardware['product']} {dict(case.mig)} {case.parted}\n  simulator {one.applied} {dict(one.mig)}\n"
         f"  NVIDIA {other.applied} {dict(other.mig)}"
@@ -134,7 +134,7 @@ def test_every_entry_of_our_configuration_is_taken() -> None:
         "all-enabled",
         *(f"all-{p.name.replace('+', '.')}" for p in made.geometry_of(h200).profiles),
     ]
-    cases = [Case(made.hardware(h200), parted=text, apply=(name,), agents=False) for name in names]
+    cases = [AgentCase(made.hardware(h200), parted=text, apply=(name,), agents=False) for name in names]
     for name, said in zip(names, compare(cases), strict=True):
         assert said.applied == ("",), name
     assert profiles(said) == {0: Counter({"7g.141gb": 1})}
@@ -191,4 +191,4 @@ def test_entries_of_all_kinds(key: str, before: dict[int, tuple[str, ...]], part
     model = models.find(key)
     assert model is not None
     machine = made.hardware(model, 2)
-    compare([Case(machine, before, parted=parted, apply=("wanted",), busy=frozenset(busy), agents=False)])
+    compare([AgentCase(machine, before, parted=parted, apply=("wanted",), busy=frozenset(busy), agents=False)])

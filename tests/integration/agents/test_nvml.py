@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import build, driver
+from lab import build, nvml_files
 from plugins.module_utils.catalog import models
 from tests.integration.agents import cases as made
 
@@ -59,10 +59,10 @@ def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
     """The library, and an H200 that it describes."""
     h200 = models.find("H200")
     assert h200 is not None
-    for path, content in driver.files(made.hardware(h200), {}).items():
-        if path.startswith(driver.DESCRIPTION):
+    for path, content in nvml_files.files(made.hardware(h200), {}).items():
+        if path.startswith(nvml_files.DESCRIPTION):
             (tmp_path / Path(path).name).write_bytes(content)
-    monkeypatch.setenv("LAB_NVML", str(tmp_path / Path(driver.DESCRIPTION).name))
+    monkeypatch.setenv("LAB_NVML", str(tmp_path / Path(nvml_files.DESCRIPTION).name))
     library = ctypes.CDLL(str(build.ensure(["nvml"])["nvml"] / "bin" / "libnvidia-ml.so.1"))
     assert library.nvmlInit_v2() == SUCCESS
     return library

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as written
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin, mig_parted, yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
-from lab.agents import Case, nvidia, simulated
+from lab.agents import AgentCase, run_nvidia, run_simulator
 from plugins.module_utils.catalog import models
 from plugins.module_utils.mig import enumerate
 from tests.integration.agents import cases as made
@@ -32,20 +32,20 @@ SHARED = [
 ]
 
 
-def node(model: models.Model, sharing: Sharing) -> Case:
+def node(model: models.Model, sharing: Sharing) -> AgentCase:
     """A node on which everything is applied that a pool with this sharing renders."""
     machine = made.hardware(model, GPUS)
     config = yaml_text.render(device_plugin.config(sharing))
     if not sharing.layout:
-        return Case(machine, config=config)
+        return AgentCase(machine, config=config)
     content = mig_parted.entry(sharing.layout, GPUS)
     name = mig_parted.entry_name(content)
-    return Case(machine, config=config, parted=mig_parted.document({name: content}), apply=(name,))
+    return AgentCase(machine, config=config, parted=mig_parted.document({name: content}), apply=(name,))
 
 
 def kept(model: models.Model, promised: list[Sharing]) -> None:
     cases = [node(model, sharing) for sharing in promised]
-    for sharing, ours, theirs in zip(promised, simulated(cases), nvidia(cases), strict=True):
+    for sharing, ours, theirs in zip(promised, run_simulator(cases), run_nvidia(cases), strict=True):
         for said in (ours, theirs):
             assert (said.labels_error, said.resources_error) == ("", ""), sharing
             # A resource of which we promise 0 is one that the node may have had before.

@@ -76,7 +76,7 @@ class OwnLab:
         return done.stdout
 
     def processes(self) -> set[int]:
-        return processes.of_lab(self.lab)
+        return processes.pids(self.lab)
 
 
 def _own(name: str, home: Path) -> Iterator[OwnLab]:

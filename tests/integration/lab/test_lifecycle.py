@@ -78,7 +78,7 @@ def test_it_listens_on_loopback_only(own: OwnLab) -> None:
 
 def test_up_again_changes_nothing(own: OwnLab) -> None:
     before = own.processes()
-    assert "is up already" in own.try_to("up").stderr
+    assert "is already up" in own.try_to("up").stderr
     assert own.processes() == before
 
 
@@ -104,7 +104,7 @@ def test_a_port_in_use_is_one_clear_line(other: OwnLab) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         f"lab: port {busy} (kube-apiserver) is in use by process {os.getpid()} ({_name()}):"
-        " stop that, or choose others with --port-base"
+        " stop it, or choose other ports with --port-base"
     ]
 
 
@@ -140,7 +140,7 @@ def test_a_lab_whose_supervisor_was_killed_comes_up(own: OwnLab) -> None:
     assert own.processes(), "the services go on without it"
     done = own.try_to("up")
     assert done.returncode == 0, done.stderr
-    assert "processes that a killed lab had left" in done.stderr
+    assert "processes left over from a killed lab" in done.stderr
     assert own.status()["up"]
 
 
@@ -159,7 +159,7 @@ def test_a_saved_cluster_comes_back_as_often_as_it_is_asked_for(own: OwnLab) -> 
         assert "later" not in namespaces
     unknown = own.try_to("reset", "--to", "after")
     assert unknown.returncode
-    assert "saved are before" in unknown.stderr
+    assert "saved: before" in unknown.stderr
 
 
 @pytest.mark.alone
@@ -167,7 +167,7 @@ def test_a_saved_cluster_comes_back_as_often_as_it_is_asked_for(own: OwnLab) -> 
 def test_reset_gives_a_clean_cluster(own: OwnLab) -> None:
     before = own.status()["server"]
     own.do("nodes", "scale", "cpu", "30")
-    own.do("fault", "put", "operator-broken")
+    own.do("fault", "inject", "operator-broken")
     started, slower = time.monotonic(), _slower()
     own.do("reset")
     assert time.monotonic() - started < RESET_SECONDS * slower

@@ -8,7 +8,7 @@ import pytest
 
 from lab.api import Api
 from lab.nodes import NODES, is_ready
-from lab.openstack.nodes import GROUP_LABEL
+from lab.openstack.node_sync import GROUP_LABEL
 from tests.helpers.openstack import Cloud
 from tests.helpers.waiting import until
 

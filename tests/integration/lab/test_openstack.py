@@ -16,7 +16,7 @@ from lab import cloud_requests
 from lab.api import Api
 from lab.lifecycle import say
 from lab.nodes import NODES, is_ready
-from lab.openstack.nodes import GROUP_LABEL
+from lab.openstack.node_sync import GROUP_LABEL
 from tests.helpers.openstack import Cloud
 from tests.helpers.waiting import until
 
@@ -139,7 +139,7 @@ def test_an_operation_fails(faults: OwnLab, cloud: Cloud, what: str) -> None:
     if what != "create":
         cloud.create(faults.name, name, "g4.p2.40g")
         cloud.settled(faults.name, name)
-    faults.do("cloud", "fault", "put", f"{what}-failed", "--group", name, "--value", "No hosts")
+    faults.do("cloud", "fault", "inject", f"{what}-failed", "--group", name, "--value", "No hosts")
     if what == "create":
         cloud.create(faults.name, name, "g4.p2.40g")
     elif what == "update":
@@ -158,7 +158,7 @@ def test_an_operation_fails(faults: OwnLab, cloud: Cloud, what: str) -> None:
 
 
 def test_an_operation_stays_in_progress(faults: OwnLab, cloud: Cloud) -> None:
-    faults.do("cloud", "fault", "put", "magnum.in-progress", "--group", "stuck")
+    faults.do("cloud", "fault", "inject", "magnum.in-progress", "--group", "stuck")
     cloud.create(faults.name, "stuck", "m2.medium")
     cloud.create(faults.name, "beside", "m2.medium", 0)
     assert cloud.settled(faults.name, "beside")["status"] == "CREATE_COMPLETE"
@@ -170,15 +170,15 @@ def test_an_operation_stays_in_progress(faults: OwnLab, cloud: Cloud) -> None:
 
 
 def test_requests_meet_faults(faults: OwnLab, cloud: Cloud) -> None:
-    faults.do("cloud", "fault", "put", "unavailable", "--value", "2")
+    faults.do("cloud", "fault", "inject", "unavailable", "--value", "2")
     once: dict[str, Any] = {"connect_retries": 0, "status_code_retries": 0}
     assert [cloud.send("GET", "/clusters", **once).status_code for dummy in range(3)] == [503, 503, 200]
-    faults.do("cloud", "fault", "put", "slow", "--value", "1.5")
+    faults.do("cloud", "fault", "inject", "slow", "--value", "1.5")
     started = time.monotonic()
     assert cloud.send("GET", "/clusters").ok
     assert time.monotonic() - started >= 1.5
     faults.do("cloud", "fault", "clear", "slow")
-    faults.do("cloud", "fault", "put", "lost-reply", "--value", "1")
+    faults.do("cloud", "fault", "inject", "lost-reply", "--value", "1")
     with pytest.raises(Exception, match=r"(?i)connection|remote end"):
         cloud.send("POST", f"/clusters/{faults.name}/nodegroups", {"name": "unheard", "flavor_id": "m2.medium"}, **once)
     assert cloud.settled(faults.name, "unheard")["status"] == "CREATE_COMPLETE"
@@ -187,7 +187,7 @@ def test_requests_meet_faults(faults: OwnLab, cloud: Cloud) -> None:
 
 
 def test_tokens_expire(faults: OwnLab) -> None:
-    faults.do("cloud", "fault", "put", "token-expiry", "--value", "3")
+    faults.do("cloud", "fault", "inject", "token-expiry", "--value", "3")
     cloud = Cloud(faults.lab)
     token = cloud.connection.session.get_token()
     url = f"{cloud.magnum.get_endpoint()}/clusters"
@@ -208,7 +208,7 @@ def test_tokens_expire(faults: OwnLab) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("limit", "words"), [("instances=3", "instances"), ("cores=10", "cores")])
 def test_there_is_no_quota_for_machines(faults: OwnLab, cloud: Cloud, limit: str, words: str) -> None:
-    faults.do("cloud", "fault", "put", "no-quota", "--value", limit)
+    faults.do("cloud", "fault", "inject", "no-quota", "--value", limit)
     limits = cloud.connection.compute.get("/limits").json()["limits"]["absolute"]
     assert limits[f"maxTotal{words.capitalize()}"] == int(limit.partition("=")[2])
     cloud.create(faults.name, "greedy", "m2.large")
@@ -221,7 +221,7 @@ def test_there_is_no_quota_for_machines(faults: OwnLab, cloud: Cloud, limit: str
 
 
 def test_there_is_no_quota_for_clusters(faults: OwnLab, cloud: Cloud) -> None:
-    faults.do("cloud", "fault", "put", "no-quota", "--value", "clusters=1")
+    faults.do("cloud", "fault", "inject", "no-quota", "--value", "clusters=1")
     templates = (cloud.get("/clustertemplates") or {})["clustertemplates"]
     answer = cloud.send(
         "POST", "/clusters", {"name": "more", "cluster_template_id": templates[0]["uuid"], "keypair": "lab"}
@@ -242,7 +242,7 @@ def test_a_driver_that_ignores_labels_and_one_that_cannot_scale_to_zero(own: Own
     cloud.create(own.name, "scaled", "m2.medium", min_node_count=0, max_node_count=3, labels=labels)
     assert "must be at least 1" in cloud.settled(own.name, "scaled")["status_reason"]
     refused = own.try_to("cloud", "set", "magnum.node-labels=never")
-    assert "it may be applied, ignored" in refused.stderr
+    assert "choose from applied, ignored" in refused.stderr
     for name in ("plain", "scaled"):
         cloud.delete(own.name, name)
 

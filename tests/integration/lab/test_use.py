@@ -87,7 +87,7 @@ def test_machines_follow_the_fleet_file(own: OwnLab, tmp_path: Path) -> None:
         "pci": "20b7",
         "vgpu": None,
         "machine": "unknown",
-        "pace": 1,
+        "time_factor": 1,
         "passthrough": False,
     }
     assert node["metadata"]["labels"]["zone"] == "blue"
@@ -113,9 +113,9 @@ def test_many_machines_are_quick(own: OwnLab, tmp_path: Path) -> None:
 
 
 def test_faults_are_put_listed_and_cleared(own: OwnLab) -> None:
-    own.do("fault", "put", "plugin-crash", "--nodes", "t4-1,t4-2")
-    own.do("fault", "put", "operand-pending=nvidia-dcgm", "--selector", "lab.accel.gpu/group=t4")
-    own.do("fault", "put", "operator-broken")
+    own.do("fault", "inject", "plugin-crash", "--nodes", "t4-1,t4-2")
+    own.do("fault", "inject", "operand-pending=nvidia-dcgm", "--selector", "lab.accel.gpu/group=t4")
+    own.do("fault", "inject", "operator-broken")
     every = dict.fromkeys(T4, "operand-pending=nvidia-dcgm")
     both = dict.fromkeys(("t4-1", "t4-2"), "operand-pending=nvidia-dcgm,plugin-crash")
     listed = dict(line.split() for line in own.do("fault", "list").splitlines())
@@ -129,16 +129,19 @@ def test_faults_are_put_listed_and_cleared(own: OwnLab) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("fault", "put", "plugin-crsh", "--nodes", "t4-1"), "there is no fault 'plugin-crsh': known are plugin-crash"),
-        (("fault", "put", "plugin-crash=x", "--nodes", "t4-1"), "the fault 'plugin-crash' takes no argument"),
-        (("fault", "put", "plugin-crash"), "on which nodes?"),
-        (("fault", "put", "plugin-crash", "--nodes", "t5-1"), "there is no node 't5-1'"),
-        (("fault", "put", "plugin-crash", "--selector", "a=b"), "no node matches the selector 'a=b'"),
-        (("nodes", "scale", "t5", "1"), "there is no group 't5': known are t4, l40s"),
-        (("nodes", "reboot", "cpu-1", "t5-1"), "there is no node 't5-1'"),
-        (("nodes", "apply", "nowhere.yaml"), "there is no fleet file nowhere.yaml"),
-        (("logs", "etc"), "has no log of 'etc': known are etcd"),
-        (("build", "kub"), "there is no tool or part 'kub': known are kube"),
+        (
+            ("fault", "inject", "plugin-crsh", "--nodes", "t4-1"),
+            "unknown fault 'plugin-crsh'; known: plugin-crash",
+        ),
+        (("fault", "inject", "plugin-crash=x", "--nodes", "t4-1"), "the fault 'plugin-crash' takes no argument"),
+        (("fault", "inject", "plugin-crash"), "needs nodes"),
+        (("fault", "inject", "plugin-crash", "--nodes", "t5-1"), "node 't5-1' does not exist"),
+        (("fault", "inject", "plugin-crash", "--selector", "a=b"), "no node matches the selector 'a=b'"),
+        (("nodes", "scale", "t5", "1"), "unknown group 't5'; known: t4, l40s"),
+        (("nodes", "reboot", "cpu-1", "t5-1"), "node 't5-1' does not exist"),
+        (("nodes", "apply", "nowhere.yaml"), "fleet file nowhere.yaml does not exist"),
+        (("logs", "etc"), "has no log of 'etc'; known: etcd"),
+        (("build", "kub"), "unknown tool or part 'kub'; known: kube"),
     ],
 )
 def test_a_mistake_is_one_clear_line(own: OwnLab, words: tuple[str, ...], said: str) -> None:
@@ -160,7 +163,7 @@ def test_real_operators_run_for_as_long_as_their_pods(own: OwnLab) -> None:
     assert own.status()["gpus_allocatable"] == fleet.load(DEFAULT_FLEET).gpus
     assert own.status()["rss"] < 1.5e9
     assert "ClusterPolicy step completed" in own.shell("kubectl logs -n gpu-operator deploy/gpu-operator")
-    own.do("fault", "put", "operator-broken")
+    own.do("fault", "inject", "operator-broken")
     # Only a change of the spec makes the operator look again at once.
     own.shell(_POKE + "'" + '{"spec": {"daemonsets": {"labels": {"poked": "once"}}}}' + "'")
     _until(lambda: _ready(own)[1] == "ReconcileFailed")

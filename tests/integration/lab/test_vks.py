@@ -115,7 +115,7 @@ def test_a_groups_nodes_are_born_with_its_labels_and_taints_and_follow_them(lab:
 
 def test_a_group_is_active_when_its_nodes_are_ready(lab: OwnLab, tenant: Tenant) -> None:
     path = tenant.made(name="gpus-b", numNodes=2)
-    lab.do("fault", "put", "node-not-ready", "--nodes", ",".join(nodes(lab, path)))
+    lab.do("fault", "inject", "node-not-ready", "--nodes", ",".join(nodes(lab, path)))
     told = until(
         lambda: tenant.vks("GET", f"{path}/nodes").body["items"], lambda rows: not any(row["ready"] for row in rows)
     )
@@ -127,14 +127,14 @@ def test_a_group_is_active_when_its_nodes_are_ready(lab: OwnLab, tenant: Tenant)
 
 
 def test_faults_and_guesses_are_put_by_the_command_line(lab: OwnLab, tenant: Tenant) -> None:
-    lab.do("cloud", "fault", "put", "vks.create-failed", "--group", "gpus-c")
+    lab.do("cloud", "fault", "inject", "vks.create-failed", "--group", "gpus-c")
     lab.do("cloud", "set", "vks.create-answer=empty")
     answer = tenant.vks("POST", tenant.path, group(name="gpus-c"))
     assert (answer.status, answer.body) == (202, None)
     path = tenant.of("gpus-c")
     until(lambda: tenant.vks("GET", path).body["status"], lambda status: bool(status == "ERROR"), 60)
-    assert "takes a number" in lab.try_to("cloud", "fault", "put", "vks.busy", "--value", "often").stderr
-    assert "may be group, empty, uid" in lab.try_to("cloud", "set", "vks.create-answer=none").stderr
+    assert "takes a number" in lab.try_to("cloud", "fault", "inject", "vks.busy", "--value", "often").stderr
+    assert "choose from group, empty, uid" in lab.try_to("cloud", "set", "vks.create-answer=none").stderr
     lab.do("cloud", "fault", "clear")
     lab.do("cloud", "set", "vks.create-answer=group")
     tenant.vks("DELETE", path)

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from lab.vks import seed
-from lab.vks.double import Double
+from lab.vks.fake import FakeVks
 from tests.helpers.vks import SECRETS, Account, group, running
 from tests.programs import REPO
 
@@ -48,13 +48,13 @@ def built(folder: Path, replaced: dict[Path, Path], target: Path, what: str) -> 
 
 
 @pytest.fixture(scope="module")
-def double(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Double]:
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeVks]:
     with running(tmp_path_factory.mktemp("vks") / "demo") as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def environment(double: Double, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment(fake: FakeVks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     login = {"GRN_CLIENT_ID": "lab", "GRN_CLIENT_SECRET": SECRETS["lab"]}
     names = {
         "GRN_ACCESS_KEY_ID": "lab",
@@ -62,7 +62,7 @@ def environment(double: Double, tmp_path_factory: pytest.TempPathFactory) -> dic
         "GRN_DEFAULT_PROJECT_ID": seed.PROJECT,
     }
     home = {"HOME": str(tmp_path_factory.mktemp("home")), "PATH": os.environ["PATH"]}
-    return {**double.addresses(), **login, **names, **home}
+    return {**fake.addresses(), **login, **names, **home}
 
 
 class Grn:
@@ -101,8 +101,8 @@ def grn(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
     return Grn(built(folder, {place: work / "iamenv.go"}, work / "grn", "."), environment)
 
 
-def test_the_command_line_lives_through_a_groups_life(grn: Grn, double: Double, tmp_path: Path) -> None:
-    account = Account(double)
+def test_the_command_line_lives_through_a_groups_life(grn: Grn, fake: FakeVks, tmp_path: Path) -> None:
+    account = Account(fake)
     (cluster,) = [one["id"] for one in grn("vks", "list-clusters")["items"]]
     of = ("--cluster-id", cluster)
     wanted = group(name="by-grn-1")
@@ -152,7 +152,7 @@ def test_the_command_line_lives_through_a_groups_life(grn: Grn, double: Double, 
     assert list(account.groups()) == ["default-worker"]
 
 
-def test_the_command_line_looks_up_what_there_is_to_choose(grn: Grn, double: Double) -> None:
+def test_the_command_line_looks_up_what_there_is_to_choose(grn: Grn, fake: FakeVks) -> None:
     assert {one["name"] for one in grn("vserver", "flavor", "list-families")} == {"gpu", "general"}
     of = ("--family", "gpu", "--code", "skylake", "--zone-id", seed.ZONES[1])
     assert grn("vserver", "flavor", "list", *of)
@@ -164,12 +164,12 @@ def test_the_command_line_looks_up_what_there_is_to_choose(grn: Grn, double: Dou
 
 @pytest.mark.usual(120)
 def test_the_terraform_provider_lives_through_a_groups_life(
-    double: Double, environment: dict[str, str], tmp_path: Path
+    fake: FakeVks, environment: dict[str, str], tmp_path: Path
 ) -> None:
     folder = checkout("ACCEL_GPU_VNGCLOUD_PROVIDER")
     main = "accel-gpu-check/main.go"
     program = built(folder, {folder / main: DRIVER}, tmp_path / "provider", main)
-    account, wanted = Account(double), group()
+    account, wanted = Account(fake), group()
     first = {
         "cluster_id": account.cluster.rpartition("/")[2],
         "name": "by-tf-1",
@@ -179,7 +179,7 @@ def test_the_terraform_provider_lives_through_a_groups_life(
         "disk_type": wanted["diskType"],
         "ssh_key_id": wanted["sshKeyId"],
         "subnet_id": wanted["subnetId"],
-        "security_groups": [seed.fixed("secg", "gpu-nodes")],
+        "security_groups": [seed.stable_id("secg", "gpu-nodes")],
         "labels": {"a": "1"},
         "taint": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
         "enable_private_nodes": True,
@@ -198,11 +198,11 @@ def test_the_terraform_provider_lives_through_a_groups_life(
     assert "by-tf-1" not in account.groups()
 
 
-def test_answers_are_what_the_vendors_openapi_file_says(double: Double) -> None:
+def test_answers_are_what_the_vendors_openapi_file_says(fake: FakeVks) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     folder = checkout("ACCEL_GPU_VNGCLOUD_PROVIDER")
     published = yaml.safe_load((folder / "client" / "vks" / "api" / "swagger.yaml").read_text())
-    account = Account(double)
+    account = Account(fake)
     path = account.created(
         name="by-oas-1", labels={"a": "b"}, taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]
     )

@@ -87,7 +87,7 @@ def test_a_new_taint_is_held_back_while_drivers_run_and_nothing_is_sent(cluster:
 
 
 def test_a_plugin_that_crashes_is_named_with_its_node(cluster: Cluster) -> None:
-    cluster.lab.command("fault", "put", "plugin-crash", "--nodes", "t4-1")
+    cluster.lab.command("fault", "inject", "plugin-crash", "--nodes", "t4-1")
     cluster.until(lambda: cluster.restarts() > 0)
     found = converge(cluster, wait_timeout=6)
     assert found["failed"]

@@ -197,7 +197,7 @@ def test_an_entry_that_somebody_else_uses_stays(cluster: Cluster) -> None:
 
 @pytest.mark.sampled(4, of="what befalls a profile")
 def test_a_plugin_that_crashes_is_told_with_its_node_and_reason(cluster: Cluster) -> None:
-    cluster.lab.command("fault", "put", "plugin-crash", "--nodes", "t4-2")
+    cluster.lab.command("fault", "inject", "plugin-crash", "--nodes", "t4-2")
     result = shared(cluster, X4, wait_timeout=8)
     assert result["failed"] is True
     assert result["code"] == "partial"
@@ -224,7 +224,7 @@ def test_labels_that_nfd_has_dropped_are_written_again(cluster: Cluster) -> None
 
 @pytest.mark.sampled(4, of="what befalls a profile")
 def test_a_node_that_is_not_ready_does_not_hold_up_the_others(cluster: Cluster) -> None:
-    cluster.lab.command("fault", "put", "node-not-ready", "--nodes", "t4-3")
+    cluster.lab.command("fault", "inject", "node-not-ready", "--nodes", "t4-3")
     cluster.until(
         lambda: all(
             condition["status"] != "True"

@@ -110,7 +110,7 @@ def test_a_layout_is_an_entry_beside_those_of_others(cluster: Cluster) -> None:
 @pytest.mark.sampled(2, of="changes between modes")
 def test_a_change_that_fails_is_told_at_once_with_the_manager_s_own_words(cluster: Cluster) -> None:
     share(cluster, "train-a100", NONE)
-    cluster.lab.command("fault", "put", "mig-failed", "--nodes", "a100-1")
+    cluster.lab.command("fault", "inject", "mig-failed", "--nodes", "a100-1")
     result = share(cluster, "train-a100", SEVENTHS)
     assert result["failed"] is True
     for word in ("a100-1 (pool train-a100)", "nvidia.com/mig.config.state is failed", "the log of", "delete pod"):

@@ -172,7 +172,7 @@ def test_a_node_left_by_an_older_version_is_repaired_and_a_failure_follows_what_
         node = rolling.cluster.nodes()[other]
         assert (is_cut(node), node["metadata"]["labels"][CONFIG]) == (False, "all-disabled")
         assert release(rolling, state="repaired")["changed"] is False
-    rolling.lab.command("fault", "put", "mig-failed", "--nodes", VICTIM)
+    rolling.lab.command("fault", "inject", "mig-failed", "--nodes", VICTIM)
     failed = release(rolling)
     assert failed["code"] == "partial", failed
     assert failed["gpu_sharing"]["left_cordoned"] == [VICTIM]

@@ -218,7 +218,7 @@ def test_a_failed_undo_keeps_the_node_and_a_run_again_ends_it(cluster: Cluster) 
     run("bash", "-c", f"kubectl apply -f - <<'E'\n{json.dumps(debugger(STUCK))}\nE", env=cluster.lab.env)
     ours = cluster.nodes()[STUCK]
     preview = take(cluster, check=True, diff=True)
-    cluster.lab.command("fault", "put", "mig-failed", "--nodes", STUCK)
+    cluster.lab.command("fault", "inject", "mig-failed", "--nodes", STUCK)
     started = time.monotonic()
     failed = cluster.run(uninstall.main, stage="before_helm", wait_timeout=600, wait_sleep=1)
     assert time.monotonic() - started < 300

@@ -45,7 +45,7 @@ def described(key: str) -> dict[str, object]:
     """The geometry as a simulated node carries it."""
     model = models.find(key)
     assert model
-    return mig.described(model, DRIVER) or {}
+    return mig.describe(model, DRIVER) or {}
 
 
 def planned(geometry: Geometry, wish: Counts) -> Answer:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab import golang
+from lab import toolchains
 from lab.layout import LAB
 from tests.programs import run
 
@@ -15,18 +15,18 @@ SIM = LAB / "sim"
 
 @pytest.mark.usual(40)
 def test_rules_and_agents() -> None:
-    go = golang.find().program
+    go = toolchains.find_go().program
     for words in (("vet", "-trimpath"), ("test", "-trimpath", "-vet=off")):
-        run(go, *words, "./...", cwd=SIM, env=golang.environment())
+        run(go, *words, "./...", cwd=SIM, env=toolchains.go_environment())
 
 
 @pytest.mark.usual(10)
 def test_host() -> None:
-    run(golang.find().program, "vet", "-trimpath", "./...", cwd=LAB / "host", env=golang.environment())
+    run(toolchains.find_go().program, "vet", "-trimpath", "./...", cwd=LAB / "host", env=toolchains.go_environment())
 
 
 @pytest.mark.parametrize("folder", ["host", "nvml", "sim"])
 def test_format(folder: str) -> None:
-    gofmt = golang.find().program.with_name("gofmt")
+    gofmt = toolchains.find_go().program.with_name("gofmt")
     program = gofmt if gofmt.exists() else "gofmt"
-    assert run(program, "-l", ".", cwd=LAB / folder, env=golang.environment()) == ""
+    assert run(program, "-l", ".", cwd=LAB / folder, env=toolchains.go_environment()) == ""

@@ -17,7 +17,7 @@ HALVES = "nvidia.com/mig-3g.40gb"
 def test_mig_faults_that_no_failure_tells(cluster: Cluster) -> None:
     cluster.configs({"mixed": "version: v1\nflags: {migStrategy: mixed}\n"})
     cluster.wait(lambda: cluster.mig(DEAF) == ("success", "true"), what="the operator's default to be applied")
-    for name, fault in {DEAF: "mig-deaf", PARTIAL: "mig-partial", PAUSED: "mig-paused"}.items():
+    for name, fault in {DEAF: "mig-watch-hung", PARTIAL: "mig-partial", PAUSED: "mig-paused"}.items():
         cluster.fault(name, fault)
         cluster.use(name, "mixed")
         cluster.partition(name, "halves")

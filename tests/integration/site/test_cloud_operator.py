@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from lab.layout import Lab as LabLayout
-from lab.openstack.own import NAMESPACE, RELEASE
+from lab.openstack.lab_cluster import NAMESPACE, RELEASE
 from tests.helpers.openstack import Cloud
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.waiting import until

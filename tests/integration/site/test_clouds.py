@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import audit, cloud_requests, rights
+from lab import audit, cloud_requests, rbac
 from lab.layout import Lab as LabLayout
 from tests.helpers.openstack import Cloud
 from tests.helpers.playbook import PlaybookRun, run_playbook
@@ -162,7 +162,7 @@ def test_nodes_come_and_go_with_the_shipped_rights_alone(clouds: Clouds) -> None
     assert (len(watch.gone), watch.not_evicted()) == (2, [])
     users.leave()
     asked = list(audit.requests(layout, since, "accel.gpu/"))
-    both = {f"{rights.USER_PREFIX}{playbook}" for playbook in ("nodegroups", "delete_nodegroups")}
+    both = {f"{rbac.USER_PREFIX}{playbook}" for playbook in ("nodegroups", "delete_nodegroups")}
     assert {request.user for request in asked} == both
     assert {request.user for request in asked if request.uri.partition("?")[0].endswith("/eviction")} == both
     assert [(request.verb, request.uri) for request in asked if request.status == 403] == []

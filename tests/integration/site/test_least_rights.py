@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_pools_export
-from lab import audit, rights
+from lab import audit, rbac
 from lab.layout import Lab as LabLayout
 from tests.helpers.cluster import Cluster
 from tests.helpers.modules import run_module
@@ -26,9 +26,9 @@ OF_NODE_GROUPS = ("nodegroups", "delete_nodegroups", "scale")
 pytestmark = pytest.mark.timeout(1800)
 
 
-def asked(lab: Lab, name: str, since: int) -> list[audit.Request]:
+def asked(lab: Lab, name: str, since: int) -> list[audit.AuditedRequest]:
     """Return what a user has asked since a mark."""
-    user = f"{rights.USER_PREFIX}{name}"
+    user = f"{rbac.USER_PREFIX}{name}"
     found = [request for request in audit.requests(LabLayout.named(lab.name), since) if request.user == user]
     assert found
     return found
@@ -41,18 +41,18 @@ def refused(lab: Lab, name: str, since: int) -> list[tuple[str, str]]:
 
 def test_every_playbook_has_rights_of_its_own() -> None:
     there = {path.stem for path in (REPO / "playbooks").glob("*.yml") if not path.stem.startswith("require_")}
-    assert there == set(rights.playbooks())
+    assert there == set(rbac.playbooks())
 
 
 @pytest.mark.parametrize("playbook", READING)
 def test_who_only_reads_has_no_right_to_change_anything(playbook: str) -> None:
-    verbs = {verb for role in rights.documents(playbook) for rule in role["rules"] for verb in rule["verbs"]}
+    verbs = {verb for role in rbac.objects(playbook) for rule in role["rules"] for verb in rule["verbs"]}
     assert verbs <= {"get", "list", "watch"}
 
 
-@pytest.mark.parametrize("playbook", rights.playbooks())
+@pytest.mark.parametrize("playbook", rbac.playbooks())
 def test_no_right_is_a_wildcard(playbook: str) -> None:
-    for role in rights.documents(playbook):
+    for role in rbac.objects(playbook):
         for rule in role.get("rules", []):
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
 
@@ -103,16 +103,16 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     assert again.changed() == 0
 
     # The playbooks of node groups ask no cluster here: these pools make no nodes.
-    ran = [name for name in rights.playbooks() if name not in OF_NODE_GROUPS]
+    ran = [name for name in rbac.playbooks() if name not in OF_NODE_GROUPS]
     assert {name: refused(lab, name, since) for name in ran} == {name: [] for name in ran}
 
 
 @pytest.mark.usual(8)
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("playbook", rights.playbooks())
+@pytest.mark.parametrize("playbook", rbac.playbooks())
 def test_without_rights_a_playbook_names_the_first_that_it_lacks_and_changes_nothing(lab: Lab, playbook: str) -> None:
     since = audit.mark(LabLayout.named(lab.name))
-    environ = lab.env_through(rights.nobody(LabLayout.named(lab.name)))
+    environ = lab.env_through(rbac.user_without_rights(LabLayout.named(lab.name)))
     # Without a confirmation reset and uninstall ask for it, and the cluster is not asked.
     played = run_playbook(f"accel.gpu.{playbook}", environ=environ, arguments=["-e", f"gpu_confirm={lab.name}"])
     assert played.rc != 0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import audit, rights, sandbox
+from lab import audit, rbac, sandbox
 from lab.layout import Lab as LabLayout
 from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import run_playbook
@@ -111,7 +111,7 @@ def test_the_cron_job_is_made_works_and_goes(cluster: Cluster, tmp_path: Path) -
     }
     assert of_ours(cluster) == kinds | within
     assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE).require_success().changed() == 0
-    shipped = {of["kind"] + of["metadata"].get("namespace", ""): of["rules"] for of in rights.documents("new_nodes")}
+    shipped = {of["kind"] + of["metadata"].get("namespace", ""): of["rules"] for of in rbac.objects("new_nodes")}
     given = cluster.get("roles,clusterroles", "-A", "--field-selector", f"metadata.name={NAME}")["items"]
     assert {of["kind"] + of["metadata"].get("namespace", ""): of["rules"] for of in given} == shipped
 

@@ -58,7 +58,7 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(yaml.safe_dump({"groups": GROUPS}))
     lab.reset(fleet)
-    lab.command("fault", "put", f"driver-broken={MESSAGE}", "--nodes", "broken-1")
+    lab.command("fault", "inject", f"driver-broken={MESSAGE}", "--nodes", "broken-1")
     cluster = Cluster(lab)
     limits = {"gpu_operator_wait_timeout": 120, "gpu_sharing_wait_timeout": 60}
 

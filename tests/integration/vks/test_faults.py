@@ -127,9 +127,9 @@ def test_a_refused_renewal_ends_the_wait_at_once(account: Account) -> None:
 
 
 def test_the_older_iam_answers_too(account: Account) -> None:
-    url = account.double.addresses()["VKS_IAM_URL"].replace("/v2/", "/v1/")
+    url = account.fake.addresses()["VKS_IAM_URL"].replace("/v2/", "/v1/")
     assert len(account.run(vks_cluster_info.main, iam_url=url)["clusters"]) == 1
-    base = account.double.url
+    base = account.fake.url
     assert len(account.run(vks_cluster_info.main, iam_url=base, iam_version="v1")["clusters"]) == 1
     assert account.log().count("/accounts-api/v1/auth/token") == account.logins() == 2
 
@@ -198,7 +198,7 @@ def test_no_secret_is_in_results_logs_or_what_services_say(account: Account) -> 
     ]
     account.put("refused-login")
     results.append(bring(account, **NEW))
-    tokens = set(account.double.service._iam._tokens)
+    tokens = set(account.fake.service._iam._tokens)
     assert len(tokens) >= 4
     for secret in (SECRET, *tokens):
         assert all(secret not in str(result) for result in results)

@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
-from lab.vks.service import Answer, Asked
+from lab.vks.dispatch import HttpRequest, HttpResponse
 from tests.helpers.vks import until
 from tests.helpers.vks_modules import CLUSTER, Account, Object
 from tests.programs import REPO
@@ -59,10 +59,10 @@ def _killed_after(account: Account, number: int, args: Object) -> bool:
     """Run the module as a process of its own, and kill it once the service has carried out so many writes."""
     path = os.pathsep.join([str(REPO / "build"), str(REPO)])
     environ = {**os.environ, **account.env, "PYTHONPATH": path}
-    answer, lock, seen = account.double.answer, threading.Lock(), 0
+    answer, lock, seen = account.fake.answer, threading.Lock(), 0
     process = subprocess.Popen([sys.executable, "-c", _DRIVER], stdin=subprocess.PIPE, env=environ, text=True)
 
-    def watched(request: Asked) -> Answer:
+    def watched(request: HttpRequest) -> HttpResponse:
         nonlocal seen
         said = answer(request)
         with lock:
@@ -71,7 +71,7 @@ def _killed_after(account: Account, number: int, args: Object) -> bool:
                 process.kill()
         return said
 
-    account.double.answer = watched  # type: ignore[assignment, method-assign]
+    account.fake.answer = watched  # type: ignore[method-assign]
     process.communicate(json.dumps(args))
-    account.double.answer = answer  # type: ignore[method-assign]
+    account.fake.answer = answer  # type: ignore[method-assign]
     return process.returncode < 0

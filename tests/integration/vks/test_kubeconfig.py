@@ -41,7 +41,7 @@ def test_the_first_one_is_minted_and_the_second_run_has_nothing_to_do(account: A
     assert account.writes() == [MINT]
     assert dest.stat().st_mode & 0o777 == 0o600
     text = dest.read_text()
-    assert "of-nobody" in text, "the token of the double's kubeconfig"
+    assert "of-nobody" in text, "the token of the fake's kubeconfig"
     assert "of-nobody" not in str(done) + str(predicted)
     assert fetch(account, dest)["changed"] is False
     assert account.writes() == [MINT]

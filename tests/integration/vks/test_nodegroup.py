@@ -103,7 +103,7 @@ def test_the_life_of_a_group(account: Account) -> None:
 
 
 def test_security_groups_are_a_set(account: Account) -> None:
-    (twin, dummy) = [row["id"] for row in account.double.world.data["security_groups"] if row["name"] == "twin"]
+    (twin, dummy) = [row["id"] for row in account.fake.state.data["security_groups"] if row["name"] == "twin"]
     converge(account, GROUP, **wanted(**NEW, security_groups=["gpu-nodes", twin]))
     converge(account, **wanted(security_groups=[twin, "gpu-nodes"]))
     converge(account, PUT, **wanted(security_groups=[twin]))
@@ -113,8 +113,8 @@ def test_security_groups_are_a_set(account: Account) -> None:
 
 def test_all_nodes_go_to_the_control_planes_version(account: Account) -> None:
     converge(account, GROUP, **wanted(**NEW))
-    with account.double.world.lock:
-        (cluster,) = account.double.world.clusters.values()
+    with account.fake.state.lock:
+        (cluster,) = account.fake.state.clusters.values()
         cluster["version"] = "v1.36.0"
     refused = account.run(vks_nodegroup.main, **wanted(kubernetes_version="v1.37.1"))
     assert "nodes go to no other version than the cluster's, which is v1.36.0" in refused["msg"]
@@ -124,7 +124,7 @@ def test_all_nodes_go_to_the_control_planes_version(account: Account) -> None:
 
 def test_what_a_group_has_beside_what_is_declared_stays(account: Account) -> None:
     converge(account, GROUP, **wanted(**NEW, labels={"a": "1"}, tags={"t": "1"}))
-    group = next(group for group in account.double.world.groups.values() if group["name"] == "train")
+    group = next(group for group in account.fake.state.groups.values() if group["name"] == "train")
     group["spec"]["labels"]["console"] = "put this"
     group["spec"]["taints"].append({"key": "console", "effect": "NoExecute"})
     group["spec"]["labels"]["a"] = "changed"

@@ -136,9 +136,9 @@ def test_no_quota_for_another_group(account: Account) -> None:
 def test_two_groups_of_one_name_are_refused_with_their_ids(account: Account) -> None:
     account.set("duplicate-names", "allowed")
     account.run(vks_nodegroup.main, cluster=CLUSTER, wait_sleep=1, **group())
-    with account.double.world.lock:
-        (one,) = [group for group in account.double.world.groups.values() if group["name"] == "train"]
-        account.double.world.groups[TWIN] = {**one, "id": TWIN}
+    with account.fake.state.lock:
+        (one,) = [group for group in account.fake.state.groups.values() if group["name"] == "train"]
+        account.fake.state.groups[TWIN] = {**one, "id": TWIN}
     start = account.mark()
     told = account.run(vks_nodegroup.main, cluster=CLUSTER, **group())
     assert f"2 node groups are called train: {one['id']}, {TWIN}. Delete all but one" in told["msg"]
@@ -146,9 +146,9 @@ def test_two_groups_of_one_name_are_refused_with_their_ids(account: Account) -> 
 
 
 def test_two_clusters_of_one_name_are_refused_with_their_ids(account: Account) -> None:
-    with account.double.world.lock:
-        (one,) = account.double.world.clusters.values()
-        account.double.world.clusters[f"k8s-{TWIN[3:]}"] = {**one, "id": f"k8s-{TWIN[3:]}"}
+    with account.fake.state.lock:
+        (one,) = account.fake.state.clusters.values()
+        account.fake.state.clusters[f"k8s-{TWIN[3:]}"] = {**one, "id": f"k8s-{TWIN[3:]}"}
     told = refused(account, group())
     assert (
         f"cluster: 2 clusters are called 'demo': {one['id']} (ACTIVE), k8s-{TWIN[3:]} (ACTIVE). Give the id."
@@ -169,8 +169,8 @@ def test_two_clusters_of_one_name_are_refused_with_their_ids(account: Account) -
     ],
 )
 def test_what_a_cluster_does_not_allow(account: Account, cluster: Object, says: str) -> None:
-    with account.double.world.lock:
-        (one,) = account.double.world.clusters.values()
+    with account.fake.state.lock:
+        (one,) = account.fake.state.clusters.values()
         one.update(cluster)
     assert says in refused(account, group())["msg"]
 

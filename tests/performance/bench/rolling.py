@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from lab import audit
-from lab.audit import Request
+from lab.audit import AuditedRequest
 from lab.layout import Lab as LabLayout
 from tests.helpers.playbook import run_playbook
 from tests.labs import Lab
@@ -31,7 +31,7 @@ def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> t
     """The row, and the picture of it (SVG)."""
     say(f"{nodes} simulated nodes with the operator")
     fleet = folder / "rolling.yaml"
-    group = {"name": "a100", "count": nodes, "model": "A100-SXM4-80GB", "gpus": 1, "pace": _PACE}
+    group = {"name": "a100", "count": nodes, "model": "A100-SXM4-80GB", "gpus": 1, "time_factor": _PACE}
     fleet.write_text(yaml.safe_dump({"groups": [group]}))
     lab.reset(fleet)
     whole, cut = _pool({"mode": "none"}), _pool({"mode": "mig", "layout": {"1g.10gb": 7}})
@@ -72,9 +72,9 @@ spread evenly over the {WINDOW} places, or than the slowest node.
 ![A bar for each node that was worked on, on as many lanes as the window is wide](performance.svg)"""
 
 
-def spans_of(requests: Iterable[Request]) -> list[Span]:
+def spans_of(requests: Iterable[AuditedRequest]) -> list[Span]:
     """When each node was worked on: from its first write to the answer to its last one; seconds after the first of all."""
-    writes: dict[str, list[Request]] = defaultdict(list)
+    writes: dict[str, list[AuditedRequest]] = defaultdict(list)
     for request in requests:
         if request.mutating and request.resource == "nodes" and request.status < 300:
             writes[request.name].append(request)

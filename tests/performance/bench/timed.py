@@ -67,9 +67,9 @@ class Timer:
         given = {f"bench_{key}": value for key, value in {"python": str(self._interpreter), **variables}.items()}
         command = ["ansible-playbook", "-i", self._inventory, str(_FOLDER / name), "-e", json.dumps(given), *arguments]
         since = self._asked.mark()
-        worked = processes.worked(processes.of_lab(self._layout))
+        worked = processes.cpu_seconds(processes.pids(self._layout))
         seconds, said = self._timed(command, {"ANSIBLE_DEPRECATION_WARNINGS": "0"})
-        worked = processes.worked(processes.of_lab(self._layout)) - worked
+        worked = processes.cpu_seconds(processes.pids(self._layout)) - worked
         if changes(said) != {changed}:
             raise BrokenRun(f"{name} did not end with changed={changed}:\n{said}")
         modules = [json.loads(line) for line in self._log.read_text().splitlines()]

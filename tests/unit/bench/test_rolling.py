@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from lab.audit import Request
+from lab.audit import AuditedRequest
 from tests.performance.bench.rolling import spans_of
 from tests.performance.bench.schedule import Span
 
 
-def request(name: str, begun: float, verb: str = "patch", resource: str = "nodes", status: int = 200) -> Request:
-    return Request(verb, f"/{name}", "accel.gpu", "admin", status, resource, "", name, begun, begun + 0.5)
+def request(name: str, begun: float, verb: str = "patch", resource: str = "nodes", status: int = 200) -> AuditedRequest:
+    return AuditedRequest(verb, f"/{name}", "accel.gpu", "admin", status, resource, "", name, begun, begun + 0.5)
 
 
 def test_from_the_first_write_to_the_answer_to_the_last() -> None:

@@ -53,9 +53,9 @@ def test_every_mistake_is_told_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(LabError) as raised:
         flavors.load(path)
     for part in (
-        "flavors.a.no cloud offers it: it needs magnum or vks",
+        "flavors.a.no cloud offers this flavor: add magnum or vks",
         "flavors.b.model: 'T5' is not in the catalog",
-        "flavors.c.count: is none of a flavor's",
-        "flavors.d.aws: is not known",
+        "flavors.c.count: is not a key of a flavor",
+        "flavors.d.aws: unknown key",
     ):
         assert part in str(raised.value)

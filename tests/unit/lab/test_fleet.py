@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pace of a fleet's machines, and their boot ids."""
+"""The time_factor of a fleet's machines, and their boot ids."""
 
 from __future__ import annotations
 
@@ -14,43 +14,46 @@ from lab import fleet
 from lab.errors import LabError
 
 
-def paces(group: fleet.Group) -> list[float]:
+def time_factors(group: fleet.Group) -> list[float]:
     nodes = fleet.Fleet((group,)).nodes(1)
-    return [json.loads(node["metadata"]["annotations"][fleet.HARDWARE_ANNOTATION])["pace"] for node in nodes]
+    return [json.loads(node["metadata"]["annotations"][fleet.HARDWARE_ANNOTATION])["time_factor"] for node in nodes]
 
 
 def test_a_range_gives_each_machine_its_own_for_ever() -> None:
-    group = fleet.Group("a100", 100, model="A100-SXM4-80GB", gpus=8, pace=[0.5, 3])
-    found = paces(group)
-    assert found == paces(group)
-    assert all(0.5 <= pace <= 3 for pace in found)
+    group = fleet.Group("a100", 100, model="A100-SXM4-80GB", gpus=8, time_factor=[0.5, 3])
+    found = time_factors(group)
+    assert found == time_factors(group)
+    assert all(0.5 <= time_factor <= 3 for time_factor in found)
     assert len(set(found)) > 60
     assert min(found) < 0.75
     assert max(found) > 2.75
 
 
-@pytest.mark.parametrize("pace", [1, 0.5, 2.5])
-def test_a_number_is_that_of_all(pace: float) -> None:
-    assert paces(fleet.Group("a100", 3, model="A100-SXM4-80GB", gpus=8, pace=pace)) == [pace] * 3
+@pytest.mark.parametrize("time_factor", [1, 0.5, 2.5])
+def test_a_number_is_that_of_all(time_factor: float) -> None:
+    assert (
+        time_factors(fleet.Group("a100", 3, model="A100-SXM4-80GB", gpus=8, time_factor=time_factor))
+        == [time_factor] * 3
+    )
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "fast", "true", "null", ".inf", "[1]", "[3, 1]", "[1, x]", "[0, 1]"])
 def test_a_pace_that_cannot_be_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "fleet.yaml"
-    path.write_text(f"groups: [{{name: a, count: 1, pace: {text}}}]\n")
-    with pytest.raises(LabError, match=r"groups\[0\]\.pace: .* is neither a number above 0 nor a list"):
+    path.write_text(f"groups: [{{name: a, count: 1, time_factor: {text}}}]\n")
+    with pytest.raises(LabError, match=r"groups\[0\]\.time_factor: .* is neither a positive number nor a list"):
         fleet.load(path)
 
 
 def test_a_fleet_file_is_what_was_saved(tmp_path: Path) -> None:
-    machines = fleet.Fleet((fleet.Group("a", 2, pace=[0.5, 3]), fleet.Group("b", 1, pace=2)))
+    machines = fleet.Fleet((fleet.Group("a", 2, time_factor=[0.5, 3]), fleet.Group("b", 1, time_factor=2)))
     machines.save(tmp_path / "fleet.yaml")
     assert fleet.load(tmp_path / "fleet.yaml") == machines
 
 
 def test_another_pace_is_another_machine_and_the_same_one_is_not() -> None:
-    def spec(pace: Any) -> list[str]:
-        nodes = fleet.Fleet((fleet.Group("a", 2, model="T4", gpus=1, pace=pace),)).nodes(1)
+    def spec(time_factor: Any) -> list[str]:
+        nodes = fleet.Fleet((fleet.Group("a", 2, model="T4", gpus=1, time_factor=time_factor),)).nodes(1)
         return [node["metadata"]["annotations"][fleet.SPEC_ANNOTATION] for node in nodes]
 
     assert spec([1, 2]) == spec([1, 2])

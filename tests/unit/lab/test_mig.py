@@ -23,7 +23,7 @@ def _found(name: str) -> models.Model:
 
 @pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
 def test_devices_grow_with_their_profile(model: models.Model) -> None:
-    described = mig.described(model, "580.95.05")
+    described = mig.describe(model, "580.95.05")
     geometry = catalog.geometry(model.key)
     assert described is not None
     assert geometry is not None
@@ -57,7 +57,7 @@ def test_devices_grow_with_their_profile(model: models.Model) -> None:
     ],
 )
 def test_known_engines(model: str, profile: str, engines: tuple[int, int, int, int]) -> None:
-    described = mig.described(_found(model), "580.159.04")
+    described = mig.describe(_found(model), "580.159.04")
     assert described is not None
     [one] = [p for p in described["profiles"] if p["name"] == profile]
     assert (one["copy"], one["decoder"], one["jpeg"], one["ofa"]) == engines
@@ -81,7 +81,7 @@ def test_known_engines(model: str, profile: str, engines: tuple[int, int, int, i
     ],
 )
 def test_known_sizes(model: str, profile: str, sizes: tuple[int, int, int]) -> None:
-    described = mig.described(_found(model), "580.95.05")
+    described = mig.describe(_found(model), "580.95.05")
     assert described is not None
     [one] = [p for p in described["profiles"] if p["name"] == profile]
     assert (one["memory_mib"], one["sms"], one["decoder"]) == sizes
@@ -105,7 +105,7 @@ def test_a_node_carries_its_geometry(group: fleet.Group, capable: bool, first: s
 def test_a_profile_needs_a_driver_that_offers_it() -> None:
     model = models.find("A100-SXM4-80GB")
     assert model is not None
-    described = mig.described(model, "470.256.02")
+    described = mig.describe(model, "470.256.02")
     assert described is not None
     names = [profile["name"] for profile in described["profiles"]]
     assert "1g.10gb+me" in names

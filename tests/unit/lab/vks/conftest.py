@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from lab.vks.double import Double
+from lab.vks.fake import FakeVks
 from tests.helpers.vks import Account, running
 
 
 @pytest.fixture
-def double(tmp_path: Path) -> Iterator[Double]:
+def fake(tmp_path: Path) -> Iterator[FakeVks]:
     """A double with nothing behind it."""
     with running(tmp_path / "demo") as found:
         yield found
 
 
 @pytest.fixture
-def account(double: Double) -> Account:
+def account(fake: FakeVks) -> Account:
     """Its account, logged in."""
-    return Account(double)
+    return Account(fake)

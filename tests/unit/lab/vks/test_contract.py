@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError
-from lab.vks import contract, describe, rules
+from lab.vks import contract, contract_docs, rules
 from tests.helpers.vks import group
 
 CONTRACT = contract.load()
@@ -64,21 +64,21 @@ def test_an_operation_is_found_by_its_path() -> None:
         ({"name": "abcd"}, "name: 'abcd' does not match"),
         ({"name": "a" * 16}, "does not match"),
         ({"numNodes": -1}, "numNodes: -1 is less than 0"),
-        ({"numNodes": True}, "numNodes: True is no integer"),
-        ({"numNodes": "1"}, "numNodes: '1' is no integer"),
+        ({"numNodes": True}, "numNodes: True is not an integer"),
+        ({"numNodes": "1"}, "numNodes: '1' is not an integer"),
         ({"numNodes": None}, "numNodes: must not be null"),
-        ({"os": "windows"}, "os: 'windows' is none of ubuntu, linux, rocky"),
+        ({"os": "windows"}, "os: 'windows' is not one of ubuntu, linux, rocky"),
         ({"diskSize": 19}, "diskSize: 19 is less than 20"),
         ({"diskSize": 5001}, "diskSize: 5001 is more than 5000"),
-        ({"labels": {"a": 1}}, "labels.a: 1 is no string"),
+        ({"labels": {"a": 1}}, "labels.a: 1 is not a string"),
         ({"labels": {f"k{number}": "" for number in range(51)}}, "labels: 51 entries is more than 50"),
         ({"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}, None),
-        ({"taints": [{"key": "a", "effect": "NoScheduleXX"}]}, r"taints[0].effect: 'NoScheduleXX' is none of"),
+        ({"taints": [{"key": "a", "effect": "NoScheduleXX"}]}, r"taints[0].effect: 'NoScheduleXX' is not one of"),
         ({"taints": [{"key": "a/b/c", "effect": "NoSchedule"}]}, "taints[0].key: 'a/b/c' does not match"),
         ({"autoScaleConfig": {"minSize": 1}}, "autoScaleConfig.maxSize: is required"),
         ({"autoScaleConfig": None}, None),
-        ({"upgradeConfig": {"strategy": "BLUE"}}, "upgradeConfig.strategy: 'BLUE' is none of SURGE"),
-        ({"flavor": "x"}, "flavor: is not known; known are name"),
+        ({"upgradeConfig": {"strategy": "BLUE"}}, "upgradeConfig.strategy: 'BLUE' is not one of SURGE"),
+        ({"flavor": "x"}, "flavor: unknown field; known: name"),
     ],
 )
 def test_a_body_is_checked(change: dict[str, Any], problem: str | None) -> None:
@@ -95,8 +95,8 @@ def test_what_nobody_documents_may_be_let_through() -> None:
     [
         ("busy", "a", "3", None),
         ("busy", None, "often", "takes a number"),
-        ("busys", None, None, "there is no fault 'busys'"),
-        ("slow", "a", "1", "is not one of a group"),
+        ("busys", None, None, "unknown fault 'busys'"),
+        ("slow", "a", "1", "cannot be limited to a group"),
         ("locked-out", None, "1", "takes no value"),
         ("unknown-status", "a", "RECONCILING", None),
     ],
@@ -112,12 +112,12 @@ def test_faults_are_checked(name: str, group_name: str | None, value: str | None
 def test_settings_are_checked() -> None:
     rules.check_setting("metadata-merge", "merge")
     rules.check_setting("delay", "1..2")
-    with pytest.raises(LabError, match="metadata-merge cannot be 'both': it may be replace, merge"):
+    with pytest.raises(LabError, match="invalid value 'both' for metadata-merge; choose from replace, merge"):
         rules.check_setting("metadata-merge", "both")
-    with pytest.raises(LabError, match="there is no setting 'x'"):
+    with pytest.raises(LabError, match="unknown setting 'x'"):
         rules.check_setting("x", "y")
 
 
 def test_the_page_has_the_contract_of_now() -> None:
-    text = describe.PAGE.read_text()
-    assert describe.page(text) == text
+    text = contract_docs.PAGE.read_text()
+    assert contract_docs.page(text) == text

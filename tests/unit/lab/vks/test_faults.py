@@ -74,7 +74,7 @@ def test_what_was_begun_never_ends(account: Account) -> None:
     account.created(name="other-1")
     time.sleep(0.3)
     assert account.vks("GET", path).body["status"] == "CREATING"
-    account.double.switches.clear("vks.in-progress")
+    account.fake.settings.clear("vks.in-progress")
     account.settled(path)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.vks import seed
-from lab.vks.double import Double
+from lab.vks.fake import FakeVks
 from tests.helpers.vks import Account, group, running, until
 
 
@@ -21,7 +21,7 @@ def test_a_cluster_begins_with_one_group_without_gpus(account: Account) -> None:
     assert (detail["status"], detail["numNodes"]) == ("ACTIVE", 2)
     nodes = account.vks("GET", f"{account.path('default-worker')}/nodes").body["items"]
     assert [node["ready"] for node in nodes] == [True, True]
-    assert detail["flavorId"] in [row["flavorId"] for row in seed.offered() if not row["gpu"]]
+    assert detail["flavorId"] in [row["flavorId"] for row in seed.flavors_offered() if not row["gpu"]]
 
 
 def test_a_group_is_created_and_its_nodes_become_ready(account: Account) -> None:
@@ -65,7 +65,7 @@ def test_a_group_is_scaled_by_as_many_nodes_as_it_takes(account: Account) -> Non
 
 def test_put_changes_what_it_is_given_and_keeps_the_rest(account: Account) -> None:
     path = account.created(autoScaleConfig={"minSize": 1, "maxSize": 3})
-    chosen = [seed.fixed("secg", "gpu-nodes")]
+    chosen = [seed.stable_id("secg", "gpu-nodes")]
     account.vks("PUT", path, {"securityGroups": chosen})
     detail = account.settled(path)
     assert detail["securityGroups"] == chosen
@@ -131,17 +131,17 @@ def test_a_busy_group_takes_no_other_write(account: Account) -> None:
     [
         ({"name": "default-worker"}, "already exists"),
         ({"flavorId": "flav-none"}, "flavor flav-none does not exist"),
-        ({"subnetId": seed.fixed("sub", "a")}, "is not available in zone HCM03-1A"),
-        ({"subnetId": seed.fixed("sub", "elsewhere")}, "is not an active one of the cluster's VPC"),
-        ({"subnetId": seed.fixed("sub", "going")}, "is not an active one of the cluster's VPC"),
+        ({"subnetId": seed.stable_id("sub", "a")}, "is not available in zone HCM03-1A"),
+        ({"subnetId": seed.stable_id("sub", "elsewhere")}, "is not an active subnet of the cluster's VPC"),
+        ({"subnetId": seed.stable_id("sub", "going")}, "is not an active subnet of the cluster's VPC"),
         ({"diskType": "vtype-none"}, "volume type vtype-none does not exist"),
         ({"diskType": "SSD"}, "volume type SSD does not exist"),
         ({"sshKeyId": "ssh-none"}, "ssh key ssh-none does not exist"),
-        ({"securityGroups": [seed.fixed("secg", "going")]}, "is not ACTIVE"),
+        ({"securityGroups": [seed.stable_id("secg", "going")]}, "is not ACTIVE"),
         ({"numNodes": 11}, "quota exceeded: at most 10 nodes"),
         ({"autoScaleConfig": {"minSize": 2, "maxSize": 5}}, "numNodes must be between"),
         ({"numNodes": 3, "autoScaleConfig": {"minSize": 4, "maxSize": 3}}, "minSize must not be greater"),
-        ({"disk": 1}, "disk: is not known"),
+        ({"disk": 1}, "disk: unknown field"),
     ],
 )
 def test_what_cannot_be_is_refused(account: Account, change: dict[str, Any], problem: str) -> None:
@@ -174,7 +174,7 @@ def test_all_is_remembered_by_the_next_process(tmp_path: Path) -> None:
         account = Account(first)
         path = account.created(labels={"a": "b"})
         told = account.vks("GET", path).body
-        lab = first.world._file
+        lab = first.state._file
     with running_again(lab) as second:
         assert Account(second).vks("GET", path).body == told
 
@@ -188,14 +188,14 @@ def running_again(file: Path) -> Any:
 def test_the_same_seed_gives_the_same_ids(tmp_path: Path) -> None:
     found = []
     for name in ("one", "two"):
-        with running(tmp_path / name) as double:
-            found.append(Account(double).created())
+        with running(tmp_path / name) as fake:
+            found.append(Account(fake).created())
     assert found[0] == found[1]
 
 
-def test_clusters_of_other_names_are_made_and_deleted(account: Account, double: Double) -> None:
+def test_clusters_of_other_names_are_made_and_deleted(account: Account, fake: FakeVks) -> None:
     body = {"name": "bench-1", "version": seed.VERSIONS[0], "networkType": "TIGERA", "vpcId": seed.NETWORK}
-    body |= {"subnetId": seed.fixed("sub", "a"), "cidr": "172.16.0.0/16"}
+    body |= {"subnetId": seed.stable_id("sub", "a"), "cidr": "172.16.0.0/16"}
     made = account.vks("POST", "/clusters", body)
     assert (made.status, made.body["status"], made.body["numNodes"]) == (202, "ACTIVE", 0)
     path = f"/clusters/{made.body['id']}"

@@ -52,7 +52,7 @@ def _labels_of_nodes(account: Account) -> list[Any]:
     account.settled(path)
     account.vks("PUT", path, {"numNodes": 2})
     account.settled(path)
-    group = next(one for one in account.double.world.groups.values() if one["name"] == "gpus-1")
+    group = next(one for one in account.fake.state.groups.values() if one["name"] == "gpus-1")
     return [node["labels"] for node in group["nodes"]]
 
 
@@ -84,20 +84,20 @@ def _node(account: Account) -> Any:
 
 def _own_label(account: Account) -> Any:
     account.created()
-    return next(one["nodes"][0]["labels"] for one in account.double.world.groups.values() if one["name"] == "gpus-1")
+    return next(one["nodes"][0]["labels"] for one in account.fake.state.groups.values() if one["name"] == "gpus-1")
 
 
 def _degraded(account: Account) -> str:
     account.put("nodes-pending", group="gpus-1")
     account.create()
     path = account.path("gpus-1")
-    wanted = "DEGRADED" if account.double.switches.setting("vks.degraded") == "shown" else "CREATING"
+    wanted = "DEGRADED" if account.fake.settings.setting("vks.degraded") == "shown" else "CREATING"
     return str(account.settled(path, wanted)["status"])
 
 
 def _hidden(account: Account) -> int:
     account.create()
-    identity = next(one["id"] for one in account.double.world.groups.values() if one["name"] == "gpus-1")
+    identity = next(one["id"] for one in account.fake.state.groups.values() if one["name"] == "gpus-1")
     return account.vks("GET", f"{account.cluster}/node-groups/{identity}").status
 
 
@@ -207,7 +207,7 @@ CASES: dict[str, tuple[Look, dict[str, Any]]] = {
     "empty-security-groups": (lambda a: a.create(securityGroups=[]).status, {"accepted": 202, "refused": 400}),
     "security-groups-shown": (
         lambda a: a.vks("GET", a.created()).body["securityGroups"],
-        {"as-sent": [], "default-added": [seed.fixed("secg", "default")]},
+        {"as-sent": [], "default-added": [seed.stable_id("secg", "default")]},
     ),
     "system-labels": (lambda a: len(a.vks("GET", a.created()).body["labels"]), {"none": 0, "added": 1}),
     "system-tags": (lambda a: len(a.vks("GET", a.created()).body["tags"]), {"hidden": 0, "shown": 3}),

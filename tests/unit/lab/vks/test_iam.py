@@ -8,12 +8,12 @@ import json
 
 import pytest
 
-from lab.vks.double import Double
+from lab.vks.fake import FakeVks
 from tests.helpers.vks import Account, Client
 
 
-def test_both_generations_give_a_token_that_works(double: Double) -> None:
-    client = Client(double.url)
+def test_both_generations_give_a_token_that_works(fake: FakeVks) -> None:
+    client = Client(fake.url)
     newer, older = client.login("v2").body, client.login("v1").body
     assert (newer["token_type"], newer["expires_in"], older["expiresIn"]) == ("Bearer", 1800, 1800)
     assert client.vks("GET", "/clusters").status == 200
@@ -22,41 +22,41 @@ def test_both_generations_give_a_token_that_works(double: Double) -> None:
     assert client.vserver("GET", "/v1/projects").status == 200
 
 
-def test_without_a_token_nothing_is_told(double: Double) -> None:
-    client = Client(double.url)
+def test_without_a_token_nothing_is_told(fake: FakeVks) -> None:
+    client = Client(fake.url)
     assert client.vks("GET", "/clusters").status == 401
     client.token = "made-up"
     assert client.vserver("GET", "/v1/projects").status == 401
 
 
-def test_failed_logins_lock_a_client_out(double: Double) -> None:
-    wrong = Client(double.url, secret="wrong")
+def test_failed_logins_lock_a_client_out(fake: FakeVks) -> None:
+    wrong = Client(fake.url, secret="wrong")
     codes = [wrong.login().body["errors"][0]["code"] for dummy in range(6)]
     assert codes == ["AUTHENTICATION_FAILED"] * 5 + ["TOO_MANY_FAILED_LOGINS"]
-    assert Client(double.url).login().body["errors"][0]["code"] == "TOO_MANY_FAILED_LOGINS"
-    assert Client(double.url, "lab-reader").login().status == 200
+    assert Client(fake.url).login().body["errors"][0]["code"] == "TOO_MANY_FAILED_LOGINS"
+    assert Client(fake.url, "lab-reader").login().status == 200
 
 
 @pytest.mark.parametrize("status", ["401", "400", "403"])
 def test_the_status_of_a_refusal_is_a_guess(account: Account, status: str) -> None:
     account.set("iam-error-status", status)
-    assert Client(account.double.url, secret="wrong").login().status == int(status)
+    assert Client(account.fake.url, secret="wrong").login().status == int(status)
 
 
-def test_clients_without_a_right_are_denied(double: Double) -> None:
-    reader = Account(double, "lab-reader")
+def test_clients_without_a_right_are_denied(fake: FakeVks) -> None:
+    reader = Account(fake, "lab-reader")
     assert reader.groups()
     assert reader.create().status == 403
-    some = Account(double, "lab-unprivileged")
+    some = Account(fake, "lab-unprivileged")
     path = some.created()
     assert some.vks("PATCH", f"{path}/metadata", {"labels": {"a": "b"}}).status == 403
     assert some.vks("GET", f"{some.cluster}/kubeconfig").status == 403
     assert some.vks("PUT", path, {"numNodes": 2}).status == 202
 
 
-def test_no_secret_is_written_down(double: Double, account: Account) -> None:
+def test_no_secret_is_written_down(fake: FakeVks, account: Account) -> None:
     account.created()
-    written = "".join(path.read_text() for path in double._file.parents[2].rglob("*") if path.is_file())
+    written = "".join(path.read_text() for path in fake._file.parents[2].rglob("*") if path.is_file())
     assert "cloud-requests" not in written
     assert '"path": "/v1/clusters"' in written
     for secret in (account.token, "lab-secret"):

@@ -8,8 +8,8 @@ import pytest
 
 from lab import cloud_requests
 from lab.vks import contract
-from lab.vks.double import Double
-from lab.vks.probe import Probe, redacted
+from lab.vks.fake import FakeVks
+from lab.vks.probe import Probe, redact
 from tests.helpers.vks import SECRETS, Account
 
 SEEN = (
@@ -24,15 +24,15 @@ SEEN = (
 )
 
 
-def probed(double: Double, client: str = "lab") -> Probe:
-    probe = Probe({**double.addresses(), "GRN_CLIENT_ID": client, "GRN_CLIENT_SECRET": SECRETS[client]})
+def probed(fake: FakeVks, client: str = "lab") -> Probe:
+    probe = Probe({**fake.addresses(), "GRN_CLIENT_ID": client, "GRN_CLIENT_SECRET": SECRETS[client]})
     probe.run()
     return probe
 
 
 def test_nothing_differs_where_the_contract_is_kept(account: Account) -> None:
     account.created(labels={"a": "b"}, taints=[{"key": "k", "effect": "NoSchedule"}])
-    probe = probed(account.double)
+    probe = probed(account.fake)
     asked = {line.partition(":")[0] for line in probe.lines}
     reading = {one.name for one in contract.load().operations.values() if one.method == "GET"}
     assert asked == {"token-v2", *reading} - {"get-kubeconfig"}
@@ -46,14 +46,14 @@ def test_alternatives_are_told_apart(account: Account, which: int) -> None:
     expected = {name: list(contract.load().guesses[name].alternatives)[which] for name in SEEN}
     for name, value in expected.items():
         account.set(name, value)
-    assert probed(account.double).guesses == expected
+    assert probed(account.fake).guesses == expected
 
 
-def test_only_reading_is_done_and_no_value_is_told(double: Double) -> None:
-    probe = probed(double, "lab-reader")
-    log = cloud_requests.path_of(double._lab)
+def test_only_reading_is_done_and_no_value_is_told(fake: FakeVks) -> None:
+    probe = probed(fake, "lab-reader")
+    log = cloud_requests.path_of(fake._lab)
     assert log.exists()
-    assert cloud_requests.writes(double._lab) == []
+    assert cloud_requests.writes(fake._lab) == []
     text = probe.report()
     for secret in (SECRETS["lab-reader"], "default-worker", "k8s-", "demo", "10.81"):
         assert secret not in text
@@ -63,10 +63,10 @@ def test_a_difference_is_told_without_its_value() -> None:
     found = contract.load().schemas.problems(
         "Node", {"id": "secret", "name": 5, "status": "x", "ready": True, "zone": "a"}
     )
-    assert sorted(map(redacted, found)) == ["id: does not match", "name: is no string", "zone: is not known"]
+    assert sorted(map(redact, found)) == ["id: does not match", "name: is not a string", "zone: unknown field"]
 
 
-def test_secrets_are_not_sent_in_the_clear(double: Double) -> None:
+def test_secrets_are_not_sent_in_the_clear(fake: FakeVks) -> None:
     probe = Probe({"VKS_IAM_URL": "http://example.org", "GRN_CLIENT_ID": "a", "GRN_CLIENT_SECRET": "b"})
-    with pytest.raises(SystemExit, match="would send secrets in the clear"):
+    with pytest.raises(SystemExit, match="would send secrets unencrypted"):
         probe.run()

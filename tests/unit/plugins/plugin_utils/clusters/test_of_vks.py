@@ -17,24 +17,24 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors imp
 from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.found import Life
 from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.kubeconfigs import Folder
 from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.of_vks import VksSource
-from lab.vks.double import Double
+from lab.vks.fake import FakeVks
 from tests.helpers.vks import SECRETS, Account, running
 
 LIFE = Life(days=30, renew_before=3)
 
 
 @pytest.fixture
-def double(tmp_path: Path) -> Iterator[Double]:
+def fake(tmp_path: Path) -> Iterator[FakeVks]:
     iam.forget()
     with running(tmp_path / "demo") as found:
         yield found
 
 
-def source(double: Double, **settings: Any) -> VksSource:
+def source(fake: FakeVks, **settings: Any) -> VksSource:
     environ = {
-        "VKS_IAM_URL": double.url,
-        "VKS_URL": f"{double.url}/vks",
-        "VKS_VSERVER_URL": f"{double.url}/vserver/vserver-gateway",
+        "VKS_IAM_URL": fake.url,
+        "VKS_URL": f"{fake.url}/vks",
+        "VKS_VSERVER_URL": f"{fake.url}/vserver/vserver-gateway",
         "GRN_CLIENT_ID": "lab",
         "GRN_CLIENT_SECRET": SECRETS["lab"],
         "OTHER_ID": "lab",
@@ -47,9 +47,9 @@ def everything(name: str) -> bool:
     return True
 
 
-def test_a_cluster_with_its_groups_and_their_gpus(double: Double) -> None:
-    Account(double).created()
-    (found,) = source(double).discover(everything)
+def test_a_cluster_with_its_groups_and_their_gpus(fake: FakeVks) -> None:
+    Account(fake).created()
+    (found,) = source(fake).discover(everything)
     assert (found.provider, found.cloud, found.region, found.name, found.status, found.ready) == (
         "vks",
         "vks",
@@ -66,24 +66,24 @@ def test_a_cluster_with_its_groups_and_their_gpus(double: Double) -> None:
     assert (found.gpus, found.models) == (2, ["L40S"])
 
 
-def test_lists_are_read_beyond_their_first_page(double: Double) -> None:
-    account = Account(double)
+def test_lists_are_read_beyond_their_first_page(fake: FakeVks) -> None:
+    account = Account(fake)
     names = [f"group-{number:02d}" for number in range(12)]
     for name in names:
         assert account.create(name=name, numNodes=0).status < 300
     account.put("page-limit", 5)
-    (found,) = source(double).discover(everything)
+    (found,) = source(fake).discover(everything)
     assert {one.name for one in found.groups} >= set(names)
 
 
-def test_only_clusters_that_are_wanted_and_what_is_said_of_them(double: Double) -> None:
-    assert source(double).discover(lambda name: name == "other") == []
-    (found,) = source(double, vks_url=f"{double.url}/vks").discover(everything)
-    assert found.settings["vks_url"] == f"{double.url}/vks"
+def test_only_clusters_that_are_wanted_and_what_is_said_of_them(fake: FakeVks) -> None:
+    assert source(fake).discover(lambda name: name == "other") == []
+    (found,) = source(fake, vks_url=f"{fake.url}/vks").discover(everything)
+    assert found.settings["vks_url"] == f"{fake.url}/vks"
 
 
-def test_a_kubeconfig_is_made_where_there_is_none_and_taken_where_there_is_one(double: Double, tmp_path: Path) -> None:
-    one = source(double)
+def test_a_kubeconfig_is_made_where_there_is_none_and_taken_where_there_is_one(fake: FakeVks, tmp_path: Path) -> None:
+    one = source(fake)
     (found,) = one.discover(everything)
     first = one.kubeconfig(found, LIFE)
     assert one.kubeconfig(found, LIFE) == first
@@ -93,11 +93,11 @@ def test_a_kubeconfig_is_made_where_there_is_none_and_taken_where_there_is_one(d
     assert folder.kube_name("demo") == "demo"
 
 
-def test_what_fails_is_told_without_the_secret(double: Double) -> None:
+def test_what_fails_is_told_without_the_secret(fake: FakeVks) -> None:
     with pytest.raises(InvalidOptions, match="client_secret: missing"):
-        source(double, client_secret_env="NOWHERE").discover(everything)
+        source(fake, client_secret_env="NOWHERE").discover(everything)
     with pytest.raises(VksError) as caught:
-        source(double, client_id_env="OTHER_ID", client_secret_env="OTHER_SECRET").discover(everything)
+        source(fake, client_id_env="OTHER_ID", client_secret_env="OTHER_SECRET").discover(everything)
     assert "wrong" not in str(caught.value)
     with pytest.raises(InvalidOptions, match="region"):
         VksSource({"region": "NOWHERE"}, {"GRN_CLIENT_ID": "a", "GRN_CLIENT_SECRET": "b"}, "test").discover(everything)

@@ -1,0 +1,222 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+// Package agents acts through the API as NVIDIA's agents and the kubelet do on simulated nodes.
+package agents
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lab.invalid/sim/rules"
+)
+
+const (
+	labAnnotations = "lab.accel.gpu/"
+	// stateAnnotation marks a device plugin or GFD pod as started and keeps what it has loaded over our own restarts.
+	stateAnnotation = labAnnotations + "agent"
+	// holdAnnotation keeps kwok from starting a pod; its value is the fault.
+	holdAnnotation = labAnnotations + "hold"
+	configLabel    = "nvidia.com/device-plugin.config"
+	extended       = "nvidia.com/"
+)
+
+// Operands that the simulator knows, by what they do.
+const (
+	nfdWorker    = "nfd-worker"
+	devicePlugin = "nvidia-device-plugin"
+	gfd          = "gpu-feature-discovery"
+	mpsDaemon    = "mps-control-daemon-ctr"
+	migManager   = "nvidia-mig-manager"
+	validator    = "nvidia-operator-validator"
+	driver       = "nvidia-driver-ctr"
+)
+
+// Pod is what the simulator keeps of a pod.
+type Pod struct {
+	metav1.ObjectMeta
+	Node            string
+	App             string
+	Operand         string
+	Owner           metav1.OwnerReference
+	Phase           corev1.PodPhase
+	Ready           bool
+	Requests        []rules.DeviceRequest
+	Devices         string
+	State           string
+	Hold            string
+	AnnotationsHash uint64
+	Inits           []container
+	Mains           []container
+	ConfigMap       string
+	Env             map[string]string
+	Args            []string
+	Opens           string
+	Access          access
+}
+
+type container struct {
+	Name, Image string
+	Status      corev1.ContainerStatus
+}
+
+// Operator tells whether the GPU operator's DaemonSets made this pod.
+func (p *Pod) Operator() bool {
+	return p.Owner.Kind == "DaemonSet" && (strings.HasPrefix(p.Owner.Name, "nvidia-") || p.Owner.Name == gfd)
+}
+
+// Running tells whether the pod's containers may act.
+func (p *Pod) Running() bool {
+	return p.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && p.Hold == ""
+}
+
+// image is that of one of the pod's main containers.
+func (p *Pod) image(name string) string {
+	for _, c := range p.Mains {
+		if c.Name == name {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// Ended tells whether the pod has given its devices back.
+func (p *Pod) Ended() bool {
+	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed
+}
+
+func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp}
+}
+
+// trimPod is the informer's transform of pods.
+func trimPod(object any) (any, error) {
+	p, isPod := object.(*corev1.Pod)
+	if !isPod {
+		return object, nil
+	}
+	pod := &Pod{ObjectMeta: trimMeta(p.ObjectMeta), Node: p.Spec.NodeName, App: p.Labels["app"], Phase: p.Status.Phase, Devices: p.Annotations[rules.DevicesAnnotation],
+		State: p.Annotations[stateAnnotation], Hold: p.Annotations[holdAnnotation], AnnotationsHash: annotationsHash(p.Annotations)}
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		pod.Owner = metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
+	}
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			pod.Ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	pod.Opens, pod.Access = p.Annotations[opensAnnotation], accessOf(p)
+	pod.Inits = containers(p.Spec.InitContainers, p.Status.InitContainerStatuses)
+	pod.Mains = containers(p.Spec.Containers, p.Status.ContainerStatuses)
+	pod.Requests = append(requests(p.Spec.InitContainers, true), requests(p.Spec.Containers, false)...)
+	if main := operand(p); main != nil {
+		pod.Operand = main.Name
+		if main.Name != validator {
+			describe(pod, p, main)
+		}
+	}
+	return pod, nil
+}
+
+// operand finds the container that makes the pod an agent; NFD's worker is known by its program, since charts and
+// operators name it as they like.
+func operand(p *corev1.Pod) *corev1.Container {
+	if p.Labels["app"] == validator {
+		return &corev1.Container{Name: validator}
+	}
+	for i := range p.Spec.Containers {
+		c := p.Spec.Containers[i]
+		if len(c.Command) > 0 && (c.Command[0] == nfdWorker || strings.HasSuffix(c.Command[0], "/"+nfdWorker)) {
+			c.Name = nfdWorker
+			return &c
+		}
+		if c.Name == devicePlugin || c.Name == gfd || c.Name == mpsDaemon || c.Name == migManager || c.Name == driver {
+			return &c
+		}
+	}
+	return nil
+}
+
+// configPaths are where agents have their ConfigMap mounted: those that use config-manager, NFD's worker, MIG manager.
+var configPaths = []string{"/available-configs", "/etc/kubernetes/node-feature-discovery", "/mig-parted-config"}
+
+// describe keeps how an agent is configured: its own environment and that of its config-manager.
+func describe(pod *Pod, p *corev1.Pod, main *corev1.Container) {
+	pod.Env, pod.Args = map[string]string{}, main.Args
+	for _, c := range append(slices.Clone(p.Spec.InitContainers), *main) {
+		if c.Name != configManagerInit && c.Name != main.Name {
+			continue
+		}
+		for _, e := range c.Env {
+			pod.Env[e.Name] = e.Value
+		}
+	}
+	mounted := map[string]string{}
+	for _, m := range main.VolumeMounts {
+		mounted[m.Name] = m.MountPath
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.ConfigMap != nil && slices.Contains(configPaths, mounted[v.Name]) {
+			pod.ConfigMap = p.Namespace + "/" + v.ConfigMap.Name
+		}
+	}
+}
+
+func containers(specs []corev1.Container, statuses []corev1.ContainerStatus) []container {
+	found := make([]container, 0, len(specs))
+	for _, c := range specs {
+		entry := container{Name: c.Name, Image: c.Image}
+		for _, s := range statuses {
+			if s.Name == c.Name {
+				entry.Status = corev1.ContainerStatus{Name: s.Name, Image: s.Image, Ready: s.Ready, Started: s.Started, RestartCount: s.RestartCount,
+					State: s.State, LastTerminationState: s.LastTerminationState}
+			}
+		}
+		found = append(found, entry)
+	}
+	return found
+}
+
+func requests(specs []corev1.Container, init bool) []rules.DeviceRequest {
+	var found []rules.DeviceRequest
+	for _, c := range specs {
+		for name, quantity := range c.Resources.Limits {
+			if strings.HasPrefix(string(name), extended) && !quantity.IsZero() {
+				found = append(found, rules.DeviceRequest{Container: c.Name, Init: init, Resource: string(name), Count: int(quantity.Value())})
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b rules.DeviceRequest) int {
+		if a.Container == b.Container {
+			return strings.Compare(a.Resource, b.Resource)
+		}
+		return 0
+	})
+	return found
+}
+
+// annotationsHash fingerprints the annotations that are not ours: when they change, the kubelet refreshes the pod's volumes.
+func annotationsHash(annotations map[string]string) uint64 {
+	sum := fnv.New64a()
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if !strings.HasPrefix(key, labAnnotations) {
+			fmt.Fprintf(sum, "%s=%s\n", key, annotations[key])
+		}
+	}
+	return sum.Sum64()
+}
+
+// trimConfigMap keeps the data alone.
+func trimConfigMap(object any) (any, error) {
+	if c, isConfigMap := object.(*corev1.ConfigMap); isConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: trimMeta(c.ObjectMeta), Data: c.Data}, nil
+	}
+	return object, nil
+}
