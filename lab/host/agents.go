@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Where the sandbox has what; lab/agents.py binds and fills the same.
+// Paths in the sandbox; lab/agents.py mounts and writes the same ones.
 const (
 	labFolder   = "/lab"
 	description = labFolder + "/gpus"
@@ -26,15 +26,15 @@ const (
 	partedFile  = labFolder + "/mig.yaml"
 	machineFile = labFolder + "/machine"
 	labelsFile  = labFolder + "/labels"
-	mpsRuns     = labFolder + "/mps"
+	mpsRunning  = labFolder + "/mps"
 	programs    = "/agents"
 )
 
-// An agent works for a tenth of a second; one that hangs is killed, so that the case is an error and no standstill.
-const patience = 60 * time.Second
+// The time limit of an agent, which usually runs for a tenth of a second; a hanging agent is killed and causes an error.
+const timeout = 60 * time.Second
 
-// Run is how a program ended, and the last error that it logged.
-type Run struct {
+// ProcessResult is the exit code of a program and the last error in its log.
+type ProcessResult struct {
 	Code  int    `json:"code"`
 	Error string `json:"error,omitempty"`
 	Log   string `json:"log,omitempty"`
@@ -42,17 +42,17 @@ type Run struct {
 
 var (
 	klogError = regexp.MustCompile(`^E\d{4} \S+ +\d+ [^\]]+\] (.*)$`)
-	// (sic)
+	// The misspelling is in the daemon's source.
 	mpsServed   = regexp.MustCompile(`(?m)\] "Staring MPS daemon" resource="(.*)"$`)
 	logrusError = regexp.MustCompile(`^time=\S+ level=(?:error|fatal) msg="(.*)"$`)
 )
 
-// told notes what a program logs. Whoever waits for a line hears of it when it comes.
-type told struct {
+// logReader collects the log of a program and calls a function for each line.
+type logReader struct {
 	log, last string
 }
 
-func (t *told) read(from io.Reader, heard func(line string)) {
+func (t *logReader) read(from io.Reader, onLine func(line string)) {
 	var log bytes.Buffer
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20)
@@ -64,13 +64,13 @@ func (t *told) read(from io.Reader, heard func(line string)) {
 				t.last = strings.ReplaceAll(match[1], `\"`, `"`)
 			}
 		}
-		heard(line)
+		onLine(line)
 	}
 	t.log = log.String()
 }
 
-// execute runs an agent to its end; heard sees each line of its log, and may send it signals.
-func execute(environment map[string]string, heard func(*os.Process, string), program string, arguments ...string) Run {
+// execute runs an agent until it exits; onLine is called for each line of its log and can send it signals.
+func execute(environment map[string]string, onLine func(*os.Process, string), program string, arguments ...string) ProcessResult {
 	command := exec.Command(programs+"/"+program, arguments...)
 	command.Env = []string{"PATH=" + programs, "LD_LIBRARY_PATH=/driver", "LAB_NVML=" + description}
 	for name, value := range environment {
@@ -78,31 +78,31 @@ func execute(environment map[string]string, heard func(*os.Process, string), pro
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
-		return Run{Code: -1, Error: err.Error()}
+		return ProcessResult{Code: -1, Error: err.Error()}
 	}
 	defer read.Close()
 	command.Stdout, command.Stderr = write, write
 	err = command.Start()
 	write.Close()
 	if err != nil {
-		return Run{Code: -1, Error: err.Error()}
+		return ProcessResult{Code: -1, Error: err.Error()}
 	}
-	stop := time.AfterFunc(patience, func() { _ = command.Process.Kill() })
+	stop := time.AfterFunc(timeout, func() { _ = command.Process.Kill() })
 	defer stop.Stop()
-	var said told
-	said.read(read, func(line string) { heard(command.Process, line) })
+	var log logReader
+	log.read(read, func(line string) { onLine(command.Process, line) })
 	err = command.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return Run{Code: -1, Error: err.Error()}
+		return ProcessResult{Code: -1, Error: err.Error()}
 	}
-	return Run{Code: command.ProcessState.ExitCode(), Error: said.last, Log: said.log}
+	return ProcessResult{Code: command.ProcessState.ExitCode(), Error: log.last, Log: log.log}
 }
 
-func nothing(*os.Process, string) {}
+func ignoreLine(*os.Process, string) {}
 
-func featureDiscovery(environment map[string]string) (*Run, string) {
-	run := execute(environment, nothing, "gpu-feature-discovery", "--oneshot", "--no-timestamp", "--use-node-feature-api=false",
+func featureDiscovery(environment map[string]string) (*ProcessResult, string) {
+	run := execute(environment, ignoreLine, "gpu-feature-discovery", "--oneshot", "--no-timestamp", "--use-node-feature-api=false",
 		"--machine-type-file="+machineFile, "--output-file="+labelsFile, "--config-file="+configFile)
 	labels, err := os.ReadFile(labelsFile)
 	if run.Code == 0 && err != nil {
@@ -111,17 +111,17 @@ func featureDiscovery(environment map[string]string) (*Run, string) {
 	return &run, string(labels)
 }
 
-// devicePlugin runs the plugin until it has registered everything. Since Register is answered only when the resource
-// has been looked at, and a plugin deals with a signal only after it has started all of its servers, the signal can be
-// sent as soon as it is caught: nothing has to be waited for.
-func devicePlugin(environment map[string]string, kubelet *kubelet) (*Run, []Offered) {
-	kubelet.forget()
+// devicePlugin runs the plugin until it has registered all resources. Register returns only after the resource was
+// inspected, and the plugin handles a signal only after it has started all of its servers. So the signal can be sent as
+// soon as the plugin catches signals, without waiting.
+func devicePlugin(environment map[string]string, kubelet *kubelet) (*ProcessResult, []Resource) {
+	kubelet.reset()
 	run := execute(environment, terminate("] Starting Plugins."), "nvidia-device-plugin", "--config-file="+configFile)
-	return &run, kubelet.offered()
+	return &run, kubelet.resources()
 }
 
-// mpsDaemon runs the MPS control daemon as long, and returns the resources whose shares it serves.
-func mpsDaemon(environment map[string]string) (*Run, []string) {
+// mpsDaemon runs the MPS control daemon in the same way, and returns the resources whose replicas it serves.
+func mpsDaemon(environment map[string]string) (*ProcessResult, []string) {
 	run := execute(environment, terminate("] Starting Daemons."), "mps-control-daemon", "--config-file="+configFile)
 	served := []string{}
 	for _, match := range mpsServed.FindAllStringSubmatch(run.Log, -1) {
@@ -130,7 +130,7 @@ func mpsDaemon(environment map[string]string) (*Run, []string) {
 	return &run, served
 }
 
-// terminate sends the signal to end when an agent has logged what it logs once it catches signals.
+// terminate sends SIGTERM when an agent logs the line that shows that it catches signals.
 func terminate(caught string) func(*os.Process, string) {
 	return func(agent *os.Process, line string) {
 		if strings.HasSuffix(line, caught) {
@@ -139,6 +139,6 @@ func terminate(caught string) func(*os.Process, string) {
 	}
 }
 
-func parted(selected string, environment map[string]string) Run {
-	return execute(environment, nothing, "nvidia-mig-parted", "apply", "--config-file="+partedFile, "--selected-config="+selected)
+func parted(selected string, environment map[string]string) ProcessResult {
+	return execute(environment, ignoreLine, "nvidia-mig-parted", "apply", "--config-file="+partedFile, "--selected-config="+selected)
 }

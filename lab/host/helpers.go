@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// helpers are the programs that agents call themselves.
+// helpers are the programs that the agents call.
 var helpers = map[string]func(arguments []string) int{
 	"nvidia-smi":              smi,
 	"nvidia-cuda-mps-control": mpsControl,
 }
 
-// driverFiles are what a loaded driver has in /proc: its module, and a device file for each thing that MIG may grant,
-// whether it is there or not (MIG user guide, "Device Nodes and Capabilities").
+// driverFiles writes the files of a loaded driver in /proc: its module, and the device minor of each possible MIG
+// capability, existing or not (MIG user guide, "Device Nodes and Capabilities").
 func driverFiles() error {
 	if err := write("/proc/modules", []byte("nvidia 1 0 - Live 0x0000000000000000\n")); err != nil {
 		return err
@@ -35,8 +35,7 @@ func driverFiles() error {
 	return write("/proc/driver/nvidia-caps/mig-minors", []byte(minors.String()))
 }
 
-// smi is `nvidia-smi`, as far as agents call it: `-r -i ID...` to reset GPUs, and `-i ID -c MODE`, which changes nothing
-// that anybody asks for.
+// smi is `nvidia-smi` with the options that agents use: `-r -i ID...` resets GPUs, and `-i ID -c MODE` has no effect here.
 func smi(arguments []string) int {
 	switch {
 	case len(arguments) == 3 && arguments[0] == "-r":
@@ -44,12 +43,11 @@ func smi(arguments []string) int {
 	case len(arguments) == 4 && arguments[2] == "-c":
 		return 0
 	}
-	fmt.Println("the lab's nvidia-smi does not know", arguments)
+	fmt.Println("the lab's nvidia-smi does not support", arguments)
 	return 2
 }
 
-// reset resets the GPUs: pending MIG modes are in effect, and MIG devices are gone. It fails as long as somebody uses one
-// of them.
+// reset resets the GPUs: pending MIG modes take effect, and MIG devices are deleted. It fails if a GPU is in use.
 func reset() int {
 	text, err := os.ReadFile(stateFile)
 	if err != nil {
@@ -76,15 +74,15 @@ func reset() int {
 	return 0
 }
 
-// mpsControl starts (`-d`) or asks the MPS control daemon of a node.
+// mpsControl starts (`-d`) or queries the MPS control daemon of a node.
 func mpsControl(arguments []string) int {
 	if len(arguments) > 0 {
-		if err := write(mpsRuns, nil); err != nil {
+		if err := write(mpsRunning, nil); err != nil {
 			return 1
 		}
 		return 0
 	}
-	if _, err := os.Stat(mpsRuns); err != nil {
+	if _, err := os.Stat(mpsRunning); err != nil {
 		return 1
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)

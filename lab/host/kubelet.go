@@ -17,23 +17,23 @@ import (
 	v1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Offered is a resource as the plugin registered it.
-type Offered struct {
+// Resource is a resource that the plugin registered.
+type Resource struct {
 	Resource string   `json:"resource"`
 	IDs      []string `json:"ids"`
-	// Two is why two of its devices cannot be allocated to one container; nothing when they can, or when there is one.
-	Two string `json:"two,omitempty"`
-	// Environment and Mounts are what a container gets with the first device, or with the first two where it may.
+	// TwoError is the error of allocating two devices to one container; empty if it succeeds or there is only one device.
+	TwoError string `json:"two_error,omitempty"`
+	// Environment and Mounts are those of a container with the first two devices, or with the first if two are rejected.
 	Environment map[string]string `json:"environment"`
 	Mounts      []string          `json:"mounts"`
 	Error       string            `json:"error,omitempty"`
 }
 
-// kubelet is the kubelet's side of the device plugin API, for plugins that come one after the other.
+// kubelet is the kubelet's side of the device plugin API, for one plugin at a time.
 type kubelet struct {
 	v1beta1.UnimplementedRegistrationServer
-	mutex sync.Mutex
-	found []Offered
+	mutex      sync.Mutex
+	registered []Resource
 }
 
 func newKubelet() (*kubelet, error) {
@@ -50,31 +50,31 @@ func newKubelet() (*kubelet, error) {
 	return k, nil
 }
 
-func (k *kubelet) forget() {
+func (k *kubelet) reset() {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	k.found = []Offered{}
+	k.registered = []Resource{}
 }
 
-func (k *kubelet) offered() []Offered {
+func (k *kubelet) resources() []Resource {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	return k.found
+	return k.registered
 }
 
-// Register looks at the resource before it answers.
+// Register inspects the resource before it returns.
 func (k *kubelet) Register(ctx context.Context, r *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
-	offered := Offered{Resource: r.ResourceName}
-	if err := offered.look(ctx, r.Endpoint); err != nil {
-		offered.Error = err.Error()
+	resource := Resource{Resource: r.ResourceName}
+	if err := resource.inspect(ctx, r.Endpoint); err != nil {
+		resource.Error = err.Error()
 	}
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	k.found = append(k.found, offered)
+	k.registered = append(k.registered, resource)
 	return &v1beta1.Empty{}, nil
 }
 
-func (o *Offered) look(ctx context.Context, endpoint string) error {
+func (o *Resource) inspect(ctx context.Context, endpoint string) error {
 	connection, err := grpc.NewClient("unix://"+filepath.Join(v1beta1.DevicePluginPath, endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -101,19 +101,19 @@ func (o *Offered) look(ctx context.Context, endpoint string) error {
 	}
 	if len(o.IDs) > 1 {
 		if err := o.allocate(ctx, plugin, 2); err != nil {
-			o.Two = err.Error()
+			o.TwoError = err.Error()
 		}
 	}
 	return nil
 }
 
-func (o *Offered) allocate(ctx context.Context, plugin v1beta1.DevicePluginClient, count int) error {
+func (o *Resource) allocate(ctx context.Context, plugin v1beta1.DevicePluginClient, count int) error {
 	request := &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: o.IDs[:count]}}}
-	answer, err := plugin.Allocate(ctx, request)
+	result, err := plugin.Allocate(ctx, request)
 	if err != nil {
 		return err
 	}
-	container := answer.ContainerResponses[0]
+	container := result.ContainerResponses[0]
 	o.Environment, o.Mounts = container.Envs, nil
 	for _, mount := range container.Mounts {
 		o.Mounts = append(o.Mounts, mount.ContainerPath)

@@ -1,11 +1,10 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Command host is a GPU node made of files, for NVIDIA's own agents: it is the only program in a sandbox beside them,
-// writes what they read of PCI bus and driver, runs them, and tells what they said. One JSON document a line comes in
-// for each case, one goes out.
+// Command host simulates a GPU node for NVIDIA's own agents in a sandbox: it writes the files of PCI bus and driver that they
+// read, runs them, and returns their output. It reads one JSON document per line for each case, and prints one per line.
 //
-// Called by another name it is a program that the agents call themselves: nvidia-smi, nvidia-cuda-mps-control.
+// Under the names nvidia-smi and nvidia-cuda-mps-control it acts as the programs that the agents call.
 package main
 
 import (
@@ -16,29 +15,29 @@ import (
 	"path/filepath"
 )
 
-// Case is a node, and which agents are to be run on it, in this order.
+// Case is a node and the agents to run on it, in this order.
 type Case struct {
-	// Files are the files below the root that make the node: the PCI bus and the description that the driver's
-	// library reads; and what the agents are configured with.
+	// Files are the node's files by path: the PCI bus, the description for the NVML library, and the config files of the
+	// agents.
 	Files       map[string][]byte `json:"files"`
 	Environment map[string]string `json:"environment"`
-	// Parted are configurations of a file of mig-parted that are applied one after the other.
+	// Parted are the configurations of the mig-parted file to apply, one after the other.
 	Parted []string `json:"parted"`
 	GFD    bool     `json:"gfd"`
 	Plugin bool     `json:"plugin"`
 	MPS    bool     `json:"mps"`
 }
 
-// Answer is what became of a case.
-type Answer struct {
-	Parted []Run     `json:"parted,omitempty"`
-	GFD    *Run      `json:"gfd,omitempty"`
-	Plugin *Run      `json:"plugin,omitempty"`
-	MPS    *Run      `json:"mps,omitempty"`
-	Served []string  `json:"served"`
-	Labels string    `json:"labels"`
-	Kinds  []Offered `json:"resources"`
-	// State is what the driver's library has kept: MIG modes and instances.
+// Result is the output of the agents for a case.
+type Result struct {
+	Parted []ProcessResult `json:"parted,omitempty"`
+	GFD    *ProcessResult  `json:"gfd,omitempty"`
+	Plugin *ProcessResult  `json:"plugin,omitempty"`
+	MPS    *ProcessResult  `json:"mps,omitempty"`
+	Served []string        `json:"served"`
+	Labels string          `json:"labels"`
+	Kinds  []Resource      `json:"resources"`
+	// State is the state file of the NVML library: MIG modes and instances.
 	State string `json:"state"`
 }
 
@@ -59,46 +58,46 @@ func serve() error {
 	}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
-	answers := json.NewEncoder(os.Stdout)
+	results := json.NewEncoder(os.Stdout)
 	for lines.Scan() {
 		var c Case
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			return err
 		}
-		answer, err := c.run(kubelet)
+		result, err := c.run(kubelet)
 		if err != nil {
 			return err
 		}
-		if err := answers.Encode(answer); err != nil {
+		if err := results.Encode(result); err != nil {
 			return err
 		}
 	}
 	return lines.Err()
 }
 
-func (c *Case) run(kubelet *kubelet) (*Answer, error) {
+func (c *Case) run(kubelet *kubelet) (*Result, error) {
 	if err := c.write(); err != nil {
 		return nil, err
 	}
-	answer := &Answer{}
+	result := &Result{}
 	for _, selected := range c.Parted {
-		answer.Parted = append(answer.Parted, parted(selected, c.Environment))
+		result.Parted = append(result.Parted, parted(selected, c.Environment))
 	}
 	if c.GFD {
-		answer.GFD, answer.Labels = featureDiscovery(c.Environment)
+		result.GFD, result.Labels = featureDiscovery(c.Environment)
 	}
 	if c.Plugin {
-		answer.Plugin, answer.Kinds = devicePlugin(c.Environment, kubelet)
+		result.Plugin, result.Kinds = devicePlugin(c.Environment, kubelet)
 	}
 	if c.MPS {
-		answer.MPS, answer.Served = mpsDaemon(c.Environment)
+		result.MPS, result.Served = mpsDaemon(c.Environment)
 	}
 	state, err := os.ReadFile(stateFile)
-	answer.State = string(state)
-	return answer, err
+	result.State = string(state)
+	return result, err
 }
 
-// write makes the node's files anew; of the node before nothing is left.
+// write replaces the files of the previous node with those of this one.
 func (c *Case) write() error {
 	for _, folder := range []string{"/sys", "/proc", "/mps", labFolder} {
 		if err := os.RemoveAll(folder); err != nil {

@@ -1,8 +1,8 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 //
-// Compute instances, and the MIG devices that they are. In this lab a compute instance always fills its GPU instance;
-// smaller ones (1c.3g.40gb), which real GPUs have, are "not supported".
+// Compute instances and their MIG devices. In the lab a compute instance always fills its GPU instance; smaller ones
+// (1c.3g.40gb), which real GPUs support, return "not supported".
 #include "machine.h"
 
 static const unsigned slices_of[NVML_COMPUTE_INSTANCE_PROFILE_COUNT] = {
@@ -17,8 +17,8 @@ static const nvmlGpuInstanceProfileInfo_t *profile_of(const struct instance *i)
     return &machine.profiles[i->profile].info;
 }
 
-// The compute instance profile of an instance: the one with as many slices. The ids of `nvidia-smi mig -lcip` are these
-// very numbers (MIG user guide, "Compute Instance Profiles").
+// The compute instance profile of an instance: the one with the same number of slices. These numbers are also the ids of
+// `nvidia-smi mig -lcip` (MIG user guide, "Compute Instance Profiles").
 static unsigned compute_profile(const struct instance *i)
 {
     unsigned profile = 0;
@@ -118,7 +118,7 @@ nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *is)
     return *is || gpu_of(device) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-// As many as the smallest profile fits, as long as MIG is on.
+// The maximum number of instances of the smallest profile, if MIG is on.
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count)
 {
     struct gpu *g = gpu_of(device);
@@ -170,7 +170,7 @@ nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t mig, unsigned *id)
     return NVML_SUCCESS;
 }
 
-// A whole GPU has none (measured on an H200, driver 580.159.04).
+// Not supported for a full GPU (measured on an H200, driver 580.159.04).
 nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t mig, nvmlDeviceAttributes_t *attributes)
 {
     struct instance *i = instance_of(mig.handle);

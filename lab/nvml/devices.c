@@ -1,9 +1,9 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 //
-// What NVML says of a machine and its GPUs. What a function does, and which error it returns, is as nvml.h says of it;
-// where that leaves something open, the comment names the source. A function that is missing here is one that
-// gpu-feature-discovery, nvidia-device-plugin and nvidia-mig-parted do not call.
+// NVML's functions for a machine and its GPUs. Behaviour and errors are as documented in nvml.h; a comment names the source of
+// what nvml.h leaves open. Only the functions that gpu-feature-discovery, nvidia-device-plugin and nvidia-mig-parted call are
+// implemented.
 #include "machine.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length)
     return answer(version, length, machine.driver);
 }
 
-// NVML's own version is the CUDA major version and the driver's (measured on an H200: 13.580.159.04).
+// NVML's version consists of the CUDA major version and the driver version (measured on an H200: 13.580.159.04).
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length)
 {
     char text[2 * NAME_SIZE];
@@ -111,7 +111,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     return NVML_ERROR_NOT_FOUND;
 }
 
-// NVML writes a domain of eight digits, sysfs one of four: both name the device.
+// NVML prints the domain with eight digits, sysfs with four; both are accepted.
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)
 {
     for (struct gpu *g = machine.gpus; g < machine.gpus + machine.gpu_count; g++)
@@ -176,12 +176,12 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     strcpy(pci->busId, g->bus_id);
     strcpy(pci->busIdLegacy, g->bus_id + 4);
     sscanf(g->bus_id, "%x:%x:%x", &pci->domain, &pci->bus, &pci->device);
-    pci->pciDeviceId = machine.pci_id << 16 | 0x10de; // the device's half first: mig-parted pkg/types/device.go
+    pci->pciDeviceId = machine.pci_id << 16 | 0x10de; // device id in the upper half: mig-parted pkg/types/device.go
     return NVML_SUCCESS;
 }
 
-// No GPU of the lab hangs on an NVLink fabric of several machines: all is zero then (measured on an H200, driver
-// 580.159.04), which is NVML_GPU_FABRIC_STATE_NOT_SUPPORTED.
+// No GPU of the lab is connected to a multi-node NVLink fabric: all fields are zero (measured on an H200, driver
+// 580.159.04), which means NVML_GPU_FABRIC_STATE_NOT_SUPPORTED.
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *fabric)
 {
     if (!gpu_of(device))

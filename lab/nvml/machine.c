@@ -1,7 +1,7 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 //
-// The machine's description and state: plain lines of a word and its values (machine.h has the list).
+// The machine's description and state: text lines with a keyword and its values (listed in machine.h).
 #include "machine.h"
 
 #include <stdio.h>

@@ -1,45 +1,45 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 //
-// One machine with GPUs, as its description says: what the driver of a real one would know. All GPUs are of one model.
-// What changes - MIG modes, GPU instances - is kept in a state file, so that the next process sees it.
+// One machine with GPUs, from a description of the data that a real driver has. All GPUs are of one model. MIG modes and GPU
+// instances are stored in a state file for the next process.
 //
-// The description is the file that $LAB_NVML names; lab/driver.py writes it. A line is a word and its values:
+// $LAB_NVML names the description file, which lab/nvml_files.py writes. Each line is a keyword and its values:
 //
 //   driver VERSION, product NAME, cuda NUMBER (13000 is 13.0), compute MAJOR.MINOR, pci ID, memory BYTES
-//   mig 0|1         whether MIG can be switched on
-//   reset 0|1       whether a MIG mode comes into effect with a reset alone
-//   first-fit 0|1   whether GPU instances are placed from the front (see place in mig.c)
+//   mig 0|1         whether the GPUs support MIG
+//   reset 0|1       whether a MIG mode takes effect only with a reset
+//   first-fit 0|1   whether GPU instances are placed from the start of the GPU (see place in mig.c)
 //   slices COUNT    memory slices of a GPU
 //   profile INDEX ID SLICES COUNT SMS COPY DECODERS ENCODERS JPEG OFA MIB SIZE share|one|all|none START,START...
-//                   INDEX is NVML_GPU_INSTANCE_PROFILE_*, SIZE and START are memory slices, the word is struct profile's media
+//                   INDEX is NVML_GPU_INSTANCE_PROFILE_*, SIZE and START are memory slices, the keyword is struct profile's media
 //   gpu UUID BUS-ID
 //
-// The state is the file beside it whose name ends in .state:
+// The state file has the same name with the suffix .state:
 //
 //   mode GPU CURRENT PENDING BUSY
 //   instance GPU ID INDEX START COMPUTES BUSY UUID
-//                   COMPUTES is 1 once the instance has its compute instance, BUSY 1 when somebody uses it
+//                   COMPUTES is 1 if the instance has its compute instance, BUSY is 1 if it is in use
 #ifndef LAB_NVML_MACHINE_H
 #define LAB_NVML_MACHINE_H
 
-// The functions are exported by the very names that programs look up: no macro may give them others.
+// Programs look up the functions by their plain names, so no macro may rename them.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-// The bindings' nvml.h makes every handle a structure of one pointer (go-nvml pkg/nvml/nvml.h).
+// In the bindings' nvml.h every handle is a structure with one pointer (go-nvml pkg/nvml/nvml.h).
 #define HANDLE(type, address) ((type){(void *)(address)})
 
-// Each of a GPU's places for an instance, used or not.
+// The maximum number of instances of a GPU, used or not.
 #define EACH_INSTANCE(i, g) (struct instance *i = (g)->instances; i < (g)->instances + MAX_INSTANCES; i++)
 
 enum { MAX_GPUS = 32, MAX_INSTANCES = 16, MAX_STARTS = 16, NAME_SIZE = 96 };
 
 enum media { MEDIA_SHARE, MEDIA_ONE, MEDIA_ALL, MEDIA_NONE };
 
-// A GPU instance profile that the model has. Its index among a machine's profiles is NVML_GPU_INSTANCE_PROFILE_*.
+// A GPU instance profile of the model. Its index in the machine's profiles is NVML_GPU_INSTANCE_PROFILE_*.
 struct profile {
     bool known;
     nvmlGpuInstanceProfileInfo_t info;
@@ -50,11 +50,11 @@ struct profile {
 
 struct gpu;
 
-// A GPU instance and, once it is made, the one compute instance that fills it: together a MIG device. Its address is the
-// handle of all three.
+// A GPU instance and, after its creation, the compute instance that fills it: together a MIG device. Its address is the handle
+// of all three.
 struct instance {
     bool used, computes, busy;
-    unsigned id; // from 1 on; 0 is a GPU that is one instance
+    unsigned id; // starts at 1; 0 is a full GPU
     unsigned profile, start;
     struct gpu *gpu;
     char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
@@ -83,18 +83,17 @@ struct machine {
 
 extern struct machine machine;
 
-// Reads the description that $LAB_NVML names, and the state beside it. False when it cannot be read or understood; what
-// was wrong is then on stderr.
+// Reads the description and the state. Returns false and prints the reason to stderr if they are missing or invalid.
 bool machine_read(void);
 
-// Writes the state, so that other processes see it.
+// Writes the state for other processes.
 nvmlReturn_t machine_write(void);
 
-// The GPU or the instance behind a handle; NULL where there is none.
+// The GPU or the instance of a handle; NULL if there is none.
 struct gpu *gpu_of(nvmlDevice_t device);
 struct instance *instance_of(const void *handle);
 
-// Copies a string out as NVML does.
+// Copies a string to the caller's buffer like NVML.
 nvmlReturn_t answer(char *to, unsigned size, const char *text);
 
 #endif

@@ -1,8 +1,8 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 //
-// MIG: modes, profiles, and the GPU instances of a GPU. What a function does, and which error it returns, is as nvml.h
-// says of it; where that leaves something open, the comment names the source.
+// MIG: modes, profiles, and the GPU instances of a GPU. Behaviour and errors are as documented in nvml.h; a comment names the
+// source of what nvml.h leaves open.
 #include "machine.h"
 
 #include <stdio.h>
@@ -22,8 +22,8 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsign
     return NVML_SUCCESS;
 }
 
-// Up to Ampere the mode waits for a reset, from Hopper on it does not (MIG user guide, "Enable MIG Mode"). A mode cannot
-// change as long as there are instances (nvidia-smi: "In use by another client") or somebody holds the GPU.
+// Up to Ampere a mode change needs a reset, since Hopper it does not (MIG user guide, "Enable MIG Mode"). A mode cannot change
+// while instances exist (nvidia-smi: "In use by another client") or the GPU is in use.
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned mode, nvmlReturn_t *activation)
 {
     struct gpu *g = gpu_of(device);
@@ -52,8 +52,8 @@ nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned mode, nvmlReturn
     return machine_write();
 }
 
-// Profiles are readable with MIG off as well (measured on an H200, driver 580.159.04). Those that a model lacks are
-// "not supported", which go-nvlib passes over.
+// Profiles can also be read with MIG off (measured on an H200, driver 580.159.04). Profiles that a model lacks return "not
+// supported", which go-nvlib skips.
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned profile,
                                                  nvmlGpuInstanceProfileInfo_t *info)
 {
@@ -84,8 +84,8 @@ static bool is_free(const struct gpu *g, unsigned start, unsigned size)
     return true;
 }
 
-// How many media extensions, and how many GPU instances there may be beside each other (MIG user guide, "Supported MIG
-// Profiles"; nvml.h at NVML_GPU_INSTANCE_PROFILE_1_SLICE_ALL_ME).
+// The maximum number of media extensions and GPU instances at the same time (MIG user guide, "Supported MIG Profiles"; nvml.h
+// at NVML_GPU_INSTANCE_PROFILE_1_SLICE_ALL_ME).
 static bool may_stand(const struct gpu *g, unsigned profile)
 {
     unsigned same = 0;
@@ -102,9 +102,9 @@ static bool may_stand(const struct gpu *g, unsigned profile)
     return same < machine.profiles[profile].info.instanceCount;
 }
 
-// Which of the free places the driver takes is its own affair, and not documented. In the MIG user guide's example
-// (`-cgi 9,3g.20gb`) the first instance gets 4:4 and the second 0:4: from the end, which is what this does. Since
-// nothing may depend on it, a description can ask for the opposite (first-fit).
+// The driver's choice among the free positions is not documented. In the MIG user guide's example (`-cgi 9,3g.20gb`) the first
+// instance gets 4:4 and the second 0:4: from the end, which is also the order here. Callers must not depend on it, so a
+// description can select the opposite order (first-fit).
 static bool place(const struct gpu *g, const struct profile *p, unsigned *start)
 {
     for (unsigned n = 0; n < p->start_count; n++) {
@@ -139,7 +139,7 @@ nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t device, unsigned profile_i
     for EACH_INSTANCE (i, g)
         if (!i->used) {
             *i = (struct instance){.used = true, .id = unused_id(g), .profile = profile, .start = start, .gpu = g};
-            // The UUID of a real MIG device is a hash; here it says what it names.
+            // The UUID of a real MIG device is a hash; here it contains the position.
             snprintf(i->uuid, sizeof i->uuid, "MIG-%08x-%04x-4000-8000-%012x", g->index, profile, start);
             *instance = HANDLE(nvmlGpuInstance_t, i);
             return machine_write();

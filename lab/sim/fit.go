@@ -13,33 +13,33 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// fitQuery are a geometry and what is wanted of it, each as {profile: count}.
+// fitQuery is a geometry and the sets of MIG devices to place, each as {profile: count}.
 type fitQuery struct {
 	Geometry rules.Geometry   `json:"geometry"`
 	Counts   []map[string]int `json:"counts"`
 }
 
-// fit answers the questions on its standard input, a line of JSON each: for every counts the devices in the order in
-// which they are made, as "3g.20gb@4", or null where there is no room for them.
+// fit answers the queries on standard input, one JSON document per line. For each entry of counts it prints the devices
+// in the order of their creation, as "3g.20gb@4", or null if they do not fit.
 func fit(arguments []string) error {
 	if len(arguments) > 0 {
 		return fmt.Errorf("fit takes no arguments: %q", arguments)
 	}
-	asked, answered := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	queries, results := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
 		var next fitQuery
-		if err := asked.Decode(&next); errors.Is(err, io.EOF) {
+		if err := queries.Decode(&next); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		answers := make([][]rules.MIGDevice, len(next.Counts))
+		devices := make([][]rules.MIGDevice, len(next.Counts))
 		for at, counts := range next.Counts {
 			if placed, fits := next.Geometry.Fit(counts); fits {
-				answers[at] = append([]rules.MIGDevice{}, placed...)
+				devices[at] = append([]rules.MIGDevice{}, placed...)
 			}
 		}
-		if err := answered.Encode(answers); err != nil {
+		if err := results.Encode(devices); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,7 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Command sim plays the agents of simulated GPU nodes against a real API server.
+// Command sim simulates the agents of GPU nodes against a real API server.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// commands by name; without one, the simulator runs.
+// The subcommands by name; the default is run.
 var commands = map[string]func(arguments []string) error{
 	"run":        run,
 	"query":      runQueries,
@@ -51,12 +51,12 @@ func main() {
 func run(arguments []string) error {
 	flags := flag.NewFlagSet("sim run", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of the cluster whose nodes are simulated")
-	scale := flags.Float64("time-scale", 0.05, "how much shorter everything takes than in life")
-	lag := flags.Duration("configmap-lag", time.Minute, "how long a mounted ConfigMap stays behind, before scaling")
-	migWait := flags.Duration("mig-wait", rules.MIGWait, "how long a MIG manager waits for an operand's pods to vanish, not scaled")
-	podLogs := flags.String("pod-logs", "", "folder for the logs of pods; none are written without it")
-	health := flags.String("health", "", "address that results /healthz once everything has been read")
-	workers := flags.Int("workers", 16, "nodes that are looked at at the same time")
+	scale := flags.Float64("time-scale", 0.05, "factor for all durations, relative to real time")
+	lag := flags.Duration("configmap-lag", time.Minute, "delay until a mounted ConfigMap is updated, before scaling")
+	migWait := flags.Duration("mig-wait", rules.MIGWait, "how long a MIG manager waits for an operand's pods to terminate, not scaled")
+	podLogs := flags.String("pod-logs", "", "folder for the logs of pods (default: no logs)")
+	health := flags.String("health", "", "address that serves /healthz when the caches are synced")
+	workers := flags.Int("workers", 16, "number of nodes that are reconciled in parallel")
 	klog.InitFlags(flags)
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -81,8 +81,8 @@ func run(arguments []string) error {
 	return simulator.Run(ctx, func() { synced.Store(true) })
 }
 
-// pluginConfig and migConfig ask NVIDIA's own parsers: that of the device plugin, and that of mig-parted.
-// pluginConfig judges as the plugin does that the operator has started, which always has a root for MPS.
+// pluginConfig and migConfig use NVIDIA's own parsers of the device plugin and of mig-parted.
+// pluginConfig validates like the plugin in the operator's pods, which always has an MPS root.
 func pluginConfig(text string) error {
 	_, err := rules.PluginConfig(text, rules.Environment{MPSRoot: "/run/nvidia/mps"})
 	return err
@@ -93,24 +93,24 @@ func migConfig(text string) error {
 	return err
 }
 
-// validate is a command that says of each file whether a parser takes it.
+// validate returns a command that prints for each file whether a parser accepts it.
 func validate(parse func(text string) error) func(files []string) error {
 	return func(files []string) error {
-		refused := 0
+		rejected := 0
 		for _, file := range files {
 			text, err := os.ReadFile(file)
 			if err != nil {
 				return err
 			}
 			if err := parse(string(text)); err != nil {
-				refused++
-				fmt.Printf("%s: REFUSED %v\n", file, err)
+				rejected++
+				fmt.Printf("%s: REJECTED %v\n", file, err)
 				continue
 			}
 			fmt.Printf("%s: ok\n", file)
 		}
-		if refused > 0 {
-			return fmt.Errorf("%d of %d refused", refused, len(files))
+		if rejected > 0 {
+			return fmt.Errorf("%d of %d files rejected", rejected, len(files))
 		}
 		return nil
 	}
@@ -120,14 +120,14 @@ func serve(address string, synced *atomic.Bool) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if !synced.Load() {
-			http.Error(w, "not yet", http.StatusServiceUnavailable)
+			http.Error(w, "not synced", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	})
 	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	if err := server.ListenAndServe(); err != nil {
-		klog.ErrorS(err, "health is not served")
+		klog.ErrorS(err, "cannot serve /healthz")
 		os.Exit(1)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// node is what the ids of devices are made of; a query is about one node alone.
+// node is the node name in the ids of devices; each query is about a single node.
 const node = "node"
 
-// query is a node, and how its agents are configured.
+// query is a node and the configuration of its agents.
 type query struct {
 	Hardware json.RawMessage `json:"hardware"`
 	MIG      json.RawMessage `json:"mig"`
@@ -25,14 +25,14 @@ type query struct {
 	MIGStrategy string `json:"strategy"`
 	MPSRoot     string `json:"mps_root"`
 	MPSDaemon   bool   `json:"mps_daemon"`
-	// Parted is a file of mig-parted, of which the named configurations are applied before the agents look.
+	// Parted is a mig-parted config file; the configurations in Apply are applied before the agents run.
 	Parted string   `json:"parted"`
 	Apply  []string `json:"apply"`
-	// Busy are GPUs that somebody uses.
+	// Busy are the GPUs in use.
 	Busy []int `json:"busy"`
 }
 
-// result is what the agents would do. An error is the last line that they would log, and takes the place of the rest.
+// result is the output of the agents. An error is the last line that an agent would log; the other fields are then empty.
 type result struct {
 	Applied       []string            `json:"applied"`
 	MIG           rules.Layout        `json:"mig"`
@@ -40,18 +40,18 @@ type result struct {
 	LabelsError   string              `json:"labels_error"`
 	Resources     map[string][]string `json:"resources"`
 	ResourceError string              `json:"resources_error"`
-	// TwoError is, by resource, why a container cannot have two of it.
+	// TwoError is, by resource, the error for a container that requests two of it.
 	TwoError map[string]string `json:"two_error"`
-	// Visible are, by resource, the devices that a container sees with the first two of it, each once.
+	// Visible are, by resource, the distinct devices visible in a container with the first two of it.
 	Visible map[string][]string `json:"visible"`
-	// Served are the resources whose shares an MPS control daemon serves.
+	// Served are the resources whose replicas an MPS control daemon serves.
 	Served      []string `json:"served"`
 	ServedError string   `json:"served_error"`
-	// Places tells of each id which GPU or MIG device that is: 0, 0/3g.71gb@4.
+	// Places maps each id to its GPU or MIG device: 0, 0/3g.71gb@4.
 	Places map[string]string `json:"places"`
 }
 
-// ask results questions, a JSON document a line, with what NVIDIA's agents would do on such a node.
+// runQueries reads queries, one JSON document per line, and prints what NVIDIA's agents would do on each node.
 func runQueries([]string) error {
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
@@ -98,7 +98,7 @@ func (q *query) result() (*result, error) {
 	return a, nil
 }
 
-// apply lets mig-parted work, and notes how each application ended.
+// apply runs mig-parted for each configuration in Apply and records the errors.
 func (q *query) apply(h *rules.Hardware, layout rules.Layout, a *result) rules.Layout {
 	use := rules.Usage{GPUs: map[int]bool{}}
 	for _, gpu := range q.Busy {

@@ -38,7 +38,7 @@ Judge = Callable[[list[str]], list[str]]
 
 @pytest.fixture
 def judged(lab: Lab, tmp_path: Path) -> Judge:
-    """What NVIDIA's parser says of each text: ok, or REFUSED and why."""
+    """What NVIDIA's parser says of each text: ok, or REJECTED and why."""
 
     def judge(texts: list[str]) -> list[str]:
         files = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
@@ -65,5 +65,5 @@ def test_accepts_all_that_we_render(judged: Judge) -> None:
 
 def test_refuses_what_we_refuse_to_derive(judged: Judge) -> None:
     (verdict,) = judged([yaml_text.render(ONE_SHARE)])
-    assert verdict.startswith("REFUSED")
+    assert verdict.startswith("REJECTED")
     assert "number of replicas must be >= 2" in verdict

@@ -13,15 +13,15 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// admit is the kubelet's admission of pods that ask for devices: they get them, or fail for good.
-func (v *reconciliation) admit(plugin *agent) error {
+// admit is the kubelet's admission of pods that request devices: a pod gets its devices or fails permanently.
+func (r *reconciliation) admit(plugin *agent) error {
 	var held []rules.Allocation
 	var waiting []*Pod
-	for _, pod := range v.pods {
+	for _, pod := range r.pods {
 		if len(pod.Requests) == 0 || pod.Ended() {
 			continue
 		}
-		if allocation := v.allocation(pod); allocation != nil {
+		if allocation := r.allocation(pod); allocation != nil {
 			held = append(held, allocation)
 		} else if pod.DeletionTimestamp == nil {
 			waiting = append(waiting, pod)
@@ -31,7 +31,7 @@ func (v *reconciliation) admit(plugin *agent) error {
 		return nil
 	}
 	pool := rules.DevicePool{Healthy: map[string][]string{}, Used: rules.InUse(held), OnePerRequest: plugin != nil && plugin.config.OnePerRequest()}
-	for resource, e := range v.memory.endpoints {
+	for resource, e := range r.memory.endpoints {
 		if e.size > 0 {
 			pool.Healthy[resource] = e.ids
 		}
@@ -39,12 +39,12 @@ func (v *reconciliation) admit(plugin *agent) error {
 	for _, pod := range waiting {
 		allocation, refusal := pool.Allocate(pod.Requests)
 		if refusal != nil {
-			if err := v.reject(pod, refusal); err != nil {
+			if err := r.reject(pod, refusal); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := v.assign(pod, allocation); err != nil {
+		if err := r.assign(pod, allocation); err != nil {
 			return err
 		}
 		held = append(held, allocation)
@@ -53,41 +53,41 @@ func (v *reconciliation) admit(plugin *agent) error {
 	return nil
 }
 
-// allocation is what a pod holds: by its annotation, or by what was written a moment ago.
-func (v *reconciliation) allocation(pod *Pod) rules.Allocation {
+// allocation returns the devices of a pod, from its annotation or from the most recent write.
+func (r *reconciliation) allocation(pod *Pod) rules.Allocation {
 	if pod.Devices != "" {
 		if allocation, err := rules.ParseAllocation(pod.Devices); err == nil {
 			return allocation
 		}
 	}
-	return v.memory.assigned[string(pod.UID)]
+	return r.memory.assigned[string(pod.UID)]
 }
 
-// assign writes the log before the pod may start, so that it can be read as soon as the pod runs.
-func (v *reconciliation) assign(pod *Pod, allocation rules.Allocation) error {
+// assign writes the log before the pod can start, so that it is available as soon as the pod runs.
+func (r *reconciliation) assign(pod *Pod, allocation rules.Allocation) error {
 	text, err := json.Marshal(allocation)
 	if err != nil {
 		return err
 	}
 	lines := map[string][]string{}
 	for container, resources := range allocation {
-		lines[container] = rules.NvidiaSMI(v.node.Name, v.node.Hardware, v.layout(), rules.Visible(resources))
+		lines[container] = rules.NvidiaSMI(r.node.Name, r.node.Hardware, r.layout(), rules.Visible(resources))
 	}
-	if err := v.logs.write(v.ctx, pod, lines); err != nil {
+	if err := r.logs.write(r.ctx, pod, lines); err != nil {
 		return err
 	}
-	v.memory.assigned[string(pod.UID)] = allocation
-	if err := v.annotate(pod, rules.DevicesAnnotation, string(text)); err != nil {
-		delete(v.memory.assigned, string(pod.UID))
+	r.memory.assigned[string(pod.UID)] = allocation
+	if err := r.annotate(pod, rules.DevicesAnnotation, string(text)); err != nil {
+		delete(r.memory.assigned, string(pod.UID))
 		return err
 	}
 	return nil
 }
 
-func (v *reconciliation) reject(pod *Pod, refusal error) error {
+func (r *reconciliation) reject(pod *Pod, refusal error) error {
 	const reason = "UnexpectedAdmissionError"
 	message := rules.Rejection(refusal)
-	if err := v.patch(pod, nil, object{"phase": corev1.PodFailed, "reason": reason, "message": message}, "status"); err != nil {
+	if err := r.patch(pod, nil, object{"phase": corev1.PodFailed, "reason": reason, "message": message}, "status"); err != nil {
 		return err
 	}
 	now := metav1.Now()
@@ -95,8 +95,8 @@ func (v *reconciliation) reject(pod *Pod, refusal error) error {
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: pod.Name + ".", Namespace: pod.Namespace},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID},
 		Type:           corev1.EventTypeWarning, Reason: reason, Message: strings.TrimPrefix(message, "Pod was rejected: "),
-		Source: corev1.EventSource{Component: "kubelet", Host: v.node.Name}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Source: corev1.EventSource{Component: "kubelet", Host: r.node.Name}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
-	_, err := v.core.CoreV1().Events(pod.Namespace).Create(v.ctx, event, metav1.CreateOptions{})
+	_, err := r.core.CoreV1().Events(pod.Namespace).Create(r.ctx, event, metav1.CreateOptions{})
 	return err
 }

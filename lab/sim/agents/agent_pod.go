@@ -20,11 +20,11 @@ const (
 	configManagerInit = "config-manager-init"
 )
 
-// backOffReset is how long a container must have run for its back-off to begin anew.
+// backOffReset is how long a container must run before its back-off is reset.
 const backOffReset = 10 * time.Minute
 
-// agent is a pod of the device plugin, GFD or the MPS control daemon: its config-manager picks a file, its main process
-// reads it, and config is nil as long as that does not run.
+// agent is a pod of the device plugin, GFD or the MPS control daemon: its config-manager selects a file, and its main
+// process reads it; config is nil while the main process is not running.
 type agent struct {
 	loaded
 	started bool
@@ -38,7 +38,7 @@ type agent struct {
 	mps    mpsClient
 }
 
-// loaded is what a pod has read; it is kept in an annotation of the pod.
+// loaded is the configuration that a pod has read; it is stored in an annotation of the pod.
 type loaded struct {
 	Label  string `json:"label"`
 	Config string `json:"config"`
@@ -46,7 +46,7 @@ type loaded struct {
 	At     int64  `json:"at"`
 }
 
-// crash is a container that ends with an error, again and again.
+// crash is the state of a crash-looping container.
 type crash struct {
 	failing  bool
 	restarts int
@@ -56,63 +56,63 @@ type crash struct {
 	line     string
 }
 
-// fail notes one more exit. The first restart comes at once, so the first wait is already that of the second exit.
-func (c *crash) fail(err error, v *reconciliation) {
+// fail records one more exit. The kubelet restarts immediately after the first exit, so the first wait follows the second.
+func (c *crash) fail(err error, r *reconciliation) {
 	now := time.Now()
-	if !c.failing && now.Sub(c.ended) > v.scaled(backOffReset) {
+	if !c.failing && now.Sub(c.ended) > r.scaled(backOffReset) {
 		c.streak = 0
 	}
 	c.failing, c.ended, c.line = true, now, err.Error()
 	c.restarts++
 	c.streak++
-	c.retry = now.Add(v.scaled(rules.BackOff(c.streak)))
-	v.again.at(c.retry)
+	c.retry = now.Add(r.scaled(rules.BackOff(c.streak)))
+	r.again.at(c.retry)
 }
 
-// waiting tells whether the container still sits out its back-off.
-func (c *crash) waiting(v *reconciliation) bool {
+// waiting returns whether the container is in back-off.
+func (c *crash) waiting(r *reconciliation) bool {
 	if c.failing && time.Now().Before(c.retry) {
-		v.again.at(c.retry)
+		r.again.at(c.retry)
 		return true
 	}
 	return false
 }
 
-// reconcileAgent lets an agent's pod act: start, follow the node's label, crash or recover. It returns nil when the main process
-// does not run.
-func (v *reconciliation) reconcileAgent(pod *Pod) (*agent, error) {
-	a := v.memory.agents[string(pod.UID)]
+// reconcileAgent performs the actions of an agent's pod: start, follow the node's label, crash or recover. It returns nil
+// if the main process is not running.
+func (r *reconciliation) reconcileAgent(pod *Pod) (*agent, error) {
+	a := r.memory.agents[string(pod.UID)]
 	if a == nil {
 		a = &agent{}
 		if pod.State != "" && json.Unmarshal([]byte(pod.State), &a.loaded) == nil {
 			a.started = true
 			a.resume(pod)
 		}
-		v.memory.agents[string(pod.UID)] = a
+		r.memory.agents[string(pod.UID)] = a
 	}
-	available, err := v.available(pod)
+	available, err := r.available(pod)
 	if err != nil {
-		return nil, nil // like the kubelet: nothing starts before the volume can be mounted
+		return nil, nil // like the kubelet: the pod does not start before the volume can be mounted
 	}
 	if !a.started {
-		started, err := v.start(pod, a, available)
+		started, err := r.start(pod, a, available)
 		if err != nil || !started {
 			return nil, err
 		}
 	}
-	if err := v.follow(pod, a, available); err != nil {
+	if err := r.follow(pod, a, available); err != nil {
 		return nil, err
 	}
-	if err := v.load(pod, a, available); err != nil {
+	if err := r.load(pod, a, available); err != nil {
 		return nil, err
 	}
-	if err := v.report(pod, a); err != nil || a.config == nil {
+	if err := r.report(pod, a); err != nil || a.config == nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// resume takes the restart counts back from a pod's status, after the simulator itself was restarted.
+// resume restores the restart counts from a pod's status after a restart of the simulator.
 func (a *agent) resume(pod *Pod) {
 	for _, c := range pod.Mains {
 		into := &a.main
@@ -124,16 +124,16 @@ func (a *agent) resume(pod *Pod) {
 	}
 }
 
-// available is the folder of configs that a pod has mounted, nil when it was given none.
-func (v *reconciliation) available(pod *Pod) (map[string]string, error) {
+// available returns the configs in the folder that a pod has mounted, or nil if it mounts none.
+func (r *reconciliation) available(pod *Pod) (map[string]string, error) {
 	if pod.ConfigMap == "" {
 		return nil, nil
 	}
-	if a := v.memory.agents[string(pod.UID)]; !a.started && a.manager.restarts == 0 {
-		v.remountVolumes(pod)
+	if a := r.memory.agents[string(pod.UID)]; !a.started && a.manager.restarts == 0 {
+		r.remountVolumes(pod)
 	}
-	copied, present := v.mounted(pod)
-	if a := v.memory.agents[string(pod.UID)]; !present && !a.started {
+	copied, present := r.mounted(pod)
+	if a := r.memory.agents[string(pod.UID)]; !present && !a.started {
 		return nil, errors.New("no such ConfigMap")
 	}
 	if copied == nil {
@@ -150,45 +150,45 @@ func selection(pod *Pod) rules.Selection {
 	return s
 }
 
-// start is the init container: it must find a config before the pod may run.
-func (v *reconciliation) start(pod *Pod, a *agent, available map[string]string) (bool, error) {
-	if a.manager.waiting(v) {
+// start is the init container: it must find a config before the pod can run.
+func (r *reconciliation) start(pod *Pod, a *agent, available map[string]string) (bool, error) {
+	if a.manager.waiting(r) {
 		return false, nil
 	}
-	next := loaded{Label: v.node.Config, At: time.Now().Unix()}
+	next := loaded{Label: r.node.Config, At: time.Now().Unix()}
 	if available != nil {
-		name, err := selection(pod).Select(v.node.Config, available)
+		name, err := selection(pod).Select(r.node.Config, available)
 		if err != nil {
-			a.manager.fail(err, v)
-			return false, v.initFails(pod, configManagerInit, &a.manager)
+			a.manager.fail(err, r)
+			return false, r.initFails(pod, configManagerInit, &a.manager)
 		}
 		next.Config, next.Text = name, available[name]
 	}
-	if err := v.keep(pod, next); err != nil {
+	if err := r.keep(pod, next); err != nil {
 		return false, err
 	}
 	a.loaded, a.started, a.manager = next, true, crash{}
 	return true, nil
 }
 
-// follow is the config-manager beside the main process: it acts when the node's label changes, and only then.
-func (v *reconciliation) follow(pod *Pod, a *agent, available map[string]string) error {
-	if available == nil || (v.node.Config == a.Label && !a.manager.failing) || a.manager.waiting(v) {
+// follow is the config-manager sidecar: it acts only when the node's label changes.
+func (r *reconciliation) follow(pod *Pod, a *agent, available map[string]string) error {
+	if available == nil || (r.node.Config == a.Label && !a.manager.failing) || a.manager.waiting(r) {
 		return nil
 	}
-	name, err := selection(pod).Select(v.node.Config, available)
+	name, err := selection(pod).Select(r.node.Config, available)
 	if err != nil {
-		a.manager.fail(err, v)
+		a.manager.fail(err, r)
 		return nil
 	}
 	next := a.loaded
-	next.Label = v.node.Config
+	next.Label = r.node.Config
 	if name != a.Config {
 		next.Config, next.Text, next.At = name, available[name], time.Now().Unix()
 		a.config = nil
 	}
 	if next != a.loaded {
-		if err := v.keep(pod, next); err != nil {
+		if err := r.keep(pod, next); err != nil {
 			return err
 		}
 	}
@@ -196,27 +196,27 @@ func (v *reconciliation) follow(pod *Pod, a *agent, available map[string]string)
 	return nil
 }
 
-// load is the main process reading its file: when told to, and whenever it is started again.
-func (v *reconciliation) load(pod *Pod, a *agent, available map[string]string) error {
-	fault := pod.Operand == devicePlugin && v.node.Faults.Has(rules.PluginCrash)
-	if a.main.waiting(v) || (a.config != nil && !fault && !a.main.failing && pod.Operand != gfd) {
+// load reads the main process's file, on request of the config-manager and after each restart.
+func (r *reconciliation) load(pod *Pod, a *agent, available map[string]string) error {
+	fault := pod.Operand == devicePlugin && r.node.Faults.Has(rules.PluginCrash)
+	if a.main.waiting(r) || (a.config != nil && !fault && !a.main.failing && pod.Operand != gfd) {
 		return nil
 	}
 	if a.main.failing && a.Config != "" && available[a.Config] != a.Text {
 		next := a.loaded
 		next.Text, next.At = available[a.Config], time.Now().Unix()
-		if err := v.keep(pod, next); err != nil {
+		if err := r.keep(pod, next); err != nil {
 			return err
 		}
 		a.loaded = next
 	}
-	config, err := v.loadConfig(pod, a)
+	config, err := r.loadConfig(pod, a)
 	if fault {
 		err = errors.New("error starting plugins: error getting plugins: failed to construct NVML resource managers: failed to initialize NVML: ERROR_UNKNOWN")
 	}
 	if err != nil {
 		a.config = nil
-		a.main.fail(err, v)
+		a.main.fail(err, r)
 		return nil
 	}
 	if a.config == nil {
@@ -226,10 +226,10 @@ func (v *reconciliation) load(pod *Pod, a *agent, available map[string]string) e
 	return nil
 }
 
-// loadConfig lets the main process read its file and look at the GPUs. GFD looks at them again and again.
-func (v *reconciliation) loadConfig(pod *Pod, a *agent) (config *rules.Config, err error) {
+// loadConfig parses the file and queries the GPUs, like the main process. GFD queries them repeatedly.
+func (r *reconciliation) loadConfig(pod *Pod, a *agent) (config *rules.Config, err error) {
 	env := rules.Environment{MIGStrategy: pod.Env["MIG_STRATEGY"], MPSRoot: pod.Env["MPS_ROOT"]}
-	hardware, layout := v.hardware(), v.layout()
+	hardware, layout := r.hardware(), r.layout()
 	switch pod.Operand {
 	case gfd:
 		if config = a.config; config == nil || a.main.failing {
@@ -243,33 +243,33 @@ func (v *reconciliation) loadConfig(pod *Pod, a *agent) (config *rules.Config, e
 	default:
 		config, err = rules.PluginConfig(a.Text, env)
 		if err == nil {
-			a.offers, err = rules.Devices(v.node.Name, hardware, layout, config)
+			a.offers, err = rules.Devices(r.node.Name, hardware, layout, config)
 		}
 	}
 	return config, err
 }
 
-// keep writes what the pod has loaded, which also lets kwok start it.
-func (v *reconciliation) keep(pod *Pod, state loaded) error {
+// keep stores the loaded configuration in the pod's annotation, which also lets kwok start the pod.
+func (r *reconciliation) keep(pod *Pod, state loaded) error {
 	text, err := json.Marshal(state)
 	if err != nil {
 		return err
 	}
-	return v.annotate(pod, stateAnnotation, string(text))
+	return r.annotate(pod, stateAnnotation, string(text))
 }
 
-// report brings the pod's statuses to what its containers do, once kwok has started them.
-func (v *reconciliation) report(pod *Pod, a *agent) error {
+// report updates the container statuses of the pod after kwok has started it.
+func (r *reconciliation) report(pod *Pod, a *agent) error {
 	if pod.Phase != corev1.PodRunning || (a.main.restarts == 0 && a.manager.restarts == 0) {
 		return nil
 	}
 	if a.main.failing {
-		v.logs.crashed(pod, pod.Operand, a.main.line, a.main.ended)
+		r.logs.crashed(pod, pod.Operand, a.main.line, a.main.ended)
 	}
 	if a.manager.failing {
-		v.logs.crashed(pod, configManager, a.manager.line, a.manager.ended)
+		r.logs.crashed(pod, configManager, a.manager.line, a.manager.ended)
 	}
-	return v.statuses(pod, map[string]*crash{pod.Operand: &a.main, configManager: &a.manager})
+	return r.statuses(pod, map[string]*crash{pod.Operand: &a.main, configManager: &a.manager})
 }
 
 func backOff(pod *Pod, container string, c *crash) string {

@@ -12,23 +12,23 @@ import (
 )
 
 func TestCrashBacksOffAndIsForgiven(t *testing.T) {
-	v := &reconciliation{Simulator: &Simulator{options: Options{Scale: 0.001}}}
+	r := &reconciliation{Simulator: &Simulator{options: Options{Scale: 0.001}}}
 	c := &crash{}
 	var waits []time.Duration
 	for range 3 {
-		c.fail(errors.New("bad"), v)
+		c.fail(errors.New("bad"), r)
 		waits = append(waits, c.retry.Sub(c.ended))
 	}
 	if waits[0] != 10*time.Millisecond || waits[1] != 20*time.Millisecond || waits[2] != 40*time.Millisecond || c.restarts != 3 {
 		t.Errorf("%v after %d restarts", waits, c.restarts)
 	}
-	if !c.waiting(v) || v.again.after == 0 {
-		t.Error("it does not wait for its turn")
+	if !c.waiting(r) || r.again.after == 0 {
+		t.Error("it does not wait for its back-off")
 	}
 	c.failing, c.ended = false, time.Now().Add(-time.Minute)
-	c.fail(errors.New("bad"), v)
+	c.fail(errors.New("bad"), r)
 	if wait := c.retry.Sub(c.ended); wait != 10*time.Millisecond || c.restarts != 4 {
-		t.Errorf("%v after it had run for long, %d restarts", wait, c.restarts)
+		t.Errorf("%v after a long run, %d restarts", wait, c.restarts)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestFillLeavesAnUnchangedStatusAlone(t *testing.T) {
 	before := status.State.Waiting
 	fill(&status, pod, devicePlugin, c)
 	if status.State.Waiting != before {
-		t.Error("it was written again")
+		t.Error("an unchanged status was written again")
 	}
 	c.failing = false
 	fill(&status, pod, devicePlugin, c)

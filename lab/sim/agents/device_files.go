@@ -14,22 +14,22 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// opensAnnotation is on a pod whose processes open device files of GPUs: "all", or the numbers of the GPUs. Whether they succeed
-// depends on what the runtime lets the pod's containers use.
+// opensAnnotation marks a pod whose processes open device files of GPUs: "all", or the numbers of the GPUs. They succeed only
+// if the runtime gives the pod's containers access.
 const opensAnnotation = labAnnotations + "opens"
 
-// nvidiaHandlers are the handlers of the runtime classes that NVIDIA's container toolkit sets up.
+// nvidiaHandlers are the handlers of the runtime classes that NVIDIA's container toolkit configures.
 var nvidiaHandlers = []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}
 
-// access is by which ways, other than the device plugin, the containers of a pod come to device files of GPUs.
+// access describes how the containers of a pod get access to device files of GPUs without the device plugin.
 type access struct {
 	privileged   bool
 	cdi          bool
 	runtimeClass string
 }
 
-// accessOf reads a pod's spec. A device file that is only mounted, be it /dev/nvidia0 or /dev, cannot be opened: the device
-// cgroup of a container that is not privileged does not allow it.
+// accessOf reads a pod's spec. A device file that is only mounted, such as /dev/nvidia0 or /dev, cannot be opened: the device
+// cgroup of an unprivileged container denies it.
 func accessOf(p *corev1.Pod) access {
 	var a access
 	for key, value := range p.Annotations {
@@ -54,13 +54,13 @@ func accessOf(p *corev1.Pod) access {
 	return a
 }
 
-// addOpenedDevices are the GPUs whose device files processes of running pods hold, beside those that the device plugin has given them.
-func (v *reconciliation) addOpenedDevices(use *rules.Usage) error {
-	for _, pod := range v.pods {
+// addOpenedDevices adds the GPUs whose device files are held by processes of running pods without the device plugin.
+func (r *reconciliation) addOpenedDevices(use *rules.Usage) error {
+	for _, pod := range r.pods {
 		if pod.Opens == "" || pod.Phase != corev1.PodRunning {
 			continue
 		}
-		allowed, err := v.canOpenDevices(pod.Access)
+		allowed, err := r.canOpenDevices(pod.Access)
 		if err != nil {
 			return err
 		}
@@ -80,12 +80,12 @@ func (v *reconciliation) addOpenedDevices(use *rules.Usage) error {
 	return nil
 }
 
-// canOpenDevices tells whether a runtime gives containers with such access the device files.
-func (v *reconciliation) canOpenDevices(a access) (bool, error) {
+// canOpenDevices returns whether the runtime gives containers with this access the device files.
+func (r *reconciliation) canOpenDevices(a access) (bool, error) {
 	if a.privileged || a.cdi || a.runtimeClass == "" {
 		return a.privileged || a.cdi, nil
 	}
-	class, err := v.core.NodeV1().RuntimeClasses().Get(v.ctx, a.runtimeClass, metav1.GetOptions{})
+	class, err := r.core.NodeV1().RuntimeClasses().Get(r.ctx, a.runtimeClass, metav1.GetOptions{})
 	if err != nil {
 		return false, ignoreGone(err)
 	}

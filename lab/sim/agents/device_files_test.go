@@ -31,7 +31,7 @@ func TestHoldersThatRequestNothing(t *testing.T) {
 		{name: "another device of CDI", spec: corev1.PodSpec{}, annotations: map[string]string{"cdi.k8s.io/x": "vendor.com/nic=0"}, opens: "all"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newFixture(t)
+			f := newFixture(t)
 			annotations := map[string]string{opensAnnotation: test.opens}
 			for key, value := range test.annotations {
 				annotations[key] = value
@@ -41,13 +41,13 @@ func TestHoldersThatRequestNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.v.pods = append(w.v.pods, made.(*Pod))
-			w.setConfig("halves")
+			f.r.pods = append(f.r.pods, made.(*Pod))
+			f.setConfig("halves")
 			want := "success"
 			if test.holds {
 				want = "failed"
 			}
-			if state := w.labels["nvidia.com/mig.config.state"]; state != want {
+			if state := f.labels["nvidia.com/mig.config.state"]; state != want {
 				t.Errorf("%s, not %s", state, want)
 			}
 		})

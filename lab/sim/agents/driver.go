@@ -11,14 +11,15 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// reconcileDriver is a driver pod: k8s-driver-manager stops what uses the driver that is loaded, and unloads it; then the pod's own
-// one is loaded, and the operands run again. In life they run a little earlier, and wait in their init containers.
-func (v *reconciliation) reconcileDriver(pod *Pod) error {
-	c := v.driverCrashes(pod)
-	if failure := v.driverFailure(); failure != "" {
-		return v.failDriver(pod, c, failure)
+// reconcileDriver performs the actions of a driver pod: k8s-driver-manager stops the users of the loaded driver and unloads
+// it; then the pod loads its own driver, and the operands run again. On a real node the operands start slightly earlier and
+// wait in their init containers.
+func (r *reconciliation) reconcileDriver(pod *Pod) error {
+	c := r.driverCrashes(pod)
+	if failure := r.driverFailure(); failure != "" {
+		return r.failDriver(pod, c, failure)
 	}
-	if c.waiting(v) {
+	if c.waiting(r) {
 		return nil
 	}
 	if pod.State != "" {
@@ -27,41 +28,41 @@ func (v *reconciliation) reconcileDriver(pod *Pod) error {
 		}
 		if c.restarts > 0 && !pod.Ready {
 			c.failing = false
-			return v.statuses(pod, map[string]*crash{driver: c})
+			return r.statuses(pod, map[string]*crash{driver: c})
 		}
-		return v.restore()
+		return r.restore()
 	}
-	loading, begun := v.memory.loading[string(pod.UID)]
+	loading, begun := r.memory.loading[string(pod.UID)]
 	if !begun {
-		if gone, err := v.unload(pod); err != nil || !gone {
+		if gone, err := r.unload(pod); err != nil || !gone {
 			return err
 		}
-		loading = time.Now().Add(v.scaledForNode(rules.DriverLoad))
-		v.memory.loading[string(pod.UID)] = loading
+		loading = time.Now().Add(r.scaledForNode(rules.DriverLoad))
+		r.memory.loading[string(pod.UID)] = loading
 	}
 	if time.Now().Before(loading) {
-		v.again.at(loading)
+		r.again.at(loading)
 		return nil
 	}
-	if v.node.Hardware == nil {
-		return nil // without a GPU there is nothing to load it for, and the container does not get ready
+	if r.node.Hardware == nil {
+		return nil // without a GPU the driver cannot be loaded, and the container does not become ready
 	}
-	version := cmp.Or(rules.DriverVersion(pod.image(driver)), v.node.Hardware.Driver)
-	if err := v.patchMetadata(nil, object{rules.DriverAnnotation: version}); err != nil {
+	version := cmp.Or(rules.DriverVersion(pod.image(driver)), r.node.Hardware.Driver)
+	if err := r.patchMetadata(nil, object{rules.DriverAnnotation: version}); err != nil {
 		return err
 	}
-	v.memory.driver = version
-	return v.annotate(pod, stateAnnotation, version)
+	r.memory.driver = version
+	return r.annotate(pod, stateAnnotation, version)
 }
 
-// driverFailure is why no driver can be loaded on this node; empty where one can.
-func (v *reconciliation) driverFailure() string {
-	return rules.DriverFailure(v.node.Hardware, v.node.Faults)
+// driverFailure returns why no driver can be loaded on this node, or an empty string.
+func (r *reconciliation) driverFailure() string {
+	return rules.DriverFailure(r.node.Hardware, r.node.Faults)
 }
 
-// driverCrashes is how often the container of a driver pod has ended with an error.
-func (v *reconciliation) driverCrashes(pod *Pod) *crash {
-	c := v.memory.crashes[string(pod.UID)]
+// driverCrashes returns the crash state of a driver pod's container.
+func (r *reconciliation) driverCrashes(pod *Pod) *crash {
+	c := r.memory.crashes[string(pod.UID)]
 	if c == nil {
 		c = &crash{}
 		for _, main := range pod.Mains {
@@ -70,72 +71,73 @@ func (v *reconciliation) driverCrashes(pod *Pod) *crash {
 				c.failing = main.Status.State.Waiting != nil && main.Status.State.Waiting.Reason == "CrashLoopBackOff"
 			}
 		}
-		v.memory.crashes[string(pod.UID)] = c
+		r.memory.crashes[string(pod.UID)] = c
 	}
 	return c
 }
 
-// failDriver lets the container of a driver pod end with an error; the driver that was loaded goes with it.
-func (v *reconciliation) failDriver(pod *Pod, c *crash, failure string) error {
-	if c.waiting(v) {
+// failDriver makes the container of a driver pod exit with an error, which also unloads its driver.
+func (r *reconciliation) failDriver(pod *Pod, c *crash, failure string) error {
+	if c.waiting(r) {
 		return nil
 	}
 	if pod.State != "" {
-		if err := v.annotate(pod, stateAnnotation, nil); err != nil {
+		if err := r.annotate(pod, stateAnnotation, nil); err != nil {
 			return err
 		}
 	}
-	if v.driver() != "" {
-		if err := v.patchMetadata(nil, object{rules.DriverAnnotation: nil}); err != nil {
+	if r.driver() != "" {
+		if err := r.patchMetadata(nil, object{rules.DriverAnnotation: nil}); err != nil {
 			return err
 		}
-		v.memory.driver = ""
+		r.memory.driver = ""
 	}
-	delete(v.memory.loading, string(pod.UID))
-	c.fail(errors.New(failure), v)
-	v.logs.replace(pod, driver, []string{"Loading NVIDIA driver kernel modules...", failure}, c.ended)
-	return v.mainFails(pod, driver, c)
+	delete(r.memory.loading, string(pod.UID))
+	c.fail(errors.New(failure), r)
+	r.logs.replace(pod, driver, []string{"Loading NVIDIA driver kernel modules...", failure}, c.ended)
+	return r.mainFails(pod, driver, c)
 }
 
-// unload tells whether nothing is loaded any more; a node that has not had a driver pod before has nothing to unload.
-func (v *reconciliation) unload(pod *Pod) (bool, error) {
-	if v.driver() == "" {
+// unload unloads the driver and returns whether this is complete; a node without an earlier driver pod has nothing to unload.
+func (r *reconciliation) unload(pod *Pod) (bool, error) {
+	if r.driver() == "" {
 		return true, nil
 	}
-	if labels := rules.PauseLabelsForDriver(v.node.Deploy); len(labels) > 0 {
-		if err := v.patchMetadata(labels, nil); err != nil {
+	if labels := rules.PauseLabelsForDriver(r.node.Deploy); len(labels) > 0 {
+		if err := r.patchMetadata(labels, nil); err != nil {
 			return false, err
 		}
 	}
 	for _, app := range rules.DriverClients {
-		if len(v.appPods(pod.Namespace, app)) > 0 {
-			return false, nil // their end will be seen
+		if len(r.appPods(pod.Namespace, app)) > 0 {
+			return false, nil // the deletion of the pods triggers the next reconciliation
 		}
 	}
 	return true, nil
 }
 
-func (v *reconciliation) restore() error {
-	if labels := rules.ResumeLabelsAfterDriver(v.node.Deploy); len(labels) > 0 {
-		return v.patchMetadata(labels, nil)
+func (r *reconciliation) restore() error {
+	if labels := rules.ResumeLabelsAfterDriver(r.node.Deploy); len(labels) > 0 {
+		return r.patchMetadata(labels, nil)
 	}
 	return nil
 }
 
-// driver is the version that a driver pod has loaded; empty where none ever did.
-func (v *reconciliation) driver() string {
-	if v.memory.driver != "" {
-		return v.memory.driver
+// driver returns the version that a driver pod has loaded, or an empty string.
+func (r *reconciliation) driver() string {
+	if r.memory.driver != "" {
+		return r.memory.driver
 	}
-	return v.node.Driver
+	return r.node.Driver
 }
 
-// driversLoaded tells whether no driver pod of the node is still loading: until then the operands wait in their init containers.
-func (v *reconciliation) driversLoaded() bool {
-	if v.driverFailure() != "" {
+// driversLoaded returns whether all driver pods of the node have loaded their driver: the operands wait for this in their
+// init containers.
+func (r *reconciliation) driversLoaded() bool {
+	if r.driverFailure() != "" {
 		return false
 	}
-	for _, pod := range v.pods {
+	for _, pod := range r.pods {
 		if pod.Operand == driver && pod.State == "" && pod.DeletionTimestamp == nil {
 			return false
 		}
@@ -143,7 +145,7 @@ func (v *reconciliation) driversLoaded() bool {
 	return true
 }
 
-// hardware is what the loaded driver shows of the node.
-func (v *reconciliation) hardware() *rules.Hardware {
-	return v.node.Hardware.WithDriver(v.driver())
+// hardware returns the node's hardware as reported by the loaded driver.
+func (r *reconciliation) hardware() *rules.Hardware {
+	return r.node.Hardware.WithDriver(r.driver())
 }

@@ -28,23 +28,23 @@ const nodeNameLabel = "nfd.node.kubernetes.io/node-name"
 
 var nodeFeatures = schema.GroupVersionResource{Group: "nfd.k8s-sigs.io", Version: "v1alpha1", Resource: "nodefeatures"}
 
-// publishWorkerFeatures is nfd-worker: one NodeFeature, named like the node.
-func (v *reconciliation) publishWorkerFeatures(pod *Pod) error {
-	if !pod.Running() || v.node.Faults.Has(rules.NFDStalled) {
+// publishWorkerFeatures is nfd-worker: it publishes one NodeFeature with the name of the node.
+func (r *reconciliation) publishWorkerFeatures(pod *Pod) error {
+	if !pod.Running() || r.node.Faults.Has(rules.NFDStalled) {
 		return nil
 	}
-	copied, _ := v.mounted(pod)
+	copied, _ := r.mounted(pod)
 	pci, err := rules.WorkerConfig(copied["nfd-worker.conf"])
 	if err != nil {
-		klog.ErrorS(err, "nfd-worker.conf cannot be read", "pod", klog.KObj(pod))
+		klog.ErrorS(err, "cannot parse nfd-worker.conf", "pod", klog.KObj(pod))
 		return nil
 	}
-	spec := rules.NodeFeatures(v.node.Name, v.node.Kernel, v.node.Hardware, v.node.OS, pci)
-	return v.publish(pod, v.node.Name, map[string]any{"nfd.node.kubernetes.io/worker.version": "v0.19.0"}, v.workerOwners(pod), spec)
+	spec := rules.NodeFeatures(r.node.Name, r.node.Kernel, r.node.Hardware, r.node.OS, pci)
+	return r.publish(pod, r.node.Name, map[string]any{"nfd.node.kubernetes.io/worker.version": "v0.19.0"}, r.workerOwners(pod), spec)
 }
 
-// workerOwners follows the worker's -owner-refs flag.
-func (v *reconciliation) workerOwners(pod *Pod) []any {
+// workerOwners evaluates the worker's -owner-refs flag.
+func (r *reconciliation) workerOwners(pod *Pod) []any {
 	sources := "pod,ds"
 	for _, arg := range pod.Args {
 		if value, found := strings.CutPrefix(strings.TrimLeft(arg, "-"), "owner-refs="); found {
@@ -61,7 +61,7 @@ func (v *reconciliation) workerOwners(pod *Pod) []any {
 				owners = append(owners, owner)
 			}
 		case "node":
-			owners = append(owners, object{"apiVersion": "v1", "kind": "Node", "name": v.node.Name, "uid": string(v.node.UID)})
+			owners = append(owners, object{"apiVersion": "v1", "kind": "Node", "name": r.node.Name, "uid": string(r.node.UID)})
 		}
 	}
 	return owners
@@ -78,9 +78,9 @@ func daemonSetOwner(pod *Pod) object {
 	return object{"apiVersion": pod.Owner.APIVersion, "kind": pod.Owner.Kind, "name": pod.Owner.Name, "uid": string(pod.Owner.UID)}
 }
 
-// publishGFDLabels is gpu-feature-discovery: labels by way of a NodeFeature of its own, stamped when the config was read.
-func (v *reconciliation) publishGFDLabels(pod *Pod, a *agent) error {
-	if v.node.Hardware == nil || v.node.Faults.Has(rules.GFDStalled) {
+// publishGFDLabels is gpu-feature-discovery: it publishes labels through its own NodeFeature, with the time of the config.
+func (r *reconciliation) publishGFDLabels(pod *Pod, a *agent) error {
+	if r.node.Hardware == nil || r.node.Faults.Has(rules.GFDStalled) {
 		return nil
 	}
 	labels := map[string]any{"nvidia.com/gfd.timestamp": strconv.FormatInt(a.At, 10)}
@@ -93,12 +93,12 @@ func (v *reconciliation) publishGFDLabels(pod *Pod, a *agent) error {
 	}
 	owners = append(owners, podOwner(pod))
 	features := object{"flags": object{}, "attributes": object{}, "instances": object{}}
-	return v.publish(pod, "nvidia-features-for-"+v.node.Name, nil, owners, object{"features": features, "labels": labels})
+	return r.publish(pod, "nvidia-features-for-"+r.node.Name, nil, owners, object{"features": features, "labels": labels})
 }
 
-// publish writes a NodeFeature of this node, if it is not so already; what was written is remembered by its hash.
-func (v *reconciliation) publish(pod *Pod, name string, annotations object, owners []any, spec map[string]any) error {
-	metadata := object{"name": name, "namespace": pod.Namespace, "labels": object{nodeNameLabel: v.node.Name}}
+// publish writes a NodeFeature of this node if it changed, and remembers its hash.
+func (r *reconciliation) publish(pod *Pod, name string, annotations object, owners []any, spec map[string]any) error {
+	metadata := object{"name": name, "namespace": pod.Namespace, "labels": object{nodeNameLabel: r.node.Name}}
 	if len(owners) > 0 {
 		metadata["ownerReferences"] = owners
 	}
@@ -111,22 +111,22 @@ func (v *reconciliation) publish(pod *Pod, name string, annotations object, owne
 		return err
 	}
 	key, sum := pod.Namespace+"/"+name, fmt.Sprintf("%x", sha256.Sum256(text))
-	if v.published(key) == sum {
+	if r.published(key) == sum {
 		return nil
 	}
-	client := v.dynamic.Resource(nodeFeatures).Namespace(pod.Namespace)
-	live, err := client.Get(v.ctx, name, metav1.GetOptions{})
+	client := r.dynamic.Resource(nodeFeatures).Namespace(pod.Namespace)
+	live, err := client.Get(r.ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = client.Create(v.ctx, wanted, metav1.CreateOptions{})
+		_, err = client.Create(r.ctx, wanted, metav1.CreateOptions{})
 	case err == nil && !sameFeature(live, wanted):
 		wanted.SetResourceVersion(live.GetResourceVersion())
-		_, err = client.Update(v.ctx, wanted, metav1.UpdateOptions{})
+		_, err = client.Update(r.ctx, wanted, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("NodeFeature %s: %w", key, err)
 	}
-	v.setPublished(key, sum)
+	r.setPublished(key, sum)
 	return nil
 }
 
@@ -135,19 +135,19 @@ func sameFeature(live, wanted *unstructured.Unstructured) bool {
 		equality.Semantic.DeepEqual(live.GetLabels(), wanted.GetLabels())
 }
 
-func (v *reconciliation) published(key string) string {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	return v.memory.published[key]
+func (r *reconciliation) published(key string) string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.memory.published[key]
 }
 
-func (v *reconciliation) setPublished(key, sum string) {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	v.memory.published[key] = sum
+func (r *reconciliation) setPublished(key, sum string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.memory.published[key] = sum
 }
 
-// watchFeatures makes the agents write again what others have deleted. The kind comes and goes with NFD's chart.
+// watchFeatures makes the agents recreate deleted NodeFeatures. The CRD is installed and deleted with NFD's chart.
 func (s *Simulator) watchFeatures(ctx context.Context) {
 	for !s.served() {
 		select {
@@ -159,7 +159,7 @@ func (s *Simulator) watchFeatures(ctx context.Context) {
 	informer := metadatainformer.NewSharedInformerFactory(s.metadata, 0).ForResource(nodeFeatures).Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: s.onFeatureDelete})
 	if err != nil {
-		klog.ErrorS(err, "NodeFeatures are not watched")
+		klog.ErrorS(err, "cannot watch NodeFeatures")
 		return
 	}
 	informer.Run(ctx.Done())

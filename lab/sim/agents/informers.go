@@ -22,7 +22,7 @@ func (s *Simulator) onNode(object any) {
 	}
 }
 
-// onNodeUpdate leaves heartbeats alone.
+// onNodeUpdate ignores heartbeats.
 func (s *Simulator) onNodeUpdate(before, after any) {
 	a, b := before.(*Node), after.(*Node)
 	if a.MIGConfig != b.MIGConfig && b.MIGConfig != "" {
@@ -74,14 +74,14 @@ func (s *Simulator) gone(pod *Pod) {
 	s.logs.remove(pod)
 }
 
-// refresh notes that the kubelet has brought this pod's volumes up to date.
+// refresh records that the kubelet has updated the volumes of this pod.
 func (s *Simulator) refresh(pod *Pod, at time.Time) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.refreshed[string(pod.UID)] = at
 }
 
-// remountVolumes notes that a pod starts now, which mounts its volumes.
+// remountVolumes records that a pod starts now, which mounts its volumes.
 func (s *Simulator) remountVolumes(pod *Pod) {
 	s.refresh(pod, time.Now())
 }
@@ -103,7 +103,7 @@ func (s *Simulator) onConfigMapDelete(object any) {
 	}
 }
 
-// observe keeps the versions of a ConfigMap and wakes its readers, now and when their copies catch up.
+// observe stores the versions of a ConfigMap and enqueues its readers, now and when their copies are updated.
 func (s *Simulator) observe(configMap *corev1.ConfigMap, present bool) {
 	name := configMap.Namespace + "/" + configMap.Name
 	s.mutex.Lock()
@@ -127,7 +127,7 @@ func (s *Simulator) observe(configMap *corev1.ConfigMap, present bool) {
 	}
 }
 
-// mounted is the copy of its ConfigMap that a pod sees; it is nil when there is none to mount.
+// mounted returns the copy of the ConfigMap that a pod has mounted, or nil.
 func (s *Simulator) mounted(pod *Pod) (map[string]string, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

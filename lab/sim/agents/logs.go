@@ -23,7 +23,7 @@ import (
 
 var kwokLogs = schema.GroupVersionResource{Group: "kwok.x-k8s.io", Version: "v1alpha1", Resource: "logs"}
 
-// podLogs writes what containers print: a file each, in CRI format, and a Logs object that tells kwok where they are.
+// podLogs writes the logs of containers: one file each, in CRI format, and a Logs object with the paths for kwok.
 type podLogs struct {
 	dir    string
 	client dynamic.Interface
@@ -45,7 +45,7 @@ func (l *podLogs) folder(pod *Pod) string {
 	return filepath.Join(l.dir, strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_"))
 }
 
-// write gives a pod its logs: what each container printed.
+// write creates the log files of a pod, with the output of each container.
 func (l *podLogs) write(ctx context.Context, pod *Pod, lines map[string][]string) error {
 	if l.dir == "" {
 		return nil
@@ -62,7 +62,7 @@ func (l *podLogs) write(ctx context.Context, pod *Pod, lines map[string][]string
 	return l.announce(ctx, pod)
 }
 
-// writeCRI replaces a log as a whole, so that nobody reads half of it.
+// writeCRI replaces a log file atomically.
 func writeCRI(path string, lines []string, at time.Time) error {
 	var text strings.Builder
 	for _, line := range lines {
@@ -74,14 +74,14 @@ func writeCRI(path string, lines []string, at time.Time) error {
 	return os.Rename(path+".new", path)
 }
 
-// crashed writes the last words of a container that ended with an error.
+// crashed writes the last log line of a container that exited with an error.
 func (l *podLogs) crashed(pod *Pod, container, line string, ended time.Time) {
 	if line != "" {
 		l.replace(pod, container, []string{fmt.Sprintf("E%s       1 main.go:173] %s", ended.Format("0102 15:04:05.000000"), line)}, ended)
 	}
 }
 
-// replace replaces what a container has printed; what was said at the same time is not written again.
+// replace replaces the log of a container, unless the log was already written for the same time.
 func (l *podLogs) replace(pod *Pod, container string, lines []string, at time.Time) {
 	if l.dir == "" {
 		return
@@ -91,7 +91,7 @@ func (l *podLogs) replace(pod *Pod, container string, lines []string, at time.Ti
 	l.mutex.Unlock()
 	if known == nil {
 		if err := l.write(context.Background(), pod, nil); err != nil {
-			klog.ErrorS(err, "no log", "pod", klog.KObj(pod))
+			klog.ErrorS(err, "cannot write the log", "pod", klog.KObj(pod))
 			return
 		}
 	}
@@ -102,11 +102,11 @@ func (l *podLogs) replace(pod *Pod, container string, lines []string, at time.Ti
 	}
 	known.ended[container] = at
 	if err := writeCRI(filepath.Join(l.folder(pod), container+".log"), lines, at); err != nil {
-		klog.ErrorS(err, "no log", "pod", klog.KObj(pod))
+		klog.ErrorS(err, "cannot write the log", "pod", klog.KObj(pod))
 	}
 }
 
-// announce makes the Logs object; it belongs to the pod, so that it goes with it.
+// announce creates the Logs object, which is owned by the pod and deleted with it.
 func (l *podLogs) announce(ctx context.Context, pod *Pod) error {
 	var files []any
 	for _, c := range append(append([]container{}, pod.Mains...), pod.Inits...) {
@@ -133,7 +133,7 @@ func (l *podLogs) announce(ctx context.Context, pod *Pod) error {
 	return nil
 }
 
-// remove takes the logs of a pod that is gone away.
+// remove deletes the logs of a deleted pod.
 func (l *podLogs) remove(pod *Pod) {
 	l.mutex.Lock()
 	known := l.written[pod.UID]
@@ -143,7 +143,7 @@ func (l *podLogs) remove(pod *Pod) {
 		return
 	}
 	if err := os.RemoveAll(l.folder(pod)); err != nil {
-		klog.ErrorS(err, "log stays", "pod", klog.KObj(pod))
+		klog.ErrorS(err, "cannot delete the log", "pod", klog.KObj(pod))
 	}
 	if known.object == "" {
 		return
@@ -151,12 +151,12 @@ func (l *podLogs) remove(pod *Pod) {
 	go func() {
 		err := l.client.Resource(kwokLogs).Namespace(pod.Namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(known.object))})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			klog.ErrorS(err, "Logs object stays", "pod", klog.KObj(pod))
+			klog.ErrorS(err, "cannot delete the Logs object", "pod", klog.KObj(pod))
 		}
 	}()
 }
 
-// sweep takes away what pods left behind while nobody watched, and finds the logs of those that live.
+// sweep deletes the logs of pods that were deleted while the simulator was not running, and registers those of the others.
 func (l *podLogs) sweep(pods []any) {
 	if l.dir == "" {
 		return
@@ -171,13 +171,13 @@ func (l *podLogs) sweep(pods []any) {
 	}
 	for _, entry := range entries {
 		if !entry.IsDir() {
-			continue // somebody else's
+			continue // not written by the simulator
 		}
 		if uid, alive := folders[entry.Name()]; alive {
 			l.written[uid] = &podLog{ended: map[string]time.Time{}}
 		} else if strings.Count(entry.Name(), "_") == 2 {
 			if err := os.RemoveAll(filepath.Join(l.dir, entry.Name())); err != nil {
-				klog.ErrorS(err, "log stays", "folder", entry.Name())
+				klog.ErrorS(err, "cannot delete the log", "folder", entry.Name())
 			}
 		}
 	}

@@ -51,6 +51,6 @@ func TestSweepLeavesTheLivingAndTheForeign(t *testing.T) {
 	}
 	logs.remove(alive)
 	if _, err := os.Stat(filepath.Join(dir, "ns_p_1")); !os.IsNotExist(err) {
-		t.Error("the pod's folder stays")
+		t.Error("the pod's folder was not deleted")
 	}
 }

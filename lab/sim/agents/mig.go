@@ -12,7 +12,7 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// migStep is what a MIG manager is busy with.
+// migStep is the current step of a MIG manager.
 type migStep int
 
 const (
@@ -24,107 +24,108 @@ const (
 )
 
 // migProcess is the process of one nvidia-mig-manager pod, v0.13 (cmd/nvidia-mig-manager and pkg/mig/reconfigure of
-// NVIDIA/mig-parted): it obeys the label nvidia.com/mig.config, one change after the other.
+// NVIDIA/mig-parted): it applies the label nvidia.com/mig.config, one change at a time.
 type migProcess struct {
 	migState
 	step      migStep
-	until     time.Time // the step is not over before
-	since     time.Time // the present operand is waited for since
-	stage     int       // which of the operands that is
+	until     time.Time // the earliest end of the step
+	since     time.Time // when the wait for the current operand started
+	stage     int       // index of the current operand
 	lines     []string
-	watchHung bool // a change that is under way goes on, and is the last one
+	watchHung bool // the watch hangs: a change in progress continues, and is the last one
 }
 
-// migState is what outlives the simulator, in an annotation of the pod. Before is what the node's deploy labels said when
-// they were paused; it is there as long as a change is under way.
+// migState survives a restart of the simulator, in an annotation of the pod. Before has the values of the node's deploy
+// labels before they were paused; it is set while a change is in progress.
 type migState struct {
 	Read      string            `json:"read"`
 	Completed bool              `json:"completed,omitempty"`
 	Before    map[string]string `json:"before,omitempty"`
 }
 
-// reconcileMIG lets the MIG manager go on, as far as it can without waiting.
-func (v *reconciliation) reconcileMIG(pod *Pod) (err error) {
-	if !pod.Running() || v.node.Hardware == nil {
+// reconcileMIG advances the MIG manager as far as possible without waiting.
+func (r *reconciliation) reconcileMIG(pod *Pod) (err error) {
+	if !pod.Running() || r.node.Hardware == nil {
 		return nil
 	}
-	m := v.migProcess(pod)
-	if _, present := v.mounted(pod); !present && m.Read == "" && m.step == idle {
-		return nil // like the kubelet: nothing starts before the volume can be mounted
+	m := r.migProcess(pod)
+	if _, present := r.mounted(pod); !present && m.Read == "" && m.step == idle {
+		return nil // like the kubelet: the pod does not start before the volume can be mounted
 	}
-	if m.watchHung, err = v.watchHung(pod); err != nil {
+	if m.watchHung, err = r.watchHung(pod); err != nil {
 		return err
 	}
 	for {
 		if time.Now().Before(m.until) {
-			v.again.at(m.until)
+			r.again.at(m.until)
 			return nil
 		}
-		if more, err := v.advance(pod, m); err != nil || !more {
+		if more, err := r.advance(pod, m); err != nil || !more {
 			return err
 		}
 	}
 }
 
-// migProcess finds the process of a pod; after the simulator was restarted it goes on where it was.
-func (v *reconciliation) migProcess(pod *Pod) *migProcess {
-	m := v.memory.managers[string(pod.UID)]
+// migProcess returns the process of a pod; after a restart of the simulator it resumes the change in progress.
+func (r *reconciliation) migProcess(pod *Pod) *migProcess {
+	m := r.memory.managers[string(pod.UID)]
 	if m != nil {
 		return m
 	}
 	m = &migProcess{}
 	if pod.State == "" {
-		v.remountVolumes(pod)
+		r.remountVolumes(pod)
 	} else if json.Unmarshal([]byte(pod.State), &m.migState) == nil && m.Before != nil {
 		m.step, m.since = draining, time.Now()
 	}
-	v.memory.managers[string(pod.UID)] = m
+	r.memory.managers[string(pod.UID)] = m
 	return m
 }
 
-// advance takes one step; it returns false when there is nothing to do until something happens.
-func (v *reconciliation) advance(pod *Pod, m *migProcess) (bool, error) {
+// advance executes one step; it returns false if there is nothing to do until the next event.
+func (r *reconciliation) advance(pod *Pod, m *migProcess) (bool, error) {
 	switch m.step {
 	case checking:
-		return true, v.check(pod, m)
+		return true, r.check(pod, m)
 	case draining:
-		return v.drain(pod, m)
+		return r.drain(pod, m)
 	case switching:
-		return v.switchMode(pod, m)
+		return r.switchMode(pod, m)
 	case creating:
-		return true, v.createDevices(pod, m)
+		return true, r.createDevices(pod, m)
 	}
 	if m.watchHung {
 		return false, nil
 	}
-	// A label that goes and comes again is a reason to act, as is another value; one that only goes is read later on.
-	if migConfigEvents := v.takeMIGConfigEvent(v.node.Name); v.node.MIGConfig == m.Read && !(migConfigEvents && m.Read != "") {
+	// A label that is removed and set again triggers a change, as does a new value; a removal alone is read later.
+	if event := r.takeMIGConfigEvent(r.node.Name); r.node.MIGConfig == m.Read && !(event && m.Read != "") {
 		return false, nil
 	}
-	m.Read, m.lines = v.node.MIGConfig, nil
-	v.proceed(m, checking, rules.MIGCheck)
+	m.Read, m.lines = r.node.MIGConfig, nil
+	r.proceed(m, checking, rules.MIGCheck)
 	return true, nil
 }
 
-// watchHung tells whether the process of this pod hears of its label no more. The fault hangs the watch of one process, that
-// which lives when it is put or starts as the first after it, for good; a new pod or boot is another process.
-func (v *reconciliation) watchHung(pod *Pod) (bool, error) {
-	process := string(pod.UID) + "/" + v.node.BootID
-	hung := cmp.Or(v.memory.hungProcess, v.node.HungProcess)
+// watchHung returns whether the process of this pod no longer receives label changes. The fault permanently hangs the watch of
+// one process: the one that is running when the fault is injected, or the first one started later. A new pod or a reboot
+// starts a new process.
+func (r *reconciliation) watchHung(pod *Pod) (bool, error) {
+	process := string(pod.UID) + "/" + r.node.BootID
+	hung := cmp.Or(r.memory.hungProcess, r.node.HungProcess)
 	if hung == process {
 		return true, nil
 	}
-	if !v.node.Faults.Has(rules.MIGWatchHung) {
-		return false, v.markHung("", hung)
+	if !r.node.Faults.Has(rules.MIGWatchHung) {
+		return false, r.markHung("", hung)
 	}
 	if hung != "" {
 		return false, nil
 	}
-	return true, v.markHung(process, hung)
+	return true, r.markHung(process, hung)
 }
 
-// strike keeps which process the fault has hung, or that it may hang another one.
-func (v *reconciliation) markHung(process, before string) error {
+// markHung stores which process the fault has hung; an empty process allows it to hang another one.
+func (r *reconciliation) markHung(process, before string) error {
 	if process == before {
 		return nil
 	}
@@ -132,55 +133,55 @@ func (v *reconciliation) markHung(process, before string) error {
 	if process != "" {
 		kept = process
 	}
-	if err := v.patchMetadata(nil, object{hungAnnotation: kept}); err != nil {
+	if err := r.patchMetadata(nil, object{hungAnnotation: kept}); err != nil {
 		return err
 	}
-	v.memory.hungProcess = process
+	r.memory.hungProcess = process
 	return nil
 }
 
-func (v *reconciliation) proceed(m *migProcess, next migStep, after time.Duration) {
-	m.step, m.until = next, time.Now().Add(v.scaledForNode(after))
+func (r *reconciliation) proceed(m *migProcess, next migStep, after time.Duration) {
+	m.step, m.until = next, time.Now().Add(r.scaledForNode(after))
 }
 
-// failed ends a change that went wrong. The operands run again only in a process that has never completed a change:
-// that it has is kept in a variable of the whole program, which nothing resets.
-func (v *reconciliation) failed(pod *Pod, m *migProcess, err error) error {
+// failed ends a failed change. The operands run again only if the process has never completed a change: the program stores
+// that in a global variable, which it never resets.
+func (r *reconciliation) failed(pod *Pod, m *migProcess, err error) error {
 	m.log("error", "Error: "+err.Error())
-	return v.finish(pod, m, rules.MIGStateFailed, !m.Completed)
+	return r.finish(pod, m, rules.MIGStateFailed, !m.Completed)
 }
 
-// finish writes the state and, if they are to run again, the labels of the operands.
-func (v *reconciliation) finish(pod *Pod, m *migProcess, state string, resume bool) error {
+// finish writes the state and, with resume, the labels that let the operands run again.
+func (r *reconciliation) finish(pod *Pod, m *migProcess, state string, resume bool) error {
 	labels := map[string]string{}
 	if resume {
 		labels = rules.ResumeLabels(m.Before)
 	}
 	labels[rules.MIGStateLabel] = state
-	if err := v.patchMetadata(labels, nil); err != nil {
+	if err := r.patchMetadata(labels, nil); err != nil {
 		return err
 	}
-	return v.endChange(pod, m)
+	return r.endChange(pod, m)
 }
 
-// endChange goes back to waiting for the label; values that came and went in between are lost.
-func (v *reconciliation) endChange(pod *Pod, m *migProcess) error {
+// endChange returns to waiting for the label; values that were set and replaced in the meantime are lost.
+func (r *reconciliation) endChange(pod *Pod, m *migProcess) error {
 	m.Before, m.step, m.until = nil, idle, time.Time{}
-	v.takeMIGConfigEvent(v.node.Name)
+	r.takeMIGConfigEvent(r.node.Name)
 	if len(m.lines) > 0 {
-		v.logs.replace(pod, migManager, m.lines, time.Now())
+		r.logs.replace(pod, migManager, m.lines, time.Now())
 	}
-	return v.remember(pod, m)
+	return r.remember(pod, m)
 }
 
 func (m *migProcess) log(level, line string) {
 	m.lines = append(m.lines, fmt.Sprintf("time=%q level=%s msg=%q", time.Now().UTC().Format(time.RFC3339), level, line))
 }
 
-func (v *reconciliation) remember(pod *Pod, m *migProcess) error {
+func (r *reconciliation) remember(pod *Pod, m *migProcess) error {
 	text, err := json.Marshal(m.migState)
 	if err != nil {
 		return err
 	}
-	return v.annotate(pod, stateAnnotation, string(text))
+	return r.annotate(pod, stateAnnotation, string(text))
 }

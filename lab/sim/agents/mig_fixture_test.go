@@ -40,11 +40,11 @@ mig-configs:
   too-much: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 3}}]
 `
 
-// fixture is one node with its operands, and an API server that takes what a MIG manager sends. The operands obey their
-// label, except those that stick.
+// fixture is one node with its operands, and an API server for the requests of a MIG manager. The operands follow their
+// label, except with stuck.
 type fixture struct {
 	t       *testing.T
-	v       *reconciliation
+	r       *reconciliation
 	manager *Pod
 	labels  map[string]string
 	states  []string
@@ -54,8 +54,8 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T) *fixture {
-	w := &fixture{t: t, labels: map[string]string{pluginLabel: "true", "nvidia.com/gpu.deploy.dcgm": "false"}}
-	server := httptest.NewServer(http.HandlerFunc(w.serve))
+	f := &fixture{t: t, labels: map[string]string{pluginLabel: "true", "nvidia.com/gpu.deploy.dcgm": "false"}}
+	server := httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(server.Close)
 	core, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
 	if err != nil {
@@ -70,70 +70,70 @@ func newFixture(t *testing.T) *fixture {
 		{Name: "3g.40gb", Compute: 3, Size: 4, Starts: []int{0, 4}, Most: 2}, {Name: "7g.80gb", Compute: 7, Size: 8, Starts: []int{0}, Most: 1}}}
 	node := &Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n"}, Faults: rules.Faults{}, Ready: true,
 		Hardware: &rules.Hardware{Product: "NVIDIA A100", GPUs: 2, Compute: "8.0", PCI: "20b2", MIGCapable: true, MIG: geometry}}
-	w.v = &reconciliation{Simulator: s, ctx: context.Background(), node: node, memory: newMemory("n")}
-	w.start("first")
+	f.r = &reconciliation{Simulator: s, ctx: context.Background(), node: node, memory: newMemory("n")}
+	f.start("first")
 	for _, app := range []string{plugins, "nvidia-cuda-validator", validator} {
-		w.v.pods = append(w.v.pods, &Pod{ObjectMeta: metav1.ObjectMeta{Name: app, Namespace: namespace, UID: types.UID(app)}, App: app, Phase: corev1.PodRunning})
+		f.r.pods = append(f.r.pods, &Pod{ObjectMeta: metav1.ObjectMeta{Name: app, Namespace: namespace, UID: types.UID(app)}, App: app, Phase: corev1.PodRunning})
 	}
-	w.syncNode()
-	return w
+	f.syncNode()
+	return f
 }
 
-// start replaces the MIG manager's pod, and with it the process.
-func (w *fixture) start(uid string) {
-	w.v.pods = slices.DeleteFunc(w.v.pods, func(pod *Pod) bool { return pod == w.manager })
-	w.manager = &Pod{ObjectMeta: metav1.ObjectMeta{Name: "m-" + uid, Namespace: namespace, UID: types.UID(uid)}, App: "nvidia-mig-manager", Operand: migManager,
+// start replaces the MIG manager's pod and its process.
+func (f *fixture) start(uid string) {
+	f.r.pods = slices.DeleteFunc(f.r.pods, func(pod *Pod) bool { return pod == f.manager })
+	f.manager = &Pod{ObjectMeta: metav1.ObjectMeta{Name: "m-" + uid, Namespace: namespace, UID: types.UID(uid)}, App: "nvidia-mig-manager", Operand: migManager,
 		Phase: corev1.PodRunning, ConfigMap: namespace + "/parted", Env: map[string]string{}}
-	w.v.pods = append(w.v.pods, w.manager)
+	f.r.pods = append(f.r.pods, f.manager)
 }
 
-// syncNode is what the informer would make of the labels.
-func (w *fixture) syncNode() {
-	w.v.node.MIGConfig, w.v.node.MIGState, w.v.node.Deploy = w.labels[rules.MIGConfigLabel], w.labels[rules.MIGStateLabel], map[string]string{}
+// syncNode updates the node from the labels, like the informer.
+func (f *fixture) syncNode() {
+	f.r.node.MIGConfig, f.r.node.MIGState, f.r.node.Deploy = f.labels[rules.MIGConfigLabel], f.labels[rules.MIGStateLabel], map[string]string{}
 	for _, key := range rules.DeployLabels {
-		if value, there := w.labels[key]; there {
-			w.v.node.Deploy[key] = value
+		if value, there := f.labels[key]; there {
+			f.r.node.Deploy[key] = value
 		}
 	}
 }
 
-// setConfig sets the label, and waits until the MIG manager has nothing to do.
-func (w *fixture) setConfig(config string) {
-	w.labels[rules.MIGConfigLabel] = config
+// setConfig sets the label, and waits until the MIG manager is idle.
+func (f *fixture) setConfig(config string) {
+	f.labels[rules.MIGConfigLabel] = config
 	if config != "" {
-		w.v.addMIGConfigEvent("n1")
+		f.r.addMIGConfigEvent("n1")
 	}
-	w.settle()
+	f.settle()
 }
 
-func (w *fixture) settle() {
-	w.t.Helper()
+func (f *fixture) settle() {
+	f.t.Helper()
 	for range 2000 {
-		w.syncNode()
-		w.v.again = wakeUp{}
-		down, err := w.v.down()
+		f.syncNode()
+		f.r.again = wakeUp{}
+		down, err := f.r.down()
 		if err == nil && !down {
-			err = w.v.reconcileMIG(w.manager)
+			err = f.r.reconcileMIG(f.manager)
 		}
 		if err != nil {
-			w.t.Fatal(err)
+			f.t.Fatal(err)
 		}
-		if w.v.again.after == 0 {
+		if f.r.again.after == 0 {
 			return
 		}
-		time.Sleep(w.v.again.after)
+		time.Sleep(f.r.again.after)
 	}
-	w.t.Fatal("it does not come to an end")
+	f.t.Fatal("the MIG manager does not become idle")
 }
 
-func (w *fixture) serve(answer http.ResponseWriter, request *http.Request) {
+func (f *fixture) serve(answer http.ResponseWriter, request *http.Request) {
 	body, _ := io.ReadAll(request.Body)
 	answer.Header().Set("Content-Type", "application/json")
 	parts := strings.Split(request.URL.Path, "/")
 	name := parts[len(parts)-1]
 	if request.Method == http.MethodDelete {
-		w.deleted = append(w.deleted, name)
-		w.v.pods = slices.DeleteFunc(slices.Clone(w.v.pods), func(pod *Pod) bool { return pod.Name == name })
+		f.deleted = append(f.deleted, name)
+		f.r.pods = slices.DeleteFunc(slices.Clone(f.r.pods), func(pod *Pod) bool { return pod.Name == name })
 		fmt.Fprint(answer, `{"kind": "Status", "apiVersion": "v1", "status": "Success"}`)
 		return
 	}
@@ -147,58 +147,58 @@ func (w *fixture) serve(answer http.ResponseWriter, request *http.Request) {
 		} `json:"status"`
 	}
 	if err := json.Unmarshal(body, &patch); err != nil {
-		w.t.Errorf("%s: %v", body, err)
+		f.t.Errorf("%s: %v", body, err)
 	}
-	if name == w.manager.Name {
-		w.manager.State = ""
+	if name == f.manager.Name {
+		f.manager.State = ""
 		if state := patch.Metadata.Annotations[stateAnnotation]; state != nil {
-			w.manager.State = *state
+			f.manager.State = *state
 		}
 		fmt.Fprint(answer, `{"kind": "Pod", "apiVersion": "v1"}`)
 		return
 	}
 	if id := patch.Status.NodeInfo.BootID; id != "" {
-		w.boots = append(w.boots, id)
-		w.v.node.BootID = id
+		f.boots = append(f.boots, id)
+		f.r.node.BootID = id
 	}
 	if hung, told := patch.Metadata.Annotations[hungAnnotation]; told {
-		w.v.node.HungProcess = ""
+		f.r.node.HungProcess = ""
 		if hung != nil {
-			w.v.node.HungProcess = *hung
+			f.r.node.HungProcess = *hung
 		}
 	}
 	for key, value := range patch.Metadata.Labels {
-		w.labels[key] = value
+		f.labels[key] = value
 		if key == rules.MIGStateLabel {
-			w.states = append(w.states, value)
+			f.states = append(f.states, value)
 		}
 	}
-	if w.labels[pluginLabel] != "true" && !w.stuck {
-		w.v.pods = slices.DeleteFunc(slices.Clone(w.v.pods), func(pod *Pod) bool { return pod.App == plugins })
+	if f.labels[pluginLabel] != "true" && !f.stuck {
+		f.r.pods = slices.DeleteFunc(slices.Clone(f.r.pods), func(pod *Pod) bool { return pod.App == plugins })
 	}
 	fmt.Fprint(answer, `{"kind": "Node", "apiVersion": "v1"}`)
 }
 
-// check compares the states since the last time, and what the plugin's label says now.
-func (w *fixture) check(what, states, plugin string) {
-	w.t.Helper()
-	if got := strings.Join(w.states, " "); got != states || w.labels[pluginLabel] != plugin {
-		w.t.Errorf("%s: states %q, want %q; plugin %s, want %s", what, got, states, w.labels[pluginLabel], plugin)
+// check compares the states since the last check, and the plugin's current label.
+func (f *fixture) check(what, states, plugin string) {
+	f.t.Helper()
+	if got := strings.Join(f.states, " "); got != states || f.labels[pluginLabel] != plugin {
+		f.t.Errorf("%s: states %q, want %q; plugin %s, want %s", what, got, states, f.labels[pluginLabel], plugin)
 	}
-	w.states = nil
+	f.states = nil
 }
 
-func (w *fixture) checkDevices(what, profile string, count int) {
-	w.t.Helper()
-	layout := w.v.layout()
+func (f *fixture) checkDevices(what, profile string, count int) {
+	f.t.Helper()
+	layout := f.r.layout()
 	for _, devices := range layout.GPUs {
 		for _, s := range devices {
 			if s.Profile != profile {
-				w.t.Errorf("%s: %v", what, layout.GPUs)
+				f.t.Errorf("%s: %v", what, layout.GPUs)
 			}
 		}
 	}
 	if layout.Count() != count {
-		w.t.Errorf("%s: %v", what, layout.GPUs)
+		f.t.Errorf("%s: %v", what, layout.GPUs)
 	}
 }

@@ -17,30 +17,30 @@ import (
 const paused = "paused-for-mig-change"
 
 func TestMIGChange(t *testing.T) {
-	w := newFixture(t)
-	w.settle()
-	w.check("no label", "", "true")
-	w.setConfig("all-disabled")
-	w.check("already applied", "success", "true")
-	if w.labels[nvsmLabel] != "true" || w.labels["nvidia.com/gpu.deploy.dcgm"] != "false" {
-		t.Errorf("%v", w.labels)
+	f := newFixture(t)
+	f.settle()
+	f.check("no label", "", "true")
+	f.setConfig("all-disabled")
+	f.check("already applied", "success", "true")
+	if f.labels[nvsmLabel] != "true" || f.labels["nvidia.com/gpu.deploy.dcgm"] != "false" {
+		t.Errorf("%v", f.labels)
 	}
-	w.setConfig("halves")
-	w.check("a change", "pending success", "true")
-	w.checkDevices("a change", "3g.40gb", 4)
-	if strings.Join(w.deleted, " ") != "nvidia-cuda-validator nvidia-operator-validator" {
-		t.Errorf("deleted %v", w.deleted)
+	f.setConfig("halves")
+	f.check("a change", "pending success", "true")
+	f.checkDevices("a change", "3g.40gb", 4)
+	if strings.Join(f.deleted, " ") != "nvidia-cuda-validator nvidia-operator-validator" {
+		t.Errorf("deleted %v", f.deleted)
 	}
-	w.setConfig("whole")
-	w.check("another", "pending success", "true")
-	w.checkDevices("another", "7g.80gb", 2)
-	w.setConfig("")
-	w.check("no label any more", "failed", "true")
-	w.setConfig("whole")
-	w.check("back", "success", "true")
-	w.labels[rules.MIGStateLabel] = ""
-	w.setConfig("whole")
-	w.check("taken off and put on again while it was idle", "success", "true")
+	f.setConfig("whole")
+	f.check("another", "pending success", "true")
+	f.checkDevices("another", "7g.80gb", 2)
+	f.setConfig("")
+	f.check("no label any more", "failed", "true")
+	f.setConfig("whole")
+	f.check("back", "success", "true")
+	f.labels[rules.MIGStateLabel] = ""
+	f.setConfig("whole")
+	f.check("taken off and put on again while it was idle", "success", "true")
 }
 
 func TestMIGFailures(t *testing.T) {
@@ -50,237 +50,237 @@ func TestMIGFailures(t *testing.T) {
 	}{
 		{name: "unknown name", config: "thirds"},
 		{name: "does not fit", config: "too-much"},
-		{name: "held by somebody", config: "halves", fault: rules.MIGFailed},
+		{name: "held by an unknown process", config: "halves", fault: rules.MIGFailed},
 		{name: "a pod has a GPU", config: "halves", devices: rules.UUID("n1", 1)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newFixture(t)
+			f := newFixture(t)
 			if test.fault != "" {
-				w.v.node.Faults[test.fault] = ""
+				f.r.node.Faults[test.fault] = ""
 			}
 			if test.devices != "" {
-				w.v.pods = append(w.v.pods, &Pod{ObjectMeta: metav1.ObjectMeta{Name: "work", UID: "w"}, Phase: corev1.PodRunning, Devices: `{"c": {"nvidia.com/gpu": ["` + test.devices + `"]}}`})
+				f.r.pods = append(f.r.pods, &Pod{ObjectMeta: metav1.ObjectMeta{Name: "work", UID: "f"}, Phase: corev1.PodRunning, Devices: `{"c": {"nvidia.com/gpu": ["` + test.devices + `"]}}`})
 			}
-			w.setConfig(test.config)
+			f.setConfig(test.config)
 			states := "pending failed"
 			if test.config == "thirds" {
 				states = "failed"
 			}
-			w.check("the first change of a process", states, "true")
-			w.checkDevices(test.name, "", 0)
-			if !strings.Contains(strings.Join(w.v.memory.managers["first"].lines, "\n"), "level=error") {
-				t.Error("its log does not say why")
+			f.check("the first change of a process", states, "true")
+			f.checkDevices(test.name, "", 0)
+			if !strings.Contains(strings.Join(f.r.memory.managers["first"].lines, "\n"), "level=error") {
+				t.Error("its log contains no error")
 			}
 		})
 	}
 }
 
-// The MIG manager forgets to let the operands run again once it has completed a change, until it is started anew.
+// After the first completed change, the MIG manager does not resume the operands after a failure until it is restarted.
 func TestMIGFailureAfterASuccess(t *testing.T) {
-	w := newFixture(t)
-	w.setConfig("halves")
-	w.check("the first change", "pending success", "true")
-	w.v.node.Faults[rules.MIGFailed] = ""
-	w.setConfig("whole")
-	w.check("the second fails", "pending failed", paused)
-	w.checkDevices("in use", "3g.40gb", 4)
-	delete(w.v.node.Faults, rules.MIGFailed)
-	w.setConfig("halves")
-	w.check("back to what is still applied", "success", paused)
-	w.start("second")
-	w.settle()
-	w.check("a new process", "success", "true")
+	f := newFixture(t)
+	f.setConfig("halves")
+	f.check("the first change", "pending success", "true")
+	f.r.node.Faults[rules.MIGFailed] = ""
+	f.setConfig("whole")
+	f.check("the second fails", "pending failed", paused)
+	f.checkDevices("in use", "3g.40gb", 4)
+	delete(f.r.node.Faults, rules.MIGFailed)
+	f.setConfig("halves")
+	f.check("back to what is still applied", "success", paused)
+	f.start("second")
+	f.settle()
+	f.check("a new process", "success", "true")
 }
 
 func TestMIGPendingForEver(t *testing.T) {
 	for name, fault := range map[string]string{"an operand stays": "", "the fault": rules.MIGPending} {
 		t.Run(name, func(t *testing.T) {
-			w := newFixture(t)
-			if w.stuck = fault == ""; !w.stuck {
-				w.v.node.Faults[fault] = ""
+			f := newFixture(t)
+			if f.stuck = fault == ""; !f.stuck {
+				f.r.node.Faults[fault] = ""
 			}
-			w.setConfig("halves")
-			w.check("given up", "pending", paused)
-			w.checkDevices("given up", "", 0)
-			w.stuck = false
-			delete(w.v.node.Faults, fault)
-			w.v.pods = slices.DeleteFunc(w.v.pods, func(pod *Pod) bool { return pod.App == plugins })
-			w.settle()
-			w.check("nobody tries again", "", paused)
-			w.start("second")
-			w.settle()
-			w.check("a new process", "pending success", "true")
-			w.checkDevices("a new process", "3g.40gb", 4)
+			f.setConfig("halves")
+			f.check("given up", "pending", paused)
+			f.checkDevices("given up", "", 0)
+			f.stuck = false
+			delete(f.r.node.Faults, fault)
+			f.r.pods = slices.DeleteFunc(f.r.pods, func(pod *Pod) bool { return pod.App == plugins })
+			f.settle()
+			f.check("no retry", "", paused)
+			f.start("second")
+			f.settle()
+			f.check("a new process", "pending success", "true")
+			f.checkDevices("a new process", "3g.40gb", 4)
 		})
 	}
 }
 
 func TestMIGReboot(t *testing.T) {
-	w := newFixture(t)
-	w.v.node.Faults[rules.MIGReboot] = ""
-	w.setConfig("halves")
-	w.check("on", "pending rebooting pending success", "true")
-	w.checkDevices("on", "3g.40gb", 4)
-	w.setConfig("whole")
-	w.check("no change of the mode", "pending success", "true")
-	w.setConfig("all-disabled")
-	w.check("off", "pending rebooting success", "true")
-	w.manager.Env["WITH_REBOOT"] = "false"
-	w.setConfig("halves")
-	w.check("forbidden", "pending failed", "true")
-	if len(w.boots) != 2 || w.boots[0] == w.boots[1] {
-		t.Errorf("boot ids %v", w.boots)
+	f := newFixture(t)
+	f.r.node.Faults[rules.MIGReboot] = ""
+	f.setConfig("halves")
+	f.check("on", "pending rebooting pending success", "true")
+	f.checkDevices("on", "3g.40gb", 4)
+	f.setConfig("whole")
+	f.check("no change of the mode", "pending success", "true")
+	f.setConfig("all-disabled")
+	f.check("off", "pending rebooting success", "true")
+	f.manager.Env["WITH_REBOOT"] = "false"
+	f.setConfig("halves")
+	f.check("forbidden", "pending failed", "true")
+	if len(f.boots) != 2 || f.boots[0] == f.boots[1] {
+		t.Errorf("boot ids %v", f.boots)
 	}
 }
 
-// Somebody else reboots the node: the mode that was pending is the mode, and the MIG manager looks at its label again.
+// After a reboot by another component, the pending mode is in effect, and the MIG manager reads its label again.
 func TestMIGAfterAReboot(t *testing.T) {
-	w := newFixture(t)
-	w.v.node.Faults[rules.MIGReboot] = ""
-	w.manager.Env["WITH_REBOOT"] = "false"
-	w.setConfig("halves")
-	w.check("no reboot of its own", "pending failed", "true")
-	w.checkDevices("no reboot of its own", "", 0)
-	w.v.node.RebootRequest = "asked-1"
-	w.settle()
-	w.check("after the reboot", "pending success", "true")
-	w.checkDevices("after the reboot", "3g.40gb", 4)
-	w.settle()
-	w.check("the same wish", "", "true")
-	w.v.node.RebootRequest = "asked-2"
-	w.settle()
-	w.check("a reboot takes the devices, and they are made again", "pending success", "true")
-	w.checkDevices("another reboot", "3g.40gb", 4)
-	if len(w.boots) != 2 || w.boots[0] == w.boots[1] {
-		t.Errorf("boot ids %v", w.boots)
+	f := newFixture(t)
+	f.r.node.Faults[rules.MIGReboot] = ""
+	f.manager.Env["WITH_REBOOT"] = "false"
+	f.setConfig("halves")
+	f.check("no reboot of its own", "pending failed", "true")
+	f.checkDevices("no reboot of its own", "", 0)
+	f.r.node.RebootRequest = "asked-1"
+	f.settle()
+	f.check("after the reboot", "pending success", "true")
+	f.checkDevices("after the reboot", "3g.40gb", 4)
+	f.settle()
+	f.check("the same config", "", "true")
+	f.r.node.RebootRequest = "asked-2"
+	f.settle()
+	f.check("a reboot takes the devices, and they are made again", "pending success", "true")
+	f.checkDevices("another reboot", "3g.40gb", 4)
+	if len(f.boots) != 2 || f.boots[0] == f.boots[1] {
+		t.Errorf("boot ids %v", f.boots)
 	}
 }
 
-func TestAgentsStartAnewWithTheirNode(t *testing.T) {
-	w := newFixture(t)
+func TestAgentsRestartWithTheirNode(t *testing.T) {
+	f := newFixture(t)
 	crashed := corev1.ContainerStatus{RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}
 	plugin := &Pod{ObjectMeta: metav1.ObjectMeta{Name: "plugin", Namespace: namespace, UID: "p"}, Operand: devicePlugin, Phase: corev1.PodRunning,
 		State: `{"label": "old"}`, Mains: []container{{Name: devicePlugin, Status: crashed}}}
-	w.v.pods = append(w.v.pods, plugin)
-	w.v.memory.agents["p"] = &agent{started: true, config: &rules.Config{}}
-	w.v.memory.endpoints = map[string]*endpoint{"nvidia.com/gpu": {ids: []string{"a"}, size: 1}}
-	w.v.node.RebootRequest = "asked"
-	w.settle()
-	a := w.v.memory.agents["p"]
-	if a.started || a.config != nil || a.main.failing || a.main.restarts != 3 || w.v.memory.endpoints != nil {
-		t.Errorf("%+v, %v", a, w.v.memory.endpoints)
+	f.r.pods = append(f.r.pods, plugin)
+	f.r.memory.agents["p"] = &agent{started: true, config: &rules.Config{}}
+	f.r.memory.endpoints = map[string]*endpoint{"nvidia.com/gpu": {ids: []string{"a"}, size: 1}}
+	f.r.node.RebootRequest = "asked"
+	f.settle()
+	a := f.r.memory.agents["p"]
+	if a.started || a.config != nil || a.main.failing || a.main.restarts != 3 || f.r.memory.endpoints != nil {
+		t.Errorf("%+v, %v", a, f.r.memory.endpoints)
 	}
 }
 
-// A process whose watch hangs ends the change it is at, and hears of no other; a new one does, whatever the fault says.
-func TestMIGDeaf(t *testing.T) {
-	w := newFixture(t)
-	w.setConfig("halves")
-	w.check("before", "pending success", "true")
-	w.v.node.Faults[rules.MIGWatchHung] = ""
-	w.setConfig("whole")
-	w.check("the state that stood there stays", "", "true")
-	w.labels[rules.MIGStateLabel] = ""
-	w.setConfig("whole")
-	w.check("none stays none", "", "true")
-	delete(w.v.node.Faults, rules.MIGWatchHung)
-	w.settle()
-	w.check("the fault goes, the watch hangs on", "", "true")
-	w.checkDevices("watchHung", "3g.40gb", 4)
-	w.v.node.Faults[rules.MIGWatchHung] = ""
-	w.start("second")
-	w.settle()
-	w.check("a new process, although the fault is there", "pending success", "true")
-	w.checkDevices("a new process", "7g.80gb", 2)
-	w.setConfig("halves")
-	w.check("it goes on hearing", "pending success", "true")
-	w.v.memory = newMemory("n")
-	w.setConfig("whole")
-	w.check("after the simulator too", "pending success", "true")
-	delete(w.v.node.Faults, rules.MIGWatchHung)
-	w.settle()
-	w.v.node.Faults[rules.MIGWatchHung] = ""
-	w.setConfig("halves")
-	w.check("put again, it hangs the process that lives", "", "true")
-	w.v.node.RebootRequest = "asked"
-	w.settle()
-	w.check("a boot starts another process", "pending success", "true")
-	w.checkDevices("a boot", "3g.40gb", 4)
+// A process whose watch hangs completes the current change, and receives no other; a new process is not affected by the fault.
+func TestMIGWatchHung(t *testing.T) {
+	f := newFixture(t)
+	f.setConfig("halves")
+	f.check("before", "pending success", "true")
+	f.r.node.Faults[rules.MIGWatchHung] = ""
+	f.setConfig("whole")
+	f.check("the state does not change", "", "true")
+	f.labels[rules.MIGStateLabel] = ""
+	f.setConfig("whole")
+	f.check("an empty state does not change", "", "true")
+	delete(f.r.node.Faults, rules.MIGWatchHung)
+	f.settle()
+	f.check("the watch still hangs without the fault", "", "true")
+	f.checkDevices("watch hung", "3g.40gb", 4)
+	f.r.node.Faults[rules.MIGWatchHung] = ""
+	f.start("second")
+	f.settle()
+	f.check("a new process, although the fault is set", "pending success", "true")
+	f.checkDevices("a new process", "7g.80gb", 2)
+	f.setConfig("halves")
+	f.check("it receives further changes", "pending success", "true")
+	f.r.memory = newMemory("n")
+	f.setConfig("whole")
+	f.check("also after a restart of the simulator", "pending success", "true")
+	delete(f.r.node.Faults, rules.MIGWatchHung)
+	f.settle()
+	f.r.node.Faults[rules.MIGWatchHung] = ""
+	f.setConfig("halves")
+	f.check("injected again, it hangs the running process", "", "true")
+	f.r.node.RebootRequest = "asked"
+	f.settle()
+	f.check("a boot starts another process", "pending success", "true")
+	f.checkDevices("a boot", "3g.40gb", 4)
 }
 
-func TestMIGDeafAtOnce(t *testing.T) {
-	w := newFixture(t)
-	w.labels[rules.MIGConfigLabel] = "halves"
-	w.v.node.Faults[rules.MIGWatchHung] = ""
-	w.settle()
-	w.check("the first process that starts", "", "true")
-	w.start("second")
-	w.settle()
-	w.check("the second", "pending success", "true")
+func TestMIGWatchHungFromTheStart(t *testing.T) {
+	f := newFixture(t)
+	f.labels[rules.MIGConfigLabel] = "halves"
+	f.r.node.Faults[rules.MIGWatchHung] = ""
+	f.settle()
+	f.check("the first process that starts", "", "true")
+	f.start("second")
+	f.settle()
+	f.check("the second", "pending success", "true")
 }
 
 func TestMIGPartial(t *testing.T) {
-	w := newFixture(t)
-	w.v.node.Faults[rules.MIGPartial] = ""
-	w.setConfig("halves")
-	w.check("a part", "pending success", "true")
-	w.checkDevices("a part", "3g.40gb", 2)
-	delete(w.v.node.Faults, rules.MIGPartial)
-	w.settle()
-	w.check("nobody looks again", "", "true")
-	w.start("second")
-	w.settle()
-	w.check("a new process", "pending success", "true")
-	w.checkDevices("a new process", "3g.40gb", 4)
+	f := newFixture(t)
+	f.r.node.Faults[rules.MIGPartial] = ""
+	f.setConfig("halves")
+	f.check("a part", "pending success", "true")
+	f.checkDevices("a part", "3g.40gb", 2)
+	delete(f.r.node.Faults, rules.MIGPartial)
+	f.settle()
+	f.check("no further check", "", "true")
+	f.start("second")
+	f.settle()
+	f.check("a new process", "pending success", "true")
+	f.checkDevices("a new process", "3g.40gb", 4)
 }
 
 func TestMIGPaused(t *testing.T) {
-	w := newFixture(t)
-	w.v.node.Faults[rules.MIGPaused] = ""
-	w.setConfig("halves")
-	w.check("success, and paused", "pending success", paused)
-	w.checkDevices("success, and paused", "3g.40gb", 4)
-	delete(w.v.node.Faults, rules.MIGPaused)
-	w.setConfig("halves")
-	w.check("what is applied already resumes nothing", "success", paused)
-	w.v.node.Faults[rules.MIGPaused] = ""
-	w.start("second")
-	w.settle()
-	w.check("a new process, although the fault is there", "success", "true")
+	f := newFixture(t)
+	f.r.node.Faults[rules.MIGPaused] = ""
+	f.setConfig("halves")
+	f.check("success, and paused", "pending success", paused)
+	f.checkDevices("success, and paused", "3g.40gb", 4)
+	delete(f.r.node.Faults, rules.MIGPaused)
+	f.setConfig("halves")
+	f.check("what is applied already resumes nothing", "success", paused)
+	f.r.node.Faults[rules.MIGPaused] = ""
+	f.start("second")
+	f.settle()
+	f.check("a new process, although the fault is set", "success", "true")
 }
 
 func TestMIGRebootThatDoesNotHelp(t *testing.T) {
-	w := newFixture(t)
-	w.v.node.Hardware.Compute = "9.0"
-	w.manager.Env["WITH_REBOOT"] = "true"
-	w.v.node.Faults[rules.MIGFailed] = ""
-	w.setConfig("halves")
-	w.check("held before and after", "pending rebooting failed", "true")
+	f := newFixture(t)
+	f.r.node.Hardware.Compute = "9.0"
+	f.manager.Env["WITH_REBOOT"] = "true"
+	f.r.node.Faults[rules.MIGFailed] = ""
+	f.setConfig("halves")
+	f.check("held before and after", "pending rebooting failed", "true")
 }
 
-func TestMIGGoesOnAfterTheSimulator(t *testing.T) {
-	w := newFixture(t)
-	w.stuck = true
-	w.labels[rules.MIGConfigLabel] = "halves"
-	for w.manager.State == "" {
-		w.syncNode()
-		if err := w.v.reconcileMIG(w.manager); err != nil {
+func TestMIGResumesAfterARestartOfTheSimulator(t *testing.T) {
+	f := newFixture(t)
+	f.stuck = true
+	f.labels[rules.MIGConfigLabel] = "halves"
+	for f.manager.State == "" {
+		f.syncNode()
+		if err := f.r.reconcileMIG(f.manager); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.check("under way", "pending", paused)
-	w.v.memory, w.v.migConfigEvents = newMemory("n"), map[string]bool{}
-	w.v.pods = slices.DeleteFunc(w.v.pods, func(pod *Pod) bool { return pod.App == plugins })
-	w.settle()
-	w.check("restarted", "success", "true")
-	w.v.memory = newMemory("n")
-	w.settle()
-	w.check("restarted when all was done", "", "true")
+	f.check("under way", "pending", paused)
+	f.r.memory, f.r.migConfigEvents = newMemory("n"), map[string]bool{}
+	f.r.pods = slices.DeleteFunc(f.r.pods, func(pod *Pod) bool { return pod.App == plugins })
+	f.settle()
+	f.check("restarted", "success", "true")
+	f.r.memory = newMemory("n")
+	f.settle()
+	f.check("restarted when all was done", "", "true")
 }
 
 func TestNoMIGManagerWithoutItsConfig(t *testing.T) {
-	w := newFixture(t)
-	w.manager.ConfigMap = namespace + "/missing"
-	w.setConfig("halves")
-	w.check("no ConfigMap", "", "true")
+	f := newFixture(t)
+	f.manager.ConfigMap = namespace + "/missing"
+	f.setConfig("halves")
+	f.check("no ConfigMap", "", "true")
 }

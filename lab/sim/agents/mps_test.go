@@ -13,7 +13,7 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-func TestThePluginLooksForItsDaemonNowAndThen(t *testing.T) {
+func TestThePluginChecksForItsDaemonPeriodically(t *testing.T) {
 	config, err := rules.PluginConfig("sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}", rules.Environment{MPSRoot: "/mps"})
 	if err != nil {
 		t.Fatal(err)
@@ -21,34 +21,34 @@ func TestThePluginLooksForItsDaemonNowAndThen(t *testing.T) {
 	plugin := &agent{config: config, offers: map[string][]string{"nvidia.com/gpu": {"a::0", "a::1"}}}
 	daemon := &agent{config: config, serves: []string{"nvidia.com/gpu.shared"}}
 	pod := &Pod{ObjectMeta: metav1.ObjectMeta{UID: "d"}, Operand: mpsDaemon, Phase: corev1.PodPending}
-	v := &reconciliation{Simulator: &Simulator{options: Options{Scale: 0.001}, logs: newPodLogs("", nil)}, pods: []*Pod{pod}, memory: newMemory("n")}
-	v.memory.agents["d"] = daemon
+	r := &reconciliation{Simulator: &Simulator{options: Options{Scale: 0.001}, logs: newPodLogs("", nil)}, pods: []*Pod{pod}, memory: newMemory("n")}
+	r.memory.agents["d"] = daemon
 	later := func() {
-		time.Sleep(v.again.after + time.Millisecond)
-		v.again = wakeUp{}
+		time.Sleep(r.again.after + time.Millisecond)
+		r.again = wakeUp{}
 	}
-	if v.mpsServed(plugin) || v.again.after < 20*time.Millisecond {
-		t.Error("a daemon that does not run yet is found, or not looked for again")
+	if r.mpsServed(plugin) || r.again.after < 20*time.Millisecond {
+		t.Error("a daemon that is not running is found, or not checked again")
 	}
 	pod.Phase = corev1.PodRunning
 	later()
-	if v.mpsServed(plugin) {
-		t.Error("a daemon of another resource will do")
+	if r.mpsServed(plugin) {
+		t.Error("a daemon for another resource is accepted")
 	}
 	daemon.serves = []string{"nvidia.com/gpu"}
-	if v.mpsServed(plugin) {
-		t.Error("it is looked for before the time")
+	if r.mpsServed(plugin) {
+		t.Error("it is checked too early")
 	}
 	later()
-	if !v.mpsServed(plugin) {
+	if !r.mpsServed(plugin) {
 		t.Error("it is not found")
 	}
-	v.pods = nil
-	if !v.mpsServed(plugin) {
-		t.Error("what is registered goes with the daemon")
+	r.pods = nil
+	if !r.mpsServed(plugin) {
+		t.Error("registered resources disappear with the daemon")
 	}
 	plain := &agent{config: &rules.Config{}, offers: plugin.offers}
-	if !v.mpsServed(plain) {
-		t.Error("without MPS a daemon is waited for")
+	if !r.mpsServed(plain) {
+		t.Error("the plugin waits for a daemon without MPS")
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// rebootAnnotation is on a node that reboots, which kwok therefore makes NotReady. Somebody who asks for a reboot writes a
-// text of his own into it; the simulator writes until when the node is down, in Unix milliseconds.
+// rebootAnnotation is set on a rebooting node, which kwok therefore makes NotReady. A reboot request sets it to a unique
+// text; the simulator sets it to the end of the reboot, in Unix milliseconds.
 const rebootAnnotation = labAnnotations + "rebooting"
 
-// hungAnnotation is the process of the MIG manager that a fault has hung: its pod's UID and its boot.
+// hungAnnotation identifies the MIG manager process that a fault has hung: the UID of its pod and the boot ID.
 const hungAnnotation = labAnnotations + "mig-watch-hung"
 
-// Node is what the simulator keeps of a node.
+// Node contains the fields of a node that the simulator needs.
 type Node struct {
 	metav1.ObjectMeta
 	Hardware      *rules.Hardware
@@ -45,7 +45,7 @@ type Node struct {
 	Allocatable   map[string]int64
 }
 
-// trimNode is the informer's transform: five thousand nodes shall cost little.
+// trimNode is the informer's transform, which reduces memory for thousands of nodes.
 func trimNode(object any) (any, error) {
 	n, isNode := object.(*corev1.Node)
 	if !isNode {
@@ -53,11 +53,11 @@ func trimNode(object any) (any, error) {
 	}
 	layout, err := rules.ParseLayout(n.Annotations[rules.MIGAnnotation])
 	if err != nil {
-		klog.ErrorS(err, "MIG state of node ignored", "node", n.Name)
+		klog.ErrorS(err, "ignoring invalid MIG state of node", "node", n.Name)
 	}
 	os, err := rules.ParseOS(n.Annotations[rules.OSAnnotation])
 	if err != nil {
-		klog.ErrorS(err, "os of node ignored", "node", n.Name)
+		klog.ErrorS(err, "ignoring invalid operating system of node", "node", n.Name)
 	}
 	node := &Node{ObjectMeta: trimMeta(n.ObjectMeta), Hardware: hardwareOf(n), OS: os, MIGConfig: n.Labels[rules.MIGConfigLabel], MIGState: n.Labels[rules.MIGStateLabel],
 		Deploy: map[string]string{}, Layout: layout, Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
@@ -87,7 +87,7 @@ func amounts(list corev1.ResourceList) map[string]int64 {
 	return found
 }
 
-// hardwares has each hardware once, by its annotation: machines of a group are alike, and there may be thousands.
+// hardwares contains each distinct hardware once, by annotation: a group can have thousands of identical machines.
 var hardwares sync.Map
 
 func hardwareOf(n *corev1.Node) *rules.Hardware {
@@ -97,14 +97,14 @@ func hardwareOf(n *corev1.Node) *rules.Hardware {
 	}
 	hardware, err := rules.ParseHardware(text)
 	if err != nil {
-		klog.ErrorS(err, "hardware of node ignored", "node", n.Name)
+		klog.ErrorS(err, "ignoring invalid hardware of node", "node", n.Name)
 	}
 	known, _ := hardwares.LoadOrStore(text, hardware)
 	return known.(*rules.Hardware)
 }
 
-// rebooting reads the annotation: who asks for a reboot, or until when one lasts.
-func rebooting(annotation string) (asked string, until time.Time) {
+// rebooting parses the annotation: the id of a reboot request, or the end of a reboot.
+func rebooting(annotation string) (request string, until time.Time) {
 	milliseconds, err := strconv.ParseInt(annotation, 10, 64)
 	if err != nil {
 		return annotation, time.Time{}

@@ -1,7 +1,7 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Package agents acts through the API as NVIDIA's agents and the kubelet do on simulated nodes.
+// Package agents simulates NVIDIA's agents and the kubelet of simulated nodes through the Kubernetes API.
 package agents
 
 import (
@@ -19,15 +19,15 @@ import (
 
 const (
 	labAnnotations = "lab.accel.gpu/"
-	// stateAnnotation marks a device plugin or GFD pod as started and keeps what it has loaded over our own restarts.
+	// stateAnnotation marks an agent's pod as started and stores its loaded configuration across restarts of the simulator.
 	stateAnnotation = labAnnotations + "agent"
-	// holdAnnotation keeps kwok from starting a pod; its value is the fault.
+	// holdAnnotation prevents kwok from starting a pod; its value is the fault.
 	holdAnnotation = labAnnotations + "hold"
 	configLabel    = "nvidia.com/device-plugin.config"
 	extended       = "nvidia.com/"
 )
 
-// Operands that the simulator knows, by what they do.
+// The operands that the simulator handles, by container or program name.
 const (
 	nfdWorker    = "nfd-worker"
 	devicePlugin = "nvidia-device-plugin"
@@ -38,7 +38,7 @@ const (
 	driver       = "nvidia-driver-ctr"
 )
 
-// Pod is what the simulator keeps of a pod.
+// Pod contains the fields of a pod that the simulator needs.
 type Pod struct {
 	metav1.ObjectMeta
 	Node            string
@@ -66,17 +66,17 @@ type container struct {
 	Status      corev1.ContainerStatus
 }
 
-// Operator tells whether the GPU operator's DaemonSets made this pod.
+// Operator returns whether the pod belongs to a DaemonSet of the GPU operator.
 func (p *Pod) Operator() bool {
 	return p.Owner.Kind == "DaemonSet" && (strings.HasPrefix(p.Owner.Name, "nvidia-") || p.Owner.Name == gfd)
 }
 
-// Running tells whether the pod's containers may act.
+// Running returns whether the pod's containers are running.
 func (p *Pod) Running() bool {
 	return p.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && p.Hold == ""
 }
 
-// image is that of one of the pod's main containers.
+// image returns the image of one of the pod's main containers.
 func (p *Pod) image(name string) string {
 	for _, c := range p.Mains {
 		if c.Name == name {
@@ -86,7 +86,7 @@ func (p *Pod) image(name string) string {
 	return ""
 }
 
-// Ended tells whether the pod has given its devices back.
+// Ended returns whether the pod has ended, which releases its devices.
 func (p *Pod) Ended() bool {
 	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed
 }
@@ -125,8 +125,8 @@ func trimPod(object any) (any, error) {
 	return pod, nil
 }
 
-// operand finds the container that makes the pod an agent; NFD's worker is known by its program, since charts and
-// operators name it as they like.
+// operand returns the container that makes the pod an agent; NFD's worker is identified by its program, because charts and
+// operators use different container names.
 func operand(p *corev1.Pod) *corev1.Container {
 	if p.Labels["app"] == validator {
 		return &corev1.Container{Name: validator}
@@ -144,10 +144,10 @@ func operand(p *corev1.Pod) *corev1.Container {
 	return nil
 }
 
-// configPaths are where agents have their ConfigMap mounted: those that use config-manager, NFD's worker, MIG manager.
+// configPaths are the mount paths of ConfigMaps in agents with a config-manager, NFD's worker and the MIG manager.
 var configPaths = []string{"/available-configs", "/etc/kubernetes/node-feature-discovery", "/mig-parted-config"}
 
-// describe keeps how an agent is configured: its own environment and that of its config-manager.
+// describe stores the configuration of an agent: its environment and that of its config-manager.
 func describe(pod *Pod, p *corev1.Pod, main *corev1.Container) {
 	pod.Env, pod.Args = map[string]string{}, main.Args
 	for _, c := range append(slices.Clone(p.Spec.InitContainers), *main) {
@@ -162,9 +162,9 @@ func describe(pod *Pod, p *corev1.Pod, main *corev1.Container) {
 	for _, m := range main.VolumeMounts {
 		mounted[m.Name] = m.MountPath
 	}
-	for _, v := range p.Spec.Volumes {
-		if v.ConfigMap != nil && slices.Contains(configPaths, mounted[v.Name]) {
-			pod.ConfigMap = p.Namespace + "/" + v.ConfigMap.Name
+	for _, volume := range p.Spec.Volumes {
+		if volume.ConfigMap != nil && slices.Contains(configPaths, mounted[volume.Name]) {
+			pod.ConfigMap = p.Namespace + "/" + volume.ConfigMap.Name
 		}
 	}
 }
@@ -202,7 +202,7 @@ func requests(specs []corev1.Container, init bool) []rules.DeviceRequest {
 	return found
 }
 
-// annotationsHash fingerprints the annotations that are not ours: when they change, the kubelet refreshes the pod's volumes.
+// annotationsHash hashes the annotations of others than the lab: when they change, the kubelet refreshes the pod's volumes.
 func annotationsHash(annotations map[string]string) uint64 {
 	sum := fnv.New64a()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -213,7 +213,7 @@ func annotationsHash(annotations map[string]string) uint64 {
 	return sum.Sum64()
 }
 
-// trimConfigMap keeps the data alone.
+// trimConfigMap keeps only the data.
 func trimConfigMap(object any) (any, error) {
 	if c, isConfigMap := object.(*corev1.ConfigMap); isConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: trimMeta(c.ObjectMeta), Data: c.Data}, nil

@@ -29,7 +29,7 @@ func trimmedPod(t *testing.T, text string) *Pod {
 	return object.(*Pod)
 }
 
-// pluginPod is cut from a pod of the operator's DaemonSet.
+// pluginPod is a reduced pod of the operator's DaemonSet.
 const pluginPod = `{"metadata": {"name": "p", "namespace": "gpu-operator", "uid": "u", "labels": {"app": "nvidia-device-plugin-daemonset"},
  "annotations": {"lab.accel.gpu/agent": "{}", "other": "1"},
  "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "nvidia-device-plugin-daemonset", "uid": "d", "controller": true}]},
@@ -82,7 +82,7 @@ func TestTrimNodeUnderMIG(t *testing.T) {
 		t.Errorf("%+v", node)
 	}
 	if node.Hardware != trimmed().Hardware {
-		t.Error("machines that are alike have a hardware each")
+		t.Error("identical machines do not share their hardware")
 	}
 }
 
@@ -122,13 +122,13 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestForeignAnnotations(t *testing.T) {
+func TestAnnotationsHash(t *testing.T) {
 	base := annotationsHash(map[string]string{"a": "1"})
 	if base != annotationsHash(map[string]string{"a": "1", "lab.accel.gpu/agent": "x"}) {
-		t.Error("our own annotation refreshes the volumes")
+		t.Error("an annotation of the lab refreshes the volumes")
 	}
 	if base == annotationsHash(map[string]string{"a": "2"}) || base == annotationsHash(nil) {
-		t.Error("a changed annotation does not show")
+		t.Error("a changed annotation does not change the hash")
 	}
 }
 

@@ -15,21 +15,21 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// layout is what MIG has made of the node's GPUs.
-func (v *reconciliation) layout() rules.Layout {
-	if v.memory.layout == nil {
-		layout := v.node.Layout.Clone()
-		v.memory.layout = &layout
+// layout returns the MIG layout of the node's GPUs.
+func (r *reconciliation) layout() rules.Layout {
+	if r.memory.layout == nil {
+		layout := r.node.Layout.Clone()
+		r.memory.layout = &layout
 	}
-	return *v.memory.layout
+	return *r.memory.layout
 }
 
-// saveLayout keeps a new state of the GPUs, if it is one.
-func (v *reconciliation) saveLayout(layout rules.Layout, more object) error {
-	if layout.Equal(v.layout()) && more == nil {
+// saveLayout stores the MIG layout if it changed, and additional annotations.
+func (r *reconciliation) saveLayout(layout rules.Layout, more object) error {
+	if layout.Equal(r.layout()) && more == nil {
 		return nil
 	}
-	if layout.Count() != v.layout().Count() || len(layout.GPUs) != len(v.layout().GPUs) {
+	if layout.Count() != r.layout().Count() || len(layout.GPUs) != len(r.layout().GPUs) {
 		layout.Changed = time.Now().Unix()
 	}
 	text, err := json.Marshal(layout)
@@ -40,16 +40,16 @@ func (v *reconciliation) saveLayout(layout rules.Layout, more object) error {
 	for key, value := range more {
 		annotations[key] = value
 	}
-	if err := v.patchMetadata(nil, annotations); err != nil {
+	if err := r.patchMetadata(nil, annotations); err != nil {
 		return err
 	}
-	v.memory.layout = &layout
+	r.memory.layout = &layout
 	return nil
 }
 
-// patchMetadata changes labels and annotations of this very node.
-func (v *reconciliation) patchMetadata(labels map[string]string, annotations object) error {
-	metadata := object{"uid": string(v.node.UID)}
+// patchMetadata changes labels and annotations of the node with this UID.
+func (r *reconciliation) patchMetadata(labels map[string]string, annotations object) error {
+	metadata := object{"uid": string(r.node.UID)}
 	if labels != nil {
 		metadata["labels"] = labels
 	}
@@ -60,11 +60,11 @@ func (v *reconciliation) patchMetadata(labels map[string]string, annotations obj
 	if err != nil {
 		return err
 	}
-	_, err = v.core.CoreV1().Nodes().Patch(v.ctx, v.node.Name, types.MergePatchType, data, metav1.PatchOptions{})
+	_, err = r.core.CoreV1().Nodes().Patch(r.ctx, r.node.Name, types.MergePatchType, data, metav1.PatchOptions{})
 	return ignoreGone(err)
 }
 
-// ignoreGone forgives that an object is there no more, or is another one of that name.
+// ignoreGone ignores that an object was deleted or replaced by another one with the same name.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -72,73 +72,73 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// reboot takes the node down for a while, with these labels; it is NotReady until it is back, by kwok's stages.
-func (v *reconciliation) reboot(labels map[string]string) error {
-	until := time.Now().Add(v.scaledForNode(rules.Reboot)).Truncate(time.Millisecond)
-	if err := v.patchMetadata(labels, object{rebootAnnotation: strconv.FormatInt(until.UnixMilli(), 10)}); err != nil {
+// reboot starts a reboot and sets the labels; kwok's stages make the node NotReady until the reboot is complete.
+func (r *reconciliation) reboot(labels map[string]string) error {
+	until := time.Now().Add(r.scaledForNode(rules.Reboot)).Truncate(time.Millisecond)
+	if err := r.patchMetadata(labels, object{rebootAnnotation: strconv.FormatInt(until.UnixMilli(), 10)}); err != nil {
 		return err
 	}
-	v.memory.rebooting = until
-	v.again.at(until)
+	r.memory.rebooting = until
+	r.again.at(until)
 	return nil
 }
 
-// down tells whether the node is rebooting, and lets it come back in time.
-func (v *reconciliation) down() (bool, error) {
-	if asked := v.node.RebootRequest; asked != "" && asked != v.memory.rebootRequest {
-		if err := v.reboot(nil); err != nil {
+// down returns whether the node is rebooting, and completes the reboot when it is due.
+func (r *reconciliation) down() (bool, error) {
+	if request := r.node.RebootRequest; request != "" && request != r.memory.rebootRequest {
+		if err := r.reboot(nil); err != nil {
 			return true, err
 		}
-		v.memory.rebootRequest = asked
+		r.memory.rebootRequest = request
 		return true, nil
 	}
-	until := v.memory.rebooting
+	until := r.memory.rebooting
 	if until.IsZero() {
-		until = v.node.Rebooting
+		until = r.node.Rebooting
 	}
-	if until.IsZero() || until.Equal(v.memory.rebooted) {
+	if until.IsZero() || until.Equal(r.memory.rebooted) {
 		return false, nil
 	}
 	if time.Now().Before(until) {
-		v.again.at(until)
+		r.again.at(until)
 		return true, nil
 	}
-	if err := v.boot(until); err != nil {
+	if err := r.boot(until); err != nil {
 		return true, err
 	}
-	v.memory.rebooting, v.memory.rebooted = time.Time{}, until
+	r.memory.rebooting, r.memory.rebooted = time.Time{}, until
 	return false, nil
 }
 
-// boot brings the node back: every agent starts anew, MIG modes that were pending are in effect, and the boot has an id of
-// its own, which is there before the node can be Ready.
-func (v *reconciliation) boot(at time.Time) error {
-	for _, pod := range v.pods {
-		if err := v.restartAgent(pod); err != nil {
+// boot completes a reboot: every agent restarts, pending MIG modes take effect, and the node gets a new boot ID before it
+// can become Ready.
+func (r *reconciliation) boot(at time.Time) error {
+	for _, pod := range r.pods {
+		if err := r.restartAgent(pod); err != nil {
 			return err
 		}
 	}
-	v.memory.endpoints = nil // as the kubelet, which counts no device before a plugin registers it
-	id := rules.BootID(string(v.node.UID), at.UnixMilli())
-	if err := v.patchNode(object{"nodeInfo": object{"bootID": id}}); err != nil {
+	r.memory.endpoints = nil // like the kubelet, which counts no device before a plugin registers it
+	id := rules.BootID(string(r.node.UID), at.UnixMilli())
+	if err := r.patchNode(object{"nodeInfo": object{"bootID": id}}); err != nil {
 		return err
 	}
-	return v.saveLayout(v.layout().AfterReboot(), object{rebootAnnotation: nil})
+	return r.saveLayout(r.layout().AfterReboot(), object{rebootAnnotation: nil})
 }
 
-// restartAgent makes an agent forget what it had read; what its containers have gone through is in the pod's status.
-func (v *reconciliation) restartAgent(pod *Pod) error {
+// restartAgent resets the state of an agent, except for the restart counts in the pod's status.
+func (r *reconciliation) restartAgent(pod *Pod) error {
 	switch pod.Operand {
 	case migManager:
-		v.memory.managers[string(pod.UID)] = &migProcess{}
+		r.memory.managers[string(pod.UID)] = &migProcess{}
 	case devicePlugin, gfd, mpsDaemon:
 		a := &agent{}
 		a.resume(pod)
 		a.main.failing, a.manager.failing = false, false
-		v.memory.agents[string(pod.UID)] = a
+		r.memory.agents[string(pod.UID)] = a
 	default:
 		return nil
 	}
-	v.remountVolumes(pod)
-	return v.annotate(pod, stateAnnotation, nil)
+	r.remountVolumes(pod)
+	return r.annotate(pod, stateAnnotation, nil)
 }

@@ -14,7 +14,7 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-// memory is what the agents and the kubelet of one node remember. What must survive the simulator is in annotations.
+// memory is the in-memory state of a node's agents and kubelet. State that must survive a restart is in annotations.
 type memory struct {
 	uid       types.UID
 	agents    map[string]*agent
@@ -23,9 +23,9 @@ type memory struct {
 	assigned  map[string]rules.Allocation
 	endpoints map[string]*endpoint
 	published map[string]string
-	loading   map[string]time.Time // until when a driver pod loads its driver
-	// What was written a moment ago, which the informer may not have seen: the driver, the state of the GPUs, which process
-	// a fault has hung, which wish for a reboot was followed, until when the node is down, and the last time that it was.
+	loading   map[string]time.Time // when a driver pod completes the load of its driver
+	// Recent writes that the informer may not have received yet: the driver, the MIG layout, the process that a fault has
+	// hung, the last handled reboot request, the end of the current reboot and that of the last one.
 	driver        string
 	hungProcess   string
 	layout        *rules.Layout
@@ -39,7 +39,7 @@ func newMemory(uid types.UID) *memory {
 		assigned: map[string]rules.Allocation{}, published: map[string]string{}, loading: map[string]time.Time{}}
 }
 
-// wakeUp keeps the shortest time until something happens by itself.
+// wakeUp keeps the shortest time until the next scheduled event.
 type wakeUp struct {
 	after time.Duration
 }
@@ -51,7 +51,7 @@ func (s *wakeUp) at(when time.Time) {
 	}
 }
 
-// reconciliation is one look at one node.
+// reconciliation is one reconciliation of one node.
 type reconciliation struct {
 	*Simulator
 	ctx    context.Context
@@ -61,16 +61,16 @@ type reconciliation struct {
 	again  wakeUp
 }
 
-// scaledForNode is how long something takes on this very machine. What programs count by the clock (how often they look, when
-// they give up) is the same on all machines: scaled.
-func (v *reconciliation) scaledForNode(d time.Duration) time.Duration {
-	if v.node.Hardware == nil || v.node.Hardware.TimeFactor == 0 {
-		return v.scaled(d)
+// scaledForNode returns the scaled duration of an operation on this machine. Intervals and timeouts of programs are the same
+// on all machines: use scaled.
+func (r *reconciliation) scaledForNode(d time.Duration) time.Duration {
+	if r.node.Hardware == nil || r.node.Hardware.TimeFactor == 0 {
+		return r.scaled(d)
 	}
-	return v.scaled(time.Duration(float64(d) * v.node.Hardware.TimeFactor))
+	return r.scaled(time.Duration(float64(d) * r.node.Hardware.TimeFactor))
 }
 
-// reconcile lets every agent of a node act once; it returns when to look again.
+// reconcile performs the actions of every agent of a node once; it returns when to reconcile again.
 func (s *Simulator) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	object, exists, err := s.nodes.GetStore().GetByKey(name)
 	if err != nil || !exists {
@@ -82,29 +82,29 @@ func (s *Simulator) reconcile(ctx context.Context, name string) (time.Duration, 
 		return 0, err
 	}
 	node := object.(*Node)
-	v := &reconciliation{Simulator: s, ctx: ctx, node: node, memory: s.memoryOf(node)}
+	r := &reconciliation{Simulator: s, ctx: ctx, node: node, memory: s.memoryOf(node)}
 	for _, pod := range objects {
-		v.pods = append(v.pods, pod.(*Pod))
+		r.pods = append(r.pods, pod.(*Pod))
 	}
-	slices.SortFunc(v.pods, func(a, b *Pod) int {
+	slices.SortFunc(r.pods, func(a, b *Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	v.prune()
-	err = v.reconcileNode()
-	return v.again.after, err
+	r.prune()
+	err = r.reconcileNode()
+	return r.again.after, err
 }
 
-// prune forgets pods that are gone.
-func (v *reconciliation) prune() {
+// prune deletes the state of deleted pods.
+func (r *reconciliation) prune() {
 	alive := map[string]bool{}
-	for _, pod := range v.pods {
+	for _, pod := range r.pods {
 		alive[string(pod.UID)] = true
 	}
-	keep(v.memory.agents, alive)
-	keep(v.memory.managers, alive)
-	keep(v.memory.crashes, alive)
-	keep(v.memory.assigned, alive)
-	keep(v.memory.loading, alive)
+	keep(r.memory.agents, alive)
+	keep(r.memory.managers, alive)
+	keep(r.memory.crashes, alive)
+	keep(r.memory.assigned, alive)
+	keep(r.memory.loading, alive)
 }
 
 func keep[T any](of map[string]T, alive map[string]bool) {
@@ -115,22 +115,22 @@ func keep[T any](of map[string]T, alive map[string]bool) {
 	}
 }
 
-func (v *reconciliation) reconcileNode() error {
-	if v.node.Faults.Has(rules.NodeNotReady) {
-		return nil // a dead kubelet reports nothing
+func (r *reconciliation) reconcileNode() error {
+	if r.node.Faults.Has(rules.NodeNotReady) {
+		return nil // a stopped kubelet reports nothing
 	}
-	if down, err := v.down(); down || err != nil {
+	if down, err := r.down(); down || err != nil {
 		return err
 	}
-	if err := v.hold(); err != nil {
+	if err := r.hold(); err != nil {
 		return err
 	}
 	var plugin *agent
-	for _, pod := range v.pods {
+	for _, pod := range r.pods {
 		if pod.DeletionTimestamp != nil || pod.Hold != "" {
 			continue
 		}
-		running, err := v.reconcilePod(pod)
+		running, err := r.reconcilePod(pod)
 		if err != nil {
 			return err
 		}
@@ -138,37 +138,37 @@ func (v *reconciliation) reconcileNode() error {
 			plugin = running
 		}
 	}
-	if err := v.register(plugin); err != nil {
+	if err := r.register(plugin); err != nil {
 		return err
 	}
-	if err := v.admit(plugin); err != nil {
+	if err := r.admit(plugin); err != nil {
 		return err
 	}
-	return v.recover()
+	return r.recover()
 }
 
-// reconcilePod makes an operand's pod act; it returns an agent whose main process runs.
-func (v *reconciliation) reconcilePod(pod *Pod) (*agent, error) {
+// reconcilePod performs the actions of an operand's pod; it returns the agent if its main process is running.
+func (r *reconciliation) reconcilePod(pod *Pod) (*agent, error) {
 	switch pod.Operand {
 	case nfdWorker:
-		return nil, v.publishWorkerFeatures(pod)
+		return nil, r.publishWorkerFeatures(pod)
 	case driver:
-		return nil, v.reconcileDriver(pod)
+		return nil, r.reconcileDriver(pod)
 	case migManager:
-		if !v.driversLoaded() {
+		if !r.driversLoaded() {
 			return nil, nil
 		}
-		return nil, v.reconcileMIG(pod)
+		return nil, r.reconcileMIG(pod)
 	case gfd, devicePlugin, mpsDaemon:
-		if !v.driversLoaded() {
+		if !r.driversLoaded() {
 			return nil, nil
 		}
-		a, err := v.reconcileAgent(pod)
+		a, err := r.reconcileAgent(pod)
 		if err != nil || a == nil || !pod.Running() {
 			return nil, err
 		}
 		if pod.Operand == gfd {
-			err = v.publishGFDLabels(pod, a)
+			err = r.publishGFDLabels(pod, a)
 		}
 		return a, err
 	}

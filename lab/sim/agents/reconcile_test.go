@@ -10,7 +10,7 @@ import (
 	"lab.invalid/sim/rules"
 )
 
-func TestPace(t *testing.T) {
+func TestTimeFactor(t *testing.T) {
 	for _, test := range []struct {
 		annotation string
 		want       time.Duration
@@ -25,12 +25,12 @@ func TestPace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := &reconciliation{Simulator: &Simulator{options: Options{Scale: 0.1}}, node: &Node{Hardware: hardware}}
-		if got := v.scaledForNode(20 * time.Second); got != test.want || v.scaled(20*time.Second) != 2*time.Second {
+		r := &reconciliation{Simulator: &Simulator{options: Options{Scale: 0.1}}, node: &Node{Hardware: hardware}}
+		if got := r.scaledForNode(20 * time.Second); got != test.want || r.scaled(20*time.Second) != 2*time.Second {
 			t.Errorf("%s: %v, want %v", test.annotation, got, test.want)
 		}
 	}
 	if _, err := rules.ParseHardware(`{"gpus": 1, "time_factor": -1}`); err == nil {
-		t.Error("a pace below 0 is taken")
+		t.Error("a negative time factor is accepted")
 	}
 }

@@ -13,49 +13,49 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// grace is how long a kubelet keeps the capacity of a resource whose plugin went away (endpointStopGracePeriod).
+// grace is how long a kubelet keeps the capacity of a resource after its plugin stops (endpointStopGracePeriod).
 const grace = 5 * time.Minute
 
-// endpoint is one resource as the kubelet's device manager knows it; it has no healthy ids once its plugin is gone.
+// endpoint is one resource in the kubelet's device manager; it has no healthy ids after its plugin stops.
 type endpoint struct {
 	ids     []string
 	size    int64
 	stopped time.Time
 }
 
-// register is the kubelet's side: what the running plugin offers becomes the node's capacity.
-func (v *reconciliation) register(plugin *agent) error {
-	if v.memory.endpoints == nil {
-		v.memory.endpoints = map[string]*endpoint{}
-		for resource, size := range v.node.Capacity {
-			v.memory.endpoints[resource] = &endpoint{size: size, stopped: time.Now()}
+// register is the kubelet's side of registration: the running plugin's devices become the node's capacity.
+func (r *reconciliation) register(plugin *agent) error {
+	if r.memory.endpoints == nil {
+		r.memory.endpoints = map[string]*endpoint{}
+		for resource, size := range r.node.Capacity {
+			r.memory.endpoints[resource] = &endpoint{size: size, stopped: time.Now()}
 		}
 	}
 	offered := map[string][]string{}
-	if plugin != nil && v.mpsServed(plugin) {
+	if plugin != nil && r.mpsServed(plugin) {
 		offered = plugin.offers
 	}
 	for resource, ids := range offered {
-		v.memory.endpoints[resource] = &endpoint{ids: ids, size: int64(len(ids))}
+		r.memory.endpoints[resource] = &endpoint{ids: ids, size: int64(len(ids))}
 	}
 	capacity, allocatable := map[string]int64{}, map[string]int64{}
-	for resource, e := range v.memory.endpoints {
+	for resource, e := range r.memory.endpoints {
 		if _, alive := offered[resource]; !alive && e.stopped.IsZero() {
 			e.ids, e.stopped = nil, time.Now()
 		}
-		if until := e.stopped.Add(v.scaled(grace)); !e.stopped.IsZero() && e.size > 0 {
+		if until := e.stopped.Add(r.scaled(grace)); !e.stopped.IsZero() && e.size > 0 {
 			if time.Now().Before(until) {
-				v.again.at(until)
+				r.again.at(until)
 			} else {
 				e.size = 0
 			}
 		}
 		capacity[resource], allocatable[resource] = e.size, int64(len(e.ids))
 	}
-	if maps.Equal(capacity, v.node.Capacity) && maps.Equal(allocatable, v.node.Allocatable) {
+	if maps.Equal(capacity, r.node.Capacity) && maps.Equal(allocatable, r.node.Allocatable) {
 		return nil
 	}
-	return v.patchNode(object{"capacity": quantities(capacity), "allocatable": quantities(allocatable)})
+	return r.patchNode(object{"capacity": quantities(capacity), "allocatable": quantities(allocatable)})
 }
 
 func quantities(of map[string]int64) map[string]string {
@@ -66,11 +66,11 @@ func quantities(of map[string]int64) map[string]string {
 	return list
 }
 
-func (v *reconciliation) patchNode(status object) error {
-	data, err := json.Marshal(object{"metadata": object{"uid": string(v.node.UID)}, "status": status})
+func (r *reconciliation) patchNode(status object) error {
+	data, err := json.Marshal(object{"metadata": object{"uid": string(r.node.UID)}, "status": status})
 	if err != nil {
 		return err
 	}
-	_, err = v.core.CoreV1().Nodes().Patch(v.ctx, v.node.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+	_, err = r.core.CoreV1().Nodes().Patch(r.ctx, r.node.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
 	return ignoreGone(err)
 }

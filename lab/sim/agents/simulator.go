@@ -24,17 +24,17 @@ import (
 
 // Options of the simulator.
 type Options struct {
-	// Scale shrinks every time that the real kubelet and agents take.
+	// Scale is the factor for all durations of the real kubelet and agents.
 	Scale float64
-	// Lag is how long a mounted ConfigMap stays behind, before scaling.
+	// Lag is the delay until a mounted ConfigMap is updated, before scaling.
 	Lag time.Duration
-	// MIGWait is how long a MIG manager waits for the pods of an operand to vanish; it is not scaled.
+	// MIGWait is how long a MIG manager waits for the pods of an operand to terminate; it is not scaled.
 	MIGWait time.Duration
 	PodLogs string
 	Workers int
 }
 
-// Simulator plays the agents of all nodes.
+// Simulator simulates the agents of all nodes.
 type Simulator struct {
 	options  Options
 	core     kubernetes.Interface
@@ -58,7 +58,7 @@ const (
 	byConfigMap = "configmap"
 )
 
-// New connects a simulator; Run starts it.
+// New creates a simulator; Run starts it.
 func New(config *rest.Config, options Options) (*Simulator, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the number of workers is the limit
@@ -116,14 +116,14 @@ func (s *Simulator) watch() error {
 	return nil
 }
 
-// Run plays the agents until the context ends; synced is called once everything has been read.
+// Run simulates the agents until the context ends; it calls synced when the informer caches are synced.
 func (s *Simulator) Run(ctx context.Context, synced func()) error {
 	defer s.queue.ShutDown()
 	for _, informer := range []cache.SharedIndexInformer{s.configMaps, s.nodes, s.pods} {
 		go informer.Run(ctx.Done())
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), s.configMaps.HasSynced, s.nodes.HasSynced, s.pods.HasSynced) {
-		return fmt.Errorf("the API server could not be read: %w", ctx.Err())
+		return fmt.Errorf("the informer caches did not sync: %w", ctx.Err())
 	}
 	s.logs.sweep(s.pods.GetStore().List())
 	klog.InfoS("simulating", "nodes", len(s.nodes.GetStore().ListKeys()), "pods", len(s.pods.GetStore().ListKeys()))
@@ -150,7 +150,7 @@ func (s *Simulator) next(ctx context.Context) bool {
 	defer s.queue.Done(name)
 	again, err := s.reconcile(ctx, name)
 	if err != nil && ctx.Err() == nil {
-		klog.ErrorS(err, "will be tried again", "node", name)
+		klog.ErrorS(err, "reconciliation failed, retrying", "node", name)
 		s.queue.AddRateLimited(name)
 		return true
 	}
@@ -169,8 +169,8 @@ func (s *Simulator) lag() time.Duration {
 	return s.scaled(s.options.Lag)
 }
 
-// memoryOf is the state of one node; the queue hands a node to one worker at a time. A new machine of an old name has
-// a memory of its own.
+// memoryOf returns the state of one node; the queue passes a node to one worker at a time. A new machine with the name of
+// a former one gets a new state.
 func (s *Simulator) memoryOf(node *Node) *memory {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -189,14 +189,14 @@ func (s *Simulator) forget(node string) {
 	delete(s.migConfigEvents, node)
 }
 
-// addMIGConfigEvent notes that a node was given a MIG config: a MIG manager that has nothing to do acts, be it the same as before.
+// addMIGConfigEvent records that the MIG config label was set: an idle MIG manager acts on it even if the value is unchanged.
 func (s *Simulator) addMIGConfigEvent(node string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.migConfigEvents[node] = true
 }
 
-// takeMIGConfigEvent tells whether a node was migConfigEvents, and forgets it.
+// takeMIGConfigEvent returns whether the MIG config label was set, and clears the record.
 func (s *Simulator) takeMIGConfigEvent(node string) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

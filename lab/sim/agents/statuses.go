@@ -14,13 +14,13 @@ import (
 
 type object = map[string]any
 
-// annotate sets an annotation of this very pod, or takes it off when the value is nil.
-func (v *reconciliation) annotate(pod *Pod, key string, value any) error {
-	return v.patch(pod, object{"annotations": object{key: value}}, nil, "")
+// annotate sets an annotation of the pod with this UID, or removes it if the value is nil.
+func (r *reconciliation) annotate(pod *Pod, key string, value any) error {
+	return r.patch(pod, object{"annotations": object{key: value}}, nil, "")
 }
 
-// patch never meets a pod that has the same name by chance: the UID must match. A pod that is gone needs nothing.
-func (v *reconciliation) patch(pod *Pod, metadata, status object, subresource string) error {
+// patch changes only the pod with this UID, never another one with the same name. A deleted pod is ignored.
+func (r *reconciliation) patch(pod *Pod, metadata, status object, subresource string) error {
 	if metadata == nil {
 		metadata = object{}
 	}
@@ -37,7 +37,7 @@ func (v *reconciliation) patch(pod *Pod, metadata, status object, subresource st
 	if subresource != "" {
 		subresources = []string{subresource}
 	}
-	_, err = v.core.CoreV1().Pods(pod.Namespace).Patch(v.ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, subresources...)
+	_, err = r.core.CoreV1().Pods(pod.Namespace).Patch(r.ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, subresources...)
 	return ignoreGone(err)
 }
 
@@ -49,8 +49,8 @@ func condition(kind corev1.PodConditionType, true bool, reason string) object {
 	return object{"type": kind, "status": status, "reason": reason, "lastTransitionTime": metav1.Now()}
 }
 
-// statuses writes container states: those in crashes as they are, all others running. It writes nothing that is so already.
-func (v *reconciliation) statuses(pod *Pod, crashes map[string]*crash) error {
+// statuses writes the container states: those in crashes, and all others as running. It does not write unchanged states.
+func (r *reconciliation) statuses(pod *Pod, crashes map[string]*crash) error {
 	wanted := make([]corev1.ContainerStatus, 0, len(pod.Mains))
 	same, ready := true, true
 	for _, c := range pod.Mains {
@@ -70,7 +70,7 @@ func (v *reconciliation) statuses(pod *Pod, crashes map[string]*crash) error {
 	if !ready {
 		reason = "ContainersNotReady"
 	}
-	return v.patch(pod, nil, object{"containerStatuses": wanted,
+	return r.patch(pod, nil, object{"containerStatuses": wanted,
 		"conditions": []object{condition(corev1.PodReady, ready, reason), condition(corev1.ContainersReady, ready, reason)}}, "status")
 }
 
@@ -89,9 +89,9 @@ func fill(status *corev1.ContainerStatus, pod *Pod, name string, c *crash) {
 	}
 }
 
-// initFails writes a pod that hangs in an init container: those before it are done, those after it have not begun.
-func (v *reconciliation) initFails(pod *Pod, name string, c *crash) error {
-	v.logs.crashed(pod, name, c.line, c.ended)
+// initFails writes the status of a pod with a failing init container: those before it are completed, those after it waiting.
+func (r *reconciliation) initFails(pod *Pod, name string, c *crash) error {
+	r.logs.crashed(pod, name, c.line, c.ended)
 	var inits []corev1.ContainerStatus
 	reached := false
 	for _, init := range pod.Inits {
@@ -110,11 +110,11 @@ func (v *reconciliation) initFails(pod *Pod, name string, c *crash) error {
 		}
 		inits = append(inits, status)
 	}
-	return v.pending(pod, inits, "PodInitializing")
+	return r.pending(pod, inits, "PodInitializing")
 }
 
-// initWaits writes a pod whose first init container runs and waits for something that does not come.
-func (v *reconciliation) initWaits(pod *Pod) error {
+// initWaits writes the status of a pod whose first init container runs and waits.
+func (r *reconciliation) initWaits(pod *Pod) error {
 	if pod.Phase != corev1.PodRunning && pod.Inits[0].Status.State.Running != nil {
 		return nil
 	}
@@ -126,11 +126,11 @@ func (v *reconciliation) initWaits(pod *Pod) error {
 		}
 		inits = append(inits, status)
 	}
-	return v.pending(pod, inits, "PodInitializing")
+	return r.pending(pod, inits, "PodInitializing")
 }
 
-// mainFails writes a pod whose init containers are done and whose main container ends again and again.
-func (v *reconciliation) mainFails(pod *Pod, name string, c *crash) error {
+// mainFails writes the status of a pod with completed init containers and a crash-looping main container.
+func (r *reconciliation) mainFails(pod *Pod, name string, c *crash) error {
 	now := metav1.Now()
 	var inits, mains []corev1.ContainerStatus
 	for _, init := range pod.Inits {
@@ -145,12 +145,12 @@ func (v *reconciliation) mainFails(pod *Pod, name string, c *crash) error {
 		}
 		mains = append(mains, status)
 	}
-	return v.patch(pod, nil, object{"phase": corev1.PodRunning, "initContainerStatuses": inits, "containerStatuses": mains, "conditions": []object{
+	return r.patch(pod, nil, object{"phase": corev1.PodRunning, "initContainerStatuses": inits, "containerStatuses": mains, "conditions": []object{
 		condition(corev1.PodInitialized, true, ""), condition(corev1.PodReady, false, "ContainersNotReady"), condition(corev1.ContainersReady, false, "ContainersNotReady")}}, "status")
 }
 
-// pending writes a pod that has not started.
-func (v *reconciliation) pending(pod *Pod, inits []corev1.ContainerStatus, reason string) error {
+// pending writes the status of a pod that has not started.
+func (r *reconciliation) pending(pod *Pod, inits []corev1.ContainerStatus, reason string) error {
 	var mains []corev1.ContainerStatus
 	for _, c := range pod.Mains {
 		mains = append(mains, corev1.ContainerStatus{Name: c.Name, Image: c.Image,
@@ -161,19 +161,19 @@ func (v *reconciliation) pending(pod *Pod, inits []corev1.ContainerStatus, reaso
 	if inits != nil {
 		status["initContainerStatuses"] = inits
 	}
-	return v.patch(pod, nil, status, "status")
+	return r.patch(pod, nil, status, "status")
 }
 
-// recover gives the pods of a node that came back their readiness back, which the node controller had taken.
-func (v *reconciliation) recover() error {
-	if !v.node.Ready {
+// recover restores the Ready condition of pods, which the node controller removed while their node was NotReady.
+func (r *reconciliation) recover() error {
+	if !r.node.Ready {
 		return nil
 	}
-	for _, pod := range v.pods {
+	for _, pod := range r.pods {
 		if !pod.Running() || pod.Ready || !allReady(pod) {
 			continue
 		}
-		if err := v.patch(pod, nil, object{"conditions": []object{condition(corev1.PodReady, true, ""), condition(corev1.ContainersReady, true, "")}}, "status"); err != nil {
+		if err := r.patch(pod, nil, object{"conditions": []object{condition(corev1.PodReady, true, ""), condition(corev1.ContainersReady, true, "")}}, "status"); err != nil {
 			return err
 		}
 	}

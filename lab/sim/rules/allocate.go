@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// DeviceRequest is what one container asks of one extended resource.
+// DeviceRequest is a container's request for one extended resource.
 type DeviceRequest struct {
 	Container string
 	Init      bool
@@ -18,13 +18,13 @@ type DeviceRequest struct {
 	Count     int
 }
 
-// Allocation is what a pod was given: container -> resource -> device ids. It lives in an annotation of the pod.
+// Allocation contains the devices of a pod: container -> resource -> device ids. It is stored in an annotation of the pod.
 type Allocation map[string]map[string][]string
 
-// DevicesAnnotation carries a pod's allocation; kwok starts no GPU pod before it is there.
+// DevicesAnnotation contains a pod's allocation; kwok does not start a GPU pod without it.
 const DevicesAnnotation = "lab.accel.gpu/devices"
 
-// ParseAllocation reads the annotation of a pod.
+// ParseAllocation parses the annotation of a pod.
 func ParseAllocation(annotation string) (Allocation, error) {
 	var a Allocation
 	if err := json.Unmarshal([]byte(annotation), &a); err != nil {
@@ -33,7 +33,7 @@ func ParseAllocation(annotation string) (Allocation, error) {
 	return a, nil
 }
 
-// InUse collects the device ids of allocations, by resource.
+// InUse returns the device ids of allocations, by resource.
 func InUse(allocations []Allocation) map[string]map[string]bool {
 	used := map[string]map[string]bool{}
 	for _, a := range allocations {
@@ -51,14 +51,14 @@ func InUse(allocations []Allocation) map[string]map[string]bool {
 	return used
 }
 
-// DevicePool is what a kubelet knows of its device plugins: the healthy ids of each resource that ever registered.
+// DevicePool is the kubelet's device manager: the healthy ids of each resource that was ever registered.
 type DevicePool struct {
 	Healthy       map[string][]string
 	Used          map[string]map[string]bool
 	OnePerRequest bool
 }
 
-// Allocate gives a pod its devices, or the kubelet's reason why not (devicemanager and the plugin's Allocate).
+// Allocate returns the devices for a pod, or the kubelet's error (devicemanager and the plugin's Allocate).
 func (p DevicePool) Allocate(requests []DeviceRequest) (Allocation, error) {
 	allocation := Allocation{}
 	taken := map[string]map[string]bool{}
@@ -113,7 +113,7 @@ func (p DevicePool) devices(r DeviceRequest, reusable []string, taken map[string
 	return append(ids, distribute(healthy, free, needed)...), nil
 }
 
-// distribute is the plugin's policy "distributed": next comes a replica of the GPU that has the fewest in use.
+// distribute is the plugin's policy "distributed": it selects a replica of the GPU with the fewest replicas in use.
 func distribute(all, free []string, count int) []string {
 	busy := map[string]int{}
 	for _, id := range all {
@@ -138,13 +138,13 @@ func distribute(all, free []string, count int) []string {
 	return chosen
 }
 
-// GPU is the device behind a replica's id.
+// GPU returns the device id of a replica.
 func GPU(id string) string {
 	uuid, _, _ := strings.Cut(id, "::")
 	return uuid
 }
 
-// Visible are the GPUs that a container sees, each once.
+// Visible returns the distinct GPUs that are visible in a container.
 func Visible(resources map[string][]string) []string {
 	var names []string
 	for resource := range resources {
@@ -162,7 +162,7 @@ func Visible(resources map[string][]string) []string {
 	return gpus
 }
 
-// Rejection is the message that the kubelet leaves on a pod that it does not admit.
+// Rejection returns the kubelet's message for a pod that is not admitted.
 func Rejection(err error) string {
 	return fmt.Sprintf("Pod was rejected: Allocate failed due to %v, which is unexpected", err)
 }

@@ -14,8 +14,8 @@ import (
 
 const migResource = "nvidia.com/mig-"
 
-// Devices are the device ids that the plugin registers, by resource, in order. The error is that of a plugin which
-// refuses what MIG has made of the GPUs (internal/rm/device_map.go, internal/plugin/mps.go).
+// Devices returns the device ids that the plugin registers, by resource, in order. The error is that of a plugin which
+// rejects the MIG layout (internal/rm/device_map.go, internal/plugin/mps.go).
 func Devices(node string, h *Hardware, l Layout, c *Config) (map[string][]string, error) {
 	found, err := deviceMap(node, h, l, c)
 	if err != nil {
@@ -31,7 +31,7 @@ func Devices(node string, h *Hardware, l Layout, c *Config) (map[string][]string
 	return found, nil
 }
 
-// deviceMap are the device ids by resource, for whoever looks at a node's devices.
+// deviceMap returns the device ids by resource, for the plugin and the MPS control daemon.
 func deviceMap(node string, h *Hardware, l Layout, c *Config) (map[string][]string, error) {
 	found := map[string][]string{}
 	if h == nil {
@@ -57,8 +57,8 @@ func isMIG(id string) bool {
 	return strings.HasPrefix(id, "MIG-")
 }
 
-// deviceResource is the resource that a MIG device is registered as. Up to v0.19 the plugin compares profiles by
-// substring, so that one with extras is taken for the plain profile; GFD keeps them apart (k8s-device-plugin #1807).
+// deviceResource returns the resource name of a MIG device. Up to v0.19 the plugin compares profiles by substring, so a
+// profile with attributes (+me) is registered as the plain profile; GFD distinguishes them (k8s-device-plugin #1807).
 func deviceResource(g *Geometry, profile, strategy string) string {
 	if strategy == spec.MigStrategySingle {
 		return fullGPU
@@ -69,8 +69,8 @@ func deviceResource(g *Geometry, profile, strategy string) string {
 	return migResource + label(profile)
 }
 
-// validLayout is what the plugin checks before it counts devices: under "single" all of a node must be alike. It compares
-// what devices have, not what their profiles are called: with and without +gfx they are alike to it, unlike to GFD.
+// validLayout is the plugin's check: with the strategy "single" all MIG devices of a node must be of one type. It compares
+// the attributes of the devices, not their profile names: it treats profiles with and without +gfx as equal, unlike GFD.
 func validLayout(h *Hardware, l Layout, strategy string) error {
 	if strategy != spec.MigStrategySingle {
 		return nil
@@ -96,8 +96,8 @@ func validLayout(h *Hardware, l Layout, strategy string) error {
 	return nil
 }
 
-// replicate makes the shares: two entries of one resource add up to the larger count, and an entry of a resource that
-// the node lacks has no effect.
+// replicate creates the replicas: of two entries for one resource the larger count applies, and an entry for a resource
+// that the node does not have has no effect.
 func replicate(devices map[string][]string, c *Config) map[string][]string {
 	shared := map[string][]string{}
 	for resource, ids := range devices {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Layouts of a machine with two GPUs.
+// MIG layouts of a machine with two GPUs.
 var (
 	twice = func(devices ...MIGDevice) Layout {
 		return Layout{GPUs: map[int][]MIGDevice{0: devices, 1: devices}}

@@ -10,42 +10,42 @@ import (
 	"time"
 )
 
-// DriverAnnotation keeps which driver a driver pod has loaded on a node.
+// DriverAnnotation contains the version of the driver that a driver pod has loaded on a node.
 const DriverAnnotation = "lab.accel.gpu/driver"
 
 const pausedForDriver = "paused-for-driver-upgrade"
 
-// DriverLoad is how long a precompiled driver takes to load; one that is compiled first takes minutes.
+// DriverLoad is the load time of a precompiled driver; a driver that is compiled first takes minutes.
 const DriverLoad = 20 * time.Second
 
-// What the log of a driver container ends with: a module that the kernel does not accept (secure boot), and GPUs that are bound to
-// another driver.
+// The last line of a failed driver container's log: the kernel rejects the module (secure boot), or the GPUs are bound to another
+// driver.
 const (
 	ModuleRejected = "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
 	NoDevice       = "modprobe: ERROR: could not insert 'nvidia': No such device"
 )
 
-// DriverDependents are the DaemonSets whose pods wait in an init container until a driver is loaded (gpu-operator assets, the
+// DriverDependents are the DaemonSets whose pods wait in an init container until a driver is loaded (gpu-operator assets,
 // init containers driver-validation and toolkit-validation).
 var DriverDependents = append([]string{"nvidia-device-plugin-mps-control-daemon"}, DriverClients...)
 
-// DriverLabels decide which operands run on a node, as far as k8s-driver-manager v0.9 stops them before it unloads a
-// driver (its internal components).
+// DriverLabels are the deploy labels of the operands that k8s-driver-manager v0.9 pauses before it unloads a driver (its
+// internal components).
 var DriverLabels = append([]string{
 	"nvidia.com/gpu.deploy.operator-validator",
 	"nvidia.com/gpu.deploy.container-toolkit",
 	"nvidia.com/gpu.deploy.mig-manager",
 }, DeployLabels...)
 
-// DriverClients are the apps whose pods must vanish from the node before a driver can be unloaded.
+// DriverClients are the apps whose pods must be deleted from the node before a driver can be unloaded.
 var DriverClients = append([]string{"nvidia-operator-validator", "nvidia-container-toolkit-daemonset", "nvidia-mig-manager"}, MIGClients...)
 
-// PauseLabelsForDriver are the labels that stop the operands which run; those that do not stay as they are.
+// PauseLabelsForDriver returns the labels that pause the running operands; the labels of others do not change.
 func PauseLabelsForDriver(now map[string]string) map[string]string {
 	return replaceValues(now, "true", pausedForDriver)
 }
 
-// ResumeLabelsAfterDriver are the labels that let the operands run again which were stopped.
+// ResumeLabelsAfterDriver returns the labels that resume the paused operands.
 func ResumeLabelsAfterDriver(now map[string]string) map[string]string {
 	return replaceValues(now, pausedForDriver, "true")
 }
@@ -60,13 +60,13 @@ func replaceValues(now map[string]string, from, to string) map[string]string {
 	return labels
 }
 
-// cudaOfBranch is the newest CUDA that a driver can run (NVIDIA: CUDA Toolkit release notes, driver versions).
+// cudaOfBranch is the newest CUDA version that a driver branch supports (NVIDIA: CUDA Toolkit release notes, driver versions).
 var cudaOfBranch = map[string]string{"535": "12.2", "550": "12.4", "570": "12.8", "575": "12.9", "580": "13.0"}
 
 var driverVersion = regexp.MustCompile(`^\d+(\.\d+)+$`)
 
-// DriverVersion reads a driver's version out of its image: the operator appends the node's system to the tag. It is
-// empty where the tag names no version, as with a digest or the branch of a precompiled driver.
+// DriverVersion returns the driver version in an image tag, to which the operator appends the node's system. It is empty
+// if the image has no version, for example a digest or the branch of a precompiled driver.
 func DriverVersion(image string) string {
 	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
 	version, _, _ := strings.Cut(tag, "-")
@@ -76,7 +76,7 @@ func DriverVersion(image string) string {
 	return version
 }
 
-// DriverFailure is why no driver can be loaded on a node; empty where one can.
+// DriverFailure returns why no driver can be loaded on a node, or an empty string.
 func DriverFailure(h *Hardware, faults Faults) string {
 	if message, broken := faults[DriverBroken]; broken {
 		return cmp.Or(message, ModuleRejected)
@@ -87,7 +87,7 @@ func DriverFailure(h *Hardware, faults Faults) string {
 	return ""
 }
 
-// WithDriver is the hardware as it shows under another driver.
+// WithDriver returns the hardware as another driver version reports it.
 func (h *Hardware) WithDriver(version string) *Hardware {
 	if h == nil || version == "" || version == h.Driver {
 		return h

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// PCIConfig is the part of nfd-worker's config that decides about PCI labels.
+// PCIConfig is the part of nfd-worker's config that controls PCI labels.
 type PCIConfig struct {
 	DeviceClassWhitelist []string `json:"deviceClassWhitelist"`
 	DeviceLabelFields    []string `json:"deviceLabelFields"`
 }
 
-// WorkerConfig reads nfd-worker.conf; what it does not say is NFD's default.
+// WorkerConfig parses nfd-worker.conf, with NFD's defaults.
 func WorkerConfig(text string) (PCIConfig, error) {
 	pci := PCIConfig{DeviceClassWhitelist: []string{"03", "0b40", "12"}, DeviceLabelFields: []string{"class", "vendor"}}
 	conf := struct {
@@ -38,8 +38,8 @@ var (
 	kernelParts  = regexp.MustCompile(`^(\d+)(\.(\d+))?(\.(\d+))?(-.*)?$`)
 )
 
-// NodeFeatures is the spec of the NodeFeature that nfd-worker v0.19 would publish for this node: what it discovered, and
-// the labels that it derives from that.
+// NodeFeatures returns the spec of the NodeFeature that nfd-worker v0.19 publishes for this node: the discovered features,
+// and the labels derived from them.
 func NodeFeatures(node, kernel string, h *Hardware, o OS, pci PCIConfig) map[string]any {
 	if o.Kernel != "" {
 		kernel = o.Kernel
@@ -132,7 +132,7 @@ func osRelease(o OS) map[string]any {
 	return release
 }
 
-// pciDevices are a network card, which every node has, and the GPUs.
+// pciDevices returns a network card, which every node has, and the GPUs.
 func pciDevices(h *Hardware) []map[string]any {
 	devices := []map[string]any{pciDevice("0200", "8086", "1592")}
 	if h == nil {

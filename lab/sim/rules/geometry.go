@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Geometry is how a GPU model can be cut: its memory slices, and the profiles that `nvidia-smi mig -lgip` lists.
+// Geometry describes the MIG partitioning of a GPU model: its memory slices, and the profiles of `nvidia-smi mig -lgip`.
 type Geometry struct {
 	Slices   int       `json:"slices"`
 	Profiles []Profile `json:"profiles"`
 }
 
-// Profile is one kind of MIG device: where it may begin, how many slices of memory it takes, how often it fits at most.
-// Media is what it takes of the media engines: "share" (its usual part), "one" (+me), "all" (+me.all) or "none" (-me).
+// Profile is one type of MIG device: the possible start positions, its number of memory slices, the maximum per GPU.
+// Media is its use of the media engines: "share" (the default part), "one" (+me), "all" (+me.all) or "none" (-me).
 type Profile struct {
 	Name      string `json:"name"`
 	Compute   int    `json:"compute"`
@@ -33,7 +33,7 @@ type Profile struct {
 	OFA       int    `json:"ofa"`
 }
 
-// attributes are what NVML tells of a MIG device (nvmlDeviceGetAttributes).
+// attributes are the attributes that NVML reports for a MIG device (nvmlDeviceGetAttributes).
 type attributes struct {
 	memoryMiB, sms, compute, copy, decoder, encoder, jpeg, ofa int
 }
@@ -42,7 +42,7 @@ func (p Profile) attributes() attributes {
 	return attributes{p.MemoryMiB, p.SMs, p.Compute, p.Copy, p.Decoder, p.Encoder, p.JPEG, p.OFA}
 }
 
-// Profile finds a profile by its name.
+// Profile returns the profile with this name.
 func (g *Geometry) Profile(name string) (Profile, bool) {
 	if g == nil {
 		return Profile{}, false
@@ -54,7 +54,7 @@ func (g *Geometry) Profile(name string) (Profile, bool) {
 	return g.Profiles[at], true
 }
 
-// extras are what a profile has beside compute and memory: "+me", "+me.all", "-me", "+gfx", or nothing.
+// extras returns the suffix of a profile name: "+me", "+me.all", "-me", "+gfx", or an empty string.
 func extras(name string) string {
 	if at := strings.IndexAny(name, "+-"); at >= 0 {
 		return name[at:]
@@ -62,18 +62,18 @@ func extras(name string) string {
 	return ""
 }
 
-// plain is the name without its extras.
+// plain returns the name without the suffix.
 func plain(name string) string {
 	return strings.TrimSuffix(name, extras(name))
 }
 
-// label is a profile in names of resources and labels, where a plus is not allowed.
+// label returns the profile in names of resources and labels, where a plus sign is not allowed.
 func label(name string) string {
 	return strings.ReplaceAll(name, "+", ".")
 }
 
-// Fit places MIG devices on an empty GPU, the largest first; false when there is no way to place all of them. The
-// driver chooses the place of each, and mig-parted tries every order, so what can be placed will be placed.
+// Fit places MIG devices on an empty GPU, largest first; it returns false if not all of them fit. On a real GPU the driver
+// chooses the positions, and mig-parted tries every order, so every feasible set of devices can be created.
 func (g *Geometry) Fit(counts map[string]int) ([]MIGDevice, bool) {
 	var names []string
 	for name, count := range counts {
@@ -96,8 +96,8 @@ func (g *Geometry) Fit(counts map[string]int) ([]MIGDevice, bool) {
 	return g.place(names, make([]bool, g.Slices), nil)
 }
 
-// mediaFit tells whether the media engines suffice: one device has the extensions, and beside one that has all engines
-// every other has none.
+// mediaFit returns whether the media engines suffice: only one device can have the extensions, and beside a device with all
+// engines every other device must have none.
 func (g *Geometry) mediaFit(names []string) bool {
 	takes := map[string]int{}
 	for _, name := range names {

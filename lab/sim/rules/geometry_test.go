@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// typeA is the geometry of every GPU with 7 compute and 8 memory slices; names are those of 1g, 1g with twice the
+// typeA returns the geometry of GPUs with 7 compute and 8 memory slices; names are the profiles 1g, 1g with twice the
 // memory, 2g, 3g, 4g and 7g.
 func typeA(names ...string) *Geometry {
 	every := []int{0, 1, 2, 3, 4, 5, 6}
@@ -36,7 +36,7 @@ func h100(gpus int) *Hardware {
 	return h
 }
 
-// rtxPro and a30 have names whose media engines exclude one another.
+// rtxPro and a30 have profiles whose media engines exclude one another.
 var (
 	rtxPro = &Geometry{Slices: 12, Profiles: []Profile{
 		{Name: "1g.24gb", Compute: 1, Size: 3, Starts: []int{0, 3, 6, 9}, Most: 4, Media: "share"},
@@ -52,7 +52,7 @@ var (
 	}}
 )
 
-// shapes of the maximal layouts of type A; d is the 1g with twice the memory.
+// The maximal layouts of type A; d is the 1g with twice the memory.
 const maximal = "7 | 4+3 | 4+2+1 | 4+2+d | 4+1+1+1 | 4+d+1+1 | 4+d+d | 3+3 | 3+2+2 | 3+2+1+1 | 3+2+d | 3+1+1+1+1 | 3+d+1+1 | 3+d+d | " +
 	"2+2+2+1 | 2+2+2+d | 2+2+1+1+1 | 2+2+d+1+1 | 2+2+d+d | 2+1+1+1+1+1 | 2+d+1+1+1+1 | 2+d+d+1+1 | 2+d+d+d | " +
 	"1+1+1+1+1+1+1 | d+1+1+1+1+1+1 | d+d+1+1+1+1 | d+d+d+1+1 | d+d+d+d"
@@ -87,7 +87,7 @@ func TestFitTypeA(t *testing.T) {
 	}
 }
 
-// checkPlaces is the law of every layout: devices begin where they may, and do not overlap.
+// checkPlaces checks that devices have valid start positions and do not overlap.
 func checkPlaces(t *testing.T, g *Geometry, devices []MIGDevice) {
 	t.Helper()
 	taken := map[int]MIGDevice{}

@@ -1,7 +1,7 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Package rules holds what NVIDIA's agents and the kubelet decide, as pure functions: no clock, no client, no file.
+// Package rules contains the decisions of NVIDIA's agents and the kubelet as pure functions, without clock, client or files.
 package rules
 
 import (
@@ -17,7 +17,7 @@ const (
 	FaultsAnnotation   = "lab.accel.gpu/faults"
 )
 
-// Hardware is what a node's PCI bus and driver would tell: all GPUs of a node are alike.
+// Hardware is the data that a node's PCI bus and driver report; all GPUs of a node are of one model.
 type Hardware struct {
 	Product    string    `json:"product"`
 	GPUs       int       `json:"gpus"`
@@ -31,13 +31,13 @@ type Hardware struct {
 	PCI        string    `json:"pci"`
 	VGPU       *VGPU     `json:"vgpu"`
 	Machine    string    `json:"machine"`
-	// TimeFactor is how many times the usual time things take on this machine; 0 is 1.
+	// TimeFactor is the factor by which operations on this machine take longer; 0 means 1.
 	TimeFactor float64 `json:"time_factor"`
-	// Passthrough: the GPUs are bound to vfio-pci for virtual machines, so that NVIDIA's driver finds none.
+	// Passthrough means that the GPUs are bound to vfio-pci for virtual machines, so NVIDIA's driver finds none.
 	Passthrough bool `json:"passthrough"`
 }
 
-// VGPU is what a guest learns about the host of its vGPU.
+// VGPU is the data that a guest gets about the host of its vGPU.
 type VGPU struct {
 	HostDriver string `json:"host_driver"`
 	HostBranch string `json:"host_branch"`
@@ -51,7 +51,7 @@ type OS struct {
 	OSTree    string `json:"ostree_version"`
 }
 
-// ParseHardware reads the hardware annotation; a node without it, or with no GPUs, has none.
+// ParseHardware parses the hardware annotation; it returns nil for a node without annotation or GPUs.
 func ParseHardware(annotation string) (*Hardware, error) {
 	if annotation == "" {
 		return nil, nil
@@ -72,7 +72,7 @@ func ParseHardware(annotation string) (*Hardware, error) {
 	return &h, nil
 }
 
-// ParseOS reads the os annotation; without it the worker finds no os-release.
+// ParseOS parses the os annotation; without it the worker finds no os-release.
 func ParseOS(annotation string) (OS, error) {
 	var o OS
 	if annotation == "" {
@@ -84,17 +84,17 @@ func ParseOS(annotation string) (OS, error) {
 	return o, nil
 }
 
-// UUID names one GPU for ever: the same node and index give the same device in every lab.
+// UUID returns the UUID of a GPU: the same node and index give the same UUID in every lab.
 func UUID(node string, index int) string {
 	return "GPU-" + hashUUID(fmt.Sprintf("%s/%d", node, index))
 }
 
-// BootID names one boot of a machine, as the kernel does; the same moment gives the same name.
+// BootID returns the id of one boot of a machine; the same time gives the same id.
 func BootID(machine string, milliseconds int64) string {
 	return hashUUID(fmt.Sprintf("%s/boot/%d", machine, milliseconds))
 }
 
-// Faults are the faults put on a node, by name, with their argument.
+// Faults are the faults of a node: their arguments by name.
 type Faults map[string]string
 
 // Names of the faults.
@@ -114,7 +114,7 @@ const (
 	DriverBroken   = "driver-broken"
 )
 
-// ParseFaults reads a comma list of name[=argument].
+// ParseFaults parses a comma-separated list of name[=argument].
 func ParseFaults(annotation string) Faults {
 	faults := Faults{}
 	for _, item := range strings.Split(annotation, ",") {
@@ -126,13 +126,13 @@ func ParseFaults(annotation string) Faults {
 	return faults
 }
 
-// Has tells whether a fault is put.
+// Has returns whether a fault is set.
 func (f Faults) Has(name string) bool {
 	_, has := f[name]
 	return has
 }
 
-// Pending tells whether pods of this DaemonSet must not start.
+// Pending returns whether pods of this DaemonSet must not start.
 func (f Faults) Pending(daemonSet string) bool {
 	only, has := f[OperandPending]
 	return has && (only == "" || only == daemonSet)

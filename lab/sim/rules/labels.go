@@ -17,14 +17,13 @@ const fullGPU = "nvidia.com/gpu"
 
 var invalidLabelCharacters = regexp.MustCompile(`[^A-Za-z0-9-_. ]`)
 
-// sanitise turns a name into a label value as gpu-feature-discovery does.
+// sanitise converts a name to a label value like gpu-feature-discovery.
 func sanitise(name string) string {
 	return strings.Join(strings.Fields(invalidLabelCharacters.ReplaceAllString(name, "")), "-")
 }
 
-// Labels are the labels of gpu-feature-discovery v0.19 for a node of this hardware under this config, without its
-// timestamp (internal/lm of NVIDIA/k8s-device-plugin; compared with a live H200 in labels_test.go). The error is its
-// last log line.
+// Labels returns the labels of gpu-feature-discovery v0.19 for this hardware and config, without the timestamp (internal/lm
+// of NVIDIA/k8s-device-plugin; compared with a live H200 in labels_test.go). The error is its last log line.
 func Labels(h *Hardware, l Layout, c *Config) (map[string]string, error) {
 	labels := map[string]string{"nvidia.com/vgpu.present": strconv.FormatBool(h != nil && h.VGPU != nil)}
 	if h == nil || h.GPUs == 0 {
@@ -73,7 +72,7 @@ func versionLabels(labels map[string]string, h *Hardware) {
 	}
 }
 
-// gpuLabels describes the GPUs as such. Sharing shows as long as one of them has MIG off.
+// gpuLabels sets the labels of full GPUs. They include the sharing labels if at least one GPU has MIG off.
 func gpuLabels(labels map[string]string, h *Hardware, l Layout, c *Config) {
 	if len(l.GPUs) < h.GPUs {
 		resourceLabels(labels, fullGPU, h.GPUs, c, h.Product)
@@ -91,8 +90,8 @@ func gpuLabels(labels map[string]string, h *Hardware, l Layout, c *Config) {
 	}
 }
 
-// resourceLabels are the labels that every resource has, without a config those of one that cannot be shared. GFD uses
-// the first entry of a resource, unlike the plugin, which takes the largest.
+// resourceLabels sets the labels of a resource; without a config, those of a resource that cannot be shared. GFD uses the
+// first entry for a resource, but the plugin uses the largest.
 func resourceLabels(labels map[string]string, resource string, count int, c *Config, parts ...string) {
 	replicas, renamed := 0, false
 	if c != nil {
@@ -120,7 +119,7 @@ func resourceLabels(labels map[string]string, resource string, count int, c *Con
 	labels[resource+".sharing-strategy"] = string(strategy)
 }
 
-// hostBranch is the branch as the host writes it into the vGPU's PCI record.
+// hostBranch returns the branch in the format of the vGPU's PCI record.
 func hostBranch(v *VGPU) string {
 	if v.HostBranch != "" {
 		return v.HostBranch

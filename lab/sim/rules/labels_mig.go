@@ -12,8 +12,8 @@ import (
 	spec "github.com/NVIDIA/k8s-device-plugin/api/config/v1"
 )
 
-// migLabels describes MIG devices (internal/lm/mig-strategy.go): under "single" as if they were the node's GPUs, under
-// "mixed" by profile. What "single" cannot express makes the product invalid.
+// migLabels sets the labels of MIG devices (internal/lm/mig-strategy.go): with "single" as if they were full GPUs, with
+// "mixed" by profile. A layout that "single" does not support makes the product invalid.
 func migLabels(labels map[string]string, h *Hardware, l Layout, c *Config) error {
 	switch c.MIGStrategy {
 	case spec.MigStrategyNone:

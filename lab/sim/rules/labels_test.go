@@ -20,7 +20,7 @@ const (
 	mps4Rename     = "sharing: {mps: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
 )
 
-// live is what gpu-feature-discovery v0.19.0 printed on a real H200, driver 580.159.04, without a config.
+// live is the output of gpu-feature-discovery v0.19.0 on a real H200, driver 580.159.04, without a config.
 var live = map[string]string{
 	"cuda.driver-version.full": "580.159.04", "cuda.driver-version.major": "580", "cuda.driver-version.minor": "159", "cuda.driver-version.revision": "04",
 	"cuda.driver.major": "580", "cuda.driver.minor": "159", "cuda.driver.rev": "04",

@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// MIGAnnotation keeps what MIG has made of a node's GPUs; it is the hardware's memory.
+// MIGAnnotation stores the MIG layout of a node's GPUs, as the hardware does.
 const MIGAnnotation = "lab.accel.gpu/mig"
 
-// MIGDevice is one MIG device: its profile, and the memory slice at which it begins.
+// MIGDevice is one MIG device: its profile and its first memory slice.
 type MIGDevice struct {
 	Profile string
 	Start   int
@@ -27,7 +27,7 @@ func (s MIGDevice) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%s@%d", s.Profile, s.Start), nil
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the format of MarshalText.
 func (s *MIGDevice) UnmarshalText(text []byte) error {
 	profile, start, found := strings.Cut(string(text), "@")
 	at, err := strconv.Atoi(start)
@@ -38,15 +38,15 @@ func (s *MIGDevice) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Layout is the MIG state of a node's GPUs. A GPU that GPUs does not name has MIG off; one with an empty list has it on
-// and no devices. Pending are modes that wait for a reset. Changed is when the devices last changed, in Unix seconds.
+// Layout is the MIG state of a node's GPUs. A GPU that is missing in GPUs has MIG off; one with an empty list has MIG on and
+// no devices. Pending contains modes that wait for a reset. Changed is the time of the last change, in Unix seconds.
 type Layout struct {
 	GPUs    map[int][]MIGDevice `json:"gpus,omitempty"`
 	Pending map[int]bool        `json:"pending,omitempty"`
 	Changed int64               `json:"changed,omitempty"`
 }
 
-// ParseLayout reads the annotation of a node; a node without one has MIG off everywhere.
+// ParseLayout parses the annotation of a node; without one, all GPUs have MIG off.
 func ParseLayout(annotation string) (Layout, error) {
 	var l Layout
 	if annotation == "" {
@@ -58,7 +58,7 @@ func ParseLayout(annotation string) (Layout, error) {
 	return l, nil
 }
 
-// Clone copies a layout, so that the copy can be changed.
+// Clone returns a deep copy of a layout.
 func (l Layout) Clone() Layout {
 	copied := Layout{GPUs: map[int][]MIGDevice{}, Pending: maps.Clone(l.Pending), Changed: l.Changed}
 	for gpu, devices := range l.GPUs {
@@ -70,18 +70,18 @@ func (l Layout) Clone() Layout {
 	return copied
 }
 
-// Equal tells whether two layouts are the same state of the same GPUs.
+// Equal returns whether two layouts have the same devices and pending modes.
 func (l Layout) Equal(other Layout) bool {
 	return maps.EqualFunc(l.GPUs, other.GPUs, slices.Equal[[]MIGDevice]) && maps.Equal(l.Pending, other.Pending)
 }
 
-// Enabled tells whether a GPU has MIG on.
+// Enabled returns whether a GPU has MIG on.
 func (l Layout) Enabled(gpu int) bool {
 	_, on := l.GPUs[gpu]
 	return on
 }
 
-// Count is the number of MIG devices on all GPUs.
+// Count returns the number of MIG devices on all GPUs.
 func (l Layout) Count() int {
 	count := 0
 	for _, devices := range l.GPUs {
@@ -90,12 +90,12 @@ func (l Layout) Count() int {
 	return count
 }
 
-// Unusable tells whether no program can run on any of a node's GPUs: all have MIG on, and none has a device.
+// Unusable returns whether no program can use any GPU of a node: all have MIG on, and none has a device.
 func (l Layout) Unusable(h *Hardware) bool {
 	return h != nil && len(l.GPUs) == h.GPUs && l.Count() == 0
 }
 
-// AfterReboot is what a reboot leaves: modes that were pending are in effect, and MIG devices are gone.
+// AfterReboot returns the layout after a reboot: pending modes are in effect, and MIG devices are deleted.
 func (l Layout) AfterReboot() Layout {
 	after := Layout{GPUs: map[int][]MIGDevice{}, Changed: l.Changed}
 	for gpu := range l.GPUs {
@@ -111,7 +111,7 @@ func (l Layout) AfterReboot() Layout {
 	return after
 }
 
-// MIGUUID names one MIG device: the same device at the same place of the same GPU is made with the same name again.
+// MIGUUID returns the UUID of a MIG device: the same profile at the same position of the same GPU always gives the same UUID.
 func MIGUUID(node string, gpu int, s MIGDevice) string {
 	return "MIG-" + hashUUID(fmt.Sprintf("%s/%d/%s@%d", node, gpu, s.Profile, s.Start))
 }
@@ -121,14 +121,14 @@ func hashUUID(name string) string {
 	return fmt.Sprintf("%s-%s-%s-%s-%s", s[:8], s[8:12], s[12:16], s[16:20], s[20:32])
 }
 
-// Usage is what running pods hold of a node's GPUs: whole ones, single MIG devices, or, by somebody unknown, everything.
+// Usage contains the GPUs and MIG devices that running pods hold; All means that an unknown process holds all GPUs.
 type Usage struct {
 	GPUs    map[int]bool
 	Devices map[int]map[MIGDevice]bool
 	All     bool
 }
 
-// UsageOf finds the GPUs and MIG devices behind device ids; those that are there no more hold nothing.
+// UsageOf returns the GPUs and MIG devices with these device ids; ids of deleted devices are ignored.
 func UsageOf(node string, h *Hardware, l Layout, ids []string) Usage {
 	held := map[string]bool{}
 	for _, id := range ids {
@@ -148,12 +148,12 @@ func UsageOf(node string, h *Hardware, l Layout, ids []string) Usage {
 	return use
 }
 
-// Holds tells whether somebody uses this MIG device, be it by way of the whole GPU.
+// Holds returns whether this MIG device is in use, directly or through the whole GPU.
 func (u Usage) Holds(gpu int, s MIGDevice) bool {
 	return u.All || u.GPUs[gpu] || u.Devices[gpu][s]
 }
 
-// Busy tells whether somebody uses this GPU or a part of it.
+// Busy returns whether this GPU or one of its MIG devices is in use.
 func (u Usage) Busy(gpu int) bool {
 	if u.All || u.GPUs[gpu] {
 		return true

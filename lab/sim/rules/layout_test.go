@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// halves has two GPUs: one in two halves, one with MIG on and no device.
+// halves has two GPUs: one with two equal MIG devices, one with MIG on and no devices.
 var halves = Layout{GPUs: map[int][]MIGDevice{0: {{"3g.40gb", 0}, {"3g.40gb", 4}}, 1: {}}}
 
 func TestLayoutIsKeptInAnAnnotation(t *testing.T) {
@@ -24,7 +24,7 @@ func TestLayoutIsKeptInAnAnnotation(t *testing.T) {
 		t.Errorf("%+v, %v", after, err)
 	}
 	if none, err := ParseLayout(""); err != nil || none.Enabled(0) {
-		t.Error("MIG is not off where nothing is written")
+		t.Error("MIG is on without an annotation")
 	}
 	for _, broken := range []string{"{", `{"gpus": {"0": ["3g.40gb"]}}`, `{"gpus": {"0": ["3g.40gb@x"]}}`} {
 		if _, err := ParseLayout(broken); err == nil {
@@ -72,7 +72,7 @@ func TestUUIDs(t *testing.T) {
 	first := MIGUUID("n1", 0, MIGDevice{"3g.40gb", 0})
 	others := []string{MIGUUID("n1", 0, MIGDevice{"3g.40gb", 4}), MIGUUID("n1", 1, MIGDevice{"3g.40gb", 0}), MIGUUID("n2", 0, MIGDevice{"3g.40gb", 0}), MIGUUID("n1", 0, MIGDevice{"4g.40gb", 0})}
 	if len(first) != 40 || first[:4] != "MIG-" || slices.Contains(others, first) || first != MIGUUID("n1", 0, MIGDevice{"3g.40gb", 0}) {
-		t.Error("UUIDs are not one a device")
+		t.Error("UUIDs are not unique")
 	}
 }
 
@@ -83,7 +83,7 @@ func TestUsing(t *testing.T) {
 		t.Errorf("%+v", use)
 	}
 	if !(Usage{All: true}).Busy(7) || !(Usage{All: true}).Holds(7, first) {
-		t.Error("somebody unknown holds nothing")
+		t.Error("All does not hold everything")
 	}
 	if UsageOf("n1", nil, Layout{}, []string{"x"}).Busy(0) {
 		t.Error("a node without GPUs is busy")

@@ -5,7 +5,7 @@ package rules
 
 import "time"
 
-// Labels of the MIG manager's protocol.
+// The labels of the MIG manager.
 const (
 	MIGConfigLabel = "nvidia.com/mig.config"
 	MIGStateLabel  = "nvidia.com/mig.config.state"
@@ -18,7 +18,7 @@ const (
 	paused = "paused-for-mig-change"
 )
 
-// DeployLabels decide which operands run on a node, as far as nvidia-mig-manager v0.13 pauses them.
+// DeployLabels are the deploy labels of the operands that nvidia-mig-manager v0.13 pauses.
 var DeployLabels = []string{
 	"nvidia.com/gpu.deploy.device-plugin",
 	"nvidia.com/gpu.deploy.gpu-feature-discovery",
@@ -27,14 +27,14 @@ var DeployLabels = []string{
 	"nvidia.com/gpu.deploy.nvsm",
 }
 
-// MIGClients are the apps whose pods must vanish from the node, one after the other; MIGValidators are then deleted.
+// MIGClients are the apps whose pods must be deleted from the node, one after the other; MIGValidators are deleted afterwards.
 var (
 	MIGClients    = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-dcgm"}
 	MIGValidators = []string{"nvidia-cuda-validator", "nvidia-device-plugin-validator"}
 )
 
-// How long the steps of a change take in life. The limits are the MIG manager's own; how long the hardware takes is
-// what makes a change last the minute or so that people report.
+// The unscaled durations of the steps of a change. The timeouts are the MIG manager's own; the hardware's durations are
+// chosen so that a change takes about a minute, as users report.
 const (
 	MIGCheck  = 2 * time.Second
 	MIGPoll   = time.Second
@@ -44,17 +44,17 @@ const (
 	Reboot    = 3 * time.Minute
 )
 
-// PauseLabels are the labels that stop the operands of a node; before is what the labels say now.
+// PauseLabels returns the labels that pause the operands of a node; before has the current labels.
 func PauseLabels(before map[string]string) map[string]string {
 	return deployLabels(before, paused)
 }
 
-// ResumeLabels are the labels that let the operands run again; a label that was never there is there now.
+// ResumeLabels returns the labels that resume the operands; labels that were not set before are also set.
 func ResumeLabels(before map[string]string) map[string]string {
 	return deployLabels(before, "true")
 }
 
-// deployLabels leaves what somebody has switched off as it is.
+// deployLabels does not change labels that are set to "false".
 func deployLabels(before map[string]string, value string) map[string]string {
 	labels := map[string]string{}
 	for _, key := range DeployLabels {

@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MIGConfigKey is the key of the MIG manager's ConfigMap, and the name of the file that it reads.
+// MIGConfigKey is the key in the MIG manager's ConfigMap, and the name of the file that it reads.
 const MIGConfigKey = "config.yaml"
 
 const nvidiaVendor = 0x10de
 
-// MIGEntries are what one configuration says, in order.
+// MIGEntries are the entries of one configuration, in order.
 type MIGEntries = parted.MigConfigSpecSlice
 
-// MIGConfigs lets NVIDIA's own parser read a file of mig-parted.
+// MIGConfigs parses a mig-parted config file with NVIDIA's own parser.
 func MIGConfigs(text string) (*parted.Spec, error) {
 	var spec parted.Spec
 	if err := yaml.Unmarshal([]byte(text), &spec); err != nil {
@@ -30,7 +30,7 @@ func MIGConfigs(text string) (*parted.Spec, error) {
 	return &spec, nil
 }
 
-// MIGConfig finds one configuration in a mounted ConfigMap, as `nvidia-mig-parted assert --valid-config` does.
+// MIGConfig returns one configuration from a mounted ConfigMap, like `nvidia-mig-parted assert --valid-config`.
 func MIGConfig(mounted map[string]string, name string) (MIGEntries, error) {
 	text, there := mounted[MIGConfigKey]
 	if !there {
@@ -50,9 +50,9 @@ func MIGConfig(mounted map[string]string, name string) (MIGEntries, error) {
 	return nil, fmt.Errorf("error selecting MIG config: selected mig-config not present: %s", name)
 }
 
-// MIGParted is mig-parted at work on one node's GPUs; Layout is what it makes of them. NoReset is a machine whose GPUs
-// cannot be reset, as in some clouds, so that every change of the MIG mode waits for a reboot. Partial makes only the first
-// device of each GPU, and notices nothing.
+// MIGParted simulates mig-parted on one node's GPUs; Layout is its result. NoReset means that the GPUs cannot be reset, as
+// in some clouds, so that every change of the MIG mode needs a reboot. Partial creates only the first device of each GPU
+// without an error.
 type MIGParted struct {
 	Hardware *Hardware
 	Layout   Layout
@@ -61,8 +61,8 @@ type MIGParted struct {
 	Partial  bool
 }
 
-// each visits the GPUs that entries name, entry by entry: a later one sees what an earlier one has done.
-func (p *MIGParted) each(entries MIGEntries, visit func(entry parted.MigConfigSpec, gpu int) error) error {
+// each calls apply for the GPUs that the entries select, in the order of the entries.
+func (p *MIGParted) each(entries MIGEntries, apply func(entry parted.MigConfigSpec, gpu int) error) error {
 	pci, err := strconv.ParseUint(p.Hardware.PCI, 16, 16)
 	if err != nil {
 		return fmt.Errorf("error enumerating GPUs: PCI id %q: %w", p.Hardware.PCI, err)
@@ -73,7 +73,7 @@ func (p *MIGParted) each(entries MIGEntries, visit func(entry parted.MigConfigSp
 			if !entry.MatchesDeviceFilter(device) || !entry.MatchesDevices(gpu) {
 				continue
 			}
-			if err := visit(entry, gpu); err != nil {
+			if err := apply(entry, gpu); err != nil {
 				return err
 			}
 		}
@@ -83,7 +83,7 @@ func (p *MIGParted) each(entries MIGEntries, visit func(entry parted.MigConfigSp
 
 var errDiffers = errors.New("assertion failure: selected configuration not currently applied")
 
-// AssertMode tells whether every GPU that is named has the MIG mode that is wanted.
+// AssertMode returns whether every selected GPU has the desired MIG mode.
 func (p *MIGParted) AssertMode(entries MIGEntries) bool {
 	return nil == p.each(entries, func(entry parted.MigConfigSpec, gpu int) error {
 		if entry.MigEnabled != p.Layout.Enabled(gpu) {
@@ -93,7 +93,7 @@ func (p *MIGParted) AssertMode(entries MIGEntries) bool {
 	})
 }
 
-// AssertConfig tells whether all GPUs are as wanted: the last entry that names one decides, and all must be named.
+// AssertConfig returns whether all GPUs have the desired devices: the last matching entry applies, and all must match one.
 func (p *MIGParted) AssertConfig(entries MIGEntries) bool {
 	same := map[int]bool{}
 	err := p.each(entries, func(entry parted.MigConfigSpec, gpu int) error {
@@ -118,7 +118,7 @@ func (p *MIGParted) AssertConfig(entries MIGEntries) bool {
 	return true
 }
 
-// current counts the devices of a GPU as mig-parted does.
+// current returns the number of devices of a GPU by profile, like mig-parted.
 func (p *MIGParted) current(gpu int) types.MigConfig {
 	config := types.MigConfig{}
 	for _, s := range p.Layout.GPUs[gpu] {

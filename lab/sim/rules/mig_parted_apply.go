@@ -15,27 +15,27 @@ import (
 	"github.com/NVIDIA/mig-parted/pkg/types"
 )
 
-// inUse is what NVML says of a GPU or MIG device that some process holds.
+// inUse is NVML's error for a GPU or MIG device that a process holds.
 const inUse = "In use by another client"
 
-// computeProfiles are the compute slices of NVML's profiles without extras, by number: of GPU instances and of compute
-// instances (NVML_COMPUTE_INSTANCE_PROFILE_* in nvml.h) alike.
+// computeProfiles are the compute slices of NVML's plain profiles, by number, for both GPU instances and compute instances
+// (NVML_COMPUTE_INSTANCE_PROFILE_* in nvml.h).
 var computeProfiles = []int{1, 2, 3, 4, 7, 8, 6}
 
 var computeInstance = regexp.MustCompile(`^\d+c\.`)
 
-// ApplyMode is `nvidia-mig-parted apply --mode-only`: it clears every GPU that is named and has MIG on, then sets the
-// modes. Up to Ampere a mode changes with a reset, which is one of all GPUs; from Hopper on it changes at once.
+// ApplyMode is `nvidia-mig-parted apply --mode-only`: it clears every selected GPU with MIG on, then sets the modes. Up to
+// Ampere a mode change needs a reset of all GPUs; since Hopper it takes effect immediately.
 func (p *MIGParted) ApplyMode(entries MIGEntries) error {
 	return withHooks(p.applyMode(entries))
 }
 
-// Apply is `nvidia-mig-parted apply`: modes, where they differ, then devices.
+// Apply is `nvidia-mig-parted apply`: it changes modes that differ, then devices.
 func (p *MIGParted) Apply(entries MIGEntries) error {
 	return withHooks(p.apply(entries))
 }
 
-// withHooks words an error as the last line that mig-parted logs; behind that stands the reason that it logs before.
+// withHooks formats an error like the last line of mig-parted's log, followed by the reason from the line before.
 func withHooks(err error) error {
 	if err == nil {
 		return nil
@@ -96,7 +96,7 @@ func (p *MIGParted) set(gpu int, on bool) {
 	}
 }
 
-// reset is a reset of all GPUs of the node: modes that are pending come into effect, and no MIG device survives.
+// reset resets all GPUs of the node: pending modes take effect, and all MIG devices are deleted.
 func (p *MIGParted) reset() error {
 	if p.NoReset {
 		return errors.New("error resetting all GPUs: exit status 3: resetting the GPUs is not supported on this machine")
@@ -110,7 +110,7 @@ func (p *MIGParted) reset() error {
 	return nil
 }
 
-// clear destroys the devices of a GPU in the order of their profiles, and stops at one that is in use.
+// clear destroys the devices of a GPU in the order of their profiles, and stops at the first one in use.
 func (p *MIGParted) clear(gpu int) error {
 	left := slices.Clone(p.Layout.GPUs[gpu])
 	slices.SortStableFunc(left, func(a, b MIGDevice) int { return p.order(a.Profile) - p.order(b.Profile) })
@@ -128,7 +128,7 @@ func (p *MIGParted) clear(gpu int) error {
 	return nil
 }
 
-// sorted is the order in which nvidia-smi lists the devices of a GPU: the largest first.
+// sorted returns the devices of a GPU in the order of nvidia-smi: largest first.
 func (p *MIGParted) sorted(devices []MIGDevice) []MIGDevice {
 	ordered := slices.Clone(devices)
 	slices.SortStableFunc(ordered, func(a, b MIGDevice) int {
@@ -139,7 +139,7 @@ func (p *MIGParted) sorted(devices []MIGDevice) []MIGDevice {
 	return ordered
 }
 
-// order is how NVML numbers the profiles of GPU instances (NVML_GPU_INSTANCE_PROFILE_* in nvml.h).
+// order returns NVML's number of a GPU instance profile (NVML_GPU_INSTANCE_PROFILE_* in nvml.h).
 func (p *MIGParted) order(name string) int {
 	profile, _ := p.Hardware.MIG.Profile(name)
 	double := extras(name) == "" && slices.ContainsFunc(p.Hardware.MIG.Profiles, func(other Profile) bool {
@@ -183,8 +183,8 @@ func (p *MIGParted) apply(entries MIGEntries) error {
 	})
 }
 
-// createDevices makes the devices of one GPU. A profile that this model lacks makes mig-parted forget the whole list: it clears
-// the GPU, makes nothing and calls that a success (pkg/types/mig_config.go, Flatten; gpu-operator #603).
+// createDevices creates the devices of one GPU. If the list contains a profile that this model lacks, mig-parted clears the
+// GPU, creates no device and reports success (pkg/types/mig_config.go, Flatten; gpu-operator #603).
 func (p *MIGParted) createDevices(gpu int, counts types.MigConfig) error {
 	if p.Use.All {
 		return errors.New("error creating GPU instance: " + inUse)

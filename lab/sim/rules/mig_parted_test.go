@@ -98,7 +98,7 @@ func TestApply(t *testing.T) {
 				}
 				applied := test.err == "" && test.config != "foreign" && test.config != "elsewhere" && test.config != "overwritten"
 				if got := p.AssertMode(migConfig(t, test.config)) && p.AssertConfig(migConfig(t, test.config)); applied && !got {
-					t.Error("it is not seen as applied")
+					t.Error("the configuration is not reported as applied")
 				}
 			})
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ConfigMapHistory remembers the versions of a ConfigMap as long as some pod may still see an old one.
+// ConfigMapHistory stores the versions of a ConfigMap while a pod can still have an old one mounted.
 type ConfigMapHistory struct {
 	versions []version
 }
@@ -18,7 +18,7 @@ type version struct {
 	seen time.Time
 }
 
-// Observe notes a version; lag is how long a mounted copy may stay behind.
+// Observe adds a version; lag is the maximum delay of a mounted copy.
 func (h *ConfigMapHistory) Observe(data map[string]string, now time.Time, lag time.Duration) {
 	if n := len(h.versions); n > 0 && maps.Equal(h.versions[n-1].data, data) {
 		return
@@ -29,8 +29,8 @@ func (h *ConfigMapHistory) Observe(data map[string]string, now time.Time, lag ti
 	}
 }
 
-// View is the copy that a pod has mounted: what it saw when its volume was last refreshed, or, later on, all that is
-// older than the lag.
+// View returns the copy that a pod has mounted: the version at the last refresh of its volume, or the newest version that is
+// older than the lag, whichever is newer.
 func (h *ConfigMapHistory) View(now time.Time, lag time.Duration, refreshed time.Time) map[string]string {
 	if len(h.versions) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (h *ConfigMapHistory) View(now time.Time, lag time.Duration, refreshed time
 	return view
 }
 
-// BackOff is the kubelet's wait before a container that crashed starts for the n-th time again.
+// BackOff returns the kubelet's delay before the n-th restart of a crashed container.
 func BackOff(restarts int) time.Duration {
 	delay := 10 * time.Second
 	for n := 1; n < restarts && delay < 5*time.Minute; n++ {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// NoMPSDaemon is what a device plugin logs, every 30 seconds, as long as it finds no MPS control daemon.
+// NoMPSDaemon is the message that a device plugin logs every 30 seconds while it finds no MPS control daemon.
 const NoMPSDaemon = "Failed to start plugin: error waiting for MPS daemon: error checking MPS daemon health: failed to send command to MPS daemon: exit status 1"
 
-// MPSConfig reads a config as mps-control-daemon does, and returns the resources whose shares it will serve: none,
-// and no error, when the config has no MPS. The error is its last log line.
+// MPSConfig parses a config like mps-control-daemon, and returns the resources whose replicas it serves: none, without an
+// error, if the config does not use MPS. The error is its last log line.
 func MPSConfig(text string, env Environment, h *Hardware, l Layout) (*Config, []string, error) {
 	_, c, err := load(text, env)
 	if err != nil {
@@ -34,8 +34,8 @@ func MPSConfig(text string, env Environment, h *Hardware, l Layout) (*Config, []
 	return c, served, nil
 }
 
-// mpsResources are the resources of which there are shares. Those of full GPUs are counted; of MIG devices the daemon
-// warns, and serves them all the same (Daemons in cmd/mps-control-daemon/mps/manager.go), though no plugin offers them.
+// mpsResources returns the resources with replicas. The daemon limits the replicas of full GPUs; for MIG devices it only
+// warns and serves them (Daemons in cmd/mps-control-daemon/mps/manager.go), although the plugin does not register them.
 func mpsResources(h *Hardware, devices map[string][]string) ([]string, error) {
 	most, served := mpsClients(h.Compute), []string{}
 	for resource, ids := range devices {
@@ -58,7 +58,7 @@ func mpsResources(h *Hardware, devices map[string][]string) ([]string, error) {
 	return served, nil
 }
 
-// mpsClients is how many clients an MPS server takes (cmd/mps-control-daemon/mps/device.go).
+// mpsClients returns the maximum number of clients of an MPS server (cmd/mps-control-daemon/mps/device.go).
 func mpsClients(compute string) int {
 	major, minor, _ := strings.Cut(compute, ".")
 	x, _ := strconv.Atoi(major)

@@ -11,19 +11,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Environment is what the operator gives an agent by environment; it outranks the config file.
+// Environment contains the environment variables that the operator sets for an agent; they override the config file.
 type Environment struct {
 	MIGStrategy string
 	MPSRoot     string
 }
 
-// Config is the config that an agent runs with.
+// Config is the effective config of an agent.
 type Config struct {
 	Sharing     spec.Sharing
 	MIGStrategy string
 }
 
-// PluginConfig reads a config as nvidia-device-plugin does; the error is its last log line.
+// PluginConfig parses a config like nvidia-device-plugin; the error is its last log line.
 func PluginConfig(text string, env Environment) (*Config, error) {
 	flags, c, err := load(text, env)
 	if err != nil {
@@ -35,7 +35,7 @@ func PluginConfig(text string, env Environment) (*Config, error) {
 	return c, nil
 }
 
-// GFDConfig reads a config as gpu-feature-discovery does: it checks the file, and of the flags only its own.
+// GFDConfig parses a config like gpu-feature-discovery: it validates the file, but only its own flags.
 func GFDConfig(text string, env Environment) (*Config, error) {
 	flags, c, err := load(text, env)
 	if err != nil {
@@ -47,7 +47,7 @@ func GFDConfig(text string, env Environment) (*Config, error) {
 	return c, nil
 }
 
-// load lets NVIDIA's own parser judge the text.
+// load parses the text with NVIDIA's own parser.
 func load(text string, env Environment) (*spec.Flags, *Config, error) {
 	parsed, err := parse(text)
 	if err != nil {
@@ -74,7 +74,7 @@ func parse(text string) (*spec.Config, error) {
 	return &c, nil
 }
 
-// pluginFlags checks in the plugin's own order (validateFlags in cmd/nvidia-device-plugin/main.go).
+// pluginFlags validates the flags in the plugin's order (validateFlags in cmd/nvidia-device-plugin/main.go).
 func pluginFlags(flags *spec.Flags, c *Config) error {
 	if plugin := flags.Plugin; plugin != nil {
 		if plugin.DeviceListStrategy != nil {
@@ -105,12 +105,12 @@ func pluginFlags(flags *spec.Flags, c *Config) error {
 	}
 }
 
-// MPS tells whether the plugin waits for an MPS control daemon.
+// MPS returns whether the config uses MPS, for which the plugin waits for an MPS control daemon.
 func (c *Config) MPS() bool {
 	return c.Sharing.SharingStrategy() == spec.SharingStrategyMPS
 }
 
-// OnePerRequest tells whether a request for two shares is refused: always under MPS, else when the config says so.
+// OnePerRequest returns whether a request for two replicas is rejected: always with MPS, otherwise if the config says so.
 func (c *Config) OnePerRequest() bool {
 	return c.MPS() || c.Sharing.TimeSlicing.FailRequestsGreaterThanOne && c.Sharing.SharingStrategy() == spec.SharingStrategyTimeSlicing
 }

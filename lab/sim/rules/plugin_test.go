@@ -93,7 +93,7 @@ func TestDevices(t *testing.T) {
 		})
 	}
 	if UUID("n1", 0) != UUID("n1", 0) || UUID("n1", 0) == UUID("n1", 1) || len(UUID("n1", 0)) != 40 {
-		t.Error("UUIDs are not one a device")
+		t.Error("UUIDs are not unique")
 	}
 }
 

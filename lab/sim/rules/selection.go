@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// Selection is how a config-manager was told to choose a config.
+// Selection contains the options by which config-manager selects a config.
 type Selection struct {
 	Default   string
 	Fallbacks []string
 }
 
-// Select names the config for a node as config-manager does, "" for the empty one; available is its mounted folder.
+// Select returns the name of a node's config like config-manager, "" for the empty one; available is the mounted folder.
 func (s Selection) Select(label string, available map[string]string) (string, error) {
 	if len(available) == 0 {
 		return "", errors.New("no configuration files available")
@@ -27,7 +27,7 @@ func (s Selection) Select(label string, available map[string]string) (string, er
 	}
 	if wanted != "" {
 		if _, there := available[wanted]; !there {
-			// The real one names the label here, which is empty when it is the default that is missing.
+			// The real config-manager prints the label, which is empty if the default is missing.
 			return "", fmt.Errorf("specified config %v does not exist", label)
 		}
 		return wanted, nil

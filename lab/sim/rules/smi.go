@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// NvidiaSMI is what `nvidia-smi -L` prints in a container that sees these GPUs and MIG devices: each GPU, and under it the
-// MIG devices that are visible, both numbered from 0. Who sees a GPU sees all of its MIG devices.
+// NvidiaSMI returns the output of `nvidia-smi -L` in a container with these visible GPUs and MIG devices: each GPU, followed
+// by its visible MIG devices, both numbered from 0. All MIG devices of a visible GPU are visible.
 func NvidiaSMI(node string, h *Hardware, l Layout, visible []string) []string {
 	var lines []string
 	known := map[string]bool{}

@@ -1,17 +1,17 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Package nvml has the names of NVIDIA's bindings that mig-parted's parser needs to compile, and none of their calls.
+// Package nvml contains stubs of the names in NVIDIA's bindings that mig-parted's parser needs to compile.
 //
-// The parser of mig-parted's files never asks the hardware, but the packages around it can. The real bindings are C,
-// and the lab's programs are built without a C compiler; so this module stands in for them by a replace in go.mod.
-// Should anything call it all the same, it says that there is no GPU.
+// The parser of mig-parted's files never accesses the hardware, but the packages around it can. The real bindings use C,
+// and the lab's programs are built without a C compiler, so go.mod replaces the bindings with this module. If it is called,
+// it reports that there is no GPU.
 package nvml
 
-// Return is the outcome of a call.
+// Return is the return code of a call.
 type Return int
 
-// The outcomes that somebody compares with; their numbers are those of nvml.h.
+// The return codes that callers compare with; the numbers are those of nvml.h.
 const (
 	SUCCESS                Return = 0
 	ERROR_INVALID_ARGUMENT Return = 2
@@ -19,7 +19,7 @@ const (
 	ERROR_NOT_FOUND        Return = 6
 )
 
-// Interface is the library.
+// Interface is the NVML library.
 type Interface interface {
 	Init() Return
 	Shutdown() Return
@@ -29,7 +29,7 @@ type Interface interface {
 	Extensions() ExtendedInterface
 }
 
-// ExtendedInterface looks up what a release of the library has.
+// ExtendedInterface checks which functions a release of the library has.
 type ExtendedInterface interface {
 	LookupSymbol(name string) error
 }
@@ -58,7 +58,7 @@ type Device interface {
 	IsMigDeviceHandle() (bool, Return)
 }
 
-// GpuInstance is a slice of a GPU.
+// GpuInstance is a GPU instance of a GPU with MIG on.
 type GpuInstance interface {
 	GetComputeInstanceById(id int) (ComputeInstance, Return)
 	GetComputeInstanceProfileInfo(profile, engine int) (ComputeInstanceProfileInfo, Return)
@@ -66,23 +66,23 @@ type GpuInstance interface {
 	GetInfo() (GpuInstanceInfo, Return)
 }
 
-// ComputeInstance is a part of a slice.
+// ComputeInstance is a compute instance of a GPU instance.
 type ComputeInstance interface {
 	GetInfo() (ComputeInstanceInfo, Return)
 }
 
-// GpuFabricInfoHandler answers in one of the versions of a structure.
+// GpuFabricInfoHandler returns one of the versions of a structure.
 type GpuFabricInfoHandler struct{}
 
-// V2 has nothing to say.
+// V2 is not supported.
 func (GpuFabricInfoHandler) V2() (GpuFabricInfo, Return) {
 	return GpuFabricInfo{}, ERROR_NOT_SUPPORTED
 }
 
-// none is a machine without a GPU.
+// none is the NVML library of a machine without a GPU.
 type none struct{}
 
-// New returns a library that knows no GPU.
+// New returns a library that reports no GPU.
 func New() Interface {
 	return none{}
 }

@@ -3,7 +3,7 @@
 
 package nvml
 
-// The structures hold only what somebody reads.
+// The structures contain only the fields that callers read.
 type (
 	DeviceAddressingMode       struct{ Value uint32 }
 	DeviceAttributes           struct{ MemorySizeMB uint64 }
@@ -24,7 +24,7 @@ type (
 	PciInfo struct{ BusId [32]int8 }
 )
 
-// BrandType and the others below are told apart, and that is all.
+// BrandType and the types below have no behaviour; callers only compare their values.
 type BrandType int
 
 const (
@@ -75,7 +75,7 @@ const (
 	DEVICE_MIG_ENABLE          = 1
 )
 
-// Profiles of GPU instances.
+// GPU instance profiles.
 const (
 	GPU_INSTANCE_PROFILE_1_SLICE = iota
 	GPU_INSTANCE_PROFILE_2_SLICE
@@ -97,7 +97,7 @@ const (
 	GPU_INSTANCE_PROFILE_COUNT
 )
 
-// Profiles of compute instances.
+// Compute instance profiles.
 const (
 	COMPUTE_INSTANCE_PROFILE_1_SLICE = iota
 	COMPUTE_INSTANCE_PROFILE_2_SLICE

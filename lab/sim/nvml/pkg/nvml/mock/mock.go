@@ -1,12 +1,12 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// Package mock exists because mig-parted's own test helper is part of its package; nothing here is ever called.
+// Package mock exists because mig-parted's test helper imports it; it is never called.
 package mock
 
 import "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-// Interface would be a library whose answers a test sets.
+// Interface is a stub of the mocked library.
 type Interface struct {
 	nvml.Interface
 	InitFunc                   func() nvml.Return
@@ -15,7 +15,7 @@ type Interface struct {
 	DeviceGetHandleByIndexFunc func(index int) (nvml.Device, nvml.Return)
 }
 
-// Device would be a GPU whose answers a test sets.
+// Device is a stub of the mocked GPU.
 type Device struct {
 	nvml.Device
 	GetNameFunc                   func() (string, nvml.Return)
