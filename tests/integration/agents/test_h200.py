@@ -114,7 +114,7 @@ def test_two_shares(ask: Callable[[list[AgentCase]], list[AgentOutput]], config:
     """Two shares of one GPU: it is seen once."""
     [said] = ask([AgentCase(MACHINE, config=config)])
     assert said.visible == {GPU: ("0",)}
-    assert said.two == ({GPU: f"rpc error: code = Unknown desc = {two}"} if two else {})
+    assert said.two_error == ({GPU: f"rpc error: code = Unknown desc = {two}"} if two else {})
 
 
 @both
@@ -218,7 +218,7 @@ def test_the_mps_daemon_serves_what_is_offered(ask: Callable[[list[AgentCase]], 
 def test_what_a_container_gets(config: str, environment: dict[str, str], mounts: list[str]) -> None:
     """By NVIDIA's plugin; of this the simulator has the visible GPUs alone."""
     with AgentSandbox() as host:
-        [offered] = host.run(AgentCase(MACHINE, config=config))["resources"]
+        [offered] = host.run_raw(AgentCase(MACHINE, config=config))["resources"]
     switches = dict.fromkeys(("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"), "enabled")
     assert offered["environment"] == {"NVIDIA_VISIBLE_DEVICES": uuid(0), **switches, **environment}
     assert (offered["mounts"] or []) == mounts
