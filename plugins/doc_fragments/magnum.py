@@ -9,7 +9,55 @@ class ModuleDocFragment:
     """Fragment accel.gpu.magnum."""
 
     DOCUMENTATION = r"""
-options: {}
+options:
+  cloud:
+    description:
+      - Name of a cloud in C(clouds.yaml), or a map with such a configuration. By default the variables C(OS_*) of the environment.
+    type: raw
+  auth:
+    description:
+      - What the authentication plugin needs, such as C(auth_url), C(username), C(password) and C(project_name). Not needed with a named cloud or with
+        the variables C(OS_*).
+    type: dict
+  auth_type:
+    description: Name of the authentication plugin. By default V(password).
+    type: str
+  region_name:
+    description: Name of the region.
+    type: str
+  api_timeout:
+    description: Seconds within which a service must answer one request.
+    type: int
+  validate_certs:
+    description: Whether TLS certificates are verified.
+    type: bool
+    aliases: [verify]
+  ca_cert:
+    description: Path of the certificates of the CA that the services' certificates must come from.
+    type: str
+    aliases: [cacert]
+  client_cert:
+    description: Path of a client certificate.
+    type: str
+    aliases: [cert]
+  client_key:
+    description: Path of the client certificate's key.
+    type: str
+    aliases: [key]
+  interface:
+    description: Which endpoint of the service catalog is used.
+    type: str
+    choices: [admin, internal, public]
+    default: public
+    aliases: [endpoint_type]
+  sdk_log_path:
+    description: Path of a log file of openstacksdk. By default no log is written.
+    type: str
+  sdk_log_level:
+    description: Level of that log.
+    type: str
+    choices: [INFO, DEBUG]
+    default: INFO
 attributes:
   action_group:
     description: Use C(group/accel.gpu.magnum) in C(module_defaults) to say once how the cloud is reached.

@@ -22,7 +22,6 @@ extends_documentation_fragment:
   # Whichever comes first wins.
   - accel.gpu.magnum.waiting
   - accel.gpu.magnum
-  - openstack.cloud.openstack
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:

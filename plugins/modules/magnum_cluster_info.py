@@ -17,7 +17,6 @@ extends_documentation_fragment:
   # Whichever comes first wins.
   - accel.gpu.magnum.reading
   - accel.gpu.magnum
-  - openstack.cloud.openstack
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:

@@ -30,7 +30,6 @@ extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.magnum_nodegroup
   - accel.gpu.drain
-  - openstack.cloud.openstack
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
