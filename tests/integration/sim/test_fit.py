@@ -34,7 +34,7 @@ def ask() -> Ask:
     program = build.ensure(["sim"])["sim"] / "bin" / "sim"
 
     def asked(questions: Iterable[tuple[str, Sequence[Wish]]]) -> list[list[Answer]]:
-        lines = [json.dumps({"geometry": described(key), "wishes": wishes}) for key, wishes in questions]
+        lines = [json.dumps({"geometry": described(key), "counts": wishes}) for key, wishes in questions]
         done = subprocess.run([program, "fit"], input="\n".join(lines), capture_output=True, text=True, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
