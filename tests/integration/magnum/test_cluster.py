@@ -178,7 +178,7 @@ def test_a_file_of_others_is_not_replaced(magnum: Magnum, tmp_path: Path) -> Non
 
 
 def test_what_the_cloud_offers(magnum: Magnum) -> None:
-    offer = magnum.run("offer_info", gpu_aliases={"a100": "A100-PCIE-40GB"})
+    offer = magnum.run("catalog_info", gpu_aliases={"a100": "A100-PCIE-40GB"})
     gpus = {flavor["name"]: flavor["gpus"] for flavor in offer["flavors"]}
     assert gpus["m2.medium"] is None
     assert (gpus["g2.5xlarge"]["model"], gpus["g2.5xlarge"]["count"]) == ("T4", 1)

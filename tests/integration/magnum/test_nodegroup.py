@@ -82,7 +82,7 @@ def test_what_cannot_be_changed_is_refused_by_name(magnum: Magnum) -> None:
 
 
 def test_names_and_ids_of_one_thing_are_no_difference(magnum: Magnum) -> None:
-    offer = magnum.run("offer_info")
+    offer = magnum.run("catalog_info")
     flavor = next(entry for entry in offer["flavors"] if entry["name"] == "m2.medium")
     image = next(entry for entry in offer["images"] if entry["name"] == "ubuntu-k8s")
     assert magnum.group(flavor="m2.medium", image=image["id"], node_count=0)["changed"]
