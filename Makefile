@@ -46,7 +46,7 @@ docs: venv
 	@PYTHONPATH=build:. build/venv/bin/python -m tests.pages
 
 lint: venv
-	@$(PYTEST) tests/quality/test_lint.py tests/quality/test_house.py
+	@$(PYTEST) tests/quality/test_lint.py tests/quality/test_architecture.py
 
 sanity: venv
 	@$(PYTEST) tests/quality/test_sanity.py
