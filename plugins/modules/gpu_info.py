@@ -192,7 +192,7 @@ from ..module_utils.catalog.names import LIVE_PODS
 from ..module_utils.cluster_state import report_data, warnings
 from ..module_utils.cluster_state.gpu_requests import gpu_requests
 from ..module_utils.cluster_state.impact import total
-from ..module_utils.cluster_state.node import UNREAD, Node, parse
+from ..module_utils.cluster_state.node import Node, parse
 from ..module_utils.common.errors import ConnectionProblem
 from ..module_utils.gpu_operator.detect import Detection, detect
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
@@ -218,7 +218,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         told["warnings"] = doubts(module.plan)
     nodes: list[Node] = []
     try:
-        nodes = [parse(raw) for raw in module.client.list(NODES, without=UNREAD)]
+        nodes = [parse(raw) for raw in module.client.list(NODES)]
     except (ApiError, ConnectionProblem) as error:
         reason = module.explained(error) if isinstance(error, ApiError) else str(error)
         away = isinstance(error, ConnectionProblem) or error.unreachable

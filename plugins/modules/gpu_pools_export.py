@@ -97,7 +97,7 @@ import dataclasses
 import typing as t
 
 from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.cluster_state.node import UNREAD, Node, parse
+from ..module_utils.cluster_state.node import Node, parse
 from ..module_utils.common import private_file
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.export import variables
@@ -121,7 +121,7 @@ _NFD = "app.kubernetes.io/name=node-feature-discovery"
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Read, group, and check that what comes out plans to what there is."""
     client = module.client
-    nodes = [parse(raw) for raw in client.list(NODES, without=UNREAD)]
+    nodes = [parse(raw) for raw in client.list(NODES)]
     policy = t.cast("Object | None", active_policy(client.list_known(CLUSTER_POLICIES)))
     release = variables.release_of(policy)
     namespace = ((policy or {}).get("status") or {}).get("namespace") or (release.namespace if release else "")

@@ -23,8 +23,6 @@ from ..catalog.names import (
     STRATEGY_LABEL,
 )
 
-# Lists of a Node object that parse() does not look at; they are more than half of its text.
-UNREAD = ("managedFields", "images")
 DRIVER = "nvidia.com/cuda.driver-version.full"
 DRIVER_PARTS = tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev"))
 # What sharing and MIG hang on GFD's product name (k8s-device-plugin internal/lm).

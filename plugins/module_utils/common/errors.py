@@ -1,29 +1,31 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be in the way of any module's work, whatever service it talks to."""
+"""Errors that any module can meet, whatever service it uses."""
 
 from __future__ import annotations
 
 import typing as t
 
 CODE_UNREACHABLE = "unreachable"
+# The `reason` of a ServiceError without an answer.
+REFUSED, DNS, TIMEOUT, TLS, PROXY, BROKEN = "Refused", "DNS", "Timeout", "TLS", "Proxy", "Broken"
 
 
 class ConnectionProblem(Exception):
-    """The service cannot be asked as things are configured: no credentials, no such context, another cluster."""
+    """The configuration does not allow a request: no credentials, no such context, another cluster."""
 
 
 class InvalidOptions(Exception):
-    """What was asked cannot be; all of it is told at once, and nothing was sent."""
+    """The options are invalid or contradict each other; reports all problems, and nothing was sent."""
 
-    def __init__(self, problems: t.Sequence[str], title: str = "This cannot be done:") -> None:
-        """Join the problems to one message; one alone needs no title."""
+    def __init__(self, problems: t.Sequence[str], title: str = "Invalid options:") -> None:
+        """Join the problems to one message; a single problem needs no title."""
         super().__init__(problems[0] if len(problems) == 1 else "\n".join([title, *problems]))
         self.problems = list(problems)
 
 
 class ReleaseRefused(Exception):
-    """The run would release many nodes from their pools, and nothing allows that; `partial` is the result so far."""
+    """The run would release many nodes from their pools without permission; `partial` is the result so far."""
 
     def __init__(self, message: str) -> None:
         """There is no result yet."""
@@ -32,7 +34,7 @@ class ReleaseRefused(Exception):
 
 
 class PartialFailure(Exception):
-    """Part of the work could not be done; the rest was, and stands in `partial`."""
+    """Part of the work failed; `partial` is the result of the rest."""
 
     def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
         """Keep the result for the failure."""
@@ -41,15 +43,21 @@ class PartialFailure(Exception):
 
 
 class ServiceError(Exception):
-    """An answer of 400 and more from a service that speaks HTTP, or no answer at all (status is None)."""
+    """An error answer of a service that speaks HTTP, or no answer (status is None, and `reason` is one of the constants above)."""
 
-    # How a story names who did not answer.
-    service: t.ClassVar[str] = "The service"
+    # The name of the service in messages.
+    service = "The service"
+    # Where users set what a remedy is about.
+    address_setting: t.ClassVar[str] = "the address"
+    timeout_setting: t.ClassVar[str] = "request_timeout"
+    ca_setting: t.ClassVar[str] = "ca_cert"
+    proxy_setting: t.ClassVar[str] = "HTTPS_PROXY and NO_PROXY"
 
     def __init__(
         self,
         message: str,
         *,
+        service: str = "",
         status: int | None = None,
         reason: str = "",
         method: str = "",
@@ -58,9 +66,11 @@ class ServiceError(Exception):
         retry_after: float | None = None,
         sent: bool = True,
     ) -> None:
-        """Keep what the server said; `sent` is False when the request certainly never reached it."""
+        """Keep what the service answered; `sent` is False when the request certainly did not reach it."""
         super().__init__(message)
         self.message = message
+        if service:
+            self.service = service
         self.status = status
         self.reason = reason
         self.method = method
@@ -68,45 +78,61 @@ class ServiceError(Exception):
         self.details = dict(details or {})
         self.retry_after = retry_after
         self.sent = sent
-        # What was reached until then goes into the module's failure.
+        # The result until then, for the module's failure.
         self.partial: dict[str, t.Any] = {}
 
     @property
+    def operation(self) -> str:
+        """Method and path of the request."""
+        return f"{self.method} {self.path}".strip()
+
+    @property
     def not_found(self) -> bool:
-        """What was asked for is not there."""
+        """The object does not exist."""
         return self.status == 404
 
     @property
     def conflict(self) -> bool:
-        """Somebody else was faster, or it exists already."""
+        """The object was changed meanwhile, or exists already."""
         return self.status == 409
 
     @property
     def forbidden(self) -> bool:
-        """The user is known and has no right to do this."""
+        """The user is known and lacks the right."""
         return self.status == 403
 
     @property
-    def passing(self) -> bool:
-        """It may end by itself: the server is away, restarts or has too much to do."""
+    def transient(self) -> bool:
+        """May succeed later without a change by the user: the service is away, restarts or is overloaded."""
         return self.unreachable or self.status == 429 or (self.status or 0) >= 500
 
     @property
     def unreachable(self) -> bool:
-        """No answer came: refused, no name, no TLS, timed out, broken off."""
+        """No answer: connection refused, name not resolved, TLS failure, timeout, connection broken."""
         return self.status is None
 
     @property
-    def hopeless(self) -> bool:
-        """Every further call would meet it too: no rights, no connection."""
+    def non_retryable(self) -> bool:
+        """Every further request of this run would fail likewise: missing rights, no connection."""
         return self.unreachable or self.status in (401, 403)
 
     @property
-    def ambiguous(self) -> bool:
+    def outcome_unknown(self) -> bool:
         """A mutating request may have been carried out although it failed."""
         return self.sent and (self.status is None or self.status in (500, 502, 503, 504))
 
     @property
     def code(self) -> int | str:
-        """The HTTP status, or the word for no answer."""
+        """The HTTP status, or the code for no answer."""
         return CODE_UNREACHABLE if self.status is None else self.status
+
+    @property
+    def remedy(self) -> str:
+        """The advice for a service that does not answer."""
+        return {
+            REFUSED: f"Nothing listens there. Check that the service runs, and check {self.address_setting}.",
+            DNS: f"The name does not resolve from this machine. Check {self.address_setting} and the network.",
+            TIMEOUT: f"Check the network, firewalls and proxies, or raise {self.timeout_setting}.",
+            TLS: f"Set its CA as {self.ca_setting}; validate_certs=false disables the check.",
+            PROXY: f"Check {self.proxy_setting}.",
+        }.get(self.reason, "The connection broke. Run again.")

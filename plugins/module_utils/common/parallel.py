@@ -34,7 +34,7 @@ class Outcome(t.Generic[T]):
 
 def is_fatal(error: Exception) -> bool:
     """True for what every further call would meet too: no rights, no connection, a bug."""
-    return not isinstance(error, ServiceError) or error.hopeless
+    return not isinstance(error, ServiceError) or error.non_retryable
 
 
 def run_bounded(

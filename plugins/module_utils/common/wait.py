@@ -78,7 +78,7 @@ def wait_until(
             if progress is not None and say is not None:
                 progress.say(say(state))
         except ServiceError as error:
-            if not error.passing:
+            if not error.transient:
                 raise
             trouble = error
         left = start + timeout - clock()

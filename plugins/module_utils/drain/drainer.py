@@ -18,7 +18,7 @@ import typing as t
 from ..cluster_state import cordon
 from ..cluster_state.eviction_order import blocking_pods, pods_to_evict, scale_down_candidates
 from ..cluster_state.gpu_pods import all_pods
-from ..cluster_state.node import UNREAD, Node, parse
+from ..cluster_state.node import Node, parse
 from ..common.parallel import DEFAULT_LIMIT, run_bounded
 from ..common.wait import WaitTimeout
 from ..kube.paths import NODES
@@ -118,7 +118,7 @@ class NodeDrainer:
         return nodes.names
 
     def _list_nodes(self) -> t.Iterator[Node]:
-        return map(parse, self._client.list(NODES, without=UNREAD))
+        return map(parse, self._client.list(NODES))
 
     def _patch_all(self, nodes: _NodeCache, make_patch: t.Callable[[Node], cordon.Patch | None], lease: Lease) -> None:
         self._for_each(nodes, lambda name: NodePatcher(self._client, lease, nodes, name).write(make_patch))

@@ -95,7 +95,7 @@ def evict_pods(
             eviction.evict_remaining()
             report(eviction.progress())
         except ApiError as error:
-            if not error.passing:
+            if not error.transient:
                 raise
             eviction.last_error = error
         left = start + options.drain_timeout - time.monotonic()

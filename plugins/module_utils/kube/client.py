@@ -11,12 +11,13 @@ import time
 import typing as t
 
 from ..catalog.names import FIELD_MANAGER
+from ..common.http import HttpResponse
 from .connection import Connection, connect
 from .connection_options import ConnectionOptions
 from .diff import difference
 from .errors import ApiError
 from .listing import Listing
-from .transport import ApiResponse, Transport
+from .transport import Transport
 from .watch import interruptible, watch
 
 MERGE = "application/merge-patch+json"
@@ -117,15 +118,11 @@ class Client:
         field_selector: str | None = None,
         metadata_only: bool = False,
         limit: int = 500,
-        without: t.Sequence[str] = (),
     ) -> Listing:
-        """The objects of a collection, fetched a page at a time as they are taken.
-
-        They may come without the lists of objects that are called so (`without`): what is not looked at need not be read.
-        """
+        """The objects of a collection, fetched page by page while they are iterated over."""
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit}
         accept = _METADATA_LIST if metadata_only else "application/json"
-        return Listing(self._transport, path, query, accept, without)
+        return Listing(self._transport, path, query, accept)
 
     def list_known(self, path: str, *, metadata_only: bool = False) -> tuple[Object, ...]:
         """The objects of a whole collection; none where the cluster does not know the kind."""
@@ -149,9 +146,9 @@ class Client:
                     "POST", path, query=_writing(dry_run), body=body, repeatable=dry_run, budget=budget
                 ).json()
             except ApiError as error:
-                unclear = unclear or error.ambiguous
+                unclear = unclear or error.outcome_unknown
                 name = (body.get("metadata") or {}).get("name")
-                if dry_run or not unclear or not name or not (error.ambiguous or error.conflict):
+                if dry_run or not unclear or not name or not (error.outcome_unknown or error.conflict):
                     raise
                 live = self.get(f"{path}/{name}")
                 if live is not None:
@@ -160,7 +157,7 @@ class Client:
                     raise
                 if self._clock() > deadline:
                     raise
-                self._transport.rest(error)
+                self._transport.backoff(error)
 
     def apply(
         self,
@@ -199,7 +196,7 @@ class Client:
         *,
         dry_run: bool,
         accept: str = "application/json",
-    ) -> ApiResponse:
+    ) -> HttpResponse:
         """The answer; a conflict over an object of which no version was named is the server's own haste, and passes."""
         # A JSON patch that was carried out may fail or do something else the second time.
         repeatable = content_type != JSON or dry_run
@@ -220,7 +217,7 @@ class Client:
             except ApiError as error:
                 if not error.conflict or versioned or attempt == _CONFLICTS:
                     raise
-                self._transport.rest(error)
+                self._transport.backoff(error)
 
     def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
         """Write the whole object; with a resourceVersion in it, only over the very object that was read."""
@@ -249,7 +246,7 @@ class Client:
 
         It is sent again when an answer is lost, so that it should name the pod's uid.
         """
-        self._transport.send("POST", path, body=body, at_once=lambda error: error.refuses_eviction)
+        self._transport.send("POST", path, body=body, is_final=lambda error: error.refuses_eviction)
 
     def watch(
         self, path: str, *, resource_version: str, timeout: float, label_selector: str | None = None

@@ -31,6 +31,9 @@ class ApiError(ServiceError):
     """
 
     service = "The API server"
+    address_setting = "the kubeconfig"
+    ca_setting = "ca_cert (or certificate-authority in the kubeconfig)"
+    proxy_setting = "the option proxy and proxy-url in the kubeconfig"
 
     @property
     def gone(self) -> bool:
@@ -69,7 +72,7 @@ class ServerInfo(t.Protocol):
 def explain(error: ApiError, client: ServerInfo) -> str:
     """One message for a user: what was asked, what came back, and what to do about it."""
     if error.unreachable:
-        return _unreachable(error, client)
+        return f"Cannot reach the Kubernetes API at {client.server} ({client.origin}): {error.message}. {error.remedy}"
     if error.status == 401:
         return _unauthorized(error, client)
     if error.forbidden and "system:anonymous" in error.message:
@@ -79,18 +82,6 @@ def explain(error: ApiError, client: ServerInfo) -> str:
     if error.status == 429:
         return f"{client.server} refuses more requests for now: {error.message}. Run again when it is less busy."
     return f"{error.method} {error.path} on {client.server} failed with {error.status} {error.reason}: {error.message}"
-
-
-def _unreachable(error: ApiError, client: ServerInfo) -> str:
-    advice = {
-        "Refused": "Nothing listens there: is the cluster up, and is this the right kubeconfig?",
-        "DNS": "The name of the server does not resolve from this machine.",
-        "Timeout": "Check the network, firewalls and proxies, or raise request_timeout.",
-        "TLS": "Give its CA as ca_cert (or certificate-authority in the kubeconfig); "
-        "validate_certs=false switches the check off.",
-        "Proxy": "Check the option proxy and the kubeconfig's proxy-url.",
-    }.get(error.reason, "The connection broke off; run again.")
-    return f"Cannot reach the Kubernetes API at {client.server} ({client.origin}): {error.message}. {advice}"
 
 
 def _unauthorized(error: ApiError, client: ServerInfo) -> str:

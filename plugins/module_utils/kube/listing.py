@@ -1,10 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A collection, page by page; the server makes the next page while this one is read."""
+"""A collection, page by page; the server prepares the next page while this one is parsed."""
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,33 +11,26 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from .errors import ApiError
 
 if t.TYPE_CHECKING:
-    from .transport import ApiResponse, Transport
+    from ..common.http import HttpResponse
+    from .transport import Transport
 
 Object = dict[str, t.Any]
-# API servers write a list's own metadata before its objects. Where another one does not, pages come one after the other.
+# Parsing takes 0.1 s for a page of 500 nodes, 0.9 s for 5,000 nodes; the server can work on the next page meanwhile if its token is known.
+# API servers write the metadata of a list before its items; where the head of a page has no token, the pages are fetched one by one.
 _HEAD = 2048
 _TOKEN = re.compile(rb'"metadata":\{[^{}\[\]]*"continue":"([^"\\]+)"')
 _ITEMS = b'"items":['
-_END = b"}]"
 
 
 class Listing(t.Iterator[Object]):
     """Iterates over a collection; holds one page and the text of the next. `resource_version` is known with the first page."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        path: str,
-        query: t.Mapping[str, t.Any],
-        accept: str,
-        without: t.Sequence[str] = (),
-    ) -> None:
-        """Nothing is asked before the first object is taken; `without` as in page_of()."""
+    def __init__(self, transport: Transport, path: str, query: t.Mapping[str, t.Any], accept: str) -> None:
+        """Send nothing before the first object is taken."""
         self._transport = transport
         self._path = path
         self._query = dict(query)
         self._accept = accept
-        self._without = without
         self._objects = self._pages()
         self.resource_version = ""
 
@@ -52,68 +44,47 @@ class Listing(t.Iterator[Object]):
 
     def _pages(self) -> t.Iterator[Object]:
         token: str | None = None
-        taken: set[tuple[str, str]] = set()
-        ahead: tuple[str, Future[ApiResponse]] | None = None
+        returned: set[tuple[str, str]] = set()
+        prefetched: tuple[str, Future[HttpResponse]] | None = None
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="list") as pool:
             while True:
                 try:
-                    asked = ahead[1].result() if ahead is not None and ahead[0] == token else self._ask(token)
-                    following = _following(asked.data)
-                    ahead = (following, pool.submit(self._ask, following)) if following else None
-                    page = page_of(asked.data, self._without)
-                    del asked
+                    if prefetched is not None and prefetched[0] == token:
+                        answer = prefetched[1].result()
+                    else:
+                        answer = self._fetch(token)
+                    following = _token_in_head(answer.data)
+                    prefetched = (following, pool.submit(self._fetch, following)) if following else None
+                    page = answer.json()
+                    del answer
                 except ApiError as error:
-                    if not error.gone or not taken:
+                    if not error.gone or not returned:
                         raise
-                    # The server has compacted the version this list began at: go on where it says, or from the start.
-                    token, ahead = error.details.get("continue") or None, None
+                    # The server has compacted the version of this list: continue with the token that it sends, or from the start.
+                    token, prefetched = error.details.get("continue") or None, None
                     continue
                 metadata = page.get("metadata") or {}
                 self.resource_version = self.resource_version or metadata.get("resourceVersion", "")
                 token = metadata.get("continue") or None
                 objects = page.get("items") or []
                 del page
-                # From the end of a list that is turned round, so that an object is gone once it was taken.
+                # Reversed and popped, so that the memory of an object is free once it was used.
                 objects.reverse()
                 while objects:
-                    found = objects.pop()
-                    key = (found["metadata"].get("namespace", ""), found["metadata"]["name"])
-                    if key not in taken:
-                        taken.add(key)
-                        yield found
+                    item = objects.pop()
+                    key = (item["metadata"].get("namespace", ""), item["metadata"]["name"])
+                    if key not in returned:
+                        returned.add(key)
+                        yield item
                 if not token:
                     return
 
-    def _ask(self, token: str | None) -> ApiResponse:
+    def _fetch(self, token: str | None) -> HttpResponse:
         return self._transport.send("GET", self._path, query={**self._query, "continue": token}, accept=self._accept)
 
 
-def page_of(data: bytes, without: t.Sequence[str] = ()) -> Object:
-    """The page as a dictionary, its objects without the lists of objects that have these names.
-
-    What nobody looks at (a node's images, everybody's managedFields) is more than half of a page, and to find its end costs
-    a twentieth of reading it. Whatever is cut out wrongly, where a text holds what looks like an end, is no JSON any more, as
-    its brackets or quotes are odd; then the page is read whole.
-    """
-    if without:
-        try:
-            return t.cast("Object", json.loads(_cut(data, without)))
-        except ValueError:
-            pass
-    return t.cast("Object", json.loads(data))
-
-
-def _cut(data: bytes, names: t.Sequence[str]) -> bytes:
-    # A quote within a text is escaped, so that these are names of fields. Servers write no white space.
-    for name in names:
-        begin = f',"{name}":[{{'.encode()
-        first, *rest = data.split(begin)
-        data = b"".join([first, *(part[part.find(_END) + len(_END) :] for part in rest)])
-    return data
-
-
-def _following(data: bytes) -> str | None:
-    """Where the next page begins, as far as the head of this one says so before it is read whole."""
+def _token_in_head(data: bytes) -> str | None:
+    """The token of the next page, where the head of this page has it."""
     head = data[:_HEAD].partition(_ITEMS)
-    found = _TOKEN.search(head[0]) if head[1] else None
-    return found[1].decode() if found else None
+    match = _TOKEN.search(head[0]) if head[1] else None
+    return match[1].decode() if match else None

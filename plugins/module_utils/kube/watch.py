@@ -52,7 +52,7 @@ def watch(
         except ApiError as error:
             if not (error.unreachable or error.status in (429, 500, 502, 503, 504)):
                 raise
-            transport.rest(error)
+            transport.backoff(error)
 
 
 def _watch_error(status: Object, path: str) -> ApiError:

@@ -8,7 +8,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..cluster_state.node import UNREAD, parse
+from ..cluster_state.node import parse
 from ..cluster_state.ownership import NodeEdit
 from ..common.parallel import run_bounded
 from ..common.progress import Progress
@@ -85,7 +85,7 @@ class ArrivalReconciler:
 
     def look(self) -> list[GroupArrival]:
         """One list of the nodes; those that are there get what they lack."""
-        self.received.found = arrivals(self._plan, self._told, self._client.list(NODES, without=UNREAD), self._only)
+        self.received.found = arrivals(self._plan, self._told, self._client.list(NODES), self._only)
         wanting = [(arrived.edit, of) for of in self.received.found for arrived in of.nodes if arrived.edit is not None]
         if wanting:
             with self._lease() as lease:

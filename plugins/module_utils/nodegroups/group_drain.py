@@ -79,7 +79,7 @@ class GroupDrain:
         try:
             yield
         except ServiceError as error:
-            if leaving and self._emptier is not None and not error.ambiguous:
+            if leaving and self._emptier is not None and not error.outcome_unknown:
                 # It is the cloud's refusal that is told; nodes that stay closed are opened by the next run.
                 with contextlib.suppress(Exception):
                     self._emptier.uncordon([machine.name for machine in leaving])

@@ -127,7 +127,7 @@ class GroupReconciler:
                 # Asked for by the request whose answer was lost, or by somebody else meanwhile.
                 if error.conflict and (found := self._found()) is not None:
                     break
-                if not error.ambiguous or self._left() <= 0:
+                if not error.outcome_unknown or self._left() <= 0:
                     raise
             if self._appears():
                 break
@@ -229,7 +229,7 @@ class GroupReconciler:
             with self._going.stay_if_refused(leaving):
                 self._patiently(send)
         except ServiceError as error:
-            if not error.ambiguous:
+            if not error.outcome_unknown:
                 raise
 
     def _patiently(self, send: t.Callable[[], object]) -> None:

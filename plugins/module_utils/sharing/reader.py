@@ -8,7 +8,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..cluster_state.node import UNREAD, Node, parse
+from ..cluster_state.node import Node, parse
 from ..cluster_state.pool_assignment import assign_pools
 from ..drain.pods_on_nodes import PodsByNode, pods_by_node, pods_on
 from ..kube.paths import NODES
@@ -82,7 +82,7 @@ class StateReader:
 
     def read(self) -> FleetState:
         """One paged list of the nodes and one look at our ConfigMap (at both where GPUs are cut)."""
-        listing = self._client.list(NODES, without=UNREAD)
+        listing = self._client.list(NODES)
         nodes = {node.name: node for node in map(parse, listing)}
         return self.compared(nodes, listing.resource_version)
 

@@ -8,7 +8,7 @@ import threading
 import time
 import typing as t
 
-from ..cluster_state.node import UNREAD, Node, parse
+from ..cluster_state.node import Node, parse
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
 
@@ -101,7 +101,7 @@ class WatchedNodes:
     def _list(self) -> None:
         """The server has forgotten the version: begin again."""
         self._forgotten = False
-        listing = self._client.list(NODES, without=UNREAD)
+        listing = self._client.list(NODES)
         found = {node.name: node for node in map(parse, listing)}
         with self._changed:
             self._version = listing.resource_version

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state.node import UNREAD, Node, parse
+from ..cluster_state.node import Node, parse
 from ..cluster_state.ownership import NodeEdit
 from ..common.errors import PartialFailure
 from ..common.parallel import Outcome, is_fatal, run_bounded
@@ -24,7 +24,7 @@ Compare = t.Callable[[Node], "NodeEdit | None"]
 
 def read_nodes(client: Client) -> list[Node]:
     """One paged list."""
-    return [parse(raw) for raw in client.list(NODES, without=UNREAD)]
+    return [parse(raw) for raw in client.list(NODES)]
 
 
 def patch_nodes(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, LIVE_PODS
 from ..cluster_state.gpu_requests import gpu_requests
-from ..cluster_state.node import UNREAD, Node, parse
+from ..cluster_state.node import Node, parse
 from ..cluster_state.pool_assignment import assign_pools
 from ..common.parallel import run_bounded
 from ..common.wait import WaitTimeout, wait_until
@@ -73,7 +73,7 @@ class Validator:
 
     def read(self) -> ValidationState:
         """The nodes, the evidence of earlier runs, and pods that a killed run has left."""
-        nodes = {node.name: node for node in map(parse, self._client.list(NODES, without=UNREAD))}
+        nodes = {node.name: node for node in map(parse, self._client.list(NODES))}
         membership = assign_pools(self._plan.pools, list(nodes.values()))
         leftovers = [
             pod["metadata"]["name"]

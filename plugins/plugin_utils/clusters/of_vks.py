@@ -12,7 +12,7 @@ from ...module_utils.common.parallel import run_bounded
 from ...module_utils.common.progress import Progress
 from ...module_utils.providers.vks import kubeconfig
 from ...module_utils.providers.vks.clusters import VksCluster, all_clusters, cluster_of
-from ...module_utils.providers.vks.connection import ENVIRONMENT, connected
+from ...module_utils.providers.vks.connection import ENVIRONMENT, connect
 from ...module_utils.providers.vks.decode import live_of
 from ...module_utils.providers.vks.endpoints import DEFAULT_REGION
 from ...module_utils.providers.vks.errors import VksError
@@ -44,7 +44,7 @@ class VksSource:
 
     @functools.cached_property
     def _transport(self) -> VksTransport:
-        return connected(self._params, self._user_agent)
+        return connect(self._params, self._user_agent)
 
     @functools.cached_property
     def _vserver(self) -> VServer:

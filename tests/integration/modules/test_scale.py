@@ -23,11 +23,11 @@ MOST_MIB = 150
 
 _LISTER = """
 import json, sys
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import UNREAD, parse
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 client = Client(ConnectionOptions(kubeconfig=sys.argv[1]), "lister")
-how = {"metadata": {"metadata_only": True}, "parsed": {"without": UNREAD}}.get(sys.argv[3], {})
+how = {"metadata": {"metadata_only": True}}.get(sys.argv[3], {})
 found = client.list("/api/v1/nodes", label_selector=sys.argv[2], **how)
 # All nodes are kept as a module keeps them, or none.
 count = len(list(map(parse, found))) if sys.argv[3] == "parsed" else sum(1 for _ in found)

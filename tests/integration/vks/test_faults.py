@@ -101,7 +101,7 @@ def test_a_token_that_is_worth_nothing_any_more_is_renewed_once(account: Account
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("refused-login", "is not tried again, because failed logins lock the account"),
+        ("refused-login", "is not repeated, because failed logins lock the account"),
         ("locked-out", "is locked after failed logins"),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_refused_renewal_ends_the_wait_at_once(account: Account) -> None:
     timer.start()
     refused = bring(account, **NEW)
     timer.join()
-    assert "IAM refused the login" in refused["msg"]
+    assert "IAM rejected the login" in refused["msg"]
     assert account.logins() == 2
 
 
@@ -209,7 +209,7 @@ def test_no_secret_is_in_results_logs_or_what_services_say(account: Account) -> 
 def test_an_address_where_nobody_answers_is_told_soon(account: Account, address: str) -> None:
     failed = bring(account, **NEW, **{address: "http://127.0.0.1:9"})
     assert failed["code"] == "unreachable"
-    assert "Nothing listens there: check the address." in failed["msg"]
+    assert "Nothing listens there. Check that the service runs, and check the address." in failed["msg"]
     assert account.writes() == []
 
 

@@ -11,10 +11,11 @@ import typing as t
 from urllib.parse import quote
 
 from ...common.errors import ConnectionProblem
+from ...common.http import HttpResponse
 from ...common.parallel import run_bounded
 from .errors import OpenStackError
 from .session import Session
-from .transport import MagnumResponse, Object, Service
+from .transport import Object, Service
 
 Version = tuple[int, int]
 
@@ -101,7 +102,7 @@ class Magnum:
         except OpenStackError as error:
             if error.not_found:
                 return None
-            if error.half_gone:
+            if error.nearly_deleted:
                 return {"uuid": name, "name": name, "status": "DELETE_IN_PROGRESS"}
             if error.conflict:
                 raise ConnectionProblem(self._ambiguous(name)) from None
@@ -117,7 +118,7 @@ class Magnum:
                 return self._pages("/clusters", "clusters")
             except OpenStackError as error:
                 # One that is nearly gone spoils the list for all.
-                if not error.half_gone or self._clock() > deadline:
+                if not error.nearly_deleted or self._clock() > deadline:
                     raise
             self._sleep(_LOOK)
 
@@ -132,7 +133,7 @@ class Magnum:
             try:
                 return str(self._send("POST", "/clusters", body=body, repeatable=False).json()["uuid"])
             except OpenStackError as error:
-                if not error.ambiguous:
+                if not error.outcome_unknown:
                     raise
                 made = self._appears(lambda: self._new_cluster(name, before))
                 if made is not None:
@@ -167,7 +168,7 @@ class Magnum:
         try:
             found = self._get(f"/quotas/{self.session.project_id()}/Cluster").get("hard_limit")
         except OpenStackError as error:
-            if error.hopeless and not error.forbidden:
+            if error.non_retryable and not error.forbidden:
                 raise
             return None
         return int(found) if found is not None else None
@@ -243,7 +244,7 @@ class Magnum:
         spoken = self._spoken or NODE_GROUPS
         return {"OpenStack-API-Version": f"container-infra {spoken[0]}.{spoken[1]}"}
 
-    def _send(self, method: str, path: str, *, body: t.Any = None, repeatable: bool = True) -> MagnumResponse:
+    def _send(self, method: str, path: str, *, body: t.Any = None, repeatable: bool = True) -> HttpResponse:
         try:
             answer = self._service.send(method, path, body=body, headers=self._headers(), repeatable=repeatable)
         except OpenStackError as error:

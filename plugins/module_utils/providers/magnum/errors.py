@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What OpenStack's services refuse or cannot be asked, and how it is said to a user."""
+"""Errors of OpenStack's services, and the message that explains one to a user."""
 
 from __future__ import annotations
 
@@ -13,91 +13,84 @@ from ...common.errors import ServiceError
 # magnum.common.exception: ResourceLimitExceeded, ClusterAPIAddressUnavailable.
 _LIMIT = "Resource limit exceeded"
 _NO_ADDRESS = "Cluster API address is not available yet"
-# Of OperationInProgress and NgOperationInProgress.
+# OperationInProgress and NgOperationInProgress.
 _IN_PROGRESS = "already has an operation in progress"
 _TAG = re.compile(r"<[^>]*>")
 
 
 class OpenStackError(ServiceError):
-    """An answer of 400 and more from Keystone, Magnum, Nova or Glance, or no answer at all (status is None)."""
+    """An error of Keystone, Magnum, Nova or Glance (`service`) at `url`, or no answer (status is None)."""
 
     service = "OpenStack"
+    address_setting = "the configuration of the cloud"
+    timeout_setting = "api_timeout"
+    ca_setting = "ca_cert (or cacert in clouds.yaml)"
 
-    def __init__(self, message: str, *, asked: str = "OpenStack", url: str = "", **more: t.Any) -> None:
-        """Keep also which service was asked (its name as people call it), and where that is."""
-        super().__init__(message, **more)
-        self.asked = asked
+    def __init__(self, message: str, *, url: str = "", **fields: t.Any) -> None:
+        """Keep also the address of the service."""
+        super().__init__(message, **fields)
         self.url = url
 
     @property
     def no_address_yet(self) -> bool:
-        """Magnum makes no node group before the cluster's API server has an address."""
+        """Magnum creates no node group before the API server of the cluster has an address."""
         return self.conflict and _NO_ADDRESS in self.message
 
     @property
     def in_progress(self) -> bool:
-        """Some drivers take one operation at a time."""
+        """Some drivers run one operation at a time."""
         return _IN_PROGRESS in self.message
 
     @property
-    def half_gone(self) -> bool:
-        """A cluster whose end is nearly there: its groups are deleted before it, and Magnum does not believe in its own zero masters."""
+    def nearly_deleted(self) -> bool:
+        """A cluster at the end of its deletion: without its groups Magnum's own check of master_count fails."""
         return self.status == 400 and "master_count" in self.message
 
     @property
     def over_quota(self) -> bool:
-        """Magnum says so with 403."""
+        """Magnum answers this with 403."""
         return self.forbidden and _LIMIT in self.message
 
 
 class ServiceContext(t.Protocol):
-    """What explain() says about where the requests went."""
+    """What explain() needs of the session."""
 
     @property
     def origin(self) -> str:
-        """The cloud, region and project, in words."""
+        """Cloud, region and project as text."""
 
 
-def explain(error: OpenStackError, place: ServiceContext) -> str:
-    """One message for a user: what was asked, what came back, and what to do about it."""
-    said = error.message.rstrip(". ") or error.reason or "no text came with it"
+def explain(error: OpenStackError, context: ServiceContext) -> str:
+    """One message: the request, the answer, and the remedy."""
+    text = error.message.rstrip(". ") or error.reason or "the answer has no text"
+    at = f"({context.origin}): {text}."
     if error.unreachable:
-        return f"Cannot reach {error.asked} at {error.url} ({place.origin}): {said}. {_advice(error)}"
+        return f"Cannot reach {error.service} at {error.url} {at} {error.remedy}"
     if error.status == 401:
         return (
-            f"{error.asked} at {error.url} does not accept the credentials ({place.origin}): {said}. "
-            "Check user, password and project, or whether the application credential has expired."
+            f"{error.service} at {error.url} does not accept the credentials {at} "
+            "Check user, password and project, and whether the application credential has expired."
         )
     if error.over_quota:
-        return f"{said} ({place.origin}). Delete what is not needed, or ask the cloud's operator for a larger quota."
+        return f"{text} ({context.origin}). Delete what is not needed, or ask the operator of the cloud for a larger quota."
     if error.forbidden:
         return (
-            f"{error.asked} refuses {error.method} {error.path} ({place.origin}): {said}. "
-            "The user needs a role in this project that the policy allows it to: reader to look, member to change."
+            f"{error.service} denies {error.operation} {at} "
+            "The user needs a role in this project for which the policy allows it: reader to read, member to change."
         )
     if error.status == 406:
-        return f"{error.asked} does not speak the version of its API that is needed for {error.method} {error.path} ({place.origin}): {said}."
-    if error.passing:
-        return f"{error.asked} failed with {error.status} at {error.method} {error.path} ({place.origin}): {said}. Run again when it is well."
-    return f"{error.asked} refuses {error.method} {error.path} with {error.status} ({place.origin}): {said}."
+        return f"{error.service} does not have the API version that {error.operation} needs {at}"
+    if error.transient:
+        return f"{error.service} failed with {error.status} at {error.operation} {at} Run again when it works."
+    return f"{error.service} rejected {error.operation} with {error.status} {at}"
 
 
-def _advice(error: OpenStackError) -> str:
-    return {
-        "Refused": "Nothing listens there: is the service up, and is this the right cloud?",
-        "DNS": "The name of the server does not resolve from this machine.",
-        "Timeout": "Check the network, firewalls and proxies, or raise api_timeout.",
-        "TLS": "Give its CA as ca_cert (or cacert in clouds.yaml); validate_certs=false switches the check off.",
-    }.get(error.reason, "The connection broke off; run again.")
-
-
-def text_of(body: bytes) -> str:
-    """What a service says of a refusal, in whichever of their forms: Magnum's list, Keystone's and Nova's one object, Glance's page."""
+def error_text(body: bytes) -> str:
+    """The text of an error answer: Magnum sends a list, Keystone and Nova one object, Glance an HTML page."""
     try:
         document = json.loads(body)
     except ValueError:
-        words = _TAG.sub(" ", body.decode(errors="replace"))
-        return " ".join(words.split())[:300]
+        return " ".join(_TAG.sub(" ", body.decode(errors="replace")).split())[:300]
     return _text(document) or ""
 
 

@@ -86,7 +86,7 @@ class Session:
         self._user_agent = user_agent
         self._name = options.cloud if isinstance(options.cloud, str) else ""
         self._session = self._region.get_session()
-        self._check_way(self.auth_url, "auth_url")
+        self._require_secure(self.auth_url, "auth_url")
 
     def _configured(self, options: CloudOptions) -> t.Any:
         whole = options.cloud if isinstance(options.cloud, t.Mapping) else None
@@ -164,17 +164,17 @@ class Session:
             raise_exc=False,
         )
 
-    def check_way(self, url: str) -> None:
-        """Refuse to carry a token over a way that anybody can listen to; ConnectionProblem."""
-        self._check_way(url, "the endpoint")
+    def require_secure(self, url: str) -> None:
+        """Raise ConnectionProblem for an endpoint to which the token would be sent unencrypted."""
+        self._require_secure(url, "the endpoint")
 
-    def _check_way(self, url: str, what: str) -> None:
+    def _require_secure(self, url: str, name: str) -> None:
         parts = urlsplit(url)
         verified = self._region.get_requests_verify_args()[0]
         if parts.scheme == "http" and verified is not False and not _loopback(parts.hostname or ""):
             raise ConnectionProblem(
-                f"{what} is {url}: without TLS everybody on the way reads the token. Use https, or say validate_certs=false "
-                "if that is meant."
+                f"{name} is {url}: without TLS the token can be read on the network. Use https, or set validate_certs=false to "
+                "accept that."
             )
 
 

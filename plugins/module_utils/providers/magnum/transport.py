@@ -1,19 +1,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One request to a service of OpenStack over openstacksdk's session; tried again where that is safe."""
+"""Requests to a service of OpenStack over the session of openstacksdk."""
 
 from __future__ import annotations
 
-import json
-import re
 import time
 import typing as t
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from ...common import http
 from ...common.errors import ConnectionProblem
-from ...common.retry import delay
-from .errors import OpenStackError, text_of
+from ...common.http import HttpResponse, Retrier
+from .errors import OpenStackError, error_text
 from .sdk import IMPORT_ERROR
 from .session import Session
 
@@ -22,49 +20,31 @@ if IMPORT_ERROR is None:
 
 Object = dict[str, t.Any]
 
-_RETRY_AFTER_MAX = 30.0
-_PASSING = (429, 500, 502, 503, 504)
-# A 500 of Magnum is more often a mistake of its own that stays than one that passes.
-_INTERNAL_ERRORS = 2
-_FIRST_CONTACT_ATTEMPTS = 3
-_OBJECT = re.compile(r"<[\w.]+ object at 0x[0-9a-f]+>:? ?")
-
-
-@dataclass(frozen=True)
-class MagnumResponse:
-    """Status, headers (any case) and body of an answer that is not an error."""
-
-    status: int
-    headers: t.Mapping[str, str]
-    data: bytes
-
-    def json(self) -> Object:
-        """The body as the object it holds."""
-        return t.cast("Object", json.loads(self.data))
+KEYSTONE = "Keystone"
 
 
 class Service:
-    """One service of the catalog; safe to be used by many threads."""
+    """One service of the catalog; may be used by many threads."""
 
     def __init__(
         self,
         session: Session,
         service_type: str,
-        called: str,
+        name: str,
         base: str = "",
         *,
         sleep: t.Callable[[float], None] = time.sleep,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is sent yet; `base` (`/v1`) is put before each path where the catalog's URL does not end so."""
-        self.called = called
+        """Send nothing yet; `base` (`/v1`) is put before each path unless the catalog's URL ends with it."""
+        self.name = name
         self._session = session
         self._adapter = session.adapter(service_type)
         self._type = service_type
         self._base = base
-        self._sleep = sleep
-        self._clock = clock
-        self._met = False
+        # A 500 of Magnum is more often a permanent error than a transient one.
+        self._retrier = Retrier(max_internal_errors=2, sleep=sleep, clock=clock)
+        self._connected_before = False
         self._prefix: str | None = None
         self._url = ""
 
@@ -76,148 +56,102 @@ class Service:
         body: t.Any = None,
         headers: t.Mapping[str, str] | None = None,
         repeatable: bool = True,
-    ) -> MagnumResponse:
-        """The answer, after as many tries as fit into twice the request's timeout; OpenStackError for any of 400 and more.
+    ) -> HttpResponse:
+        """The answer, after as many attempts as fit into twice the request's timeout; see Retrier.send()."""
+        return self._retrier.send(
+            lambda dummy_left: self._attempt(method, path, body, headers or {}),
+            limit=2 * self._session.timeout,
+            repeatable=repeatable,
+            is_connected=lambda error: self._connected_before,
+        )
 
-        Only what certainly was not carried out is sent again when the request is not repeatable.
-        """
-        deadline = self._clock() + 2 * self._session.timeout
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return self._once(method, path, body, headers or {})
-            except OpenStackError as error:
-                wait = delay(error, attempt, _RETRY_AFTER_MAX)
-                if not self._worth_trying_again(error, attempt, repeatable) or self._clock() + wait > deadline:
-                    raise
-            self._sleep(wait)
-
-    def pages(self, path: str, key: str, send: t.Callable[[str], MagnumResponse] | None = None) -> list[Object]:
-        """All items of a collection, page after page (Magnum and Glance name the next one `next`, Nova in KEY_links)."""
-        ask = send or (lambda at: self.send("GET", at))
+    def pages(self, path: str, key: str, send: t.Callable[[str], HttpResponse] | None = None) -> list[Object]:
+        """All items of a collection; Magnum and Glance link the next page as `next`, Nova in KEY_links."""
+        send = send or (lambda page: self.send("GET", page))
         items: list[Object] = []
-        at: str | None = path
-        while at:
-            answer = ask(at).json()
+        page: str | None = path
+        while page:
+            answer = send(page).json()
             items.extend(answer.get(key) or [])
             links = [link["href"] for link in answer.get(f"{key}_links") or () if link.get("rel") == "next"]
-            at = self._below(str(answer.get("next") or next(iter(links), "")))
+            page = self._path_of(str(answer.get("next") or next(iter(links), "")))
         return items
 
-    def _below(self, url: str) -> str | None:
-        """The path of a page's URL as send() takes it: the host in it is often not the one by which we reach the service."""
+    def _path_of(self, url: str) -> str | None:
+        """The path of a page for send(): the host in its URL is often not the one under which the service is reached."""
         if not url:
             return None
         parts = urlsplit(url)
-        root = urlsplit(self._url).path.rstrip("/")
-        path = parts.path.removeprefix(root)
-        prefix = self._prefix or ""
-        return f"{path.removeprefix(prefix)}?{parts.query}" if parts.query else path.removeprefix(prefix)
+        path = parts.path.removeprefix(urlsplit(self._url).path.rstrip("/")).removeprefix(self._prefix or "")
+        return f"{path}?{parts.query}" if parts.query else path
 
-    def _once(self, method: str, path: str, body: t.Any, headers: t.Mapping[str, str]) -> MagnumResponse:
+    def _attempt(self, method: str, path: str, body: t.Any, headers: t.Mapping[str, str]) -> HttpResponse:
         try:
-            where = self._located() + path
             answer = self._adapter.request(
-                where,
+                self._path_prefix() + path,
                 method,
                 json=body,
                 headers={"Accept": "application/json", **headers},
                 timeout=self._session.timeout,
             )
         except keystone.HttpError as error:
-            # Answers of the service itself are not raised; this is Keystone's, when it was asked for a token.
-            body_of = error.response.content if error.response is not None else b""
+            # Keystone's, when it was asked for a token: error answers of the service itself are not raised.
+            content = error.response.content if error.response is not None else b""
             raise OpenStackError(
-                text_of(body_of) or str(error.message),
+                error_text(content) or str(error.message),
                 status=error.http_status,
                 method="POST",
                 path="/auth/tokens",
-                asked="Keystone",
+                service=KEYSTONE,
                 url=self._session.auth_url,
+                # The request to the service comes after the one for the token.
+                sent=False,
             ) from None
         except keystone.ConnectionError as error:
-            if isinstance(error.__context__, ValueError):
+            cause = error.__context__
+            if isinstance(cause, ValueError):
                 raise self._not_sendable() from None
-            raise self._no_answer(error, method, path) from None
+            # Until the service has answered for the first time it may be Keystone that does not answer.
+            by_keystone = not self._url or (not self._connected_before and self._session.auth_url in str(error))
+            raise http.no_answer(
+                OpenStackError,
+                cause if isinstance(cause, Exception) else error,
+                method=method,
+                path=path,
+                service=KEYSTONE if by_keystone else self.name,
+                url=self._session.auth_url if by_keystone else self._url,
+            ) from None
         except keystone.ClientException as error:
             raise ConnectionProblem(f"Keystone cannot be used ({self._session.origin}): {error}") from None
         except ValueError:
             raise self._not_sendable() from None
-        self._met = True
+        self._connected_before = True
         if answer.status_code >= 300:
-            raise self._refusal(answer, method, path)
-        return MagnumResponse(answer.status_code, answer.headers, answer.content)
+            raise OpenStackError(
+                error_text(answer.content) or str(answer.reason or ""),
+                status=answer.status_code,
+                reason=str(answer.reason or ""),
+                method=method,
+                path=path,
+                retry_after=http.retry_after(answer.headers.get("Retry-After")),
+                service=self.name,
+                url=self._url,
+            )
+        return HttpResponse(answer.status_code, answer.content, answer.headers)
 
     def _not_sendable(self) -> ConnectionProblem:
-        """Instead of the words of requests, which quote the header: it may be the token."""
-        return ConnectionProblem(
-            f"A request cannot be sent ({self._session.origin}): a header or the address has characters that HTTP does not carry. Check "
-            "the token."
-        )
+        return http.not_sendable(self._session.origin, "Check the token.")
 
-    def _located(self) -> str:
-        """What stands before each path; finds the service in the catalog at first."""
+    def _path_prefix(self) -> str:
+        """The part before each path; the first call looks the service up in the catalog."""
         if self._prefix is None:
             url = self._adapter.get_endpoint()
             if not url:
                 raise ConnectionProblem(
-                    f"The catalog of Keystone has no {self.called} (service type {self._type}; {self._session.origin}): "
-                    "the region or the interface is another, or the cloud does not offer it."
+                    f"The catalog of Keystone has no {self.name} (service type {self._type}; {self._session.origin}). Check the region and "
+                    "the interface, and whether the cloud offers it."
                 )
-            self._session.check_way(url)
+            self._session.require_secure(url)
             self._url = str(url)
             self._prefix = "" if urlsplit(self._url).path.rstrip("/").endswith(self._base) else self._base
         return self._prefix
-
-    def _refusal(self, answer: t.Any, method: str, path: str) -> OpenStackError:
-        retry = answer.headers.get("Retry-After")
-        return OpenStackError(
-            text_of(answer.content) or str(answer.reason or ""),
-            status=answer.status_code,
-            reason=str(answer.reason or ""),
-            method=method,
-            path=path,
-            retry_after=float(retry) if retry and retry.isdigit() else None,
-            asked=self.called,
-            url=self._url,
-        )
-
-    def _no_answer(self, error: Exception, method: str, path: str) -> OpenStackError:
-        """Sort a connection's failure by what the user can do about it."""
-        cause = error.__context__ or error
-        told, sort = _OBJECT.sub("", str(cause)), type(cause).__name__
-        reason, sent = "Broken", True
-        if isinstance(error, keystone.SSLError) or "CERTIFICATE_VERIFY_FAILED" in told:
-            reason, sent = "TLS", False
-        elif sort == "ConnectTimeout" or "ConnectTimeoutError" in told:
-            reason, sent, told = "Timeout", False, "no connection in time"
-        elif isinstance(error, keystone.ConnectTimeout):
-            reason, told = "Timeout", "no answer in time"
-        elif "NameResolutionError" in told or "Name or service not known" in told or "resolve" in told:
-            reason, sent, told = "DNS", False, "the name does not resolve"
-        elif "refused" in told or "NewConnectionError" in told:
-            reason, sent, told = "Refused", False, "connection refused"
-        # Before the first answer of the service it may be Keystone that is silent.
-        at_keystone = not self._url or (not self._met and self._session.auth_url in str(error))
-        return OpenStackError(
-            told,
-            reason=reason,
-            method=method,
-            path=path,
-            sent=sent,
-            asked="Keystone" if at_keystone else self.called,
-            url=self._session.auth_url if at_keystone else self._url,
-        )
-
-    def _worth_trying_again(self, error: OpenStackError, attempt: int, repeatable: bool) -> bool:
-        if error.unreachable:
-            if error.reason == "TLS" or (not self._met and attempt >= _FIRST_CONTACT_ATTEMPTS):
-                return False
-            return repeatable or not error.sent
-        if error.status == 429:
-            return True
-        if error.status == 500 and attempt > _INTERNAL_ERRORS:
-            return False
-        # Keystone's refusal comes before the request itself.
-        return (repeatable or error.asked == "Keystone") and error.status in _PASSING

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What VKS, vServer and IAM refuse or cannot be asked, as one exception, and how their many envelopes are read; pure."""
+"""The error of VKS, vServer and IAM, and how their various error bodies are read (pure)."""
 
 from __future__ import annotations
 
@@ -9,38 +9,27 @@ import re
 import typing as t
 
 from ...common.errors import ServiceError
+from ...common.http import HttpResponse
 
-# Requests that may be sent again: a map or a set is written whole, so that twice is once.
+# Requests that may be repeated: each writes a map or a set as a whole.
 REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 # "Resource is being processed": vngcloud/greennode-mcp, nodegroup_handler.py.
 _BUSY = re.compile(r"being (processed|updated|upgraded)|in progress", re.IGNORECASE)
-_SHOWN = 300
-_DEPTH = 6
+_MAX_LENGTH = 300
+_MAX_DEPTH = 6
 _TEXTS = ("message", "errorMsg", "detail", "error_description", "errorMessage", "title")
 _CODES = ("code", "errorCode")
 
 
 class VksError(ServiceError):
-    """An answer outside 200 to 299, or no answer at all (status is None); `message` is for a user, `words` are the service's."""
+    """An answer outside 200 to 299, or no answer (status is None); `message` is for users, `detail` is the service's own text."""
 
-    service = "VNG Cloud"
+    timeout_setting = "request_timeout"
 
-    def __init__(
-        self,
-        words: str,
-        *,
-        part: str = "VKS",
-        status: int | None = None,
-        reason: str = "",
-        method: str = "",
-        path: str = "",
-        retry_after: float | None = None,
-        sent: bool = True,
-    ) -> None:
-        """Keep what was said by which `part` (VKS, vServer, IAM); `path` is the whole address, `reason` the service's own code."""
-        super().__init__("", status=status, reason=reason, method=method, path=path, retry_after=retry_after, sent=sent)
-        self.words = words
-        self.part = part
+    def __init__(self, detail: str, *, service: str = "VKS", **fields: t.Any) -> None:
+        """`service` is VKS, vServer or IAM, `path` the whole URL, `reason` the service's own code."""
+        super().__init__("", service=service, **fields)
+        self.detail = detail
         self.message = explain(self)
 
     def __str__(self) -> str:
@@ -49,58 +38,50 @@ class VksError(ServiceError):
 
     @property
     def busy(self) -> bool:
-        """The service is at work on the object, and refuses another change of it until it is done: 409, or a 400 that says so."""
-        return self.status == 409 or (self.status in (400, 423) and bool(_BUSY.search(self.words)))
+        """The service processes the object and rejects further changes until then: 409, or a 400 with such a text."""
+        return self.status == 409 or (self.status in (400, 423) and bool(_BUSY.search(self.detail)))
 
     @property
-    def passing(self) -> bool:
-        """It may end by itself: the service is away, has too much to do, or is busy with this very object."""
-        return self.busy or super().passing
+    def transient(self) -> bool:
+        """May succeed later: the service is away, overloaded, or processes this object."""
+        return self.busy or super().transient
 
 
 def explain(error: VksError) -> str:
-    """One message for a user: what was asked, what came back, and what to do about it."""
-    asked = f"{error.method} {error.path}".strip()
+    """One message: the request, the answer, and the remedy."""
+    said = f"({error.operation}): {error.detail}"
     if error.unreachable:
-        return f"No answer from {error.part} ({asked}): {error.words}. {_ADVICE.get(error.reason, 'Run again.')}"
+        return f"No answer from {error.service} {said}. {error.remedy}"
     if error.status == 401:
-        return f"{error.part} does not accept the token ({asked}): {error.words}. Is it the account's region?"
+        return f"{error.service} does not accept the token {said}. Check that the region is the account's."
     if error.status == 403:
         return (
-            f"{error.part} denies this ({asked}): {error.words}. The service account needs the right in IAM; "
+            f"{error.service} denies the request {said}. The service account needs the permission in IAM; "
             "policy VKSFullAccess has those of VKS."
         )
     if error.status == 429:
-        return f"{error.part} refuses more requests for now ({asked}): {error.words}. Run again later."
+        return f"{error.service} rejects further requests for now {said}. Run again later."
     if error.busy:
-        return f"{error.part} is at work on it ({asked}): {error.words}. Run again when that is done."
-    return f"{error.part} refused {asked} with {error.status}: {error.words}"
-
-
-_ADVICE = {
-    "Refused": "Nothing listens there: check the address.",
-    "DNS": "The name does not resolve from this machine: check the address and the network.",
-    "Timeout": "Check the network and proxies, or raise request_timeout.",
-    "TLS": "Give the CA as ca_cert; validate_certs=false switches the check off.",
-    "Proxy": "Check HTTPS_PROXY and NO_PROXY.",
-}
+        return f"{error.service} is still processing the object {said}. Run again when that is done."
+    return f"{error.service} rejected {error.operation} with {error.status}: {error.detail}"
 
 
 def error_text(data: bytes) -> tuple[str, str]:
-    """The service's code and its words, whichever envelope they come in; both may be empty.
+    """The code and the text of an error body; both may be empty.
 
-    Known are {"error": {"message"}}, {"message"}, {"errors": [{"code", "message"}]}, {"detail"}, vServer's {"errorCode",
-    "errorMsg", "success"}, OAuth's {"error", "error_description"}, and each of them as a text within another.
+    Known bodies are {"error": {"message"}}, {"message"}, {"errors": [{"code", "message"}]}, {"detail"}, vServer's {"errorCode",
+    "errorMsg", "success"}, OAuth's {"error", "error_description"}, and each of them as text within another.
     """
     text = data.decode(errors="replace").strip()
-    code, words = _said(_parsed(text), _DEPTH)
-    if not words and not text.startswith(("{", "[", "<")):
-        words = text
-    return code, " ".join(words.split())[:_SHOWN]
+    code, found = _code_and_text(_parsed(text), _MAX_DEPTH)
+    if not found and not text.startswith(("{", "[", "<")):
+        found = text
+    return code, " ".join(found.split())[:_MAX_LENGTH]
 
 
-def is_refusal(body: t.Any) -> bool:
-    """True for an answer of 200 that says in its body that nothing was done, as vServer's gateway may."""
+def is_rejected(answer: HttpResponse) -> bool:
+    """Whether an answer of 200 reports in its body that nothing was done, as the gateway of vServer may."""
+    body = _parsed(answer.text)
     return isinstance(body, dict) and body.get("success") is False
 
 
@@ -111,20 +92,20 @@ def _parsed(text: str) -> t.Any:
         return None
 
 
-def _said(body: t.Any, depth: int) -> tuple[str, str]:
+def _code_and_text(body: t.Any, depth: int) -> tuple[str, str]:
     if depth == 0 or body is None:
         return "", ""
     if isinstance(body, str):
         inner = _parsed(body) if body.lstrip().startswith(("{", "[")) else None
-        return _said(inner, depth - 1) if inner is not None else ("", body)
+        return _code_and_text(inner, depth - 1) if inner is not None else ("", body)
     if isinstance(body, list):
-        each = [_said(entry, depth - 1) for entry in body]
-        return next((code for code, dummy in each if code), ""), "; ".join(words for dummy, words in each if words)
+        each = [_code_and_text(entry, depth - 1) for entry in body]
+        return next((code for code, dummy in each if code), ""), "; ".join(text for dummy, text in each if text)
     if not isinstance(body, dict):
         return "", str(body)
     code = next((str(body[key]) for key in _CODES if body.get(key)), "")
     for key in (*_TEXTS, "error", "errors"):
-        inner_code, words = _said(body.get(key), depth - 1)
-        if words:
-            return code or inner_code, words
+        inner_code, text = _code_and_text(body.get(key), depth - 1)
+        if text:
+            return code or inner_code, text
     return code, code

@@ -1,34 +1,37 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tokens of IAM: asked for once a process, renewed before they end, and never again after a refusal.
+"""Tokens of IAM: one login per process, a new token before the old one expires, and no login after a rejected one.
 
-IAM locks an account after failed logins (its code TOO_MANY_FAILED_LOGINS), so that a login that was refused is not tried twice.
+IAM locks an account after failed logins (code TOO_MANY_FAILED_LOGINS), so that a rejected login is not repeated.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
-import json
 import threading
 import time
 import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from ...common.http import HttpResponse
 from .errors import VksError
-from .http import Http, VksResponse
 
-PART = "IAM"
-# Both generations give 1800 s today, an older page tells of 7200: what the answer says counts.
-_FALLBACK_LIFE = 1800.0
+if t.TYPE_CHECKING:
+    from .transport import HttpClient
+
+IAM = "IAM"
+# Seconds, for an answer without a lifetime: both generations send 1800, an older page of the documentation says 7200.
+_DEFAULT_LIFETIME = 1800.0
 _MARGIN = 60.0
 LOCKED = "TOO_MANY_FAILED_LOGINS"
 
 
 @dataclass(frozen=True)
 class Login:
-    """Who asks for tokens, where, and in which of IAM's two generations."""
+    """A service account, the URL of its tokens, and which of IAM's two generations that is."""
 
     url: str
     version: str
@@ -47,44 +50,44 @@ class Login:
 
 
 class Tokens:
-    """The token of one login; many threads ask, one logs in."""
+    """The token of one login; may be used by many threads, of which one logs in."""
 
     def __init__(self, login: Login, clock: t.Callable[[], float] = time.monotonic) -> None:
-        """Ask for nothing yet."""
+        """Send nothing yet."""
         self._login = login
         self._clock = clock
         self._lock = threading.Lock()
         self._token = ""
-        self._until = 0.0
-        self._refused: VksError | None = None
+        self._valid_until = 0.0
+        self._rejected: VksError | None = None
         self._secrets = {login.client_secret, login.basic, login.basic.partition(" ")[2]}
 
-    def bearer(self, http: Http) -> str:
-        """A token that is good for a while yet; raises VksError."""
+    def token(self, client: HttpClient) -> str:
+        """A token that does not expire soon; raises VksError."""
         with self._lock:
-            if not self._token or self._clock() >= self._until:
-                self._ask(http)
+            if not self._token or self._clock() >= self._valid_until:
+                self._log_in(client)
             return self._token
 
-    def renewed(self, http: Http, refused: str) -> str:
-        """Another token than the one that a service did not accept; that of another thread, where it was faster."""
+    def refresh(self, client: HttpClient, rejected: str) -> str:
+        """Another token than the one that a service rejected; another thread may have requested it already."""
         with self._lock:
-            if self._token == refused:
-                self._ask(http)
+            if self._token == rejected:
+                self._log_in(client)
             return self._token
 
-    def scrub(self, text: str) -> str:
-        """A service's words without anything that is secret."""
+    def mask(self, text: str) -> str:
+        """The text of a service without the secret and the tokens."""
         for secret in tuple(self._secrets):
             text = text.replace(secret, "***") if secret else text
         return text
 
-    def _ask(self, http: Http) -> None:
-        if self._refused is not None:
-            raise self._refused
+    def _log_in(self, client: HttpClient) -> None:
+        if self._rejected is not None:
+            raise self._rejected
         try:
-            answer = http.request(
-                PART,
+            answer = client.request(
+                IAM,
                 "POST",
                 self._login.url,
                 headers={
@@ -92,64 +95,68 @@ class Tokens:
                     "Content-Type": "application/x-www-form-urlencoded",
                 },
                 data=self._login.form,
-                scrub=self.scrub,
+                mask=self.mask,
             )
         except VksError as error:
             if error.status is None or error.status >= 500 or error.status == 429:
                 raise
-            self._refused = _refusal(error, self._login.client_id)
-            raise self._refused from None
-        self._token, life = _token_in(answer, self._login.url)
+            self._rejected = _rejection(error, self._login.client_id)
+            raise self._rejected from None
+        self._token, lifetime = _token_in(answer, self._login.url)
         self._secrets.add(self._token)
-        # Of a life too short for the margin, half is used.
-        self._until = self._clock() + max(life - _MARGIN, life / 2)
+        # Half of a lifetime that is too short for the margin.
+        self._valid_until = self._clock() + max(lifetime - _MARGIN, lifetime / 2)
 
 
-_KNOWN: dict[tuple[str, str, str], Tokens] = {}
-_KNOWN_LOCK = threading.Lock()
+_TOKENS: dict[tuple[str, str, str], Tokens] = {}
+_TOKENS_LOCK = threading.Lock()
 
 
 def tokens_of(login: Login) -> Tokens:
-    """The tokens of this login, the same for everybody in this process."""
+    """The tokens of this login, shared by the whole process."""
     secret = hashlib.sha256(login.client_secret.encode()).hexdigest()
-    with _KNOWN_LOCK:
-        return _KNOWN.setdefault((login.url, login.client_id, secret), Tokens(login))
+    with _TOKENS_LOCK:
+        return _TOKENS.setdefault((login.url, login.client_id, secret), Tokens(login))
 
 
 def forget() -> None:
-    """Log in anew from now on, as a new process would."""
-    with _KNOWN_LOCK:
-        _KNOWN.clear()
+    """Forget all tokens, for tests."""
+    with _TOKENS_LOCK:
+        _TOKENS.clear()
 
 
-def _token_in(answer: VksResponse, url: str) -> tuple[str, float]:
-    """The token and its life in seconds, in either generation's spelling."""
-    try:
-        body = json.loads(answer.data)
+def _token_in(answer: HttpResponse, url: str) -> tuple[str, float]:
+    """The token and its lifetime in seconds, in the spelling of either generation."""
+    with contextlib.suppress(ValueError, AttributeError, TypeError):
+        body = answer.json()
         token = body.get("access_token") or body.get("accessToken")
-        life = body.get("expires_in") or body.get("expiresIn") or _FALLBACK_LIFE
-        return str(token) if token else _no_token(url), float(life)
-    except (ValueError, AttributeError, TypeError):
-        return _no_token(url), 0.0
+        if token:
+            return str(token), float(body.get("expires_in") or body.get("expiresIn") or _DEFAULT_LIFETIME)
+    raise VksError(
+        "the answer contains no token. Check that iam_url is the URL of IAM",
+        service=IAM,
+        status=400,
+        method="POST",
+        path=url,
+    )
 
 
-def _no_token(url: str) -> t.NoReturn:
-    raise VksError("the answer has no token in it: is iam_url IAM's?", part=PART, status=400, method="POST", path=url)
-
-
-def _refusal(error: VksError, client_id: str) -> VksError:
-    """The same, told as what it means; it stays so for the rest of the process."""
+def _rejection(error: VksError, client_id: str) -> VksError:
+    """The same error with its meaning; all later requests of this process get it."""
     if error.reason == LOCKED:
-        words = f"{error.words}. The account of client_id {client_id} is locked after failed logins; wait, and mend the secret first"
-    elif error.status in (404, 405):
-        words = (
-            f"{error.words}. There is no IAM of this generation; give iam_version v1, or its whole address as iam_url"
+        advice = (
+            f"The account of client_id {client_id} is locked after failed logins; wait, and correct the secret first"
         )
+    elif error.status in (404, 405):
+        advice = "There is no IAM of this generation; set iam_version to v1, or iam_url to the whole URL"
     else:
-        words = (
-            f"{error.words}. The login of client_id {client_id} is not tried again, because failed logins lock the account; "
+        advice = (
+            f"The login of client_id {client_id} is not repeated, because failed logins lock the account; "
             "check client_id, client_secret and iam_url"
         )
-    told = VksError(words, part=PART, status=error.status, reason=error.reason, method=error.method, path=error.path)
-    told.message = f"{PART} refused the login (POST {error.path}): {words}."
-    return told
+    detail = f"{error.detail}. {advice}"
+    rejection = VksError(
+        detail, service=IAM, status=error.status, reason=error.reason, method=error.method, path=error.path
+    )
+    rejection.message = f"{IAM} rejected the login ({rejection.operation}): {detail}."
+    return rejection

@@ -9,11 +9,11 @@ import typing as t
 
 from ansible.module_utils.basic import env_fallback, missing_required_lib
 
+from ...common.http import URLLIB3_IMPORT_ERROR
 from ...common.module import ArgumentSpec, BaseModule, merge_specs
 from .clusters import VksCluster, named_cluster
-from .connection import ENVIRONMENT, connected
+from .connection import ENVIRONMENT, connect
 from .endpoints import DEFAULT_REGION, IAM_VERSIONS, Endpoints, endpoints
-from .http import URLLIB3_IMPORT_ERROR
 from .transport import VksTransport
 from .vserver import VServer
 
@@ -60,7 +60,7 @@ class VksModule(BaseModule):
         """Requests to them; nothing is asked before it is used. Raises InvalidOptions."""
         if URLLIB3_IMPORT_ERROR is not None:
             self.fail_json(msg=missing_required_lib("urllib3"), exception=URLLIB3_IMPORT_ERROR)
-        return connected(self.params, self.user_agent, self.where)
+        return connect(self.params, self.user_agent, self.where)
 
     @functools.cached_property
     def vserver(self) -> VServer:

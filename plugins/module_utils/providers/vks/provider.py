@@ -19,7 +19,7 @@ from .clusters import VksCluster, detailed
 from .decode import UNCHANGEABLE, WORDS, group_id, listed_of, live_of
 from .errors import VksError
 from .name_resolver import Resolver
-from .paging import ASKED, Row, rows_of
+from .paging import PAGE_SIZE, Row, rows_of
 from .specs import LONGEST_NAME, Options, problems_of, spec_of
 from .transport import VKS, VksTransport
 from .updates import GroupUpdates, ends_range
@@ -158,7 +158,7 @@ class VksProvider:
 
     def events(self, live: NodeGroupState) -> list[str]:
         """The last of the cluster's events; groups have none of their own any more."""
-        query = {"page": 0, "pageSize": ASKED}
+        query = {"page": 0, "pageSize": PAGE_SIZE}
         rows = rows_of(self._transport.json(VKS, "GET", f"{self._cluster.path}/events", query=query))
         its = [row for row in rows if live.name in str(row.get("message")) or live.id in str(row.get("message"))]
         its.sort(key=lambda row: str(row.get("createdAt")))

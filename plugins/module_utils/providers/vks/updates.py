@@ -87,7 +87,7 @@ class GroupUpdates:
             if error.status not in _REFUSED or error.busy:
                 raise
             full = encode.full_put_body(body, self._detail(live.id) or {})
-            if not any(name in error.words for name in full.keys() - body.keys()):
+            if not any(name in error.detail for name in full.keys() - body.keys()):
                 raise
             self._send("PUT", path, full)
 

@@ -33,7 +33,7 @@ DENIED_THERE = (
         (
             ApiError("Connection refused", reason="Refused"),
             Asked(),
-            ["https://c:6443", "context x", "refused", "is the cluster up"],
+            ["https://c:6443", "context x", "refused", "check the kubeconfig"],
         ),
         (ApiError("no such host", reason="DNS"), Asked(), ["does not resolve"]),
         (ApiError("self signed", reason="TLS"), Asked(), ["ca_cert", "validate_certs"]),
@@ -75,7 +75,7 @@ def test_explain(error: ApiError, asked: Asked, parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "ambiguous"),
+    ("error", "unknown"),
     [
         (ApiError("refused", sent=False), False),
         (ApiError("broke"), True),
@@ -83,5 +83,5 @@ def test_explain(error: ApiError, asked: Asked, parts: list[str]) -> None:
         (ApiError("exists", status=409), False),
     ],
 )
-def test_ambiguous(error: ApiError, ambiguous: bool) -> None:
-    assert error.ambiguous is ambiguous
+def test_outcome_unknown(error: ApiError, unknown: bool) -> None:
+    assert error.outcome_unknown is unknown

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the services say of a refusal, in each of their forms, and the sentence that is made of it."""
+"""Error bodies of the services in all their forms, and the message that is made of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.errors import OpenStackError, explain, text_of
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.errors import (
+    OpenStackError,
+    error_text,
+    explain,
+)
 
 
 class Here:
@@ -41,16 +45,16 @@ class Here:
     ],
 )
 def test_texts(body: str, said: str) -> None:
-    assert text_of(body.encode()) == said
+    assert error_text(body.encode()) == said
 
 
 CASES: list[tuple[dict[str, Any], str, str]] = [
-    ({"status": 401, "asked": "Keystone"}, "no", "Check user, password and project"),
+    ({"status": 401, "service": "Keystone"}, "no", "Check user, password and project"),
     ({"status": 403}, "Policy doesn't allow nodegroup:create", "member to change"),
     ({"status": 403}, "Resource limit exceeded: 20 clusters", "larger quota"),
-    ({"status": 406}, "", "does not speak the version"),
-    ({"status": 503}, "", "Run again when it is well"),
-    ({"status": 400}, "Invalid input", "refuses POST /x with 400 (cloud x, project p): Invalid input."),
+    ({"status": 406}, "", "does not have the API version"),
+    ({"status": 503}, "", "Run again when it works"),
+    ({"status": 400}, "Invalid input", "rejected POST /x with 400 (cloud x, project p): Invalid input."),
     ({"reason": "Refused"}, "connection refused", "Nothing listens there"),
     ({"reason": "TLS"}, "self-signed", "ca_cert"),
 ]
@@ -58,7 +62,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("more", "text", "said"), CASES)
 def test_sentences(more: dict[str, Any], text: str, said: str) -> None:
-    error = OpenStackError(text, method="POST", path="/x", url="https://there", **{"asked": "Magnum", **more})
+    error = OpenStackError(text, method="POST", path="/x", url="https://there", **{"service": "Magnum", **more})
     told = explain(error, Here())
     assert said in told
     assert "cloud x" in told
@@ -66,7 +70,7 @@ def test_sentences(more: dict[str, Any], text: str, said: str) -> None:
 
 def test_what_an_error_means() -> None:
     halfway = "Invalid input for field/attribute master_count. Value: '0'."
-    assert OpenStackError(halfway, status=400).half_gone
-    assert not OpenStackError(halfway, status=409).half_gone
+    assert OpenStackError(halfway, status=400).nearly_deleted
+    assert not OpenStackError(halfway, status=409).nearly_deleted
     assert OpenStackError("Cluster API address is not available yet", status=409).no_address_yet
     assert OpenStackError("Nodegroup g already has an operation in progress.", status=400).in_progress

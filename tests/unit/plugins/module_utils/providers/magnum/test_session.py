@@ -66,5 +66,5 @@ def test_a_token_goes_by_tls(url: str, verified: bool | None, refused: bool) -> 
     if not refused:
         session(**params)
         return
-    with pytest.raises(ConnectionProblem, match="without TLS everybody on the way reads the token"):
+    with pytest.raises(ConnectionProblem, match="without TLS the token can be read on the network"):
         session(**params)

@@ -28,7 +28,7 @@ def test_no_header_is_quoted(token: str) -> None:
 
     session: Any = types.SimpleNamespace(
         adapter=lambda kind: types.SimpleNamespace(request=request, get_endpoint=lambda: "http://127.0.0.1:9"),
-        check_way=lambda url: None,
+        require_secure=lambda url: None,
         timeout=1,
         origin="cloud",
         auth_url="http://127.0.0.1:9",

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the services say when they refuse, in each of their envelopes, and what it means."""
+"""Error bodies of the services in all their forms, and the meaning of an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError, error_text, is_refusal
+from ansible_collections.accel.gpu.plugins.module_utils.common.http import HttpResponse
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError, error_text, is_rejected
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors imp
         ([], ("", "")),
     ],
 )
-def test_every_envelope_is_read(body: Any, told: tuple[str, str]) -> None:
+def test_each_form_of_an_error_body_is_read(body: Any, told: tuple[str, str]) -> None:
     assert error_text(json.dumps(body).encode()) == told
 
 
@@ -48,14 +49,15 @@ def test_what_is_no_json(data: bytes, words: str) -> None:
     assert error_text(data) == ("", words)
 
 
-def test_a_refusal_may_come_with_200() -> None:
-    assert is_refusal({"success": False, "errorMsg": "no"})
-    assert not is_refusal({"success": True})
-    assert not is_refusal([])
+def test_an_answer_of_200_may_report_an_error() -> None:
+    assert is_rejected(HttpResponse(200, b'{"success": false, "errorMsg": "no"}'))
+    assert not is_rejected(HttpResponse(200, b'{"success": true}'))
+    assert not is_rejected(HttpResponse(200, b"[]"))
+    assert not is_rejected(HttpResponse(200, b"no JSON"))
 
 
 @pytest.mark.parametrize(
-    ("error", "busy", "passing", "ambiguous"),
+    ("error", "busy", "transient", "outcome_unknown"),
     [
         (VksError("Resource is being processed", status=409), True, True, False),
         (VksError("The node group is being processed", status=400), True, True, False),
@@ -67,8 +69,8 @@ def test_a_refusal_may_come_with_200() -> None:
         (VksError("who?", status=401), False, False, False),
     ],
 )
-def test_what_an_error_means(error: VksError, busy: bool, passing: bool, ambiguous: bool) -> None:
-    assert (error.busy, error.passing, error.ambiguous) == (busy, passing, ambiguous)
+def test_what_an_error_means(error: VksError, busy: bool, transient: bool, outcome_unknown: bool) -> None:
+    assert (error.busy, error.transient, error.outcome_unknown) == (busy, transient, outcome_unknown)
 
 
 @pytest.mark.parametrize(
@@ -78,14 +80,14 @@ def test_what_an_error_means(error: VksError, busy: bool, passing: bool, ambiguo
             VksError("nobody there", reason="Refused", method="GET", path="https://v/x"),
             ["No answer from VKS (GET https://v/x)", "check the address"],
         ),
-        (VksError("self signed", part="IAM", reason="TLS"), ["IAM", "ca_cert"]),
+        (VksError("self signed", service="IAM", reason="TLS"), ["IAM", "ca_cert"]),
         (VksError("no right", status=403), ["denies", "VKSFullAccess"]),
-        (VksError("who?", part="vServer", status=401), ["vServer does not accept the token", "region"]),
+        (VksError("who?", service="vServer", status=401), ["vServer does not accept the token", "region"]),
         (VksError("slow down", status=429), ["Run again later"]),
-        (VksError("Resource is being processed", status=409), ["is at work on it"]),
-        (VksError("bad", status=400, method="PUT", path="https://v/y"), ["VKS refused PUT https://v/y with 400: bad"]),
+        (VksError("Resource is being processed", status=409), ["still processing the object"]),
+        (VksError("bad", status=400, method="PUT", path="https://v/y"), ["VKS rejected PUT https://v/y with 400: bad"]),
     ],
 )
-def test_the_message_says_what_was_asked_and_what_to_do(error: VksError, parts: list[str]) -> None:
+def test_the_message_has_the_request_and_the_remedy(error: VksError, parts: list[str]) -> None:
     assert all(part in str(error) for part in parts), str(error)
     assert error.message == str(error)

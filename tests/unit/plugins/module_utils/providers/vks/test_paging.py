@@ -52,7 +52,7 @@ def test_a_bare_list_is_all_there_is() -> None:
 
 
 def test_a_page_that_never_changes_ends() -> None:
-    with pytest.raises(VksError, match="not whole: 10 of 23"):
+    with pytest.raises(VksError, match="incomplete: 10 of 23"):
         collect(lambda page, size: {"items": rows(10), "total": 23})
 
 

@@ -1,0 +1,191 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all services that speak HTTP share: which requests are retried and when, and what a failed connection means.
+
+Each service has its own base URL, authentication, error body and paging; see kube/transport.py, providers/magnum/transport.py and
+providers/vks/transport.py.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+import traceback
+import typing as t
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode
+
+from .errors import BROKEN, DNS, PROXY, REFUSED, TIMEOUT, TLS, ConnectionProblem, ServiceError
+
+URLLIB3_IMPORT_ERROR: str | None = None
+try:
+    import urllib3
+    from urllib3 import exceptions as urllib3_errors
+except ImportError:
+    URLLIB3_IMPORT_ERROR = traceback.format_exc()
+
+T = t.TypeVar("T")
+E = t.TypeVar("E", bound=ServiceError)
+
+POOL_SIZE = 32
+# What services, and load balancers in front of them, answer while they are overloaded or restart.
+TRANSIENT_STATUSES = (429, 500, 502, 503, 504)
+# A server that has never answered is most likely the wrong address.
+_FIRST_CONTACT_ATTEMPTS = 3
+_FIRST_DELAY, _MAX_DELAY = 0.25, 8.0
+
+# The objects of urllib3 that its messages name, and the source files of OpenSSL.
+_OBJECT = re.compile(r"^(?:<?[\w.]+(?:\([^)]*\)| object at 0x[0-9a-f]+)>?: )+")
+_SSL_SOURCE = re.compile(r"^\[SSL: \w+\] | \(_ssl\.c:\d+\)")
+# The peer closed the connection during the handshake, as a load balancer without a server does: TLS is not misconfigured.
+# The text differs between OpenSSL 1.1 and 3.
+_EOF = re.compile(r"\beof\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class HttpResponse:
+    """A complete answer that is not an error; the names of `headers` may have any case."""
+
+    status: int
+    data: bytes
+    headers: t.Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.data.decode(errors="replace")
+
+    def json(self) -> dict[str, t.Any]:
+        """The object in the body; raises ValueError where it is not JSON."""
+        return t.cast("dict[str, t.Any]", json.loads(self.data))
+
+
+class Retrier:
+    """Repeats requests to a service where that is safe, with exponential back-off; may be used by many threads."""
+
+    def __init__(
+        self,
+        *,
+        max_retry_after: float = 30.0,
+        max_internal_errors: int = 2,
+        sleep: t.Callable[[float], None] = time.sleep,
+        clock: t.Callable[[], float] = time.monotonic,
+    ) -> None:
+        """max_retry_after: seconds of a Retry-After header that are honoured. max_internal_errors: answers of 500 that are retried."""
+        self._max_retry_after = max_retry_after
+        self._max_internal_errors = max_internal_errors
+        self._sleep = sleep
+        self._clock = clock
+
+    def send(
+        self,
+        request: t.Callable[[float], T],
+        *,
+        limit: float,
+        repeatable: bool,
+        is_connected: t.Callable[[ServiceError], bool],
+        is_final: t.Callable[[t.Any], bool] = lambda error: False,
+    ) -> T:
+        """The result of `request` (called with the seconds that are left) after as many attempts as fit into `limit` seconds.
+
+        A request that is not `repeatable` is sent again only where the service certainly did not carry it out. `is_connected`: whether the
+        service that failed has answered this client before. `is_final`: errors that the caller handles at once.
+        """
+        deadline = self._clock() + limit
+        attempts = internal_errors = 0
+        while True:
+            attempts += 1
+            try:
+                return request(deadline - self._clock())
+            except ServiceError as error:
+                internal_errors += error.status == 500
+                delay = self._delay(error, attempts)
+                if (
+                    is_final(error)
+                    or internal_errors > self._max_internal_errors
+                    or not should_retry(error, attempts, repeatable=repeatable, connected=is_connected(error))
+                    or self._clock() + delay > deadline
+                ):
+                    raise
+            self._sleep(delay)
+
+    def backoff(self, error: ServiceError) -> None:
+        """Sleep before the first repetition after this error."""
+        self._sleep(self._delay(error, 1))
+
+    def _delay(self, error: ServiceError, attempts: int) -> float:
+        if error.retry_after is not None:
+            return min(error.retry_after, self._max_retry_after)
+        return float(min(_MAX_DELAY, _FIRST_DELAY * 2**attempts) * random.uniform(0.5, 1.0))
+
+
+def should_retry(error: ServiceError, attempts: int, *, repeatable: bool, connected: bool) -> bool:
+    """Whether a request that failed so often may be sent again, and may then succeed."""
+    if error.status == 429:
+        return True
+    if error.unreachable:
+        if error.reason in (TLS, PROXY) or (not connected and attempts >= _FIRST_CONTACT_ATTEMPTS):
+            return False
+    elif error.status not in TRANSIENT_STATUSES:
+        return False
+    return repeatable or not error.sent
+
+
+def no_answer(kind: t.Callable[..., E], error: Exception, **fields: t.Any) -> E:
+    """The service's error for a failed connection: an exception of urllib3 or the system, or one of requests around it."""
+    while not isinstance(error, urllib3_errors.HTTPError) or isinstance(error, urllib3_errors.MaxRetryError):
+        inner = getattr(error, "reason", None) or next(iter(error.args), None)
+        if not isinstance(inner, Exception):
+            break
+        error = inner
+    text = _SSL_SOURCE.sub("", _OBJECT.sub("", str(error)).strip()).strip() or type(error).__name__
+    reason, sent = BROKEN, True
+    if isinstance(error, urllib3_errors.ProxyError):
+        reason, sent = PROXY, False
+    elif (isinstance(error, urllib3_errors.SSLError) and not _EOF.search(text)) or "CERTIFICATE_VERIFY_FAILED" in text:
+        reason, sent = TLS, False
+    elif isinstance(error, urllib3_errors.NewConnectionError):
+        unresolved = "resolve" in text.lower() or "Name or service not known" in text
+        reason, sent = DNS if unresolved else REFUSED, False
+    elif isinstance(error, urllib3_errors.ConnectTimeoutError):
+        reason, sent, text = TIMEOUT, False, "no connection in time"
+    elif isinstance(error, urllib3_errors.ReadTimeoutError):
+        reason, text = TIMEOUT, "no answer in time"
+    return kind(text, reason=reason, sent=sent, **fields)
+
+
+def not_sendable(origin: str, remedy: str) -> ConnectionProblem:
+    """For the ValueError of http.client, whose text quotes the header: it may be the token."""
+    return ConnectionProblem(
+        f"A request cannot be sent ({origin}): a header or the address has characters that HTTP does not carry. {remedy}"
+    )
+
+
+def retry_after(value: str | None) -> float | None:
+    """The seconds of a Retry-After header; None where there are none (a date counts as none)."""
+    try:
+        return max(0.0, float(value)) if value else None
+    except ValueError:
+        return None
+
+
+def with_query(url: str, query: t.Mapping[str, t.Any] | None) -> str:
+    """The URL with those parameters that are not None."""
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (query or {}).items()
+        if value is not None
+    }
+    return f"{url}?{urlencode(given, quote_via=quote)}" if given else url
+
+
+def encode_json(body: t.Any) -> bytes:
+    """A JSON body without white space."""
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def allow_unverified_tls() -> None:
+    """Suppress the warning at each request; the user has switched the check off."""
+    urllib3.disable_warnings(urllib3_errors.InsecureRequestWarning)
