@@ -201,8 +201,7 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
 from ..module_utils.pools.warnings import warnings as doubts
-from ..module_utils.sharing.impact_preview import impact_preview
-from ..module_utils.sharing.overview import Overview, add_membership, add_unusual, overview
+from ..module_utils.sharing.overview import Overview, add_membership, add_unusual, impact_preview, overview
 from ..module_utils.validation import evidence
 
 if t.TYPE_CHECKING:
@@ -243,11 +242,11 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     if module.params["include_impact"]:
         rolls = preview_restarts(module.client, plan, there.policy)
         asked = pods() if changes.edits or rolls.roll.any else []
-        counts, steps = impact_preview(module.client, plan, nodes, membership, changes, rolls.roll, asked)
+        counts, steps = impact_preview(module.client, found, nodes, rolls.roll, asked)
         for name, of_pool in told["pools"].items():
             of_pool["impact"] = counts[name]
         told["impact"] = rolls.told(total(counts.values()))
-        told["steps"] = {of.node: of.told() for of in steps.steps[: warnings.NAMES_LIMIT]}
+        told["steps"] = {change.node: change.as_dict() for change in steps.node_changes[: warnings.NAMES_LIMIT]}
         told["release"] = steps.releases.as_dict(allowed, warnings.NAMES_LIMIT)
     return _limited(module, told, report_data.rows(nodes, plan.pools, membership, changes.edits, held))
 
@@ -256,12 +255,12 @@ def _tell(client: Client, there: Detection, found: Overview, nodes: list[Node], 
     """Add what the pools declare against what is seen."""
     plan, membership = found.plan, found.membership
     told["installed"] = {name: of.as_dict() for name, of in there.found.items()}
-    told["pools"] = report_data.pools(found.settled, nodes, membership, found.changes.edits, found.geometries)
+    told["pools"] = report_data.pools(found.allocation, nodes, membership, found.changes.edits, found.geometries)
     kept = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, proof in evidence.proofs(plan, nodes, membership, kept).items():
         told["pools"][name]["proof"] = proof
     told["drift"] = report_data.drift(told["pools"])
-    told["warnings"] = [*doubts(plan, warnings.traits(nodes)), *found.doubts]
+    told["warnings"] = [*doubts(plan, warnings.traits(nodes)), *found.warnings]
     add_membership(found, nodes, told)
     add_unusual(client, found, nodes, told)
 

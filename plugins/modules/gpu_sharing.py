@@ -286,14 +286,14 @@ from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.sharing import scope
-from ..module_utils.sharing.operation import operate, scope_of
+from ..module_utils.sharing.operation import SharingOperation, scope_of
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Follow the operator that is there, then preview or run."""
-    asked = scope_of(module)
+    """Adapt the plan to the installed operator, then preview or run."""
+    parsed = scope_of(module)
     module.plan = adapt_plan_to_cluster(module.client, module.plan)
-    return operate(module, asked)
+    return SharingOperation(module, parsed).execute()
 
 
 def main() -> None:

@@ -149,7 +149,7 @@ from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan, ReleasePlan
-from ..module_utils.sharing.mig_manager import ensure_config_read
+from ..module_utils.sharing.operands import restart_mig_manager
 from ..module_utils.uninstall import after_helm, before_helm, lease_object, new_nodes
 from ..module_utils.uninstall.crds import Definition
 from ..module_utils.uninstall.gpu_pods import driver_warning
@@ -203,7 +203,7 @@ def _before(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tu
         namespace=plan.operator.namespace,
         is_ours=lambda found: releases[0].ours and releases[0].has(found),
         driver_nodes=driver_nodes,
-        restart_mig_managers=lambda place, nodes, lease: ensure_config_read(
+        restart_mig_managers=lambda place, nodes, lease: restart_mig_manager(
             module.client, place, nodes, lease, module.progress
         ),
         allow_driver_rollout=params["allow_driver_rollout"],

@@ -54,11 +54,11 @@ def planning() -> None:
     sharing = {"mode": "mig", "demand": demand}
     plan = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": MODEL}, "sharing": sharing}])
     membership = assign_pools(plan.pools, FLEET)
-    configmaps = ConfigMaps(offered=mig_capacity(FLEET, {}))
-    settled = plan_demand(plan, FLEET, membership, configmaps, PodsByNode())
-    changes = plan_changes(settled.plan, FLEET, membership, configmaps, asked=PodsByNode())
-    assert not settled.missing
-    assert len(changes.steps) == NODES
+    configmaps = ConfigMaps(capacity=mig_capacity(FLEET, {}))
+    allocation = plan_demand(plan, FLEET, membership, configmaps, PodsByNode())
+    changes = plan_changes(allocation.plan, FLEET, membership, configmaps, pods=PodsByNode())
+    assert not allocation.missing
+    assert len(changes.node_changes) == NODES
 
 
 LABELS = {"nvidia.com/mig.capable": "true", "nvidia.com/mig.config": "all-disabled", "nvidia.com/gpu.memory": "40960"}

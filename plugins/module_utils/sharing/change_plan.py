@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The changes that bring a set of nodes to the sharing that their pools declare (pure): diff, check result and plan."""
+"""Compares every node and both ConfigMaps with the pools: what a run changes, before anything is sent (pure)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from ..cluster_state.ownership import NodeEdit
 from ..cluster_state.pool_edit import node_edit
 from ..cluster_state.pool_release import is_abandoned, is_managed, left_pool, release_edit
 from ..drain.pods_on_nodes import PodsByNode
-from .device_plugin_entries import ConfigMap, DevicePluginEntries
-from .device_plugin_entries import device_plugin_entries as entries
-from .mig_entries import MigEntries, mig_entries
-from .node_change import NodeChange, limit_changes, needs_pods, node_change
+from .configmap_entries import ConfigMap, ConfigMapEntries, device_plugin_entries, mig_entries
+from .node_change import NodeChange, depends_on_pods, limit_changes, node_change
 from .released_nodes import ReleasedNodes, stops_sharing_silently
 from .scope import EVERYTHING, NEW_NODES, PRESENT, Scope
 
@@ -33,126 +31,121 @@ DIFF_LIMIT = 100
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """All that differs from what the pools declare; nothing of it is sent when it is empty.
+    """All differences between the cluster and the pools; if it is empty, nothing is sent.
 
-    `steps` are those of this run. `limited` nodes are left for another run (rollout.limit), `away` ones have to be ready first.
-    `asks`: who is on the nodes may change the steps, and has not been looked at. `compared`: the change of each node, None where
-    it is as declared.
+    node_changes: the changes of this run. limited: nodes left for another run (rollout.limit). not_ready: nodes that must be ready first.
+    needs_pods: the pods on the nodes may alter the changes, and have not been listed.
+    edits_by_node: the compared nodes, with None where nothing differs. held_back: the taints (as format_taint() writes them) that no
+    further node gets.
     """
 
-    steps: tuple[NodeChange, ...]
+    node_changes: tuple[NodeChange, ...]
     pool_of: t.Mapping[str, str]
-    entries: DevicePluginEntries
-    mig_entries: MigEntries
-    # The taints, as spelled(), that are not put on more nodes than have them.
-    held: frozenset[str] = frozenset()
+    device_plugin: ConfigMapEntries
+    mig: ConfigMapEntries
+    held_back: frozenset[str] = frozenset()
     limited: tuple[str, ...] = ()
-    away: tuple[str, ...] = ()
-    asks: bool = False
-    compared: t.Mapping[str, NodeEdit | None] = field(default_factory=dict)
+    not_ready: tuple[str, ...] = ()
+    needs_pods: bool = False
+    edits_by_node: t.Mapping[str, NodeEdit | None] = field(default_factory=dict)
     releases: ReleasedNodes = field(default_factory=ReleasedNodes)
 
     @property
     def edits(self) -> tuple[NodeEdit, ...]:
-        """The changes of nodes, in the order of their names."""
-        return tuple(of.edit for of in self.steps if of.edit)
+        """The edits of nodes, by name."""
+        return tuple(change.edit for change in self.node_changes if change.edit)
 
     @property
-    def turns(self) -> list[NodeChange]:
-        """The steps that are made one after the other."""
-        return [of for of in self.steps if of.turn]
+    def rolling_changes(self) -> list[NodeChange]:
+        """The changes of the rolling update."""
+        return [change for change in self.node_changes if change.rolling]
 
     @property
-    def at_once(self) -> list[NodeEdit]:
-        """The changes that nobody feels."""
-        return [of.edit for of in self.steps if of.edit and not of.turn]
+    def immediate_edits(self) -> list[NodeEdit]:
+        """The edits that disturb no pod."""
+        return [change.edit for change in self.node_changes if change.edit and not change.rolling]
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to send."""
-        return bool(self.steps) or self.entries.changed or self.mig_entries.changed
+        """Whether anything is sent."""
+        return bool(self.node_changes) or self.device_plugin.changed or self.mig.changed
 
     @property
     def released(self) -> list[str]:
-        """The nodes that belong to no pool any more and give back what is ours."""
-        return [of.node for of in self.steps if of.leaves is not None]
+        """The nodes that are released from their pools."""
+        return [change.node for change in self.node_changes if change.released_from is not None]
 
     @property
-    def refreshed(self) -> list[str]:
-        """The nodes on which agents are to read a configuration that may be new."""
+    def nodes_to_refresh(self) -> list[str]:
+        """The nodes whose operands read a configuration that may be new."""
         return [edit.name for edit in self.edits if edit.labels.get(CONFIG_LABEL) or edit.labels.get(MIG_CONFIG_LABEL)]
 
     @property
-    def renamed(self) -> list[str]:
-        """The nodes that get another MIG configuration without a turn."""
-        return [edit.name for edit in self.at_once if edit.labels.get(MIG_CONFIG_LABEL)]
+    def immediate_mig_nodes(self) -> list[str]:
+        """The nodes that get another MIG configuration outside the rolling update."""
+        return [edit.name for edit in self.immediate_edits if edit.labels.get(MIG_CONFIG_LABEL)]
 
     @property
     def new_taints(self) -> set[str]:
-        """The taints, as spelled(), that some node gets."""
+        """The taints that some node gets, as format_taint() writes them."""
         return {
             taint
-            for node in self.edits
-            for taint in set(node.after.get("taints", ())) - set(node.before.get("taints", ()))
+            for edit in self.edits
+            for taint in set(edit.after.get("taints", ())) - set(edit.before.get("taints", ()))
         }
 
     def diff(self) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
-        """Before and after, for up to DIFF_LIMIT nodes: of thousands nobody reads more."""
+        """Before and after, for at most DIFF_LIMIT nodes."""
         before: dict[str, t.Any] = {}
         after: dict[str, t.Any] = {}
-        if self.entries.changed:
-            before["configmap"], after["configmap"] = dict(self.entries.live), self.entries.after
-        if self.mig_entries.changed:
-            before["mig_configmap"], after["mig_configmap"] = dict(self.mig_entries.live), self.mig_entries.after
-        if self.steps:
-            listed = self.steps[:DIFF_LIMIT]
-            before["nodes"] = {of.node: _before(of) for of in listed}
-            after["nodes"] = {of.node: _after(of) for of in listed}
-            if len(self.steps) > len(listed):
-                after["nodes_not_shown"] = len(self.steps) - len(listed)
+        for key, entries in (("configmap", self.device_plugin), ("mig_configmap", self.mig)):
+            if entries.changed:
+                before[key], after[key] = dict(entries.actual), entries.after
+        if self.node_changes:
+            shown = self.node_changes[:DIFF_LIMIT]
+            before["nodes"], after["nodes"] = {}, {}
+            for change in shown:
+                before["nodes"][change.node], after["nodes"][change.node] = _node_diff(change)
+            if len(self.node_changes) > len(shown):
+                after["nodes_not_shown"] = len(self.node_changes) - len(shown)
         return before, after
 
 
-def _before(of: NodeChange) -> dict[str, t.Any]:
-    found = dict(of.edit.before) if of.edit else {}
-    if of.marks:
-        found["annotations"] = {**found.get("annotations", {}), **of.marks}
-    return {**found, "pods": [user.shown for user in of.evicted]} if of.evicted else found
-
-
-def _after(of: NodeChange) -> dict[str, t.Any]:
-    found = dict(of.edit.after) if of.edit else {}
-    if of.marks:
-        found["annotations"] = dict(found.get("annotations", {}))
-    return {**found, "pods": []} if of.evicted else found
+def _node_diff(change: NodeChange) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    before = dict(change.edit.before) if change.edit else {}
+    after = dict(change.edit.after) if change.edit else {}
+    if change.marks:
+        before["annotations"] = {**before.get("annotations", {}), **change.marks}
+        after["annotations"] = dict(after.get("annotations", {}))
+    if change.pods_to_evict:
+        before["pods"], after["pods"] = [pod.shown for pod in change.pods_to_evict], []
+    return before, after
 
 
 @dataclass(frozen=True)
 class ConfigMaps:
-    """What agents read: the device plugin's ConfigMap and the MIG manager's; None: not there (or of no interest).
+    """The device plugin's ConfigMap and the MIG manager's; None: it does not exist, or was not read.
 
-    `generated` is what the MIG manager has written for the nodes by itself, `offered` what it says of their GPUs.
+    generated: entries that the MIG manager has generated for the nodes. capacity: what it publishes about their GPUs.
     """
 
-    plugin: ConfigMap | None = None
+    device_plugin: ConfigMap | None = None
     mig: ConfigMap | None = None
     generated: Generated = NOTHING
-    offered: MigCapacity = UNKNOWN
+    capacity: MigCapacity = UNKNOWN
 
 
-def held_taints(
-    plan_changes: ChangePlan, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]
+def held_back_taints(
+    plan: ChangePlan, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]
 ) -> dict[str, list[str]]:
-    """By pool, its held taints that a node of it lacks."""
+    """By pool, its taints that are held back and that one of its nodes lacks."""
     found: dict[str, list[str]] = {}
     for pool in pools:
-        held = [text for text in map(format_taint, pool.taints) if text in plan_changes.held]
-        members = (
-            [nodes[name] for name, of in plan_changes.pool_of.items() if of == pool.name and name in nodes]
-            if held
-            else []
-        )
-        lacking = [text for text in held if any(text not in map(format_taint, node.taints) for node in members)]
+        held_back = [text for text in map(format_taint, pool.taints) if text in plan.held_back]
+        if not held_back:
+            continue
+        members = [nodes[name] for name, of_pool in plan.pool_of.items() if of_pool == pool.name and name in nodes]
+        lacking = [text for text in held_back if any(text not in map(format_taint, node.taints) for node in members)]
         if lacking:
             found[pool.name] = lacking
     return found
@@ -163,90 +156,88 @@ def plan_changes(
     nodes: t.Sequence[Node],
     membership: Membership,
     configmaps: ConfigMaps,
-    held: t.Collection[str] = (),
+    held_back: t.Collection[str] = (),
     *,
     scope: Scope = EVERYTHING,
-    asked: PodsByNode | None = None,
-    left_out: t.Collection[str] = (),
-    before: ChangePlan | None = None,
+    pods: PodsByNode | None = None,
+    excluded: t.Collection[str] = (),
+    previous: ChangePlan | None = None,
 ) -> ChangePlan:
-    """Compare every node of the cluster with its pool; a node of no pool is touched only where something on it is ours.
+    """Compare every node with its pool; a node without a pool is changed only where the collection has written something.
 
-    A node that several pools claim is left as it is: the user has to say which of them it belongs to. A node outside the
-    scope is left, too, as are those that are `left_out` by name. `asked` says who is on the nodes; None: nobody has looked.
-    `before` is what came of the same nodes when nobody had.
+    A node that several pools claim is left as it is, as are nodes outside the scope and `excluded` ones.
+    `pods` are those on the nodes; None: they have not been listed. `previous` is the result for the same nodes without pods.
     """
     pools = {pool.name: pool for pool in plan.pools}
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members}
-    unclear = {*membership.overlaps, *membership.undiscovered}
-    found: dict[str, list[NodeChange]] = {}
-    asks = False
-    known = before.compared if before else {}
-    compared: dict[str, NodeEdit | None] = {}
+    ambiguous = {*membership.overlaps, *membership.undiscovered}
+    by_queue: dict[str, list[NodeChange]] = {}
+    needs_pods = False
+    edits: dict[str, NodeEdit | None] = {}
     unshared: dict[str, int] = {}
     for node in nodes:
         pool = pools.get(pool_of.get(node.name, ""))
-        if node.name in left_out or (pool is None and node.name in unclear) or not scope.holds(node, pool):
+        if node.name in excluded or (pool is None and node.name in ambiguous) or not scope.contains(node, pool):
             continue
         edit = None
         if scope.repairs:
             edit = node_edit(node, None) if pool is None and is_abandoned(node) else None
         else:
-            edit = known[node.name] if node.name in known else node_edit(node, pool, held)
-            compared[node.name] = edit
-        of = node_change(node, pool, edit, asked or PodsByNode(), repair=scope.repairs)
-        if of is not None:
-            asks = asks or (asked is None and needs_pods(of, node))
-            found.setdefault(of.queue, []).append(of)
-        if of is not None and pool is not None and stops_sharing_silently(node, pool, edit):
+            known = previous.edits_by_node if previous else {}
+            edit = known[node.name] if node.name in known else node_edit(node, pool, held_back)
+            edits[node.name] = edit
+        change = node_change(node, pool, edit, pods or PodsByNode(), repair=scope.repairs)
+        if change is None:
+            continue
+        needs_pods = needs_pods or (pods is None and depends_on_pods(change, node))
+        by_queue.setdefault(change.queue, []).append(change)
+        if pool is not None and stops_sharing_silently(node, pool, edit):
             unshared[pool.name] = unshared.get(pool.name, 0) + 1
     unready = {node.name for node in nodes if not node.ready}
-    away = {of.node for listed in found.values() for of in listed if of.turn and of.node in unready}
+    all_changes = [change for changes in by_queue.values() for change in changes]
+    not_ready = {change.node for change in all_changes if change.rolling and change.node in unready}
     chosen: list[NodeChange] = []
     limited: list[str] = []
-    for name, listed in found.items():
-        there = [of for of in listed if of.node not in away]
-        of_this_run, left = limit_changes(there, len(membership.by_pool.get(name, listed)))
+    for name, changes in by_queue.items():
+        possible = [change for change in changes if change.node not in not_ready]
+        of_this_run, left = limit_changes(possible, len(membership.by_pool.get(name, changes)))
         chosen += of_this_run
         limited += left
-    named, cut = _named(nodes, chosen)
+    named = {label: _entries_named_by(label, nodes, chosen) for label in (CONFIG_LABEL, MIG_CONFIG_LABEL)}
     return ChangePlan(
-        steps=tuple(sorted(chosen, key=lambda of: of.node)),
+        node_changes=tuple(sorted(chosen, key=lambda change: change.node)),
         pool_of=pool_of,
-        entries=entries(plan.config.data, named, configmaps.plugin),
-        mig_entries=mig_entries(plan.mig, cut, configmaps.mig, configmaps.generated),
-        held=frozenset(held),
+        device_plugin=device_plugin_entries(plan.config.data, named[CONFIG_LABEL], configmaps.device_plugin),
+        mig=mig_entries(plan.mig, named[MIG_CONFIG_LABEL], configmaps.mig, configmaps.generated),
+        held_back=frozenset(held_back),
         limited=tuple(sorted(limited)),
-        away=tuple(sorted(away)),
-        asks=asks,
-        compared=compared,
+        not_ready=tuple(sorted(not_ready)),
+        needs_pods=needs_pods,
+        edits_by_node=edits,
         releases=ReleasedNodes(
-            steps=tuple(of for listed in found.values() for of in listed if of.leaves is not None),
-            unclaimed=_unclaimed(nodes, pool_of, unclear) if scope.state == PRESENT else {},
-            emptied=frozenset(pools) - {name for name, members in membership.by_pool.items() if members},
+            changes=tuple(change for change in all_changes if change.released_from is not None),
+            unclaimed=_unclaimed(nodes, pool_of, ambiguous) if scope.state == PRESENT else {},
+            pools_without_nodes=frozenset(pools) - {name for name, members in membership.by_pool.items() if members},
             unshared=unshared if scope.state in (PRESENT, NEW_NODES) else {},
             managed=sum(1 for node in nodes if node.name in pool_of and is_managed(node)),
         ),
     )
 
 
-def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], unclear: t.Collection[str]) -> dict[str, str]:
-    """Every managed node that the declared pools leave without a pool, whatever a run is restricted to: by name, the pool it is in."""
+def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], ambiguous: t.Collection[str]) -> dict[str, str]:
+    """Every managed node that no declared pool claims, inside the run's scope or not: by name, the pool it is in."""
     return {
         node.name: left_pool(node)
         for node in nodes
-        if node.name not in pool_of and node.name not in unclear and is_managed(node) and release_edit(node) is not None
+        if node.name not in pool_of
+        and node.name not in ambiguous
+        and is_managed(node)
+        and release_edit(node) is not None
     }
 
 
-def _named(nodes: t.Iterable[Node], chosen: t.Iterable[NodeChange]) -> tuple[set[str], set[str]]:
-    """The entries of the two ConfigMaps that the nodes' labels name at the end."""
-    labels = {of.node: of.edit.labels for of in chosen if of.edit}
-    found: tuple[set[str], set[str]] = (set(), set())
-    for node in nodes:
-        changed = labels.get(node.name, {})
-        for names, key in zip(found, (CONFIG_LABEL, MIG_CONFIG_LABEL), strict=True):
-            name = changed[key] if key in changed else node.labels.get(key)
-            if name:
-                names.add(name)
-    return found
+def _entries_named_by(label: str, nodes: t.Iterable[Node], changes: t.Iterable[NodeChange]) -> set[str]:
+    """The entries that the nodes' labels name after these changes."""
+    changed = {change.node: change.edit.labels for change in changes if change.edit}
+    names = (changed.get(node.name, {}).get(label, node.labels.get(label)) for node in nodes)
+    return {name for name in names if name}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The two ConfigMaps that NVIDIA's agents read, as one cluster has them: read, add what is new, collect what is old."""
+"""Reads and writes the two ConfigMaps that NVIDIA's device plugin and MIG manager read."""
 
 from __future__ import annotations
 
@@ -28,47 +28,50 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..pools.plan import Plan
     from .change_plan import ChangePlan
-    from .device_plugin_entries import ConfigMap
+    from .configmap_entries import ConfigMap
+
+EntriesByNode = dict[str, dict[str, mig_parted.Entry]]
 
 
 class SharingConfigMaps:
-    """The device plugin's ConfigMap, with a key an entry, and the MIG manager's, with one file for all entries.
+    """The device plugin's ConfigMap with one key per entry, and the MIG manager's with one file for all entries.
 
-    The first may be somebody else's: then nothing but our entries in it is ours.
+    The first may belong to another manager; then only the entries of this collection are changed.
     """
 
     def __init__(self, client: Client, plan: Plan, expected: t.Iterable[t.Mapping[str, t.Any]] = ()) -> None:
-        """Nothing is asked yet. The `expected` ConfigMaps, whole objects, count as there where they are not yet."""
+        """Read nothing yet. The `expected` ConfigMaps (whole objects) count as present if they do not exist yet."""
         self._client = client
         self._plan = plan
-        self._plugin = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
+        self._device_plugin = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
         self._mig = object_path("v1", "ConfigMap", plan.mig.name, plan.mig.namespace)
-        self._there: set[str] = set()
-        self._published: dict[str, dict[str, mig_parted.Entry]] | None = None
+        self._existing: set[str] = set()
+        self._published: EntriesByNode | None = None
         self._expected = {
-            object_path("v1", "ConfigMap", of["metadata"]["name"], of["metadata"]["namespace"]): of for of in expected
+            object_path("v1", "ConfigMap", item["metadata"]["name"], item["metadata"]["namespace"]): item
+            for item in expected
         }
 
     def read(self, nodes: t.Collection[Node], *, to_write: bool = True) -> ConfigMaps:
-        """Both as they are; the MIG manager's only where a pool or a node has to do with it.
+        """Both ConfigMaps; the MIG manager's only if a pool or a node needs it.
 
-        With it comes what the MIG manager has published of the nodes, once, and not again for a second look. Who is not going to write, and
-        may not list that, does without.
+        What the MIG manager has published about the nodes is read once. Without the right to list that, a read that is not `to_write`
+        continues with a warning.
         """
-        cut = self._plan.mig.wanted or any(mig_parted.is_ours(node.mig_config) for node in nodes)
-        configmaps = ConfigMaps(self._get(self._plugin), self._get(self._mig) if cut else None)
+        uses_mig = self._plan.mig.wanted or any(mig_parted.is_ours(node.mig_config) for node in nodes)
+        configmaps = ConfigMaps(self._get(self._device_plugin), self._get(self._mig) if uses_mig else None)
         if not self._plan.mig.wanted:
             return configmaps
-        published, unknown = self._of_nodes(to_write)
-        found = mig_capacity(nodes, published)
+        published, warnings = self._published_entries(to_write)
+        capacity = mig_capacity(nodes, published)
         return replace(
             configmaps,
             generated=generated(self._plan, published, nodes, mig_parted.read(configmaps.mig)),
-            offered=replace(found, doubts=(*unknown, *found.doubts)),
+            capacity=replace(capacity, doubts=(*warnings, *capacity.doubts)),
         )
 
-    def _of_nodes(self, to_write: bool) -> tuple[dict[str, dict[str, mig_parted.Entry]], list[str]]:
-        """What the MIG manager has published of each node, and why that is not known."""
+    def _published_entries(self, to_write: bool) -> tuple[EntriesByNode, list[str]]:
+        """What the MIG manager has published of each node, and a warning if that is unknown."""
         if self._published is None:
             path = collection_path("v1", "ConfigMap", self._plan.mig.namespace)
             try:
@@ -77,54 +80,53 @@ class SharingConfigMaps:
                 if to_write or not error.forbidden:
                     raise
                 return {}, [
-                    f"What the nodes publish of their GPUs (operator v26.3 and later) may not be read, so the catalog counts: {error.message}"
+                    "Missing the right to read what the nodes publish about their GPUs (operator v26.3 and later), so the catalog is used: "
+                    f"{error.message}"
                 ]
         return self._published, []
 
     def _get(self, path: str) -> ConfigMap | None:
-        live = self._client.get(path)
-        if live is None:
+        actual = self._client.get(path)
+        if actual is None:
             return self._expected.get(path)
-        self._there.add(path)
-        return live
+        self._existing.add(path)
+        return actual
 
-    def add(self, changes: ChangePlan, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
-        """Write the entries that node labels are about to name; in a dry run only into ConfigMaps that exist."""
-        plugin, cut = changes.entries, changes.mig_entries
+    def add_entries(self, changes: ChangePlan, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
+        """Write the entries that node labels are about to name; a dry run skips ConfigMaps that do not exist. Returns the entries."""
         written: list[str] = []
-        if plugin.added and (self._plugin in self._there or not dry_run):
-            self._apply(self._plugin, plugin.applied, lease, dry_run)
-            written += plugin.added
-        if cut.added and (self._mig in self._there or not dry_run):
-            self._apply(self._mig, {mig_parted.KEY: mig_parted.document(cut.applied)}, lease, dry_run)
-            written += cut.added
+        for path, entries in ((self._device_plugin, changes.device_plugin), (self._mig, changes.mig)):
+            if entries.added and (path in self._existing or not dry_run):
+                is_file = path == self._mig
+                data = {mig_parted.KEY: mig_parted.document(entries.applied)} if is_file else entries.applied
+                self._apply(path, data, lease, dry_run)
+                written += entries.added
         return written
 
-    def collect(self, changes: ChangePlan, lease: Lease) -> list[str]:
-        """Take out the entries that no node names any more; the nodes that name one now are asked for again.
+    def remove_entries(self, changes: ChangePlan, lease: Lease) -> list[str]:
+        """Remove the entries that no node names any more, after reading again which nodes name one; returns the entries.
 
-        An agent whose entry vanishes crashes, and a node may have been labelled, or have failed, in the meantime.
+        An agent crashes if its entry is missing, and a node may have been labelled, or have failed, in the meantime.
         """
-        plugin, cut = changes.entries.collected, changes.mig_entries.collected
-        if not plugin and not cut:
+        device_plugin, mig = changes.device_plugin.removed, changes.mig.removed
+        if not device_plugin and not mig:
             return []
         lease.check()
-        plugin = self._unnamed(CONFIG_LABEL, plugin)
-        cut = self._unnamed(MIG_CONFIG_LABEL, cut)
-        if plugin:
-            self._client.patch(self._plugin, {"data": dict.fromkeys(sorted(plugin))})
-        if cut:
-            lease.check()
-            kept = {name: of for name, of in changes.mig_entries.applied.items() if name not in cut}
+        device_plugin = self._unused(CONFIG_LABEL, device_plugin)
+        mig = self._unused(MIG_CONFIG_LABEL, mig)
+        if device_plugin:
+            self._client.patch(self._device_plugin, {"data": dict.fromkeys(sorted(device_plugin))})
+        if mig:
+            kept = {name: entry for name, entry in changes.mig.applied.items() if name not in mig}
             self._apply(self._mig, {mig_parted.KEY: mig_parted.document(kept)}, lease, dry_run=False)
-        return sorted([*plugin, *cut])
+        return sorted([*device_plugin, *mig])
 
-    def _unnamed(self, label: str, entries: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the entries that no node names by the label; costs no page for each 500 nodes, as there is hardly one."""
+    def _unused(self, label: str, entries: tuple[str, ...]) -> tuple[str, ...]:
+        """The entries that no node names by the label; lists only nodes that name one, of which there are usually none."""
         if not entries:
             return ()
-        naming = self._client.list(NODES, label_selector=f"{label} in ({','.join(entries)})", metadata_only=True)
-        return tuple(set(entries) - {node["metadata"]["labels"][label] for node in naming})
+        nodes = self._client.list(NODES, label_selector=f"{label} in ({','.join(entries)})", metadata_only=True)
+        return tuple(set(entries) - {node["metadata"]["labels"][label] for node in nodes})
 
     def _apply(self, path: str, data: t.Mapping[str, str], lease: Lease | None, dry_run: bool) -> None:
         if lease is not None:

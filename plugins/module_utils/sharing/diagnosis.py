@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why nodes do not become what their pools declare: what is seen, since when, which pod ails, and what to do."""
+"""Explains why nodes are not as their pools declare: what differs, since when, which pod fails, and what to do."""
 
 from __future__ import annotations
 
@@ -11,81 +11,83 @@ from ..cluster_state.operand_pods import ContainerFailure
 from ..common.wait import Since
 from ..drain.operand_diagnosis import log_end
 from ..kube.errors import ApiError
-from ..kube.paths import CLUSTER_POLICIES
+from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
     from ..kube.client import Client
     from ..pools.plan import Plan
 
-_TOLD = 5
+_MAX_NAMES = 5
 
 
 def diagnose_node(client: Client, plan: Plan, since: Since, finding: Finding) -> str:
-    """The story of one node; `since` has noted its findings as they were seen."""
+    """The message for one node; `since` knows for how long it has had its finding."""
     return diagnose(client, plan, {finding.node: finding}, [], since)
 
 
 def diagnose(
     client: Client, plan: Plan, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str], since: Since
 ) -> str:
-    """Told for the first few nodes; the cluster is asked for the agents' pods only now, when something is wrong."""
+    """The message for these nodes, with details for the first few; reads the operand pods."""
     namespace = plan.config.namespace
-    pods = list(client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=operand_pods.SELECTOR))
-    ailing = operand_pods.container_failures(pods)
-    unserved = set(operand_pods.missing(pods, findings))
-    told: list[str] = []
-    for name in sorted(findings)[:_TOLD]:
-        seconds = since.note(name, findings[name].seen)
-        why = [_ailment(client, namespace, ailment) for ailment in ailing.get(name, ())]
-        if name in unserved:
-            why.append(
-                f"no {operand_pods.PLUGIN} pod runs there: look at its label nvidia.com/gpu.deploy.device-plugin and its taints"
+    pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR))
+    failures = operand_pods.container_failures(pods)
+    without_plugin = set(operand_pods.missing(pods, findings))
+    lines: list[str] = []
+    for name in sorted(findings)[:_MAX_NAMES]:
+        finding = findings[name]
+        parts = [str(finding)]
+        seconds = since.note(name, finding.seen)
+        if not finding.final:
+            parts.append(f"so for {seconds:.0f} s")
+        parts += [_describe_failure(client, namespace, failure) for failure in failures.get(name, ())]
+        if name in without_plugin:
+            parts.append(
+                f"no {operand_pods.PLUGIN} pod runs there: check its label nvidia.com/gpu.deploy.device-plugin and its taints"
             )
-        blamed = operand_pods.pod_of(pods, findings[name].blamed, name)
+        blamed = operand_pods.pod_of(pods, finding.blamed, name)
         if blamed:
-            log = log_end(client, namespace, blamed, findings[name].blamed, previous=False)
-            why.append(
-                f"the log of {blamed} ends: {log or '(empty)'}; once what it says is mended, "
-                f"kubectl -n {namespace} delete pod {blamed} has it try again"
+            log = log_end(client, namespace, blamed, finding.blamed, previous=False)
+            parts.append(
+                f"the log of {blamed} ends: {log or '(empty)'}; correct the reported problem, then retry with "
+                f"kubectl -n {namespace} delete pod {blamed}"
             )
-        lasting = "" if findings[name].final else f"; so for {seconds:.0f} s"
-        told.append(f"{findings[name]}{lasting}" + "".join(f"; {reason}" for reason in why))
-    if len(findings) > _TOLD:
-        told.append(f"and {len(findings) - _TOLD} more node(s)")
+        lines.append("; ".join(parts))
+    if len(findings) > _MAX_NAMES:
+        lines.append(f"and {len(findings) - _MAX_NAMES} more node(s)")
     if undiscovered:
-        shown = ", ".join(undiscovered[:_TOLD])
-        told.append(f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {shown}")
-    # Waiting changes nothing about a final finding, which says itself what is wrong.
-    waits = undiscovered or not all(finding.final for finding in findings.values())
-    return "\n".join([*told, *([_advice(client, plan, bool(ailing))] if waits else [])])
+        shown = ", ".join(undiscovered[:_MAX_NAMES])
+        lines.append(f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {shown}")
+    if undiscovered or not all(finding.final for finding in findings.values()):
+        # A final finding says itself what to do.
+        lines.append(_advice(client, plan, bool(failures)))
+    return "\n".join(lines)
 
 
-def _ailment(client: Client, namespace: str, ailment: ContainerFailure) -> str:
-    log = log_end(client, namespace, ailment.pod, ailment.container, previous=True) if ailment.restarts else ""
-    return f"{ailment}" + (f"; its log ends: {log}" if log else "")
+def _describe_failure(client: Client, namespace: str, failure: ContainerFailure) -> str:
+    log = log_end(client, namespace, failure.pod, failure.container, previous=True) if failure.restarts else ""
+    return f"{failure}" + (f"; its log ends: {log}" if log else "")
 
 
-def _advice(client: Client, plan: Plan, ailing: bool) -> str:
-    named = _configmaps_in_use(client)
-    if named is not None and plan.config.name not in named:
-        using = f"names {', '.join(sorted(named))}" if named else "names no device plugin ConfigMap"
+def _advice(client: Client, plan: Plan, pods_fail: bool) -> str:
+    used = _configmaps_in_use(client)
+    if used is not None and plan.config.name not in used:
+        names = f"names {', '.join(sorted(used))}" if used else "names no device plugin ConfigMap"
         return (
-            f"The ClusterPolicy {using}, and not {plan.config.name}, so the node labels have no effect: "
+            f"The ClusterPolicy {names}, and not {plan.config.name}, so the node labels have no effect: "
             "run the role gpu_operator (module cluster_policy) first."
         )
-    if ailing:
-        return (
-            f"Look at those pods: kubectl -n {plan.config.namespace} describe pod and logs --previous; then run again."
-        )
+    if pods_fail:
+        return f"Check these pods: kubectl -n {plan.config.namespace} describe pod and logs --previous; then run again."
     return (
-        f"Look at the pods of {operand_pods.PLUGIN} and {operand_pods.DISCOVERY} in namespace {plan.config.namespace}; "
-        "raise wait_timeout if they are only slow. A run again goes on where this one ended."
+        f"Check the pods of {operand_pods.PLUGIN} and {operand_pods.DISCOVERY} in namespace {plan.config.namespace}; "
+        "raise wait_timeout if they are only slow. The next run continues from here."
     )
 
 
 def _configmaps_in_use(client: Client) -> set[str] | None:
-    """The ConfigMaps that ClusterPolicies name; None when that cannot be read."""
+    """The ConfigMaps that ClusterPolicies name; None if that cannot be read."""
     try:
         policies = list(client.list(CLUSTER_POLICIES))
     except ApiError:

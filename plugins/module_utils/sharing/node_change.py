@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a change, node by node: what is done to each, who has to go, whose turn comes when (pure)."""
+"""What a run does to one node: its patch, the pods to evict, and whether it is part of the rolling update (pure)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL
 from ..catalog.taints import STARTUP_TAINT_KEY
-from ..cluster_state import expected_state
-from ..cluster_state.eviction_order import blocking_pods, pods_to_evict
+from ..cluster_state import eviction_order, expected_state
 from ..cluster_state.mig_repair import remedy
 from ..cluster_state.node_check import clients_paused
 from ..cluster_state.pool_release import ABANDONED, is_abandoned, left_pool
@@ -28,143 +27,148 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeChange:
-    """What becomes of one node. `turn`: it takes its turn in the window; else it is changed at once, with all like it.
+    """The change of one node.
 
-    `goes`: the users of its GPUs that cannot stay; `evicted`: the pods that a drain evicts for it; `joins`: no pod of the pool
-    can be there yet, so that the pool loses nothing while it is worked on. `remedy`: what is wrong that is mended without a change.
-    `marks`: the annotations by which a run has told that it had begun; they are taken back. `leaves`: the pool from which the node
-    is released (empty: its label is gone), None where it is not released; `recorded`: the rollout settings of that pool.
+    rolling: it is part of the rolling update; else it is patched at once, with all others like it.
+    displaced: the pods that cannot keep their GPUs. pods_to_evict: the pods that the drain evicts.
+    is_new: no pod of the pool can run there yet, so the pool loses nothing during the change.
+    stuck: what is repaired without a change of the labels. marks: the annotations of a run that did not finish.
+    possible_holders: pods of the cluster itself that may hold a GPU, if that would make the change fail.
+    released_from: the pool that the node is released from (empty: its label is gone), None if it is not released.
+    recorded_rollout: the rollout settings of that pool.
     """
 
     node: str
     pool: PoolPlan | None
     edit: NodeEdit | None
     transition: Transition
-    goes: tuple[PodOnNode, ...] = ()
-    evicted: tuple[PodOnNode, ...] = ()
-    turn: bool = False
-    joins: bool = False
-    remedy: str = ""
+    displaced: tuple[PodOnNode, ...] = ()
+    pods_to_evict: tuple[PodOnNode, ...] = ()
+    rolling: bool = False
+    is_new: bool = False
+    stuck: str = ""
     marks: t.Mapping[str, str] = field(default_factory=dict)
-    # Pods of the cluster itself that may hold a GPU, where that would make the change fail.
-    possible: tuple[PodOnNode, ...] = ()
-    leaves: str | None = None
-    recorded: RolloutPlan = DEFAULT
+    possible_holders: tuple[PodOnNode, ...] = ()
+    released_from: str | None = None
+    recorded_rollout: RolloutPlan = DEFAULT
 
     @property
-    def stopped(self) -> tuple[PodOnNode, ...]:
-        """The DaemonSets' pods that leave the node for the time of the change, since its label nvidia.com/gpu.deploy.client is changed."""
-        return tuple(user for user in self.goes if user.pausable) if self.transition.cuts else ()
+    def pods_to_pause(self) -> tuple[PodOnNode, ...]:
+        """DaemonSets' pods that leave the node during the change, because its label nvidia.com/gpu.deploy.client is changed."""
+        return tuple(pod for pod in self.displaced if pod.pausable) if self.transition.cuts else ()
 
     @property
     def rollout(self) -> RolloutPlan:
-        """The rollout settings that the step follows."""
-        return self.pool.rollout if self.pool else self.recorded
+        """The rollout settings for the change."""
+        return self.pool.rollout if self.pool else self.recorded_rollout
 
     @property
     def queue(self) -> str:
-        """The steps with which it shares a rolling update: those of its pool, or of the nodes released from the same pool."""
-        return self.pool.name if self.pool else f"released from {self.leaves or 'no pool'}"
+        """Changes with the same name share a rolling update: those of a pool, or of the nodes released from a pool."""
+        return self.pool.name if self.pool else f"released from {self.released_from or 'no pool'}"
 
     @property
-    def blocked(self) -> list[str]:
-        """The pods that must go and are left alone, each with the reason; while there are any, the change cannot be made."""
+    def blocking_pods(self) -> list[str]:
+        """The pods that no drain evicts, each with the reason; while there are any, the node cannot be changed."""
         force = self.rollout.force or self.rollout.drain == rollout_fields.NONE
-        found = [f"{user.shown} ({self._reason(user)})" for user in self.goes if self._stays(user)]
-        return found + blocking_pods(self.goes, force=force)
+        kept = [f"{pod.shown} ({self._keep_reason(pod)})" for pod in self.displaced if self._is_kept(pod)]
+        return kept + eviction_order.blocking_pods(self.displaced, force=force)
 
-    def _stays(self, user: PodOnNode) -> bool:
-        """Whether no drain takes the pod off the node although the change cannot be made with it.
+    def _is_kept(self, pod: PodOnNode) -> bool:
+        """Whether no drain evicts the pod although it prevents the change.
 
-        GPUs cannot be cut under an open device file; for all other changes it counts who holds a resource.
+        MIG changes fail while any process has a device file open; for all other changes only pods with a GPU resource count.
         """
-        return bool(user.kept) and not user.pausable and (self.transition.cuts or bool(user.resources))
+        return bool(pod.kept) and not pod.pausable and (self.transition.cuts or bool(pod.resources))
 
-    def _reason(self, user: PodOnNode) -> str:
-        return user.kept if user.resources else f"{user.kept}, {', '.join(user.ways)}"
+    def _keep_reason(self, pod: PodOnNode) -> str:
+        return pod.kept if pod.resources else f"{pod.kept}, {', '.join(pod.ways)}"
 
-    def told(self) -> dict[str, t.Any]:
-        """The step as results show it, before it is made and after."""
-        more = {
-            "blocked_by": self.blocked,
-            "stops": [user.shown for user in self.stopped],
-            "possible_holders": [f"{user.shown} ({', '.join(user.possible)})" for user in self.possible],
+    def as_dict(self) -> dict[str, t.Any]:
+        """The change as results show it."""
+        optional = {
+            "blocked_by": self.blocking_pods,
+            "stops": [pod.shown for pod in self.pods_to_pause],
+            "possible_holders": [f"{pod.shown} ({', '.join(pod.possible)})" for pod in self.possible_holders],
         }
         return {
             "pool": self.pool.name if self.pool else None,
             "change": self.transition.kind,
-            "evicts": [user.shown for user in self.evicted],
+            "evicts": [pod.shown for pod in self.pods_to_evict],
             "reboot": "may" if self.transition.may_reboot else "no",
-            **({} if self.leaves is None else {"leaves": self.leaves}),
-            **{key: found for key, found in more.items() if found},
+            **({} if self.released_from is None else {"released_from": self.released_from}),
+            **{key: pods for key, pods in optional.items() if pods},
         }
 
 
 def node_change(
-    node: Node, pool: PoolPlan | None, edit: NodeEdit | None, asked: PodsByNode, *, repair: bool = False
+    node: Node, pool: PoolPlan | None, edit: NodeEdit | None, pods: PodsByNode, *, repair: bool = False
 ) -> NodeChange | None:
-    """What is to be done to a node; None when nothing is.
-
-    A node with marks of ours is in the middle of a change that was begun, and goes on from there.
-    """
+    """The change of a node, None if there is none. A node with marks of an unfinished run is always changed."""
     marked = is_marked(node)
-    mend = remedy(node, pool) if repair or marked else ""
+    stuck = remedy(node, pool) if repair or marked else ""
     abandoned = pool is None and is_abandoned(node)
-    mend = ABANDONED if abandoned else mend
-    if edit is None and not marked and not mend:
+    stuck = ABANDONED if abandoned else stuck
+    if edit is None and not marked and not stuck:
         return None
-    change = transition(node, pool, edit, again=bool(mend) or marked)
-    goes = displaced_pods(change, asked.gpu_pods.get(node.name, ()))
-    present = bool(goes) or any(count for name, count in node.allocatable.items() if expected_state.of_gpus(name))
-    possible = pool is None or not expected_state.incapable_devices(node, pool)
-    turn = possible and bool(marked or mend or goes or change.cuts or (change.everybody and present))
+    change = transition(node, pool, edit, again=bool(stuck) or marked)
+    displaced = displaced_pods(change, pods.gpu_pods.get(node.name, ()))
+    in_use = bool(displaced) or any(count for name, count in node.allocatable.items() if expected_state.of_gpus(name))
+    capable = pool is None or not expected_state.incapable_devices(node, pool)
+    rolling = capable and bool(marked or stuck or displaced or change.cuts or (change.everybody and in_use))
     rollout = pool.rollout if pool else recorded(node)
-    evicted = _evicted(rollout, goes, asked.other_pods.get(node.name, ())) if turn else ()
-    new = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or node.tainted(STARTUP_TAINT_KEY))
-    joins = new and not goes
-    marks = {key: node.annotations[key] for key in (CORDONED_ANNOTATION, FAILED_KEY) if key in node.annotations}
-    may_hold = tuple(asked.possible_holders.get(node.name, ())) if turn and change.cuts else ()
-    leaves = left_pool(node) if pool is None and edit is not None and not abandoned else None
-    return NodeChange(node.name, pool, edit, change, goes, evicted, turn, joins, mend, marks, may_hold, leaves, rollout)
+    candidates = {
+        rollout_fields.NONE: (),
+        rollout_fields.GPU_PODS: displaced,
+        rollout_fields.ALL: (*displaced, *pods.other_pods.get(node.name, ())),
+    }[rollout.drain]
+    unassigned = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or node.tainted(STARTUP_TAINT_KEY))
+    return NodeChange(
+        node.name,
+        pool,
+        edit,
+        change,
+        displaced=displaced,
+        pods_to_evict=eviction_order.pods_to_evict(candidates, force=rollout.force) if rolling else (),
+        rolling=rolling,
+        is_new=unassigned and not displaced,
+        stuck=stuck,
+        marks={key: node.annotations[key] for key in (CORDONED_ANNOTATION, FAILED_KEY) if key in node.annotations},
+        possible_holders=tuple(pods.possible_holders.get(node.name, ())) if rolling and change.cuts else (),
+        released_from=left_pool(node) if pool is None and edit is not None and not abandoned else None,
+        recorded_rollout=rollout,
+    )
 
 
-def needs_pods(of: NodeChange, node: Node) -> bool:
-    """Whether pods on the node may make the step another one; no list of them is taken for changes that nobody feels."""
-    if of.turn:
+def depends_on_pods(change: NodeChange, node: Node) -> bool:
+    """Whether the pods on the node may alter the change; pods are not listed for changes that affect none."""
+    if change.rolling:
         return True
-    offers = of.transition.offers
-    return of.transition.kind != LABELS and any(
+    offers = change.transition.offers
+    return change.transition.kind != LABELS and any(
         count > offers.get(name, 0) for name, count in node.allocatable.items() if expected_state.of_gpus(name)
     )
 
 
 def is_marked(node: Node) -> bool:
-    """Whether a run of ours has begun something on the node and not ended it, or waits to be asked in (the startup taint)."""
-    noted = CORDONED_ANNOTATION in node.annotations or FAILED_KEY in node.annotations or clients_paused(node)
-    return noted or node.tainted(FAILED_KEY) or node.tainted(STARTUP_TAINT_KEY)
+    """Whether a run has begun a change of the node and not finished it, or the node has the startup taint."""
+    annotated = CORDONED_ANNOTATION in node.annotations or FAILED_KEY in node.annotations or clients_paused(node)
+    return annotated or node.tainted(FAILED_KEY) or node.tainted(STARTUP_TAINT_KEY)
 
 
-def in_rollout_order(steps: t.Iterable[NodeChange]) -> list[NodeChange]:
-    """The turns of one pool: what was begun comes first, then idle nodes or all by name, as the pool says."""
+def in_rollout_order(changes: t.Iterable[NodeChange]) -> list[NodeChange]:
+    """The changes of one pool: unfinished ones first, then idle nodes or all by name (`rollout.order`)."""
 
-    def place(of: NodeChange) -> tuple[bool, int, str]:
-        idle_first = of.rollout.order == rollout_fields.IDLE_FIRST
-        return of.edit is not None, len(of.goes) if idle_first else 0, of.node
+    def position(change: NodeChange) -> tuple[bool, int, str]:
+        idle_first = change.rollout.order == rollout_fields.IDLE_FIRST
+        return change.edit is not None, len(change.displaced) if idle_first else 0, change.node
 
-    return sorted(steps, key=place)
-
-
-def limit_changes(steps: t.Sequence[NodeChange], nodes: int) -> tuple[list[NodeChange], list[str]]:
-    """Of one pool's steps (of so many nodes): those of this run, and the nodes that `rollout.limit` leaves for another."""
-    turns = in_rollout_order(of for of in steps if of.turn)
-    most = turns[0].rollout.most(nodes) if turns else 0
-    return [of for of in steps if not of.turn] + turns[:most], [of.node for of in turns[most:]]
+    return sorted(changes, key=position)
 
 
-def _evicted(rollout: RolloutPlan, goes: tuple[PodOnNode, ...], others: t.Sequence[PodOnNode]) -> tuple[PodOnNode, ...]:
-    chosen = {
-        rollout_fields.NONE: (),
-        rollout_fields.GPU_PODS: goes,
-        rollout_fields.ALL: (*goes, *others),
-    }[rollout.drain]
-    return pods_to_evict(chosen, force=rollout.force)
+def limit_changes(changes: t.Sequence[NodeChange], pool_size: int) -> tuple[list[NodeChange], list[str]]:
+    """Split the changes of one pool: those of this run, and the nodes that `rollout.limit` leaves for another run."""
+    rolling = in_rollout_order(change for change in changes if change.rolling)
+    limit = rolling[0].rollout.most(pool_size) if rolling else 0
+    immediate = [change for change in changes if not change.rolling]
+    return immediate + rolling[:limit], [change.node for change in rolling[limit:]]

@@ -1,369 +1,247 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One node's turn: closed, emptied, changed, proven, opened again; and what becomes of it when that fails.
+"""Changes one node in the rolling update: cordon, drain, change, verify, uncordon; after a failure roll back or quarantine.
 
-Everything is read anew when the turn comes, since hours may lie between the plan and the turn. Whatever a killed run has
-left here is told by the marks on the node, so that the next run goes on from there.
+The node is read again at its start, since hours may have passed since the plan was made. Marks on the node record what a killed run
+has begun, so that the next run continues from there.
 """
 
 from __future__ import annotations
 
 import functools
-import time
 import typing as t
 
-from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG
-from ..cluster_state.mig_repair import remedy
+from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, MIG_CONFIG_LABEL, PAUSED_FOR_MIG
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import CHANGING, FAILED, check, paused
-from ..cluster_state.pool_edit import is_working, node_edit, whole_patch
-from ..cluster_state.pool_release import is_abandoned, needs_verification, not_whole
+from ..cluster_state.node_check import CHANGING, FAILED, paused
+from ..cluster_state.pool_edit import last_good, node_edit, whole_patch
+from ..cluster_state.pool_release import is_abandoned, needs_verification
 from ..common.parallel import is_fatal
 from ..common.wait import WaitTimeout
 from ..drain.eviction import DrainOptions, await_termination, evict_pods
-from ..drain.operand_diagnosis import failing_operands
-from ..drain.pods_on_nodes import PodsByNode
 from ..kube.errors import ApiError
-from ..nvidia_config import mig_parted
-from ..schema.messages import abbreviate
-from . import late_labels, node_edits
+from ..schema import rollout as rollout_fields
+from . import node_patches
 from .node_change import NodeChange, is_marked, node_change
-from .node_result import BROKEN_OFF, GONE, REOPENED, NodeFailure, NodeResult, RunnerContext, restart_mig_manager
-from .node_result import quarantine as end_badly
-from .reboot import RebootFailed
-from .watched_node import WatchedNode
+from .node_result import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeFailure, NodeResult
+from .node_verification import NodeVerifier, restart_mig_manager
+from .watched_nodes import WatchedNode
 
 if t.TYPE_CHECKING:
     from ..cluster_state.cordon import Patch
     from ..cluster_state.ownership import NodeEdit
-    from ..pools.plan import PoolPlan, RebootPlan
+    from ..cluster_state.pool_edit import LastGood
+    from .node_result import RunnerContext
 
-_LABELS_LATE = "its labels are late"
-# How often NVIDIA's pods are looked at on a node that is not discovered.
-_OPERANDS_LOOK = 5.0
 # As long as the MIG manager waits for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
 CLIENTS_TIMEOUT = 300.0
 
 
 class NodeRunner:
-    """The turn of one node."""
+    """The change of one node."""
 
-    def __init__(self, tools: RunnerContext, of: NodeChange) -> None:
-        """Send nothing yet."""
-        self._tools = tools
-        self._of = of
-        self._pool = of.pool
-        self._rollout = of.rollout
-        self._leaves = of.leaves
-        self._name = of.node
-        self._node = WatchedNode(tools.client, tools.lease, tools.live, of.node)
-        self._labelled = self._rediscovered = False
-        self._looked_at = 0.0
-        self.fate = NodeResult(of.node)
+    def __init__(self, context: RunnerContext, change: NodeChange) -> None:
+        """Keep the arguments; nothing is sent."""
+        self._context = context
+        self._change = change
+        self._pool = change.pool
+        self._name = change.node
+        self._node = WatchedNode(context.client, context.lease, context.nodes, change.node)
+        self._labels_changed = False
+        self.result = NodeResult(change.node)
+        self._verifier = NodeVerifier(context, self._node, change.pool, self.result)
 
-    def take(self) -> NodeResult:
-        """Do it; raises only what would stop every other turn, too (no rights, no connection, a lost lease)."""
+    def run(self) -> NodeResult:
+        """Make the change; raises only what would stop all other changes, too (no rights, no connection, a lost lease)."""
         node = self._node.read()
         if node is None:
-            self.fate.outcome = GONE
-            return self.fate
+            self.result.outcome = GONE
+            return self.result
         try:
-            self._go(node)
+            self._run(node)
         except NodeFailure as failure:
-            self._end(failure)
-        except WaitTimeout as story:
-            self._end(NodeFailure("timeout", str(story)))
+            self._fail(failure)
+        except WaitTimeout as timeout:
+            self._fail(NodeFailure("timeout", str(timeout)))
         except ApiError as error:
             if is_fatal(error):
                 raise
-            self._end(NodeFailure("refused", str(error)))
-        return self._ended()
+            self._fail(NodeFailure("refused", str(error)))
+        return self._finish()
 
-    def end_badly(self, story: str) -> NodeResult:
-        """What was changed without a turn, and did not become as declared."""
-        self._labelled = True
-        self._end(NodeFailure("not-proven", story))
-        return self._ended()
+    def fail_immediate(self, message: str) -> NodeResult:
+        """Roll back or quarantine a node that was changed outside the rolling update and is not as declared."""
+        self._labels_changed = True
+        self._fail(NodeFailure("not-verified", message))
+        return self._finish()
 
-    def broken_off(self, why: Exception) -> NodeResult:
-        """What is known of a turn that take() has not ended: nothing more can be sent, and the node may still be closed by us."""
-        self.fate.failed = f"its turn was broken off: {why}"
+    def interrupt(self, error: Exception) -> NodeResult:
+        """The result of a run() that raised this error, or was stopped by it: nothing can be sent any more."""
+        self.result.failure = f"the run was stopped during its change: {error}"
         node = self._node.now
         if node is not None and CORDONED_ANNOTATION in node.annotations:
-            self.fate.outcome = BROKEN_OFF
-        return self._ended()
+            self.result.outcome = INTERRUPTED
+        return self._finish()
 
-    def _end(self, failure: NodeFailure) -> None:
-        self.fate.failed = str(failure)
-        self.fate.outcome = end_badly(self._tools, self._node, self._rollout, failure, changed=self._labelled)
+    def _finish(self) -> NodeResult:
+        self.result.changed = self.result.changed or self._node.changed
+        return self.result
 
-    def _ended(self) -> NodeResult:
-        self.fate.changed = self.fate.changed or self._node.changed
-        return self.fate
-
-    def _go(self, node: Node) -> None:
-        pool = self._pool
+    def _run(self, node: Node) -> None:
         if not node.ready:
             raise NodeFailure(
-                "not-ready", f"{self._name} is not ready, so that its pods cannot end and its agents do not work"
+                "not-ready", f"{self._name} is not ready, so its pods cannot end and NVIDIA's operands do not run"
             )
-        if self._of.blocked and not is_marked(node):
-            # Pods that no drain takes away were there when the run began: if they still are, the node is not even cordoned.
-            blocked = node_change(node, pool, self._edit(node), self._asked(), repair=self._tools.repair)
-            self.fate.failed = _blocked(blocked)
-            if self.fate.failed:
-                self.fate.outcome = REOPENED
+        if self._change.blocking_pods and not is_marked(node):
+            # If pods that block the change are still there, the node is not even cordoned.
+            self.result.failure = _blocked_message(self._fresh_change(node))
+            if self.result.failure:
+                self.result.outcome = UNCORDONED
                 return
-        why = f"the sharing of its GPUs is being changed{f' for pool {pool.name}' if pool else ''}"
-        if self._leaves is not None:
-            why = f"it is being released from pool {self._leaves or '(unknown)'}"
-        closed = self._node.write(lambda fresh: node_edits.cordon_patch(fresh, why))
-        if closed is None:
-            self.fate.outcome = GONE
+        cordoned = self._node.write(lambda actual: node_patches.cordon_patch(actual, self._cordon_reason()))
+        if cordoned is None:
+            self.result.outcome = GONE
             return
-        now = node_change(closed, pool, self._edit(closed), self._asked(), repair=self._tools.repair)
-        verifies = pool is None and needs_verification(closed)
-        if now is not None:
-            self._empty(now)
-            if verifies:
-                self._make_whole(closed, now)
+        change = self._fresh_change(cordoned)
+        verify_whole = self._pool is None and needs_verification(cordoned)
+        if change is not None:
+            self._drain(change)
+            if verify_whole:
+                self._make_whole(cordoned, change)
             else:
-                self._change(closed, now)
-        if verifies:
-            self._prove_whole()
+                self._apply(cordoned, change)
+        if verify_whole:
+            self._verifier.verify_whole()
             self._node.write(self._patch)
-        elif pool:
-            self._prove(now, pool)
-        if self._node.write(node_edits.uncordon_patch) is None:
-            self.fate.outcome = GONE
+        elif self._pool:
+            self._verifier.verify(change, self._pool)
+        if self._node.write(node_patches.uncordon_patch) is None:
+            self.result.outcome = GONE
 
-    def _asked(self) -> PodsByNode:
-        return self._tools.look(self._name)
+    def _cordon_reason(self) -> str:
+        if self._change.released_from is not None:
+            return f"it is being released from pool {self._change.released_from or '(unknown)'}"
+        return f"the sharing of its GPUs is being changed{f' for pool {self._pool.name}' if self._pool else ''}"
 
-    def _empty(self, now: NodeChange) -> None:
-        """Everybody who cannot stay goes, by eviction or by himself."""
-        if now.blocked:
-            raise NodeFailure("drain", _blocked(now))
-        if not now.goes and not now.evicted:
-            return
-        rules = DrainOptions.from_rollout(now.rollout)
-        self._tools.say(self._name, "draining")
-        try:
-            if now.evicted:
-                self._evict(now, rules)
-            if not rules.evict:
-                self._await_end([user.uid for user in now.goes if not user.kept], rules)
-            if now.stopped:
-                self._stop_clients(now)
-        except WaitTimeout as story:
-            raise NodeFailure("drain", str(story)) from story
-
-    def _stop_clients(self, now: NodeChange) -> None:
-        """DaemonSets that select nodes by nvidia.com/gpu.deploy.client leave this one until it is opened again."""
-        if self._node.write(node_edits.pause_clients) is None:
-            return
-        uids = {user.uid for user in now.stopped}
-        await_termination(
-            lambda: self._asked().gpu_pods.get(self._name, ()),
-            uids,
-            CLIENTS_TIMEOUT,
-            self._tools.lease,
-            f"label {CLIENT_LABEL} of the node is {PAUSED_FOR_MIG}: look at their DaemonSet, which has to take them away.",
-        )
-
-    def _evict(self, now: NodeChange, rules: DrainOptions) -> None:
-        self.fate.evicted = [user.shown for user in now.evicted]
-        self.fate.changed = True
-        tools = self._tools
-        say = functools.partial(tools.say, self._name)
-        evict_pods(tools.client, self._name, now.evicted, rules, tools.lease, say)
-
-    def _await_end(self, uids: t.Collection[str], rules: DrainOptions) -> None:
-        await_termination(
-            lambda: self._asked().gpu_pods.get(self._name, ()),
-            uids,
-            rules.drain_timeout,
-            self._tools.lease,
-            "drain is none: wait for their end, raise rollout.drain_timeout, or choose drain gpu-pods.",
-        )
-
-    def _change(self, node: Node, now: NodeChange) -> None:
-        if (
-            now.edit is None
-            and node.mig_state in CHANGING
-            and self._node.wait(self._judge, self._tools.wait_timeout) == ""
-        ):
-            # It was still at work.
-            return
-        if now.remedy or (now.edit and now.edit.labels.get(MIG_CONFIG_LABEL)):
-            self._renew(now.remedy)
-        self._node.write(self._patch)
-        self._labelled = True
+    def _fresh_change(self, node: Node) -> NodeChange | None:
+        """The change of the node and the pods that are there now."""
+        pods = self._context.list_pods(self._name)
+        return node_change(node, self._pool, self._edit(node), pods, repair=self._context.repair)
 
     def _edit(self, node: Node) -> NodeEdit | None:
-        """What a node lacks of its pool's profile; a repair leaves that to another run."""
-        if self._tools.repair and not (self._pool is None and is_abandoned(node)):
+        """The edit of the node; a repair changes only nodes that a release has abandoned."""
+        if self._context.repair and not (self._pool is None and is_abandoned(node)):
             return None
-        return node_edit(node, self._pool, self._tools.held)
-
-    def _make_whole(self, node: Node, now: NodeChange) -> None:
-        """Have the GPUs cut back by an explicit configuration; what else is to be given back stays until that is verified."""
-        changes = "labels" in ((whole_patch(node) or {}).get("metadata") or {})
-        if changes or (now.remedy and node.mig_state not in CHANGING):
-            self._renew(now.remedy)
-        self._node.write(whole_patch)
-        self._labelled = True
+        return node_edit(node, self._pool, self._context.held_back)
 
     def _patch(self, node: Node) -> Patch | None:
         edit = self._edit(node)
         return edit.patch if edit else None
 
-    def _renew(self, why: str = "") -> None:
-        self.fate.repaired = why or self.fate.repaired
-        restart_mig_manager(self._tools, self._node)
-
-    def _prove(self, now: NodeChange | None, pool: PoolPlan) -> None:
-        """Until it is seen; what is stuck is given one more try, and a reboot where the user has said how."""
-        self._tools.say(self._name, "waiting for NVIDIA's agents")
-        # A node that is discovered in the usual time costs no look.
-        self._looked_at = time.monotonic()
-        cuts = now is not None and now.transition.cuts
-        reboot = pool.rollout.reboot if cuts else None
-        left = {"renew": True, "recut": self._tools.repair}
-        while True:
-            verdict = self._node.wait(self._judge, self._tools.wait_timeout, self._require_operands)
-            if verdict == "":
-                return
-            node = self._node.now
-            if node is None:
-                return
-            if verdict == _LABELS_LATE:
-                self._rediscover()
-                continue
-            stuck = remedy(node, pool)
-            if node.mig_state == FAILED and reboot is not None:
-                self._reboot(reboot)
-                reboot = None
-            elif stuck and left.pop("renew", False):
-                self._renew(stuck)
-            elif stuck and left.pop("recut", False):
-                self._recut(node)
-            else:
-                finding = check(node, pool)
-                if finding is not None and finding.final and not stuck:
-                    # Waiting, or going back, changes nothing about it; it is told with the proof of the whole pool.
-                    return
-                story = self._tools.tell(finding) if finding else f"{self._name} is not ready"
-                raise NodeFailure("mig-failed" if stuck else "not-proven", f"{story}{_hint(now, node, pool)}")
-
-    def _prove_whole(self) -> None:
-        """Until the GPUs of a node without a pool are verified to be whole; a MIG manager that is stuck is restarted once."""
-        self._tools.say(self._name, "waiting until its GPUs are whole")
-        renewals = 1
-        while True:
-            verdict = self._node.wait(self._judge_whole, self._tools.wait_timeout)
-            node = self._node.now
-            if verdict == "" or node is None:
-                return
-            stuck = remedy(node, None)
-            if stuck and renewals:
-                renewals -= 1
-                self._renew(stuck)
-                continue
-            finding = not_whole(node)
-            story = self._tools.tell(finding) if finding else f"{self._name} is not ready"
-            raise NodeFailure("mig-failed" if stuck else "not-proven", story)
-
-    def _judge(self, node: Node | None) -> str | None:
-        """No words: as declared, or gone; words: why it will not become so by waiting; None: not yet.
-
-        _LABELS_LATE, once: something is to be done before it is waited for again.
-        """
-        if node is None:
-            return ""
-        finding = check(node, self._pool) if self._pool else None
-        if finding is None:
-            self._tools.since.forget(node.name)
-            return "" if node.ready else None
-        seconds = self._tools.since.note(node.name, finding.seen)
-        if self._tools.repair and node_edit(node, self._pool, self._tools.held) is not None:
-            # It is to become something else, but not now.
-            return "" if is_working(node) and not remedy(node, self._pool) else None
-        if not self._rediscovered and late_labels.are_late(finding, seconds):
-            return _LABELS_LATE
-        return str(finding) if finding.final else None
-
-    def _judge_whole(self, node: Node | None) -> str | None:
-        """No words: its GPUs are whole, or it is gone; words: why they will not be by waiting; None: not yet."""
-        if node is None:
-            return ""
-        finding = not_whole(node)
-        if finding is None:
-            return "" if node.ready else None
-        self._tools.since.note(node.name, finding.seen)
-        return str(finding) if finding.final else None
-
-    def _require_operands(self) -> None:
-        """Raise Failed where a pod of NVIDIA's fails without which the node is never discovered: waiting would not help."""
-        node = self._node.now
-        if node is None or node.discovered or time.monotonic() - self._looked_at < _OPERANDS_LOOK:
+    def _drain(self, change: NodeChange) -> None:
+        """Evict the pods that cannot stay, or wait until they end."""
+        if change.blocking_pods:
+            raise NodeFailure("drain", _blocked_message(change))
+        if not change.displaced and not change.pods_to_evict:
             return
-        self._looked_at = time.monotonic()
-        found = failing_operands(self._tools.client, self._tools.namespace, [self._name], time.time())
-        if found:
-            raise NodeFailure("not-proven", f"{self._name}: {found[self._name]}")
-
-    def _rediscover(self) -> None:
-        self._tools.say(self._name, "starting its gpu-feature-discovery again")
-        self._rediscovered = True
-        late_labels.restart(self._tools.client, self._tools.namespace, [self._name], self._tools.lease)
-        self.fate.repaired = self.fate.repaired or late_labels.RESTARTED
-
-    def _reboot(self, how: RebootPlan) -> None:
-        self._tools.say(self._name, "rebooting")
-        self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
+        options = DrainOptions.from_rollout(change.rollout)
+        self._context.report(self._name, "draining")
         try:
-            self._tools.reboot.reboot(self._name, how, self._node.wait)
-        except RebootFailed as error:
-            raise NodeFailure("reboot", str(error)) from error
-        self.fate.repaired = "rebooted"
+            if change.pods_to_evict:
+                self.result.evicted = [pod.shown for pod in change.pods_to_evict]
+                self.result.changed = True
+                report = functools.partial(self._context.report, self._name)
+                client, lease = self._context.client, self._context.lease
+                evict_pods(client, self._name, change.pods_to_evict, options, lease, report)
+            if not options.evict:
+                self._await_termination(
+                    [pod.uid for pod in change.displaced if not pod.kept],
+                    options.drain_timeout,
+                    "rollout.drain is none: wait until they end, raise rollout.drain_timeout, or set drain: gpu-pods.",
+                )
+            if change.pods_to_pause and self._node.write(node_patches.pause_clients) is not None:
+                self._await_termination(
+                    {pod.uid for pod in change.pods_to_pause},
+                    CLIENTS_TIMEOUT,
+                    f"The node's label {CLIENT_LABEL} is {PAUSED_FOR_MIG}, which should end them: check their DaemonSet.",
+                )
+        except WaitTimeout as timeout:
+            raise NodeFailure("drain", str(timeout)) from timeout
 
-    def _recut(self, node: Node) -> None:
-        """What is left of a layout that was taken apart by half goes first, by NVIDIA's own configuration for that."""
-        wanted = node.mig_config
-        self._cut_into(mig_parted.DISABLED)
-        self._node.wait(_is_whole, self._tools.wait_timeout)
-        self._cut_into(wanted)
-        self.fate.repaired = f"its GPUs were made whole and cut into {wanted} again"
+    def _await_termination(self, uids: t.Collection[str], timeout: float, advice: str) -> None:
+        def list_pods() -> t.Sequence[t.Any]:
+            return self._context.list_pods(self._name).gpu_pods.get(self._name, ())
 
-    def _cut_into(self, name: str) -> None:
-        self._node.write(lambda dummy: {"metadata": {"labels": {MIG_CONFIG_LABEL: name, MIG_STATE_LABEL: None}}})
+        await_termination(list_pods, uids, timeout, self._context.lease, advice)
+
+    def _apply(self, node: Node, change: NodeChange) -> None:
+        if change.edit is None and node.mig_state in CHANGING and self._verifier.is_declared_after_wait():
+            return
+        if change.stuck or (change.edit and change.edit.labels.get(MIG_CONFIG_LABEL)):
+            self._verifier.restart_mig_manager(change.stuck)
+        self._node.write(self._patch)
+        self._labels_changed = True
+
+    def _make_whole(self, node: Node, change: NodeChange) -> None:
+        """Make the GPUs whole by an explicit MIG configuration; the other labels stay until that is verified."""
+        changes_labels = "labels" in ((whole_patch(node) or {}).get("metadata") or {})
+        if changes_labels or (change.stuck and node.mig_state not in CHANGING):
+            self._verifier.restart_mig_manager(change.stuck)
+        self._node.write(whole_patch)
+        self._labels_changed = True
+
+    def _fail(self, failure: NodeFailure) -> None:
+        self.result.failure = str(failure)
+        self.result.outcome = self._roll_back_or_quarantine(failure)
+
+    def _roll_back_or_quarantine(self, failure: NodeFailure) -> str:
+        """Follow `rollout.on_failure`, and annotate the node with the failure; returns the outcome.
+
+        A node whose labels were not changed is only uncordoned.
+        """
+        node = self._node.read()
+        if node is None:
+            return GONE
+        message = str(failure)
+        if self._change.rollout.on_failure != rollout_fields.LEAVE:
+            if not self._labels_changed:
+                self._node.write(node_patches.uncordon_patch)
+                return UNCORDONED
+            good = last_good(node)
+            if good is not None and self._roll_back(good):
+                self._node.write(lambda actual: node_patches.uncordon_patch(actual, failure=message))
+                return ROLLED_BACK
+        self._node.write(lambda actual: node_patches.cordon_patch(actual, message))
+        self._node.write(lambda actual: node_patches.quarantine_patch(actual, failure.reason, message))
+        return QUARANTINED
+
+    def _roll_back(self, good: LastGood) -> bool:
+        """Restore the last good configuration; returns whether the node works with it."""
+        self._context.report(self._name, "rolling back to its last good configuration")
+        node = self._node.now
+        patch = node_patches.rollback_patch(node, good) if node else None
+        try:
+            if patch and MIG_CONFIG_LABEL in patch["metadata"]["labels"]:
+                restart_mig_manager(self._context, self._node)
+            self._node.write(lambda actual: node_patches.rollback_patch(actual, good))
+            return bool(self._node.wait(lambda actual: _works(actual, good), self._context.wait_timeout))
+        except WaitTimeout:
+            return False
 
 
-def _is_whole(node: Node | None) -> bool | None:
-    """Whether the MIG manager has done with making the GPUs whole, in whatever way; None: not yet."""
+def _works(node: Node | None, good: LastGood) -> bool | None:
+    """Whether a node offers the resources of its last good configuration again; None: not yet."""
     if node is None or node.mig_state == FAILED:
         return False
-    return True if node.mig_state == "success" and not paused(node) and not node.mig_devices else None
+    same = all(node.allocatable.get(name, 0) == count for name, count in good.offers.items())
+    return True if same and node.ready and not paused(node) and node.mig_state not in CHANGING else None
 
 
-def _blocked(now: NodeChange | None) -> str:
-    """Which pods use the GPUs that no drain takes off the node, and what to do; empty where there are none."""
-    if now is None or not now.blocked:
+def _blocked_message(change: NodeChange | None) -> str:
+    """Which pods block the change and what to do; empty if there are none."""
+    if change is None or not change.blocking_pods:
         return ""
     return (
-        f"{', '.join(now.blocked)}: in use of the node's GPUs, and cannot be evicted. Delete what is listed, set rollout.force for pods "
+        f"These pods use the node's GPUs and cannot be evicted: {', '.join(change.blocking_pods)}. Delete them, set rollout.force for pods "
         f"without a controller, or add the nodeSelector {CLIENT_LABEL} to a DaemonSet (docs/rollout.md)"
     )
-
-
-def _hint(now: NodeChange | None, node: Node, pool: PoolPlan) -> str:
-    """What else may help: GPUs whose MIG mode is switched may wait for a reboot that nobody has said how to make."""
-    waits = now is not None and now.transition.resets and node.mig_state == FAILED
-    holders = ""
-    if now is not None and now.possible and node.mig_state == FAILED:
-        names = abbreviate([f"{user.shown} ({', '.join(user.possible)})" for user in now.possible])
-        holders = f"\nIf its GPUs are in use, these pods may hold them, which no drain evicts: {names}."
-    if not waits or pool.rollout.reboot is not None:
-        return holders
-    return f"{holders}\nIf its GPUs cannot be reset for another MIG mode, a reboot helps: rollout.reboot of the pool names the way to one."

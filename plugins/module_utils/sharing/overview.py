@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the pools declare against what is seen, without a run: for whoever only tells it."""
+"""Compares the pools with the cluster without a run, for modules that only report."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ..cluster_state import warnings as oddities
+from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, of_pools
+from ..cluster_state.operand_pods import operands
 from ..cluster_state.pool_assignment import assign_pools
-from ..cluster_state.unusual_nodes import as_list, unusual_nodes, warnings
-from ..cluster_state.warnings import NAMES_LIMIT
+from ..cluster_state.unusual_nodes import as_list, unusual_nodes
+from ..cluster_state.unusual_nodes import warnings as unusual_warnings
+from ..cluster_state.warnings import NAMES_LIMIT, abandoned_pins, all_warnings
 from ..drain.operand_diagnosis import failing_operands
 from ..drain.pods_on_nodes import pods_by_node
-from .change_plan import ChangePlan, plan_changes
+from .change_plan import ChangePlan, ConfigMaps, plan_changes
 from .configmaps import SharingConfigMaps
-from .demand import misfits, plan_demand
+from .demand import layout_problems, plan_demand
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -25,58 +27,72 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..pools.membership import Membership
     from ..pools.plan import Plan
-    from .impact_preview import Pods
+
+Pods = t.Sequence[t.Mapping[str, t.Any]]
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The pools spread over the nodes that are there, what differs, and what the nodes' hardware says to it."""
+    """The pools with their demands spread over the nodes, what differs, and what is known of the nodes' GPUs."""
 
-    settled: MigAllocation
+    allocation: MigAllocation
     membership: Membership
     changes: ChangePlan
     geometries: t.Mapping[str, Geometry]
-    doubts: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def plan(self) -> Plan:
-        """The plan for these very nodes."""
-        return self.settled.plan
+        """The plan for these nodes."""
+        return self.allocation.plan
 
 
 def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callable[[], Pods] | None = None) -> Overview:
-    """Compare; `pods` lists those that have not ended, which is asked only where it decides whose GPUs are cut."""
+    """Compare; `pods` lists those that have not ended, and is called only if they decide whose GPUs are partitioned."""
     membership = assign_pools(plan.pools, nodes)
     configmaps = SharingConfigMaps(client, plan).read(nodes, to_write=False)
-    settled = plan_demand(plan, nodes, membership, configmaps)
-    if settled.asks and pods is not None:
-        settled = plan_demand(plan, nodes, membership, configmaps, pods_by_node(client, pods(), plan.config.namespace))
+    allocation = plan_demand(plan, nodes, membership, configmaps)
+    if allocation.asks and pods is not None:
+        by_node = pods_by_node(client, pods(), plan.config.namespace)
+        allocation = plan_demand(plan, nodes, membership, configmaps, by_node)
     return Overview(
-        settled,
+        allocation,
         membership,
-        plan_changes(settled.plan, nodes, membership, configmaps),
-        configmaps.offered.geometries,
-        (*configmaps.offered.doubts, *misfits(settled.plan, nodes, membership, configmaps)),
+        plan_changes(allocation.plan, nodes, membership, configmaps),
+        configmaps.capacity.geometries,
+        (*configmaps.capacity.doubts, *layout_problems(allocation.plan, nodes, membership, configmaps)),
     )
 
 
+def impact_preview(
+    client: Client, found: Overview, nodes: t.Sequence[Node], restart: OperandRestart, pods: Pods
+) -> tuple[dict[str, dict[str, int]], ChangePlan]:
+    """The counts of cluster_state.impact by pool, and the changes with the pods that are evicted.
+
+    `pods` are all that have not ended, or none if they cannot matter.
+    """
+    plan, membership = found.plan, found.membership
+    by_node = pods_by_node(client, pods, plan.config.namespace)
+    changes = plan_changes(plan, nodes, membership, ConfigMaps(), pods=by_node, previous=found.changes)
+    impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
+    running = RunningPods(operands(pods), by_node.gpu_pods)
+    return of_pools(plan.pools, nodes, membership, impacts, restart, running), changes
+
+
 def add_membership(found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
-    """Add which nodes are of several pools, leave theirs or are of none, and what is odd about the fleet."""
+    """Add the nodes of several pools, of none and those to be released, and the warnings about nodes."""
     membership, released = found.membership, found.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
     result["released"] = released[:NAMES_LIMIT]
     result["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
-    result["warnings"] += [
-        *oddities.all_warnings(nodes, membership, released),
-        *oddities.abandoned_pins(nodes, membership),
-    ]
+    result["warnings"] += [*all_warnings(nodes, membership, released), *abandoned_pins(nodes, membership)]
 
 
 def add_unusual(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
     """Add the GPU nodes that a run would not wait for; pods are listed only of nodes that are not discovered."""
-    waiting = [node.name for node in nodes if node.has_gpu and not node.discovered]
-    failing = failing_operands(client, found.plan.config.namespace, waiting, time.time())
+    undiscovered = [node.name for node in nodes if node.has_gpu and not node.discovered]
+    failing = failing_operands(client, found.plan.config.namespace, undiscovered, time.time())
     unusual = unusual_nodes(found.plan.pools, nodes, found.membership, failing)
     result["unusual_nodes"] = as_list(unusual, NAMES_LIMIT)
-    result["undiscovered"] = [name for name in waiting if name not in unusual][:NAMES_LIMIT]
-    result["warnings"] += warnings(unusual, found.changes.pool_of)
+    result["undiscovered"] = [name for name in undiscovered if name not in unusual][:NAMES_LIMIT]
+    result["warnings"] += unusual_warnings(unusual, found.changes.pool_of)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What must wait until the ClusterPolicy is ready for it: taints that NVIDIA's pods do not tolerate, layouts that the MIG manager cannot read."""
+"""What the ClusterPolicy must provide first: tolerations of the pools' taints, and the MIG manager's ConfigMap."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if t.TYPE_CHECKING:
     from ..pools.plan import Plan, Toleration
 
 
-def held_back(client: Client, plan: Plan, new: t.Collection[str], expected: t.Sequence[Toleration]) -> set[str]:
-    """Of the taints (as spelled()) that nodes are to get, those that would keep away a pod of NVIDIA's started anew.
+def taints_to_hold_back(
+    client: Client, plan: Plan, new: t.Collection[str], expected: t.Sequence[Toleration]
+) -> set[str]:
+    """The new taints (as format_taint() writes them) that NVIDIA's pods would not tolerate after a restart.
 
-    The ClusterPolicy that counts says so, with the tolerations that it is `expected` to have soon; without a policy
-    there are no such pods.
+    Counts the tolerations of the active ClusterPolicy and those that it is `expected` to get; without a policy there are no such pods.
     """
     taints = [taint for pool in plan.pools for taint in pool.taints if format_taint(taint) in new]
     if not taints:
@@ -30,11 +31,8 @@ def held_back(client: Client, plan: Plan, new: t.Collection[str], expected: t.Se
     return {format_taint(taint) for taint in untolerated_taints([*policy_tolerations(policy), *expected], taints)}
 
 
-def unread_entries(client: Client, plan: Plan) -> str | None:
-    """Why a node must not be told to cut its GPUs by our file: the MIG manager reads another one. None: it reads ours.
-
-    Without a policy there is no MIG manager to read anything.
-    """
+def mig_config_problem(client: Client, plan: Plan) -> str | None:
+    """Why the MIG manager would not find the pools' layouts: it reads another ConfigMap. None: it reads the right one, or there is no policy."""
     policy = active_policy(client.list_known(CLUSTER_POLICIES))
     if policy is None:
         return None
@@ -42,6 +40,6 @@ def unread_entries(client: Client, plan: Plan) -> str | None:
     if named == plan.mig.name:
         return None
     return (
-        f"ClusterPolicy {policy['metadata']['name']}: spec.migManager.config.name is {named}, and the layouts of the pools are in "
-        f"{plan.mig.name}, so that the MIG manager would not find them; run site, or the role gpu_operator (module cluster_policy), first"
+        f"ClusterPolicy {policy['metadata']['name']}: spec.migManager.config.name is {named}, but the layouts of the pools are in "
+        f"{plan.mig.name}, where the MIG manager would not find them; run site, or the role gpu_operator (module cluster_policy), first"
     )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one reading of the cluster says of its nodes, and what differs from the pools."""
+"""Reads the cluster and compares it with the pools."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from ..cluster_state.node import Node, parse
 from ..cluster_state.pool_assignment import assign_pools
 from ..drain.pods_on_nodes import PodsByNode, pods_by_node, pods_on
 from ..kube.paths import NODES
-from .change_plan import ChangePlan
-from .change_plan import plan_changes as profile
+from .change_plan import ChangePlan, plan_changes
 from .configmaps import SharingConfigMaps
-from .demand import DemandPlan, misfits, plan_demand, unmet_demand
-from .preconditions import held_back
+from .demand import demand_problems, layout_problems, plan_demand
+from .preconditions import taints_to_hold_back
 from .scope import EVERYTHING, Scope
 
 if t.TYPE_CHECKING:
@@ -27,113 +26,116 @@ if t.TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FleetState:
-    """What one reading of the cluster says, and what differs from the pools.
+class ClusterState:
+    """One reading of the cluster, and how it differs from the pools.
 
-    `plan` is that of these very nodes: a demand is spread over them, as far as there is room (`missing`, by pool).
-    `problems` are what of it cannot be, whatever is done.
+    plan: with each demand spread over these nodes. missing: by pool, the devices of a demand that do not fit.
+    problems: what makes a run impossible. warnings: what does not.
     """
 
     nodes: dict[str, Node]
     resource_version: str
     membership: Membership
-    profile: ChangePlan
+    changes: ChangePlan
     plan: Plan
     missing: t.Mapping[str, t.Mapping[str, int]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
-    def pool(self, node: str) -> PoolPlan | None:
-        """The pool of a node, None where it belongs to none."""
-        return self._pools.get(self.profile.pool_of.get(node, ""))
+    def pool_of(self, node: str) -> PoolPlan | None:
+        """The pool of a node, None if it belongs to none."""
+        return self._pools.get(self.changes.pool_of.get(node, ""))
 
     @functools.cached_property
     def _pools(self) -> dict[str, PoolPlan]:
         return {pool.name: pool for pool in self.plan.pools}
 
-    def of_pool(self, pool: str) -> list[Node]:
+    def members(self, pool: str) -> list[Node]:
         """The nodes of a pool."""
         return [self.nodes[name] for name in self.membership.by_pool.get(pool, ()) if name in self.nodes]
 
 
 class ExpectedPolicy(t.NamedTuple):
-    """What is not there in a preview and will be: tolerations of the ClusterPolicy, and ConfigMaps."""
+    """What a preview counts as present although it is not yet: tolerations of the ClusterPolicy, and ConfigMaps."""
 
     tolerations: tuple[Toleration, ...] = ()
     configmaps: tuple[t.Mapping[str, t.Any], ...] = ()
 
 
 class StateReader:
-    """Reads the nodes, the ConfigMaps and, where it matters, who is on the nodes."""
+    """Reads the nodes, the ConfigMaps and, if they matter, the pods on the nodes."""
 
     def __init__(
         self, client: Client, plan: Plan, *, scope: Scope = EVERYTHING, expected: ExpectedPolicy | None = None
     ) -> None:
-        """Ask nothing yet."""
+        """Keep the arguments; nothing is read."""
         self._client = client
         self._plan = plan
         self._scope = scope
         self._expected = expected or ExpectedPolicy()
-        self.configs = SharingConfigMaps(client, plan, self._expected.configmaps)
-        # Nodes that this run has done with, whatever they differ in.
-        self.left_out: set[str] = set()
-        # How this run cuts the nodes over which a demand is spread: what it has begun it does not decide again.
+        self.configmaps = SharingConfigMaps(client, plan, self._expected.configmaps)
+        # Nodes that this run does not change any more.
+        self.excluded: set[str] = set()
+        # The layouts that this run has chosen for nodes whose pool has a demand; it does not choose again.
         self._settled: dict[str, Layout] = {}
 
-    def read(self) -> FleetState:
-        """One paged list of the nodes and one look at our ConfigMap (at both where GPUs are cut)."""
+    def read(self) -> ClusterState:
+        """Read the cluster: one paged list of the nodes, and one or both ConfigMaps."""
         listing = self._client.list(NODES)
         nodes = {node.name: node for node in map(parse, listing)}
-        return self.compared(nodes, listing.resource_version)
+        return self.compare(nodes, listing.resource_version)
 
-    def afresh(self) -> FleetState:
-        """The same as if this run had decided nothing yet: another one may have changed the cluster in the meantime."""
+    def read_anew(self) -> ClusterState:
+        """Read the cluster and choose layouts again, because another run may have changed it in the meantime."""
         self._settled = {}
         return self.read()
 
-    def compared(self, nodes: dict[str, Node], resource_version: str) -> FleetState:
-        """What these nodes differ in; pods are listed only where they may make a difference."""
-        known = list(nodes.values())
-        membership = assign_pools(self._plan.pools, known)
-        configmaps = self.configs.read(known)
-        scope, left_out = self._scope, self.left_out
-        settling = DemandPlan(scope, left_out, self._settled)
-        settled = plan_demand(self._plan, known, membership, configmaps, settling=settling)
-        asked = self.look() if settled.asks else None
-        if asked is not None:
-            settled = plan_demand(self._plan, known, membership, configmaps, asked, settling)
-        plan = settled.plan
-        wanted = profile(plan, known, membership, configmaps, scope=scope, left_out=left_out, asked=asked)
-        held = held_back(self._client, plan, wanted.new_taints, self._expected.tolerations)
-        if held:
-            wanted = profile(plan, known, membership, configmaps, held, scope=scope, left_out=left_out, asked=asked)
-        if wanted.asks:
-            wanted = profile(
-                plan,
-                known,
-                membership,
-                configmaps,
-                held,
-                scope=scope,
-                left_out=left_out,
-                asked=self.look(),
-                before=wanted,
-            )
-        self._settled = {name: of.sharing.layout for pool in plan.pools for name, of in pool.by_node.items()}
-        return FleetState(
+    def compare(self, nodes: dict[str, Node], resource_version: str) -> ClusterState:
+        """Compare these nodes with the pools; pods are listed only if they may make a difference."""
+        node_list = list(nodes.values())
+        membership = assign_pools(self._plan.pools, node_list)
+        configmaps = self.configmaps.read(node_list)
+        spread = functools.partial(
+            plan_demand,
+            self._plan,
+            node_list,
+            membership,
+            configmaps,
+            scope=self._scope,
+            excluded=self.excluded,
+            settled=self._settled,
+        )
+        allocation = spread()
+        pods = self.list_pods() if allocation.asks else None
+        if pods is not None:
+            allocation = spread(pods)
+        plan = allocation.plan
+        compare = functools.partial(
+            plan_changes, plan, node_list, membership, configmaps, scope=self._scope, excluded=self.excluded
+        )
+        changes = compare(pods=pods)
+        held_back = taints_to_hold_back(self._client, plan, changes.new_taints, self._expected.tolerations)
+        if held_back:
+            changes = compare(held_back, pods=pods)
+        if changes.needs_pods:
+            changes = compare(held_back, pods=self.list_pods(), previous=changes)
+        self._settled = {
+            name: node_plan.sharing.layout for pool in plan.pools for name, node_plan in pool.by_node.items()
+        }
+        return ClusterState(
             nodes,
             resource_version,
             membership,
-            wanted,
+            changes,
             plan,
-            settled.missing,
+            allocation.missing,
             problems=(
-                *misfits(plan, known, membership, configmaps),
-                *unmet_demand(settled, nodes, membership, scope),
+                *layout_problems(plan, node_list, membership, configmaps),
+                *demand_problems(allocation, nodes, membership, self._scope),
             ),
-            doubts=configmaps.offered.doubts,
+            warnings=configmaps.capacity.doubts,
         )
 
-    def look(self, node: str | None = None) -> PodsByNode:
-        """Who is on one node, or on all."""
+    def list_pods(self, node: str | None = None) -> PodsByNode:
+        """The pods on one node, or on all."""
         return pods_by_node(self._client, pods_on(self._client, node), self._plan.config.namespace)

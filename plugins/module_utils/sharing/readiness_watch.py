@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watching nodes until each is what its pool declares."""
+"""Watches the nodes until each is as its pool declares."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..common.wait import Since
 from ..drain.operand_diagnosis import failing_operands
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from . import late_labels
-from .reader import FleetState
+from . import operands
+from .reader import ClusterState
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
@@ -26,22 +26,22 @@ if t.TYPE_CHECKING:
     from .reader import StateReader
     from .scope import Scope
 
-# Nodes that are discovered one after the other are taken together.
-_GATHER = 3.0
-# How often it is looked whether NVIDIA's pods fail on nodes that are not discovered.
-_LOOK = 5.0
+# Seconds for which newly discovered nodes are collected before they are compared.
+_COLLECT = 3.0
+# Seconds between two looks at NVIDIA's pods on nodes that are not discovered.
+_OPERANDS_INTERVAL = 5.0
 
 
 class ObservedNodes(t.NamedTuple):
-    """What is known at the end of a look: what of it is not as declared, and which GPU nodes are not discovered."""
+    """The cluster at the end of a wait, the nodes that are not as declared, and the GPU nodes that are not discovered."""
 
-    fleet: FleetState
+    state: ClusterState
     findings: dict[str, Finding]
     undiscovered: list[str]
 
 
 class ReadinessWatch:
-    """Proves nodes, and waits for the proof; nodes outside the scope, and those that are `excused`, prove nothing."""
+    """Verifies nodes and waits for them; nodes outside the scope and `excused` ones are not verified."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ReadinessWatch:
         *,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """Ask nothing yet."""
+        """Keep the arguments; nothing is read."""
         self._client = client
         self._plan = plan
         self._reader = reader
@@ -62,39 +62,39 @@ class ReadinessWatch:
         self._clock = clock
         self.since = Since(clock)
         self.excused: set[str] = set()
-        # What has gpu-feature-discovery of some nodes started again, once for each of them; set by whoever may change the cluster.
-        self.rediscover: t.Callable[[t.Collection[str]], None] | None = None
-        self._rediscovered: set[str] = set()
-        # Undiscovered nodes on which NVIDIA's pods fail, with what is known of it: not waited for.
+        # Restarts gpu-feature-discovery on some nodes, once for each; set only if the run may change the cluster.
+        self.restart_discovery: t.Callable[[t.Collection[str]], None] | None = None
+        self._restarted: set[str] = set()
+        # Undiscovered nodes on which NVIDIA's pods fail, with the reason; they are not waited for.
         self.failing: dict[str, str] = {}
         self.latest: ObservedNodes | None = None
 
-    def seen(self, fleet: FleetState, deadline: float) -> ObservedNodes:
-        """Follow the nodes until each is what its pool declares, a new one is discovered, or the time is over.
+    def wait(self, state: ClusterState, deadline: float) -> ObservedNodes:
+        """Wait until each node is as its pool declares, a new one is discovered, or the deadline.
 
-        What is returned is kept as `latest`, for a failure that has to tell how far it came.
+        The result is kept as `latest`, for a failure that reports how far the run came.
         """
-        self.latest = self._seen(fleet, deadline)
+        self.latest = self._wait(state, deadline)
         return self.latest
 
-    def _seen(self, fleet: FleetState, deadline: float) -> ObservedNodes:
-        nodes = dict(fleet.nodes)
-        findings = self.findings(fleet)
-        undiscovered = self._awaited(nodes, fleet)
-        total = len(fleet.profile.pool_of)
-        version = fleet.resource_version
-        found_at: float | None = None
-        looked: float | None = None
+    def _wait(self, state: ClusterState, deadline: float) -> ObservedNodes:
+        nodes = dict(state.nodes)
+        findings = self.findings(state)
+        undiscovered = self._undiscovered(nodes, state)
+        total = len(state.changes.pool_of)
+        version = state.resource_version
+        discovered_at: float | None = None
+        operands_checked: float | None = None
         while not settled(findings) or undiscovered:
             left = deadline - self._clock()
-            if self._undiscovered(nodes, findings, undiscovered):
-                if looked is None or self._clock() - looked >= _LOOK:
-                    self._find_failing(nodes, fleet, findings, undiscovered)
-                    looked = self._clock()
+            if self._waiting_for_discovery(nodes, findings, undiscovered):
+                if operands_checked is None or self._clock() - operands_checked >= _OPERANDS_INTERVAL:
+                    self._find_failing(nodes, state, findings, undiscovered)
+                    operands_checked = self._clock()
                     continue
-                left = min(left, looked + _LOOK - self._clock())
-            if found_at is not None:
-                left = min(left, found_at + _GATHER - self._clock())
+                left = min(left, operands_checked + _OPERANDS_INTERVAL - self._clock())
+            if discovered_at is not None:
+                left = min(left, discovered_at + _COLLECT - self._clock())
             if left <= 0:
                 break
             left = min(left, self._until_labels_are_late(findings))
@@ -111,83 +111,85 @@ class ReadinessWatch:
                     else:
                         nodes[node.name] = node
                         was_failing = node.discovered and self.failing.pop(node.name, "") != ""
-                        self._follow(node, fleet, findings)
+                        self._update(node, state, findings)
                     if node.discovered and (node.name in undiscovered or was_failing):
                         undiscovered.discard(node.name)
-                        found_at = found_at or self._clock()
+                        discovered_at = discovered_at or self._clock()
                     if settled(findings) and not undiscovered:
                         break
                     self._progress.say(pending_message(findings, undiscovered), total - len(findings), total)
-                    if found_at is not None and self._clock() > found_at + _GATHER:
+                    if discovered_at is not None and self._clock() > discovered_at + _COLLECT:
                         break
             except ApiError as error:
                 if not error.gone:
                     raise
-                # The server has forgotten that version: begin again from a list.
-                fleet = self._reader.read()
-                nodes, version = dict(fleet.nodes), fleet.resource_version
-                findings = self.findings(fleet)
-                undiscovered = self._awaited(nodes, fleet)
-        if found_at is not None:
-            fresh = self._reader.compared(nodes, version)
+                # The server has forgotten that version: start again with a list.
+                state = self._reader.read()
+                nodes, version = dict(state.nodes), state.resource_version
+                findings = self.findings(state)
+                undiscovered = self._undiscovered(nodes, state)
+        if discovered_at is not None:
+            fresh = self._reader.compare(nodes, version)
             return ObservedNodes(fresh, self.findings(fresh), sorted(undiscovered))
-        return ObservedNodes(replace(fleet, nodes=nodes, resource_version=version), findings, sorted(undiscovered))
+        return ObservedNodes(replace(state, nodes=nodes, resource_version=version), findings, sorted(undiscovered))
 
-    def findings(self, fleet: FleetState) -> dict[str, Finding]:
-        """What is not as declared, by node; a node that is not ready is told elsewhere and proves nothing."""
+    def findings(self, state: ClusterState) -> dict[str, Finding]:
+        """By node, what is not as declared; nodes that are not ready are reported elsewhere."""
         found: dict[str, Finding] = {}
-        for node in fleet.nodes.values():
-            self._follow(node, fleet, found)
+        for node in state.nodes.values():
+            self._update(node, state, found)
         return found
 
     def _until_labels_are_late(self, findings: t.Mapping[str, Finding]) -> float:
-        """Seconds until labels alone have differed for too long somewhere; where they have, their agent is started again."""
-        if self.rediscover is None:
+        """Seconds until only labels have differed for too long on some node; restarts gpu-feature-discovery where they have."""
+        if self.restart_discovery is None:
             return math.inf
         ages = {
             name: self.since.note(name, finding.seen)
             for name, finding in findings.items()
-            if finding.labels_only and name not in self._rediscovered
+            if finding.labels_only and name not in self._restarted
         }
-        late = [name for name, seconds in ages.items() if late_labels.are_late(findings[name], seconds)]
+        late = [name for name, seconds in ages.items() if operands.labels_are_late(findings[name], seconds)]
         if late:
-            self._progress.say(f"starting gpu-feature-discovery again on {len(late)} nodes")
-            self._rediscovered.update(late)
-            self.rediscover(late)
-        return min((late_labels.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
+            self._progress.say(f"restarting gpu-feature-discovery on {len(late)} nodes")
+            self._restarted.update(late)
+            self.restart_discovery(late)
+        return min((operands.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
 
-    def _awaited(self, nodes: t.Mapping[str, Node], fleet: FleetState) -> set[str]:
-        names = awaited_nodes(self._plan.pools, nodes.values(), fleet.membership)
-        return {name for name in names if self._scope.holds(nodes[name], None) and name not in self.failing}
+    def _undiscovered(self, nodes: t.Mapping[str, Node], state: ClusterState) -> set[str]:
+        names = awaited_nodes(self._plan.pools, nodes.values(), state.membership)
+        return {name for name in names if self._scope.contains(nodes[name], None) and name not in self.failing}
 
-    def look_for_failures(self, fleet: FleetState) -> None:
-        """Find the undiscovered nodes on which NVIDIA's pods fail, without a wait: for a preview."""
-        findings, undiscovered = self.findings(fleet), self._awaited(fleet.nodes, fleet)
-        if self._undiscovered(fleet.nodes, findings, undiscovered):
-            self._find_failing(fleet.nodes, fleet, findings, undiscovered)
+    def look_for_failures(self, state: ClusterState) -> None:
+        """Find the undiscovered nodes on which NVIDIA's pods fail, without waiting (for a preview)."""
+        findings, undiscovered = self.findings(state), self._undiscovered(state.nodes, state)
+        if self._waiting_for_discovery(state.nodes, findings, undiscovered):
+            self._find_failing(state.nodes, state, findings, undiscovered)
 
-    def _undiscovered(
+    def _waiting_for_discovery(
         self, nodes: t.Mapping[str, Node], findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]
     ) -> set[str]:
-        """The nodes that wait for gpu-feature-discovery, those of pools too."""
+        """The undiscovered nodes, including those of pools."""
         members = {name for name, found in findings.items() if not found.final and not nodes[name].discovered}
         return members | set(undiscovered)
 
     def _find_failing(
-        self, nodes: t.Mapping[str, Node], fleet: FleetState, findings: dict[str, Finding], undiscovered: set[str]
+        self, nodes: t.Mapping[str, Node], state: ClusterState, findings: dict[str, Finding], undiscovered: set[str]
     ) -> None:
-        """Nodes that gpu-feature-discovery does not reach, since a pod that it needs fails, are not waited for."""
-        waiting = self._undiscovered(nodes, findings, undiscovered)
+        """Note the nodes that cannot be discovered because a pod of NVIDIA's fails there."""
+        waiting = self._waiting_for_discovery(nodes, findings, undiscovered)
         found = failing_operands(self._client, self._plan.config.namespace, waiting, time.time())
         self.failing.update(found)
         undiscovered.difference_update(found)
         for name in found:
-            self._follow(nodes[name], fleet, findings)
+            self._update(nodes[name], state, findings)
 
-    def _follow(self, node: Node, fleet: FleetState, findings: dict[str, Finding]) -> None:
-        pool = fleet.pool(node.name)
-        proves = pool is not None and node.ready and node.name not in self.excused and self._scope.holds(node, pool)
-        finding = check(node, pool) if proves and pool else None
+    def _update(self, node: Node, state: ClusterState, findings: dict[str, Finding]) -> None:
+        pool = state.pool_of(node.name)
+        verified = (
+            pool is not None and node.ready and node.name not in self.excused and self._scope.contains(node, pool)
+        )
+        finding = check(node, pool) if verified and pool else None
         if finding and not node.discovered and node.name in self.failing:
             finding = Finding(node.name, finding.pool, (self.failing[node.name],), final=True)
         if finding:

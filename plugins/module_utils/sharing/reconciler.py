@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what is there to what is declared and seen: apply and follow until nothing differs."""
+"""Applies changes and waits until the cluster is as declared."""
 
 from __future__ import annotations
 
@@ -14,103 +14,105 @@ from .readiness_watch import ObservedNodes
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
-    from .reader import FleetState, StateReader
+    from .reader import ClusterState, StateReader
     from .readiness_watch import ReadinessWatch
     from .rollout import Rollout
 
-_TOLD = 5
-# Whoever undoes what we do as often as this is told of, and not fought.
-_ROUNDS = 5
+_MAX_NAMES = 5
+# If something undoes the changes this often, the run reports that and stops.
+_MAX_ROUNDS = 5
 
 
 class Reconciler:
-    """Brings everything together; raises SomeFailed or TimeoutStory with what could not be reached."""
+    """Reconciles a cluster; raises PartialFailure or WaitTimeout for nodes that are not as declared."""
 
     def __init__(
         self,
         reader: StateReader,
         rollout: Rollout,
-        watcher: ReadinessWatch,
+        watch: ReadinessWatch,
         lease: Lease,
-        story: t.Callable[[ObservedNodes], str],
+        describe: t.Callable[[ObservedNodes], str],
         *,
         wait: bool,
         wait_timeout: float,
         allowed: t.Collection[str] = (),
     ) -> None:
-        """Send nothing yet; the lease, at which was looked before the first reading, is taken when there is something to send."""
+        """Keep the arguments; the lease is acquired before the first change."""
         self._reader = reader
         self._rollout = rollout
-        self._watcher = watcher
+        self._watch = watch
         self._lease = lease
-        self._story = story
+        self._describe = describe
         self._wait = wait
         self._timeout = wait_timeout
         self._allowed = allowed
 
-    def converge(self, fleet: FleetState) -> ObservedNodes:
-        """Nodes that come, or are discovered, on the way are taken along."""
+    def reconcile(self, state: ClusterState) -> ObservedNodes:
+        """Make the changes; includes nodes that join or are discovered meanwhile."""
         deadline = time.monotonic() + self._timeout
         rounds = 0
         with contextlib.ExitStack() as stack:
             lease: Lease | None = None
 
-            def rediscover(nodes: t.Collection[str]) -> None:
+            def restart_discovery(nodes: t.Collection[str]) -> None:
                 nonlocal lease
                 lease = lease or stack.enter_context(self._lease)
-                self._rollout.rediscover(nodes, lease)
+                self._rollout.restart_discovery(nodes, lease)
 
-            self._watcher.rediscover = rediscover
+            self._watch.restart_discovery = restart_discovery
             while True:
-                if fleet.profile.changed and rounds < _ROUNDS:
+                if state.changes.changed and rounds < _MAX_ROUNDS:
                     if lease is None:
                         lease = stack.enter_context(self._lease)
                         if not lease.untouched:
-                            # Another run may have changed the cluster since, or while this one waited for its lease.
-                            fleet = self._reader.afresh()
-                    refusal = fleet.profile.releases.refusal(self._allowed, begun=self._rollout.done.any)
+                            # Another run may have changed the cluster before this one acquired the lease.
+                            state = self._reader.read_anew()
+                    refusal = state.changes.releases.refusal(self._allowed, begun=self._rollout.done.any)
                     if refusal:
                         raise ReleaseRefused(refusal)
-                    self._rollout.apply(fleet, lease)
-                    self._excuse(fleet)
+                    self._rollout.apply(state, lease)
+                    self._excuse(state)
                     rounds += 1
                     deadline = time.monotonic() + self._timeout
-                    if fleet.profile.turns:
-                        # They have taken their time: nodes may have come, and somebody may have changed what was done.
-                        fleet = self._reader.read()
-                        if fleet.profile.steps:
+                    if state.changes.rolling_changes:
+                        # A rolling update takes long: nodes may have joined, and others may have changed nodes.
+                        state = self._reader.read()
+                        if state.changes.node_changes:
                             continue
                 if not self._wait:
-                    seen = ObservedNodes(fleet, self._watcher.findings(fleet), [])
+                    observed = ObservedNodes(state, self._watch.findings(state), [])
                 else:
-                    seen = self._watcher.seen(fleet, deadline)
-                    if seen.findings and lease is not None:
-                        self._rollout.give_up(seen.fleet, seen.findings, lease)
-                    self._give_up(seen)
-                if seen.fleet.profile is fleet.profile or not seen.fleet.profile.changed:
+                    observed = self._watch.wait(state, deadline)
+                    if observed.findings and lease is not None:
+                        self._rollout.roll_back_failed(observed.state, observed.findings, lease)
+                    self._require_verified(observed)
+                if observed.state.changes is state.changes or not observed.state.changes.changed:
                     break
-                fleet = seen.fleet
+                state = observed.state
             if lease is not None:
-                self._rollout.collect(seen.fleet, lease)
+                self._rollout.remove_unused_entries(observed.state, lease)
         self._require_success()
-        return seen
+        return observed
 
-    def _excuse(self, fleet: FleetState) -> None:
-        """Nodes that are told otherwise are neither waited for nor begun again."""
+    def _excuse(self, state: ClusterState) -> None:
+        """Do not wait for nodes that are reported otherwise, and do not change them again."""
         done = self._rollout.done
-        left = {*done.failed, *done.not_begun, *fleet.profile.limited, *fleet.profile.away}
-        self._watcher.excused |= left
-        self._reader.left_out |= left
+        left = {*done.failed, *done.not_started, *state.changes.limited, *state.changes.not_ready}
+        self._watch.excused |= left
+        self._reader.excluded |= left
 
-    def _give_up(self, seen: ObservedNodes) -> None:
-        findings = {name: of for name, of in seen.findings.items() if name not in self._rollout.done.failed}
-        if not findings and not seen.undiscovered:
+    def _require_verified(self, observed: ObservedNodes) -> None:
+        findings = {
+            name: finding for name, finding in observed.findings.items() if name not in self._rollout.done.failed
+        }
+        if not findings and not observed.undiscovered:
             return
-        told = self._story(seen._replace(findings=findings))
+        message = self._describe(observed._replace(findings=findings))
         failed = f"{self._failures()}\n" if self._rollout.done.failed else ""
         raise WaitTimeout(
-            f"{failed}{len(findings) + len(seen.undiscovered)} node(s) are not as their pools declare "
-            f"(wait_timeout {self._timeout:.0f} s):\n{told}"
+            f"{failed}{len(findings) + len(observed.undiscovered)} node(s) are not as their pools declare "
+            f"(wait_timeout {self._timeout:.0f} s):\n{message}"
         )
 
     def _require_success(self) -> None:
@@ -119,9 +121,9 @@ class Reconciler:
 
     def _failures(self) -> str:
         done = self._rollout.done
-        told = [f"{name}: {done.failed[name]}" for name in sorted(done.failed)[:_TOLD]]
-        if len(done.failed) > _TOLD:
-            told.append(f"and {len(done.failed) - _TOLD} more")
-        if done.not_begun:
-            told.append(f"{len(done.not_begun)} node(s) were not begun (rollout.pause_on_failure)")
-        return "\n".join([f"{len(done.failed)} node(s) could not be changed:", *told])
+        lines = [f"{name}: {done.failed[name]}" for name in sorted(done.failed)[:_MAX_NAMES]]
+        if len(done.failed) > _MAX_NAMES:
+            lines.append(f"and {len(done.failed) - _MAX_NAMES} more")
+        if done.not_started:
+            lines.append(f"{len(done.not_started)} node(s) were not started (rollout.pause_on_failure)")
+        return "\n".join([f"{len(done.failed)} node(s) could not be changed:", *lines])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a run may release nodes or stop their sharing, as its variables imply without saying so: asked before anything is changed."""
+"""Refuses a run before its first change if it would release nodes or stop their sharing without permission."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if t.TYPE_CHECKING:
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:
     """Raise ReleaseRefused where gpu_sharing would.
 
-    Costs one list that is empty unless a node is labelled with a pool that is not declared, and another one where pools do not say
-    how their GPUs are shared. A node that leaves a declared pool, because its match has changed, is found by gpu_sharing.
+    Costs one list of nodes that is empty unless a node has the label of an undeclared pool, and another one if pools do not set
+    sharing.mode. Nodes that leave a declared pool because its match has changed are only found by gpu_sharing.
     """
     if not any(list(client.list(NODES, label_selector=selector, metadata_only=True)) for selector in _selectors(plan)):
         return
-    refusal = StateReader(client, plan).read().profile.releases.refusal(allowed)
+    refusal = StateReader(client, plan).read().changes.releases.refusal(allowed)
     if refusal:
         raise ReleaseRefused(refusal)
 
 
 def _selectors(plan: Plan) -> t.Iterator[str]:
-    """Which nodes may be released or lose their sharing, by the labels that a run has given them."""
+    """Label selectors of the nodes that may be released or lose their sharing."""
     names = ",".join(sorted(pool.name for pool in plan.pools))
     yield f"{POOL_LABEL},{POOL_LABEL} notin ({names})" if names else POOL_LABEL
     silent = [pool for pool in plan.pools if not pool.declares_sharing]

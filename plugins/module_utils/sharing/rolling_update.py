@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The turns of many nodes: of each pool so many at a time as it says, the next as soon as one has ended."""
+"""Runs the changes of many nodes: of each pool at most `max_unavailable` at a time, the next as soon as one has ended."""
 
 from __future__ import annotations
 
@@ -10,91 +10,88 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from .node_change import NodeChange, in_rollout_order
-from .node_result import LEFT, NodeResult
+from .node_result import QUARANTINED, NodeResult
 
 # Threads that mostly wait; more would only wait for each other.
-MOST = 64
+MAX_THREADS = 64
 
 
 @dataclass
 class PoolQueue:
-    """The turns of one pool: how many of its nodes may be worked on at a time, and whether a failure ends it."""
+    """The changes of one pool: how many may run at a time, and whether a failure pauses the others."""
 
     waiting: deque[NodeChange]
-    width: int
-    pauses: bool
+    max_unavailable: int
+    pause_on_failure: bool
     running: int = 0
-    lost: int = 0
+    quarantined: int = 0
     paused: bool = False
 
     def next(self) -> NodeChange | None:
-        """The step whose turn it is; a node that joins the pool takes nothing away from it, and waits for nobody."""
+        """The next change that may start; new nodes do not count against max_unavailable."""
         if not self.waiting or self.paused:
             return None
-        if self.waiting[0].joins or self.running + self.lost < self.width:
-            return self.waiting.popleft()
+        if self.waiting[0].is_new or self.running + self.quarantined < self.max_unavailable:
+            change = self.waiting.popleft()
+            self.running += not change.is_new
+            return change
         return None
 
-    def began(self, of: NodeChange) -> None:
-        """Count one that begins."""
-        self.running += not of.joins
-
-    def ended(self, of: NodeChange, fate: NodeResult) -> None:
-        """Count one that has ended; a node that is left closed stays away from its pool."""
-        self.running -= not of.joins
-        self.lost += fate.outcome == LEFT and not of.joins
-        self.paused = self.paused or bool(fate.failed and self.pauses)
+    def ended(self, change: NodeChange, result: NodeResult) -> None:
+        """Count a change that has ended; a quarantined node stays unavailable."""
+        self.running -= not change.is_new
+        self.quarantined += result.outcome == QUARANTINED and not change.is_new
+        self.paused = self.paused or bool(result.failure and self.pause_on_failure)
 
 
 @dataclass
 class RollingResult:
-    """What has come of it: the fates by node, the nodes that were not begun, and what stopped it all."""
+    """The results by node, the nodes that were not started, and the error that stopped the rolling update."""
 
-    fates: dict[str, NodeResult] = field(default_factory=dict)
-    not_begun: list[str] = field(default_factory=list)
+    results: dict[str, NodeResult] = field(default_factory=dict)
+    not_started: list[str] = field(default_factory=list)
     error: Exception | None = None
 
 
-def pool_queues(steps: t.Iterable[NodeChange], sizes: t.Mapping[str, int]) -> list[PoolQueue]:
-    """One queue a pool; `sizes` are the numbers of the pools' nodes. Joining nodes come first, since they wait for nobody."""
+def pool_queues(changes: t.Iterable[NodeChange], sizes: t.Mapping[str, int]) -> list[PoolQueue]:
+    """One queue per pool, with new nodes first; `sizes` are the numbers of nodes of the pools."""
     by_pool: dict[str, list[NodeChange]] = {}
-    for of in steps:
-        by_pool.setdefault(of.queue, []).append(of)
-    found = []
+    for change in changes:
+        by_pool.setdefault(change.queue, []).append(change)
+    queues = []
     for name, listed in sorted(by_pool.items()):
-        ordered = sorted(in_rollout_order(listed), key=lambda of: not of.joins)
-        # Nodes that are released may have different settings recorded; the most careful ones count.
-        width = min(of.rollout.window(sizes.get(name, len(listed))) for of in listed)
-        found.append(PoolQueue(deque(ordered), width, any(of.rollout.pause_on_failure for of in listed)))
-    return found
+        ordered = sorted(in_rollout_order(listed), key=lambda change: not change.is_new)
+        # Released nodes may have different settings recorded; the most careful ones count.
+        max_unavailable = min(change.rollout.window(sizes.get(name, len(listed))) for change in listed)
+        pause_on_failure = any(change.rollout.pause_on_failure for change in listed)
+        queues.append(PoolQueue(deque(ordered), max_unavailable, pause_on_failure))
+    return queues
 
 
 def run_rolling_update(
-    waiting: t.Sequence[PoolQueue],
-    take: t.Callable[[NodeChange], NodeResult],
+    queues: t.Sequence[PoolQueue],
+    run: t.Callable[[NodeChange], NodeResult],
     on_done: t.Callable[[RollingResult], None],
 ) -> RollingResult:
-    """Take every turn; an exception of one stops the beginning of others, not those under way."""
-    turns = RollingResult()
+    """Run all changes; after an exception no other change starts, and running ones end."""
+    total = RollingResult()
     running: dict[Future[NodeResult], tuple[PoolQueue, NodeChange]] = {}
-    with ThreadPoolExecutor(max_workers=MOST) as threads:
+    with ThreadPoolExecutor(max_workers=MAX_THREADS) as threads:
         while True:
-            for queue in waiting:
-                while turns.error is None and len(running) < MOST and (of := queue.next()) is not None:
-                    queue.began(of)
-                    running[threads.submit(take, of)] = queue, of
+            for queue in queues:
+                while total.error is None and len(running) < MAX_THREADS and (change := queue.next()) is not None:
+                    running[threads.submit(run, change)] = queue, change
             if not running:
                 break
             done, dummy = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                queue, of = running.pop(future)
+                queue, change = running.pop(future)
                 error = future.exception()
                 if isinstance(error, Exception):
-                    turns.error = turns.error or error
+                    total.error = total.error or error
                     continue
-                fate = future.result()
-                turns.fates[of.node] = fate
-                queue.ended(of, fate)
-            on_done(turns)
-    turns.not_begun = sorted(of.node for queue in waiting for of in queue.waiting)
-    return turns
+                total.results[change.node] = future.result()
+                queue.ended(change, future.result())
+            on_done(total)
+    total.not_started = sorted(change.node for queue in queues for change in queue.waiting)
+    return total

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes a run is for, and what it is to do with them (pure)."""
+"""Which nodes a run changes: the options `state`, `pool_names` and `label_selectors`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATES = (PRESENT, RESET, REPAIRED, NEW_NODES)
 
 @dataclass(frozen=True)
 class Scope:
-    """The nodes of some pools (None: of all, and those of none), of them those that meet every selector."""
+    """The nodes of some pools (None: of all pools and of none) that match every selector."""
 
     state: str = PRESENT
     pools: frozenset[str] | None = None
@@ -32,18 +32,18 @@ class Scope:
 
     @property
     def repairs(self) -> bool:
-        """Whether nothing is changed, and only what is stuck is mended."""
+        """Whether the run only repairs nodes that are stuck."""
         return self.state == REPAIRED
 
-    def holds(self, node: Node, pool: PoolPlan | None) -> bool:
-        """Whether the run is for this node; only PRESENT releases nodes of no pool, and REPAIRED mends what a release has left."""
+    def contains(self, node: Node, pool: PoolPlan | None) -> bool:
+        """Whether the run may change this node. Only PRESENT releases nodes; REPAIRED continues releases that failed."""
         if pool is None and (self.pools is not None or self.state in (RESET, NEW_NODES)):
             return False
         if pool is None and self.repairs and not (is_abandoned(node) or is_being_repaired(node)):
             return False
         if pool is not None and self.pools is not None and pool.name not in self.pools:
             return False
-        if not all(wanted.matches(node.labels) for wanted in self.selectors):
+        if not all(selector.matches(node.labels) for selector in self.selectors):
             return False
         return self.state != NEW_NODES or is_marked(node) or bool(pool and node.labels.get(POOL_LABEL) != pool.name)
 
@@ -51,13 +51,13 @@ class Scope:
 EVERYTHING = Scope()
 
 
-def read(
-    state: str, only: t.Sequence[str] | None, label_selectors: t.Sequence[str], declared: t.Collection[str]
+def parse_scope(
+    state: str, pool_names: t.Sequence[str] | None, label_selectors: t.Sequence[str], declared: t.Collection[str]
 ) -> tuple[Scope, list[str]]:
-    """The scope that options ask for, and what is wrong with them."""
+    """The scope that the options define, and what is wrong with them."""
     problems = [
-        f"pool_names: {name} is no declared pool; declared are {', '.join(sorted(declared))}"
-        for name in only or ()
+        f"pool_names: {name} is not a declared pool; declared are {', '.join(sorted(declared))}"
+        for name in pool_names or ()
         if name not in declared
     ]
     selectors: list[Selector] = []
@@ -66,19 +66,17 @@ def read(
             selectors.append(label_selector.parse(text))
         except ValueError as error:
             problems.append(f"label_selectors: {text!r} {error}")
-    return Scope(state, frozenset(only) if only else None, tuple(selectors)), problems
+    return Scope(state, frozenset(pool_names) if pool_names else None, tuple(selectors)), problems
 
 
-def reset(defaults: t.Any, pools: t.Any, only: t.Collection[str] | None) -> tuple[t.Any, t.Any]:
-    """The documents with whole GPUs in the pools in question; the others keep what they share, said outright."""
-    common = (defaults or {}).get("sharing")
+def without_sharing(defaults: t.Any, pools: t.Any, pool_names: t.Collection[str] | None) -> tuple[t.Any, t.Any]:
+    """gpu_defaults and gpu_pools with whole GPUs in these pools (None: in all); the other pools keep their sharing explicitly."""
+    dropped = ("sharing", "startup_taint")
     changed = []
     for pool in pools:
-        asked = only is None or pool.get("name") in only
-        rest = {key: value for key, value in pool.items() if key not in ("sharing", "startup_taint")}
-        if asked:
-            changed.append(rest)
+        if pool_names is None or pool.get("name") in pool_names:
+            changed.append({key: value for key, value in pool.items() if key not in dropped})
         else:
-            sharing = merge(common, pool.get("sharing"))
+            sharing = merge((defaults or {}).get("sharing"), pool.get("sharing"))
             changed.append({**pool, "sharing": sharing} if sharing else pool)
-    return {key: value for key, value in (defaults or {}).items() if key not in ("sharing", "startup_taint")}, changed
+    return {key: value for key, value in (defaults or {}).items() if key not in dropped}, changed

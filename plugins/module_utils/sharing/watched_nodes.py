@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The nodes as one watch keeps them, for all who wait for one of them."""
+"""Keeps the nodes up to date by a watch, for many threads that each wait for one node."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import time
 import typing as t
 
 from ..cluster_state.node import Node, parse
+from ..drain.node_patcher import NodePatcher
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
+    from ..kube.lease import Lease
 
 T = t.TypeVar("T")
-# A watch that is not needed any more ends by itself within so many seconds; a wait looks up as often.
-_WATCH, _LOOK = 20.0, 1.0
+# A watch ends after this many seconds, also when it is not needed any more; a wait calls its check as often as _CHECK says.
+_WATCH, _CHECK = 20.0, 1.0
 
 
 class WatchedNodes:
-    """A context manager; inside it the nodes follow the cluster. What is newer counts, whoever tells it."""
+    """A context manager; within it the nodes follow the cluster. The newest version of a node counts, wherever it was read."""
 
     def __init__(
         self,
@@ -31,7 +33,7 @@ class WatchedNodes:
         *,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with what a list has said."""
+        """Start with the result of a list."""
         self._client = client
         self._nodes = dict(nodes)
         self._version = resource_version
@@ -39,33 +41,32 @@ class WatchedNodes:
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._error: Exception | None = None
-        self._forgotten = False
 
     def __enter__(self) -> WatchedNodes:
-        """Begin to follow."""
-        threading.Thread(target=self._follow, name="nodes", daemon=True).start()
+        """Start the watch."""
+        threading.Thread(target=self._watch, name="nodes", daemon=True).start()
         return self
 
-    def __exit__(self, *dummy: object) -> None:
-        """End; the thread ends with the watch that it is in."""
+    def __exit__(self, *exc_info: object) -> None:
+        """Stop; the thread ends with its present watch."""
         self._stop.set()
 
     def get(self, name: str) -> Node | None:
-        """A node as it is known now; None when it is gone."""
+        """The latest version of a node; None when it is gone."""
         with self._changed:
             return self._nodes.get(name)
 
     def note(self, node: Node) -> None:
-        """What the server has answered to a change, so that nobody waits with what was before it."""
+        """Keep the server's answer to a change, so that no wait uses an older version."""
         with self._changed:
-            self._take(node)
+            self._keep_newest(node)
 
     def wait(
         self, name: str, judge: t.Callable[[Node | None], T | None], timeout: float, check: t.Callable[[], None]
     ) -> T | None:
-        """What `judge` first says of the node that is not None; None after `timeout` seconds.
+        """The first result of `judge` that is not None; None after `timeout` seconds.
 
-        `check` is called now and then and may raise; so does this when the watch has come to an end.
+        `check` is called about once a second and may raise; the error that ended the watch is raised, too.
         """
         deadline = self._clock() + timeout
         while True:
@@ -73,52 +74,50 @@ class WatchedNodes:
             with self._changed:
                 if self._error is not None:
                     raise self._error
-                said = judge(self._nodes.get(name))
+                verdict = judge(self._nodes.get(name))
                 left = deadline - self._clock()
-                if said is not None or left <= 0:
-                    return said
-                self._changed.wait(min(left, _LOOK))
+                if verdict is not None or left <= 0:
+                    return verdict
+                self._changed.wait(min(left, _CHECK))
 
-    def _follow(self) -> None:
+    def _watch(self) -> None:
+        expired = False
         while not self._stop.is_set():
             try:
-                if self._forgotten:
+                if expired:
                     self._list()
+                    expired = False
                 for event in self._client.watch(NODES, resource_version=self._version, timeout=_WATCH):
                     self._version = event["object"]["metadata"]["resourceVersion"]
-                    self._learn(parse(event["object"]), event["type"] == "DELETED")
+                    self._apply(parse(event["object"]), event["type"] == "DELETED")
                     if self._stop.is_set():
                         return
-            except ApiError as error:
-                if not error.gone:
+            except Exception as error:
+                # The server has forgotten the version: start again with a list.
+                expired = isinstance(error, ApiError) and error.gone
+                if not expired:
                     self._fail(error)
                     return
-                self._forgotten = True
-            except Exception as error:
-                self._fail(error)
-                return
 
     def _list(self) -> None:
-        """The server has forgotten the version: begin again."""
-        self._forgotten = False
         listing = self._client.list(NODES)
-        found = {node.name: node for node in map(parse, listing)}
+        nodes = {node.name: node for node in map(parse, listing)}
         with self._changed:
             self._version = listing.resource_version
-            self._nodes = found
+            self._nodes = nodes
             self._changed.notify_all()
 
-    def _learn(self, node: Node, deleted: bool) -> None:
+    def _apply(self, node: Node, deleted: bool) -> None:
         with self._changed:
             if deleted:
                 self._nodes.pop(node.name, None)
                 self._changed.notify_all()
             else:
-                self._take(node)
+                self._keep_newest(node)
 
-    def _take(self, node: Node) -> None:
+    def _keep_newest(self, node: Node) -> None:
         known = self._nodes.get(node.name)
-        if known is None or not _older(node.resource_version, known.resource_version):
+        if known is None or not _is_older(node.resource_version, known.resource_version):
             self._nodes[node.name] = node
             self._changed.notify_all()
 
@@ -128,6 +127,30 @@ class WatchedNodes:
             self._changed.notify_all()
 
 
-def _older(version: str, than: str) -> bool:
-    """Versions of one kind are numbers that grow (Kubernetes 1.35, comparable resource versions); others are believed."""
+class WatchedNode(NodePatcher):
+    """Reads, patches and awaits one of the watched nodes."""
+
+    def __init__(self, client: Client, lease: Lease, nodes: WatchedNodes, name: str) -> None:
+        """Keep the arguments; nothing is read."""
+        super().__init__(client, lease, nodes, name)
+        self._check_lease = lease.check
+        self._nodes = nodes
+
+    def wait(
+        self, judge: t.Callable[[Node | None], t.Any], timeout: float, check: t.Callable[[], None] = lambda: None
+    ) -> t.Any:
+        """The first result of `judge` that is not None; None after `timeout` seconds.
+
+        `judge` is called at each change of a node and must not call the server; `check`, about once a second, may, and may raise.
+        """
+
+        def check_all() -> None:
+            self._check_lease()
+            check()
+
+        return self._nodes.wait(self.name, judge, timeout, check_all)
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Compares resource versions, which are growing numbers (comparable since Kubernetes 1.35); any other format counts as newer."""
     return version.isdigit() and than.isdigit() and int(version) < int(than)

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import late_labels, rollout
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import operands, rollout
 from ansible_collections.accel.gpu.plugins.modules import gpu_sharing
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster, settled
 from tests.labs import Lab
@@ -215,9 +215,9 @@ def test_labels_that_nfd_has_dropped_are_written_again(cluster: Cluster) -> None
     """NFD's master does not look at a node again before one of its NodeFeatures changes."""
     shared(cluster, X4)
     cluster.kubectl("label", "--overwrite", "node", "t4-1", "nvidia.com/gpu.replicas=1")
-    with mock.patch.object(late_labels, "LABELS_LATE", 1.0):
+    with mock.patch.object(operands, "LABELS_LATE", 1.0):
         result = shared(cluster, X4)
-    assert result["gpu_sharing"]["repaired"] == {"t4-1": late_labels.RESTARTED}
+    assert result["gpu_sharing"]["repaired"] == {"t4-1": operands.DISCOVERY_RESTARTED}
     assert cluster.nodes()["t4-1"]["metadata"]["labels"]["nvidia.com/gpu.replicas"] == "4"
     assert shared(cluster, X4)["changed"] is False
 

@@ -85,13 +85,13 @@ def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
     plan = fleet.plan({"3g.40gb": 2})
     configs = SharingConfigMaps(fleet.kube.client, plan)
     changes = fleet.compared(plan, configs)
-    assert changes.mig_entries.doubts == ()
-    configs.add(changes)
+    assert changes.mig.generated_warnings == ()
+    configs.add_entries(changes)
     generated = {name: of for model in MODELS for name, of in generated_entries(model).items()}
     assert set(fleet.entries()) == {*generated, plan.pools[0].mig_key}
     for_80 = [part for part in fleet.entries()["all-balanced"] if "0x20B210DE" in part["device-filter"]]
     assert [part["mig-devices"] for part in for_80] == [{"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}]
-    assert not fleet.compared(plan, SharingConfigMaps(fleet.kube.client, plan)).mig_entries.changed
+    assert not fleet.compared(plan, SharingConfigMaps(fleet.kube.client, plan)).mig.changed
 
     # What cluster_policy makes where the ConfigMap is not there yet is the very same.
     path = object_path("v1", "ConfigMap", "accel-gpu-mig-parted", fleet.namespace)
@@ -116,21 +116,21 @@ def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
 def test_an_entry_is_there_before_a_node_names_it_and_as_long_as_one_does(fleet: Fleet) -> None:
     client = fleet.kube.client
     thirds, sevenths = fleet.plan({"3g.40gb": 2}), fleet.plan({"1g.10gb": 7})
-    SharingConfigMaps(client, thirds).add(fleet.compared(thirds, SharingConfigMaps(client, thirds)))
+    SharingConfigMaps(client, thirds).add_entries(fleet.compared(thirds, SharingConfigMaps(client, thirds)))
     node = fleet.names[1]
     client.patch(f"{NODES}/{node}", {"metadata": {"labels": dict(thirds.pools[0].node_labels)}})
 
     configs = SharingConfigMaps(client, sevenths)
     changes = fleet.compared(sevenths, configs)
-    assert changes.mig_entries.collected == (thirds.pools[0].mig_key,)
-    configs.add(changes)
+    assert changes.mig.removed == (thirds.pools[0].mig_key,)
+    configs.add_entries(changes)
     # Both are there while the labels change.
     assert {thirds.pools[0].mig_key, sevenths.pools[0].mig_key} <= set(fleet.entries())
     # The node has not been labelled yet, whatever the plan was: its entry stays.
-    assert thirds.pools[0].mig_key not in configs.collect(changes, NoLease())  # type: ignore[arg-type]
+    assert thirds.pools[0].mig_key not in configs.remove_entries(changes, NoLease())  # type: ignore[arg-type]
     assert thirds.pools[0].mig_key in fleet.entries()
     client.patch(f"{NODES}/{node}", {"metadata": {"labels": dict(sevenths.pools[0].node_labels)}})
-    assert thirds.pools[0].mig_key in configs.collect(changes, NoLease())  # type: ignore[arg-type]
+    assert thirds.pools[0].mig_key in configs.remove_entries(changes, NoLease())  # type: ignore[arg-type]
     assert thirds.pools[0].mig_key not in fleet.entries()
 
     # No generated entry goes with a pool, nor with what it was generated from.
@@ -138,4 +138,4 @@ def test_an_entry_is_there_before_a_node_names_it_and_as_long_as_one_does(fleet:
         client.delete(object_path("v1", "ConfigMap", f"{name}-mig-config", fleet.namespace))
     generated = {name for model in MODELS for name in generated_entries(model)}
     assert generated <= set(fleet.entries())
-    assert not fleet.compared(sevenths, SharingConfigMaps(client, sevenths)).mig_entries.changed
+    assert not fleet.compared(sevenths, SharingConfigMaps(client, sevenths)).mig.changed

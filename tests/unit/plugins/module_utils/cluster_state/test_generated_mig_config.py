@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.mig_entries import mig_entries
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmap_entries import mig_entries
 from tests.helpers.fleet import node
 from tests.helpers.mig import generated_entries, generated_of
 
@@ -172,7 +172,7 @@ def test_entries_are_added_to_ours_once_and_never_change_or_go() -> None:
     # Another node, whose MIG manager has not seen ours yet, and then none that generates.
     later = mig_entries(plan.mig, [name], configmap, of(("n3", A30, OF_30), static=live, plan=plan))
     assert set(later.added) == set(OF_30) - set(OF_80)
-    assert later.doubts == (
+    assert later.generated_warnings == (
         "MIG configuration all-balanced of n3: is another layout there than what the MIG manager has generated, and stays as it is.",
     )
     assert {key: later.after[key] for key in live} == live

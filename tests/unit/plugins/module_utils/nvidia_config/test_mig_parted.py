@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import MigPlan
 from ansible_collections.accel.gpu.plugins.module_utils.schema import validators
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.mig_entries import mig_entries
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmap_entries import mig_entries
 from tests.helpers.mig import GEOMETRIES, geometry_of
 
 
@@ -94,8 +94,8 @@ def test_entries_are_added_and_others_stay() -> None:
 
 def test_an_entry_goes_when_no_node_names_it_any_more() -> None:
     live = {"data": {mig_parted.KEY: mig_parted.document({NAME: OURS, "theirs": OURS})}}
-    assert mig_entries(NONE, [NAME], live).collected == ()
-    assert mig_entries(NONE, [], live).collected == (NAME,)
+    assert mig_entries(NONE, [NAME], live).removed == ()
+    assert mig_entries(NONE, [], live).removed == (NAME,)
     assert mig_entries(NONE, [], live).after == {"theirs": OURS}
 
 

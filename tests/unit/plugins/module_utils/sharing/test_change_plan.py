@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes change, how, and which do not: the whole of what gpu_sharing decides before it sends anything."""
+"""plan_changes: which nodes and ConfigMap entries change, before anything is sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan impo
     DIFF_LIMIT,
     ChangePlan,
     ConfigMaps,
-    held_taints,
+    held_back_taints,
     plan_changes,
 )
 from tests.helpers.fleet import node
@@ -39,27 +39,33 @@ def _changes(plan: Plan, nodes: list[Node], configmap: dict[str, t.Any] | None =
 
 
 def _converged(plan: Plan, nodes: list[Node]) -> tuple[list[Node], dict[str, t.Any]]:
-    """The nodes and the ConfigMap as a run leaves them."""
+    """The nodes and the ConfigMap after a run."""
     changes = _changes(plan, nodes)
     edits = {edit.name: edit for edit in changes.edits}
     after = []
-    for of in nodes:
-        metadata = edits[of.name].patch["metadata"] if of.name in edits else {}
-        labels = {**of.labels, **metadata.get("labels", {})}
-        annotations = {**of.annotations, **metadata.get("annotations", {})}
-        taints = edits[of.name].patch.get("spec", {}).get("taints", of.taints) if of.name in edits else of.taints
+    for before in nodes:
+        metadata = edits[before.name].patch["metadata"] if before.name in edits else {}
+        labels = {**before.labels, **metadata.get("labels", {})}
+        annotations = {**before.annotations, **metadata.get("annotations", {})}
+        taints = (
+            edits[before.name].patch.get("spec", {}).get("taints", before.taints)
+            if before.name in edits
+            else before.taints
+        )
         after.append(
             Node(
-                of.name,
+                before.name,
                 {key: value for key, value in labels.items() if value is not None},
                 {key: value for key, value in annotations.items() if value is not None},
                 tuple(taints),
-                of.allocatable,
+                before.allocatable,
                 ready=True,
             )
         )
-    managed = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {f"f:{key}": {} for key in changes.entries.after}}}]
-    return after, {"data": changes.entries.after, "metadata": {"managedFields": managed}}
+    managed = [
+        {"manager": "accel.gpu", "fieldsV1": {"f:data": {f"f:{key}": {} for key in changes.device_plugin.after}}}
+    ]
+    return after, {"data": changes.device_plugin.after, "metadata": {"managedFields": managed}}
 
 
 T4X4 = {"name": "notebooks", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}
@@ -78,8 +84,8 @@ def test_members_get_pool_labels_and_no_other_node_is_touched() -> None:
     assert [edit.name for edit in changes.edits] == ["t4-1", "t4-2"]
     key = next(iter(_plan(T4X4).config.data))
     assert changes.edits[0].labels == {"accel.gpu/pool": "notebooks", CONFIG: key}
-    assert changes.refreshed == ["t4-1", "t4-2"]
-    assert list(changes.entries.added) == [key]
+    assert changes.nodes_to_refresh == ["t4-1", "t4-2"]
+    assert list(changes.device_plugin.added) == [key]
 
 
 @pytest.mark.parametrize("pool", [T4, T4X4, TAINTED])
@@ -89,13 +95,13 @@ def test_a_second_run_changes_nothing(pool: dict[str, t.Any]) -> None:
     assert not _changes(plan, nodes, configmap).changed
 
 
-def test_another_sharing_adds_its_entry_and_collects_the_old_one() -> None:
+def test_another_sharing_adds_its_entry_and_removes_the_old_one() -> None:
     nodes, configmap = _converged(_plan(T4X4), _fleet())
     (old,) = configmap["data"]
     changes = _changes(_plan(T4X8), nodes, configmap)
-    (new,) = changes.entries.added
-    assert changes.entries.collected == (old,)
-    assert set(changes.entries.applied) == {old, new}
+    (new,) = changes.device_plugin.added
+    assert changes.device_plugin.removed == (old,)
+    assert set(changes.device_plugin.applied) == {old, new}
     before, after = changes.diff()
     assert before["configmap"].keys() == {old}
     assert after["configmap"].keys() == {new}
@@ -106,17 +112,17 @@ def test_an_entry_that_another_node_names_stays() -> None:
     nodes, configmap = _converged(_plan(T4X4), _fleet())
     (old,) = configmap["data"]
     nodes.append(Node("by-hand", {CONFIG: old}))
-    assert _changes(_plan(T4X8), nodes, configmap).entries.collected == ()
+    assert _changes(_plan(T4X8), nodes, configmap).device_plugin.removed == ()
 
 
-def test_a_node_that_leaves_gives_back_what_is_ours_only() -> None:
+def test_a_released_node_loses_only_what_its_pool_has_set() -> None:
     nodes, configmap = _converged(_plan(TAINTED), [node("t4-1", labels={"rack": "7"})])
     changes = _changes(_plan(L40S), nodes, configmap)
     (edit,) = changes.edits
     assert edit.labels == {"accel.gpu/pool": None, CONFIG: None, "team": None}
     assert edit.patch["spec"]["taints"] == []
     assert changes.released == ["t4-1"]
-    assert changes.refreshed == []
+    assert changes.nodes_to_refresh == []
 
 
 def test_a_match_that_no_longer_fits_releases_our_pin_but_not_a_users() -> None:
@@ -138,10 +144,10 @@ def test_a_renamed_pool_relabels_its_nodes() -> None:
     nodes, configmap = _converged(_plan(T4X4), [node("t4-1")])
     changes = _changes(_plan({**T4X4, "name": "lectures"}), nodes, configmap)
     assert changes.edits[0].labels == {"accel.gpu/pool": "lectures"}
-    assert changes.refreshed == []
+    assert changes.nodes_to_refresh == []
 
 
-def test_the_diff_shows_no_more_nodes_than_somebody_reads() -> None:
+def test_the_diff_is_limited() -> None:
     changes = _changes(_plan(T4X4), [node(f"n{index:04}") for index in range(DIFF_LIMIT + 7)])
     before, after = changes.diff()
     assert len(before["nodes"]) == DIFF_LIMIT
@@ -172,7 +178,7 @@ def test_a_cluster_without_nfd_is_undiscovered() -> None:
     assert not undiscovered_cluster([Node("n", {"feature.node.kubernetes.io/cpu-cpuid.AVX": "true"})])
 
 
-def test_a_held_taint_stays_where_it_is_and_goes_nowhere_else() -> None:
+def test_a_taint_that_is_held_back_is_neither_removed_nor_added() -> None:
     plan, text = _plan(TAINTED), "restricted=yes:NoSchedule"
     first, second, *others = _fleet()
     (tainted, *_rest), configmap = _converged(plan, [first])
@@ -180,12 +186,12 @@ def test_a_held_taint_stays_where_it_is_and_goes_nowhere_else() -> None:
     membership = assign_pools(plan.pools, nodes)
     configmaps = ConfigMaps(configmap)
     assert plan_changes(plan, nodes, membership, configmaps).new_taints == {text}
-    changes = plan_changes(plan, nodes, membership, configmaps, held=[text])
+    changes = plan_changes(plan, nodes, membership, configmaps, held_back=[text])
     assert [edit.name for edit in changes.edits] == ["t4-2"]
     assert "spec" not in changes.edits[0].patch
     assert changes.new_taints == set()
-    assert held_taints(changes, {node.name: node for node in nodes}, plan.pools) == {"notebooks": [text]}
-    assert held_taints(changes, {tainted.name: tainted}, plan.pools) == {}
+    assert held_back_taints(changes, {node.name: node for node in nodes}, plan.pools) == {"notebooks": [text]}
+    assert held_back_taints(changes, {tainted.name: tainted}, plan.pools) == {}
 
 
 A100 = "NVIDIA-A100-SXM4-40GB"
@@ -202,16 +208,16 @@ def _a100(**changes: t.Any) -> Node:
     return node("a100-1", model=A100, gpus=8, labels={**CAPABLE, **changes.pop("labels", {})}, **changes)
 
 
-def test_a_node_is_cut_by_one_patch_that_forgets_the_state_before() -> None:
+def test_mig_is_configured_by_one_patch_that_removes_the_old_state() -> None:
     plan = _plan(MIG)
     (edit,) = _changes(plan, [_a100()]).edits
     assert edit.labels["nvidia.com/mig.config"] == plan.pools[0].mig_key
     assert edit.labels["nvidia.com/mig.config.state"] is None
     assert edit.patch["metadata"]["annotations"]["accel.gpu/gpus"] == "8"
-    assert set(_changes(plan, [_a100()]).mig_entries.added) == {*plan.mig.usual, plan.pools[0].mig_key}
+    assert set(_changes(plan, [_a100()]).mig.added) == {*plan.mig.usual, plan.pools[0].mig_key}
 
 
-def test_a_node_is_made_whole_by_name_and_stays_told() -> None:
+def test_whole_gpus_are_configured_explicitly_and_the_label_stays() -> None:
     cut, _configmap = _converged(_plan(MIG), [_a100()])
     after, configmap = _converged(_plan(WHOLE), cut)
     assert after[0].labels["nvidia.com/mig.config"] == "all-disabled"
@@ -220,19 +226,19 @@ def test_a_node_is_made_whole_by_name_and_stays_told() -> None:
 
 
 @pytest.mark.parametrize("label", [None, "all-disabled"])
-def test_what_the_operator_says_of_whole_gpus_is_left_to_it(label: str | None) -> None:
+def test_the_operators_label_for_whole_gpus_is_left_alone(label: str | None) -> None:
     (edit,) = _changes(_plan(WHOLE), [_a100(labels={"nvidia.com/mig.config": label})]).edits
     assert "nvidia.com/mig.config" not in edit.labels
 
 
-def test_a_node_that_leaves_gives_the_configuration_back_to_the_operator() -> None:
+def test_a_released_node_gets_the_operators_mig_configuration_back() -> None:
     cut, _configmap = _converged(_plan(MIG), [_a100()])
     changes = _changes(_plan(T4), cut)
     (edit,) = changes.edits
-    # Not taken out: the MIG manager fails over a label that goes, and leaves the GPUs cut.
+    # Not removed: the MIG manager fails without the label and leaves the GPUs partitioned.
     assert edit.labels["nvidia.com/mig.config"] == "all-disabled"
     assert edit.labels["nvidia.com/mig.config.state"] is None
     annotations = edit.patch["metadata"]["annotations"]
     assert (annotations["accel.gpu/gpus"], annotations["accel.gpu/pool-labels"]) == (None, None)
-    (step,) = changes.turns
-    assert (step.leaves, step.transition.kind) == ("train", "mig-mode")
+    (change,) = changes.rolling_changes
+    assert (change.released_from, change.transition.kind) == ("train", "mig-mode")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the nodes that are there cannot be, in words."""
+"""Demands and layouts that do not fit the nodes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import (
-    DemandPlan,
-    misfits,
+    demand_problems,
+    layout_problems,
     plan_demand,
-    unmet_demand,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import Scope
 from tests.helpers.fleet import node as fleet_node
@@ -34,8 +33,8 @@ def a100(name: str, **changes: t.Any) -> Node:
     return dataclasses.replace(fleet_node(name, f"NVIDIA-{MODEL}", labels=labels), **changes)
 
 
-def settled(sharing: dict[str, t.Any], nodes: list[Node], **options: t.Any) -> tuple[list[str], list[str]]:
-    """What does not fit, and what is not met."""
+def problems_of(sharing: dict[str, t.Any], nodes: list[Node], **options: t.Any) -> tuple[list[str], list[str]]:
+    """The problems of layouts and those of demands."""
     plan = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": MODEL}, "sharing": sharing}])
     entries = {
         f"all-{name.replace('+', '.')}": [{"devices": "all", "mig-enabled": True, "mig-devices": {name: most}}]
@@ -43,34 +42,35 @@ def settled(sharing: dict[str, t.Any], nodes: list[Node], **options: t.Any) -> t
     }
     membership = assign_pools(plan.pools, nodes)
     published = {node.name: entries for node in nodes if options.get("published")}
-    configmaps = ConfigMaps(offered=mig_capacity(nodes, published))
+    configmaps = ConfigMaps(capacity=mig_capacity(nodes, published))
     scope = options.get("scope", scopes.EVERYTHING)
-    found = plan_demand(plan, nodes, membership, configmaps, settling=DemandPlan(scope))
+    allocation = plan_demand(plan, nodes, membership, configmaps, scope=scope)
     by_name = {node.name: node for node in nodes}
-    return misfits(found.plan, nodes, membership, configmaps), unmet_demand(found, by_name, membership, scope)
+    layout = layout_problems(allocation.plan, nodes, membership, configmaps)
+    return layout, demand_problems(allocation, by_name, membership, scope)
 
 
-def test_a_layout_that_a_node_does_not_publish_is_refused_with_the_nodes_own_word() -> None:
+def test_a_layout_with_a_profile_that_the_node_does_not_publish() -> None:
     doubled = {"mode": "mig", "layout": {"1g.10gb": 4}}
-    assert settled(doubled, [a100("n1")]) == ([], [])
-    (problem,), dummy = settled(doubled, [a100("n1"), a100("n2")], published=True)
+    assert problems_of(doubled, [a100("n1")]) == ([], [])
+    (problem,), dummy = problems_of(doubled, [a100("n1"), a100("n2")], published=True)
     assert problem.startswith(
         "gpu_pools: the layout of pool train does not fit n1, n2: the GPU has no profile 1g.10gb; it has 1g.5gb, "
     )
 
 
-def test_a_demand_is_packed_by_what_nodes_publish() -> None:
+def test_a_demand_is_packed_into_the_profiles_that_nodes_publish() -> None:
     doubled = {"mode": "mig", "demand": {"1g.10gb": 1}}
-    assert settled(doubled, [a100("n1")]) == ([], [])
-    dummy, (problem,) = settled(doubled, [a100("n1")], published=True)
-    assert "have no room for 1 x 1g.10gb of it; ask for less, or give the pool more nodes" in problem
+    assert problems_of(doubled, [a100("n1")]) == ([], [])
+    dummy, (problem,) = problems_of(doubled, [a100("n1")], published=True)
+    assert "have no room for 1 x 1g.10gb of it; reduce the demand, or add nodes to the pool" in problem
 
 
-def test_a_demand_without_room_names_what_lacks() -> None:
-    dummy, (problem,) = settled({"mode": "mig", "demand": {"7g.40gb": 3}}, [a100("n1"), a100("n2")])
+def test_a_demand_that_does_not_fit_names_the_missing_devices() -> None:
+    dummy, (problem,) = problems_of({"mode": "mig", "demand": {"7g.40gb": 3}}, [a100("n1"), a100("n2")])
     assert problem == (
-        "gpu_pools: sharing.demand of pool train is 3 x 7g.40gb, and its 2 node(s) have no room for 1 x 7g.40gb of it; "
-        "ask for less, or give the pool more nodes"
+        "gpu_pools: sharing.demand of pool train is 3 x 7g.40gb, but its 2 node(s) have no room for 1 x 7g.40gb of it; "
+        "reduce the demand, or add nodes to the pool"
     )
 
 
@@ -88,13 +88,13 @@ UNDISCOVERED = a100("n2", labels={"accel.gpu/pool": "train", "nvidia.com/gpu.pre
         ([a100("n1")], Scope(pools=frozenset({"another"}))),
     ],
     ids=[
-        "a node may bring the room",
-        "a node may come back",
-        "no node at all",
-        "of new nodes alone",
-        "of a repair",
-        "of another pool",
+        "undiscovered node",
+        "node not ready",
+        "no node",
+        "new nodes only",
+        "repair",
+        "another pool",
     ],
 )
-def test_a_demand_is_not_refused_where_the_run_cannot_judge_it(nodes: list[Node], scope: Scope) -> None:
-    assert settled({"mode": "mig", "demand": {"7g.40gb": 2}}, nodes, scope=scope) == ([], [])
+def test_a_demand_is_not_refused_if_the_run_cannot_know(nodes: list[Node], scope: Scope) -> None:
+    assert problems_of({"mode": "mig", "demand": {"7g.40gb": 2}}, nodes, scope=scope) == ([], [])

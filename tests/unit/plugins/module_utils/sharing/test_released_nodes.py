@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which releases go ahead, which are refused, and what they follow: the whole of it before anything is sent."""
+"""Which releases are allowed and which are refused, and the rollout settings that they follow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODELS = {"notebooks": "Tesla-T4", "inference": "NVIDIA-L40S", "train": "NVIDIA-
 
 
 def member(name: str, pool: str, **annotations: str) -> Node:
-    """A node as a run has left it."""
+    """A node of a pool after a run."""
     labels = {"accel.gpu/pool": pool, CONFIG: "some"}
     notes = {"accel.gpu/pool-labels": json.dumps(sorted(labels)), **annotations}
     replicas = 4 if pool == "notebooks" else 1
@@ -51,18 +51,18 @@ def changes(
     pools: t.Sequence[dict[str, t.Any]],
     nodes: t.Sequence[Node],
     scope: scopes.Scope = scopes.EVERYTHING,
-    asked: PodsByNode | None = None,
+    pods: PodsByNode | None = None,
     defaults: t.Any = None,
 ) -> ChangePlan:
     plan = derive({"name": "lab"}, defaults, list(pools))
-    return plan_changes(plan, nodes, assign_pools(plan.pools, nodes), ConfigMaps(), scope=scope, asked=asked)
+    return plan_changes(plan, nodes, assign_pools(plan.pools, nodes), ConfigMaps(), scope=scope, pods=pods)
 
 
 @pytest.mark.parametrize(
     ("pools", "allowed", "counts", "uncovered"),
     [
         ([T4, L40S, A100], "", {}, []),
-        # One pool out of several goes ahead.
+        # One pool of several is allowed.
         ([L40S, A100], "", {"notebooks": 2}, []),
         ([T4], "", {"inference": 1, "train": 1}, ["inference", "train"]),
         ([T4], "train", {"inference": 1, "train": 1}, ["inference"]),
@@ -73,13 +73,13 @@ def changes(
         ([], "all", {"inference": 1, "notebooks": 2, "train": 1}, []),
         # Renamed, and claimed by its match: moved, not released.
         ([{**T4, "name": "lectures"}, {**L40S, "name": "serving"}, A100], "", {}, []),
-        # Its match has changed: the pool is there, and its nodes are not in it. Of one pool, that is a mistake as well.
+        # Its match has changed: the pool is declared, and its nodes are not in it. That is refused for one pool, too.
         ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, L40S, A100], "", {"notebooks": 2}, ["notebooks"]),
         ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, L40S, A100], "notebooks", {"notebooks": 2}, []),
         ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, {**L40S, "match": {"model": "L4"}}, A100], "", {"inference": 1, "notebooks": 2}, ["inference", "notebooks"]),
     ],
 )  # fmt: skip
-def test_what_needs_a_permission(
+def test_which_releases_need_a_permission(
     pools: list[dict[str, t.Any]], allowed: t.Any, counts: dict[str, int], uncovered: list[str]
 ) -> None:
     releases = changes(pools, fleet()).releases
@@ -88,7 +88,7 @@ def test_what_needs_a_permission(
     assert bool(releases.refusal(allowed)) is bool(uncovered)
 
 
-def test_all_nodes_of_the_only_pool_that_has_some_need_a_permission() -> None:
+def test_releasing_all_managed_nodes_needs_a_permission() -> None:
     only = [member("t4-1", "notebooks"), node("l40s-9", model="NVIDIA-L40S")]
     releases = changes([L40S], only).releases
     assert releases.uncovered(()) == ["notebooks"]
@@ -113,19 +113,19 @@ BARE: dict[str, t.Any] = {key: value for key, value in T4.items() if key != "sha
         (BARE, {"sharing": WHOLE}, {}),
     ],
 )
-def test_a_run_that_nobody_told_how_gpus_are_shared_takes_no_sharing_away(
+def test_a_run_without_sharing_mode_ends_no_sharing(
     pool: dict[str, t.Any], defaults: t.Any, unshared: dict[str, int]
 ) -> None:
-    """gpu_defaults that are missing or misspelled must not unshare the pools that rely on them."""
+    """Missing or misspelled gpu_defaults must not end the sharing of pools that rely on them."""
     shared = fleet()
     releases = changes([pool, L40S, A100], shared, defaults=defaults).releases
     assert releases.unshared == unshared
     assert ("neither these pools nor gpu_defaults set sharing.mode" in releases.refusal(())) is bool(unshared)
-    assert bool(releases.refusal({"all"})) is bool(unshared), "a release that is allowed says nothing of sharing"
+    assert bool(releases.refusal({"all"})) is bool(unshared), "a permission to release does not cover sharing"
     assert changes([BARE, L40S, A100], shared, scopes.Scope(scopes.RESET)).releases.unshared == {}
 
 
-def test_mig_devices_and_what_others_have_shared_count() -> None:
+def test_mig_devices_and_sharing_by_others_count() -> None:
     by_hand = node("t4-9", replicas=2)
     assert changes([BARE], [by_hand]).releases.unshared == {"notebooks": 1}
     cut = {
@@ -141,13 +141,13 @@ def test_mig_devices_and_what_others_have_shared_count() -> None:
 
 
 @pytest.mark.parametrize("state", [scopes.RESET, scopes.REPAIRED, scopes.NEW_NODES])
-def test_only_present_releases(state: str) -> None:
-    assert changes([], fleet(), scopes.Scope(state)).steps == ()
-    assert changes([T4], fleet(), scopes.Scope(scopes.PRESENT, frozenset({"notebooks"}))).releases.steps == ()
+def test_only_state_present_releases_nodes(state: str) -> None:
+    assert changes([], fleet(), scopes.Scope(state)).node_changes == ()
+    assert changes([T4], fleet(), scopes.Scope(scopes.PRESENT, frozenset({"notebooks"}))).releases.changes == ()
 
 
-def test_a_label_selector_hides_no_mistake() -> None:
-    scope, problems = scopes.read(scopes.PRESENT, None, ["accel.gpu/pool=train"], set())
+def test_a_label_selector_does_not_avoid_the_refusal() -> None:
+    scope, problems = scopes.parse_scope(scopes.PRESENT, None, ["accel.gpu/pool=train"], set())
     assert problems == []
     releases = changes([], fleet(), scope).releases
     assert releases.counts == {"train": 1}
@@ -155,7 +155,7 @@ def test_a_label_selector_hides_no_mistake() -> None:
     assert releases.uncovered({"train"}) == []
 
 
-def test_a_node_without_its_label_needs_all() -> None:
+def test_a_node_without_its_pool_label_needs_all() -> None:
     noted = Node("t4-9", {**node().labels, CONFIG: "some"}, {"accel.gpu/pool-labels": json.dumps([CONFIG])}, ready=True)
     releases = changes([], [noted]).releases
     assert releases.counts == {"(unknown)": 1}
@@ -168,7 +168,7 @@ def held(name: str, pods: int) -> dict[str, list[PodOnNode]]:
 
 
 def test_the_message_names_pools_nodes_pods_and_the_variable() -> None:
-    message = changes([L40S, A100][:1], fleet(), asked=PodsByNode(held("t4-1", 3))).releases.refusal(())
+    message = changes([L40S, A100][:1], fleet(), pods=PodsByNode(held("t4-1", 3))).releases.refusal(())
     for words in (
         "3 node(s) (notebooks: 2, train: 1)",
         "evict 2 pod(s): team/work-1, team/work-2",
@@ -182,21 +182,23 @@ def test_the_message_names_pools_nodes_pods_and_the_variable() -> None:
     ("record", "evicted"),
     [("", ["team/work-1", "team/work-2"]), ('{"drain": "none"}', []), ("not sound", ["team/work-1", "team/work-2"])],
 )
-def test_a_release_follows_what_the_pool_has_recorded(record: str, evicted: list[str]) -> None:
+def test_a_release_follows_the_recorded_rollout_settings(record: str, evicted: list[str]) -> None:
     found = member("t4-1", "notebooks", **{"accel.gpu/rollout": record})
-    (step,) = changes([L40S], [found, member("l40s-1", "inference")], asked=PodsByNode(held("t4-1", 3))).turns
-    assert (step.leaves, step.turn, step.told()["evicts"]) == ("notebooks", True, evicted)
+    (change,) = changes(
+        [L40S], [found, member("l40s-1", "inference")], pods=PodsByNode(held("t4-1", 3))
+    ).rolling_changes
+    assert (change.released_from, change.rolling, change.as_dict()["evicts"]) == ("notebooks", True, evicted)
 
 
-def test_the_most_careful_record_of_a_pool_counts() -> None:
+def test_the_most_careful_recorded_settings_of_a_pool_count() -> None:
     nodes = [member(f"t4-{at}", "notebooks", **{"accel.gpu/rollout": json.dumps(text)}) for at, text in enumerate(({"max_unavailable": 3}, {"max_unavailable": 2, "pause_on_failure": False}))]  # fmt: skip
-    asked = PodsByNode({name: users for at in range(2) for name, users in held(f"t4-{at}", 3).items()})
-    (queue,) = pool_queues(changes([], nodes, asked=asked).turns, {})
-    assert (queue.width, queue.pauses) == (2, True)
+    pods = PodsByNode({name: users for at in range(2) for name, users in held(f"t4-{at}", 3).items()})
+    (queue,) = pool_queues(changes([], nodes, pods=pods).rolling_changes, {})
+    assert (queue.max_unavailable, queue.pause_on_failure) == (2, True)
 
 
 def test_a_recorded_limit_leaves_nodes_for_another_run() -> None:
     nodes = [member(f"t4-{at}", "notebooks", **{"accel.gpu/rollout": '{"limit": 1}'}) for at in range(3)]
-    asked = PodsByNode({name: users for at in range(3) for name, users in held(f"t4-{at}", 3).items()})
-    found = changes([], nodes, asked=asked)
-    assert (len(found.turns), len(found.limited), found.releases.counts) == (1, 2, {"notebooks": 3})
+    pods = PodsByNode({name: users for at in range(3) for name, users in held(f"t4-{at}", 3).items()})
+    found = changes([], nodes, pods=pods)
+    assert (len(found.rolling_changes), len(found.limited), found.releases.counts) == (1, 2, {"notebooks": 3})

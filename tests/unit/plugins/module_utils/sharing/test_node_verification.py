@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a turn waits for its node: what is said when that was in vain, and what is done about labels that do not arrive."""
+"""NodeVerifier: the message after a timeout, and the restart of gpu-feature-discovery for labels that are late."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check as prove
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import Transition
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since
 from ansible_collections.accel.gpu.plugins.module_utils.drain.pods_on_nodes import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import late_labels, watched_nodes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import operands, watched_nodes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.diagnosis import diagnose_node
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import NodeFailure, RunnerContext
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_runner import NodeRunner
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNodes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import (
+    NodeFailure,
+    NodeResult,
+    RunnerContext,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_verification import NodeVerifier
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNode, WatchedNodes
 from tests.helpers.fleet import node, pool
 
 TIMEOUT = 600.0
@@ -33,7 +35,7 @@ PATH = "/api/v1/namespaces/gpu-operator/pods"
 
 
 class Cluster:
-    """A client and a lease: whoever looks waits ten seconds; GFD's pods can be deleted, with what follows from it."""
+    """A client and a lease: each check takes ten seconds; GFD's pods can be deleted, which calls `on_delete`."""
 
     def __init__(self, on_delete: Callable[[Cluster], None] = lambda cluster: None) -> None:
         self.now = 0.0
@@ -68,56 +70,57 @@ class Cluster:
         return True
 
 
-def waiting(cluster: Cluster, of_node_: Node, of_pool: PoolPlan | None) -> NodeRunner:
-    """The turn of this node, changed and now to be proven."""
-    cluster.nodes = WatchedNodes(cluster, {of_node_.name: of_node_}, "1", clock=cluster.clock)  # type: ignore[arg-type]
+def verifier(cluster: Cluster, actual: Node, to: PoolPlan | None, result: NodeResult | None = None) -> NodeVerifier:
+    """Verifies this node after its change."""
+    cluster.nodes = WatchedNodes(cluster, {actual.name: actual}, "1", clock=cluster.clock)  # type: ignore[arg-type]
     since = Since(cluster.clock)
     plan = derive({"name": "lab"}, {}, [])
-    tools = RunnerContext(
+    context = RunnerContext(
         client=cluster,  # type: ignore[arg-type]
         lease=cluster,  # type: ignore[arg-type]
-        live=cluster.nodes,
-        look=lambda name: PodsByNode({}, {}),
-        tell=functools.partial(diagnose_node, cluster, plan, since),  # type: ignore[arg-type]
+        nodes=cluster.nodes,
+        list_pods=lambda name: PodsByNode({}, {}),
+        describe=functools.partial(diagnose_node, cluster, plan, since),  # type: ignore[arg-type]
         since=since,
-        say=lambda name, text: None,
-        reboot=None,  # type: ignore[arg-type]
-        held=(),
+        report=lambda name, text: None,
+        rebooter=None,  # type: ignore[arg-type]
+        held_back=(),
         namespace="gpu-operator",
         wait_timeout=TIMEOUT,
         repair=False,
     )
-    return NodeRunner(tools, NodeChange(of_node_.name, of_pool, None, Transition("sharing")))
+    node = WatchedNode(context.client, context.lease, context.nodes, actual.name)
+    return NodeVerifier(context, node, to, result or NodeResult(actual.name))
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the cluster's clock counts."""
-    monkeypatch.setattr(watched_nodes, "_LOOK", 0.001)
+    """Waits depend only on the cluster's clock."""
+    monkeypatch.setattr(watched_nodes, "_CHECK", 0.001)
 
 
-def test_a_failure_says_for_how_long_the_node_has_been_so() -> None:
+def test_a_timeout_names_the_duration_of_the_finding() -> None:
     cluster = Cluster()
     with pytest.raises(NodeFailure) as failure:
-        waiting(cluster, node(), pool(replicas=4))._prove(None, pool(replicas=4))
-    told = re.search(r"so for (\d+) s", str(failure.value))
-    assert told is not None
-    assert TIMEOUT - 60 <= int(told[1]) <= TIMEOUT + 60
+        verifier(cluster, node(), pool(replicas=4)).verify(None, pool(replicas=4))
+    match = re.search(r"so for (\d+) s", str(failure.value))
+    assert match is not None
+    assert TIMEOUT - 60 <= int(match[1]) <= TIMEOUT + 60
     assert cluster.deleted == []
 
 
-def test_so_does_that_of_a_release() -> None:
+def test_a_timeout_of_a_release_names_it_too() -> None:
     left = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"}
     cut = node(labels=left, allocatable={"nvidia.com/mig-3g.40gb": 2})
     with pytest.raises(NodeFailure) as failure:
-        waiting(Cluster(), cut, None)._prove_whole()
-    told = re.search(r"so for (\d+) s", str(failure.value))
-    assert told is not None
-    assert TIMEOUT - 60 <= int(told[1]) <= TIMEOUT + 60
+        verifier(Cluster(), cut, None).verify_whole()
+    match = re.search(r"so for (\d+) s", str(failure.value))
+    assert match is not None
+    assert TIMEOUT - 60 <= int(match[1]) <= TIMEOUT + 60
 
 
-def test_labels_that_do_not_arrive_are_written_again_by_a_new_pod() -> None:
-    """The node offers what it should, and NFD's master has dropped the update of its labels."""
+def test_gpu_feature_discovery_is_restarted_for_late_labels() -> None:
+    """The node offers the right resources, and NFD's master has dropped the update of its labels."""
     wanted = node(replicas=4)
 
     def arrive(cluster: Cluster) -> None:
@@ -125,22 +128,22 @@ def test_labels_that_do_not_arrive_are_written_again_by_a_new_pod() -> None:
         cluster.nodes.note(wanted)
 
     cluster = Cluster(arrive)
-    turn = waiting(cluster, node(replicas=4, labels=LATE), pool(replicas=4))
-    turn._prove(None, pool(replicas=4))
+    result = NodeResult("n1")
+    verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4), result).verify(None, pool(replicas=4))
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
-    assert late_labels.LABELS_LATE <= cluster.now < late_labels.LABELS_LATE + 60
-    assert turn.fate.repaired == late_labels.RESTARTED
+    assert operands.LABELS_LATE <= cluster.now < operands.LABELS_LATE + 60
+    assert result.repaired == operands.DISCOVERY_RESTARTED
 
 
-def test_that_is_tried_once_and_then_told() -> None:
+def test_gpu_feature_discovery_is_restarted_only_once() -> None:
     cluster = Cluster()
     with pytest.raises(NodeFailure, match=r"gpu\.replicas is 1, 4 is expected; so for \d\d\d s"):
-        waiting(cluster, node(replicas=4, labels=LATE), pool(replicas=4))._prove(None, pool(replicas=4))
+        verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4)).verify(None, pool(replicas=4))
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
 
 
 @pytest.mark.parametrize(
-    ("of_node_", "labels_only"),
+    ("actual", "labels_only"),
     [
         (node(replicas=4, labels=LATE), True),
         (node(), False),
@@ -149,8 +152,8 @@ def test_that_is_tried_once_and_then_told() -> None:
         (node(replicas=4, labels={"nvidia.com/gpu.product": "Tesla-T4-MIG-INVALID"}), False),
     ],
 )
-def test_whose_labels_alone_are_late(of_node_: Node, labels_only: bool) -> None:
-    finding = prove(of_node_, pool(replicas=4))
+def test_labels_only(actual: Node, labels_only: bool) -> None:
+    finding = check(actual, pool(replicas=4))
     assert finding is not None
     assert finding.labels_only is labels_only
     assert (finding.blamed == "gpu-feature-discovery") is labels_only

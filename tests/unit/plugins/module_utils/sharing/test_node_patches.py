@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is put on a node while it is changed, and taken back: ours, and nothing of anybody else's."""
+"""The patches that cordon, uncordon, quarantine and roll back a node change nothing of others."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit 
     last_good,
     node_edit,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_edits
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_patches
 from tests.helpers.fleet import node, pool
 
 CORDON, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
 CONFIG, CUT, STATE = "nvidia.com/device-plugin.config", "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 THEIRS = {"key": "team", "value": "a", "effect": "NoSchedule"}
-LEFT = {"key": FAILED, "value": "drain", "effect": "NoSchedule"}
+QUARANTINE = {"key": FAILED, "value": "drain", "effect": "NoSchedule"}
 STARTUP = {"key": STARTUP_TAINT_KEY, "effect": "NoSchedule"}
 
 
-def patched(of: Node, patch: Patch | None) -> Node:
+def patched(actual: Node, patch: Patch | None) -> Node:
     """The node after a merge patch."""
     if patch is None:
-        return of
-    annotations = {**of.annotations, **patch["metadata"].get("annotations", {})}
-    labels = {**of.labels, **patch["metadata"].get("labels", {})}
+        return actual
+    annotations = {**actual.annotations, **patch["metadata"].get("annotations", {})}
+    labels = {**actual.labels, **patch["metadata"].get("labels", {})}
     spec = patch.get("spec", {})
     return replace(
-        of,
+        actual,
         annotations={key: value for key, value in annotations.items() if value is not None},
         labels={key: value for key, value in labels.items() if value is not None},
-        taints=tuple(spec.get("taints", of.taints)),
-        unschedulable=bool(spec["unschedulable"]) if "unschedulable" in spec else of.unschedulable,
+        taints=tuple(spec.get("taints", actual.taints)),
+        unschedulable=bool(spec["unschedulable"]) if "unschedulable" in spec else actual.unschedulable,
     )
 
 
@@ -50,54 +50,54 @@ nodes = st.builds(
     lambda cordoned, ours, failed, taints: replace(
         node(),
         unschedulable=cordoned or ours,
-        annotations={**({CORDON: "why"} if ours else {}), **({FAILED: "story"} if failed else {})},
+        annotations={**({CORDON: "why"} if ours else {}), **({FAILED: "message"} if failed else {})},
         taints=tuple(taints),
     ),
     st.booleans(),
     st.booleans(),
     st.booleans(),
-    st.lists(st.sampled_from([THEIRS, LEFT, STARTUP]), unique_by=lambda taint: taint["key"]),
+    st.lists(st.sampled_from([THEIRS, QUARANTINE, STARTUP]), unique_by=lambda taint: taint["key"]),
 )
 
 
 @given(nodes)
-def test_what_is_closed_and_opened_has_nothing_of_ours_left(of: Node) -> None:
+def test_an_uncordoned_node_has_no_marks_left(actual: Node) -> None:
     opened = patched(
-        patched(of, node_edits.cordon_patch(of, "why")),
-        node_edits.uncordon_patch(patched(of, node_edits.cordon_patch(of, "why"))),
+        patched(actual, node_patches.cordon_patch(actual, "why")),
+        node_patches.uncordon_patch(patched(actual, node_patches.cordon_patch(actual, "why"))),
     )
     assert not {CORDON, FAILED} & set(opened.annotations)
     assert [taint for taint in opened.taints if taint["key"] != "team"] == []
-    # A cordon that was there before, and is not ours, is still there; any other is gone.
-    assert opened.unschedulable is (of.unschedulable and CORDON not in of.annotations)
-    assert (THEIRS in opened.taints) is (THEIRS in of.taints)
-    assert node_edits.uncordon_patch(opened) is None
+    # A foreign cordon is still there.
+    assert opened.unschedulable is (actual.unschedulable and CORDON not in actual.annotations)
+    assert (THEIRS in opened.taints) is (THEIRS in actual.taints)
+    assert node_patches.uncordon_patch(opened) is None
 
 
 @given(nodes)
-def test_nobody_is_scheduled_on_a_closed_node(of: Node) -> None:
-    closed = patched(of, node_edits.cordon_patch(of, "why"))
+def test_nothing_is_scheduled_to_a_cordoned_node(actual: Node) -> None:
+    closed = patched(actual, node_patches.cordon_patch(actual, "why"))
     assert closed.unschedulable or STARTUP in closed.taints
-    assert LEFT not in closed.taints
-    assert node_edits.cordon_patch(closed, "why") is None
+    assert QUARANTINE not in closed.taints
+    assert node_patches.cordon_patch(closed, "why") is None
 
 
 @given(nodes, st.sampled_from(["drain", "mig-failed"]))
-def test_a_node_that_is_left_says_why_and_a_run_again_opens_it(of: Node, reason: str) -> None:
-    closed = patched(of, node_edits.cordon_patch(of, "why"))
-    left = patched(closed, node_edits.quarantine_patch(closed, reason, "story"))
+def test_a_quarantined_node_has_the_reason_and_the_next_run_uncordons_it(actual: Node, reason: str) -> None:
+    closed = patched(actual, node_patches.cordon_patch(actual, "why"))
+    left = patched(closed, node_patches.quarantine_patch(closed, reason, "message"))
     assert {"key": FAILED, "value": reason, "effect": "NoSchedule"} in left.taints
-    assert left.annotations[FAILED] == "story"
-    assert node_edits.quarantine_patch(left, reason, "story") is None
-    again = patched(left, node_edits.cordon_patch(left, "why"))
+    assert left.annotations[FAILED] == "message"
+    assert node_patches.quarantine_patch(left, reason, "message") is None
+    again = patched(left, node_patches.cordon_patch(left, "why"))
     assert FAILED not in {taint["key"] for taint in again.taints}
-    assert patched(again, node_edits.uncordon_patch(again)).annotations == {}
+    assert patched(again, node_patches.uncordon_patch(again)).annotations == {}
 
 
-def test_a_node_that_went_back_is_open_and_says_why() -> None:
-    closed = patched(node(), node_edits.cordon_patch(node(), "why"))
-    back = patched(closed, node_edits.uncordon_patch(closed, failed="story"))
-    assert (back.unschedulable, back.annotations, back.taints) == (False, {FAILED: "story"}, ())
+def test_a_rolled_back_node_is_uncordoned_and_has_the_reason() -> None:
+    closed = patched(node(), node_patches.cordon_patch(node(), "why"))
+    back = patched(closed, node_patches.uncordon_patch(closed, failure="message"))
+    assert (back.unschedulable, back.annotations, back.taints) == (False, {FAILED: "message"}, ())
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_a_node_that_went_back_is_open_and_says_why() -> None:
         ({CONFIG: "new"}, {CONFIG: "old", CUT: None}, {CONFIG: "old"}),
         ({CONFIG: "new"}, {CONFIG: None, CUT: None}, {CONFIG: None}),
         ({CONFIG: "new", CUT: "mig-a"}, {CONFIG: "old", CUT: "mig-b"}, {CONFIG: "old", CUT: "mig-b", STATE: None}),
-        # Whole GPUs were nobody's word; the MIG manager has to be told so.
+        # Before, no label configured whole GPUs; the MIG manager needs one.
         ({CONFIG: "new", CUT: "mig-a"}, {CONFIG: "old", CUT: None}, {CONFIG: "old", CUT: "all-disabled", STATE: None}),
         ({CONFIG: "old", CUT: "all-disabled"}, {CONFIG: "old", CUT: None}, None),
     ],
 )
-def test_the_way_back(labels: dict[str, str], good: dict[str, str | None], patch: dict[str, t.Any] | None) -> None:
-    found = node_edits.rollback_patch(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
+def test_rollback_patch(labels: dict[str, str], good: dict[str, str | None], patch: dict[str, t.Any] | None) -> None:
+    found = node_patches.rollback_patch(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
     assert (found["metadata"]["labels"] if found else None) == patch
 
 
@@ -120,7 +120,7 @@ MEMBER = {"accel.gpu/pool": "notebooks", CONFIG: "old"}
 
 
 @pytest.mark.parametrize(
-    ("of", "works"),
+    ("actual", "works"),
     [
         (node(labels=MEMBER), True),
         (node(labels=MEMBER, allocatable={}), False),
@@ -130,15 +130,15 @@ MEMBER = {"accel.gpu/pool": "notebooks", CONFIG: "old"}
         (node(labels={**MEMBER, STATE: "success", "nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}), False),
     ],
 )
-def test_the_profile_that_works_is_noted_with_the_change(of: Node, works: bool) -> None:
-    change = node_edit(of, pool(replicas=4))
+def test_a_working_configuration_is_recorded_with_the_change(actual: Node, works: bool) -> None:
+    change = node_edit(actual, pool(replicas=4))
     assert change is not None
-    noted = last_good(patched(of, change.patch))
+    noted = last_good(patched(actual, change.patch))
     assert noted == (LastGood({CONFIG: "old", CUT: None}, {"nvidia.com/gpu": 1}) if works else None)
-    assert noted == is_working(of)
+    assert noted == is_working(actual)
 
 
-def test_a_profile_that_does_not_work_does_not_replace_the_noted_one() -> None:
+def test_a_broken_configuration_does_not_replace_the_recorded_one() -> None:
     noted = {"accel.gpu/last-good": str(LastGood({CONFIG: "first", CUT: None}, {"nvidia.com/gpu": 1}))}
     broken = replace(node(labels=MEMBER, allocatable={}), annotations=noted)
     change = node_edit(broken, pool(replicas=4))
@@ -152,14 +152,14 @@ def test_a_profile_that_does_not_work_does_not_replace_the_noted_one() -> None:
 CLIENT, PAUSED = "nvidia.com/gpu.deploy.client", "paused-for-mig-change"
 
 
-def test_clients_are_stopped_where_they_run_and_run_again_when_the_node_is_opened() -> None:
+def test_clients_are_paused_where_they_run_and_resumed_by_uncordon() -> None:
     running = node(labels={CLIENT: "true"})
-    stopped = patched(running, node_edits.pause_clients(running))
+    stopped = patched(running, node_patches.pause_clients(running))
     assert stopped.labels[CLIENT] == PAUSED
-    assert node_edits.pause_clients(stopped) is None
-    assert node_edits.pause_clients(node()) is None
-    opened = patched(stopped, node_edits.uncordon_patch(stopped))
+    assert node_patches.pause_clients(stopped) is None
+    assert node_patches.pause_clients(node()) is None
+    opened = patched(stopped, node_patches.uncordon_patch(stopped))
     assert opened.labels == running.labels
-    assert node_edits.uncordon_patch(running) is None
-    # The MIG manager lets them run again itself.
-    assert node_edits.uncordon_patch(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None
+    assert node_patches.uncordon_patch(running) is None
+    # The MIG manager resumes them itself.
+    assert node_patches.uncordon_patch(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None

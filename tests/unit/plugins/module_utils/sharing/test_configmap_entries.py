@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Entries are added before they are named, and collected only when no node names them."""
+"""Entries are added before a label names them, and removed only when no node names them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.device_plugin_entries import (
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmap_entries import (
     WHOLE,
     device_plugin_entries,
 )
 
 
 def _configmap(**managers: dict[str, str]) -> dict[str, t.Any]:
-    """A ConfigMap whose keys belong to the managers as given."""
+    """A ConfigMap whose keys belong to these field managers."""
     data: dict[str, str] = {}
     fields = []
     for manager, of in managers.items():
@@ -29,37 +29,37 @@ CASES: list[tuple[str, dict[str, t.Any] | None, set[str], dict[str, str], list[s
     ("as wanted", _configmap(accel_gpu={"new": "2"}), {"new"}, {}, ["new"], []),
     ("old one unnamed", _configmap(accel_gpu={"old": "1"}), {"new"}, {"new": "2"}, ["new"], ["old"]),
     ("old one named", _configmap(accel_gpu={"old": "1"}), {"new", "old"}, {"new": "2"}, ["new", "old"], []),
-    ("others' stays", _configmap(accel_gpu={"new": "2"}, helm={"x": "1"}), {"new"}, {}, ["new", "x"], []),
+    ("foreign entry stays", _configmap(accel_gpu={"new": "2"}, helm={"x": "1"}), {"new"}, {}, ["new", "x"], []),
     ("shared key stays", _configmap(accel_gpu={"new": "2", "x": "1"}, kubectl={"x": "1"}), set(), {}, ["new", "x"], []),
     ("edited by others", _configmap(kubectl={"new": "9"}), {"new"}, {"new": "2"}, ["new"], []),
 ]
 
 
 @pytest.mark.parametrize(
-    ("configmap", "named", "added", "after", "collected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+    ("configmap", "named", "added", "after", "removed"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
 def test_entries(
-    configmap: dict[str, t.Any] | None, named: set[str], added: dict[str, str], after: list[str], collected: list[str]
+    configmap: dict[str, t.Any] | None, named: set[str], added: dict[str, str], after: list[str], removed: list[str]
 ) -> None:
     result = device_plugin_entries({"new": "2"}, named, configmap)
-    assert dict(result.added) == added
+    assert {key: result.after[key] for key in result.added} == added
     assert sorted(result.after) == after
-    assert list(result.collected) == collected
-    assert result.changed == bool(added or collected)
-    # Whatever happens, what is applied first contains all that a label may name at that time and is ours.
-    assert set(result.applied) >= set(added) | set(collected)
+    assert list(result.removed) == removed
+    assert result.changed == bool(added or removed)
+    # The first apply contains every own entry that a label may name at that time.
+    assert set(result.applied) >= set(added) | set(removed)
 
 
-def test_a_configmap_that_agents_have_mounted_never_gets_empty() -> None:
+def test_a_mounted_configmap_never_becomes_empty() -> None:
     (whole,) = WHOLE
     managed = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:old": {}}}}]
     released = device_plugin_entries({}, set(), {"data": {"old": "1"}, "metadata": {"managedFields": managed}})
-    assert (list(released.added), released.collected, list(released.after)) == ([whole], ("old",), [whole])
+    assert (list(released.added), released.removed, list(released.after)) == ([whole], ("old",), [whole])
     managed = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {f"f:{whole}": {}}}}]
     assert not device_plugin_entries({}, set(), {"data": dict(WHOLE), "metadata": {"managedFields": managed}}).changed
-    # One that an older version has left empty.
+    # A ConfigMap that is already empty.
     assert list(device_plugin_entries({}, set(), {"metadata": {}}).added) == [whole]
-    # Somebody else's entry, or one that a node names, is enough; without a ConfigMap there is nothing to mount.
+    # A foreign entry, or one that a node names, is enough; without a ConfigMap there is nothing to mount.
     assert not device_plugin_entries({}, set(), {"data": {"theirs": "1"}, "metadata": {}}).changed
     assert not device_plugin_entries({}, {"old"}, {"data": {"old": "1"}, "metadata": {"managedFields": [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:old": {}}}}]}}).changed  # fmt: skip
     assert not device_plugin_entries({}, set(), None).changed

@@ -1,0 +1,198 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waits until a changed node is as declared, and repairs what is known to get stuck."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..cluster_state.mig_repair import remedy
+from ..cluster_state.node import Node
+from ..cluster_state.node_check import FAILED, check, paused
+from ..cluster_state.pool_edit import is_working, node_edit
+from ..cluster_state.pool_release import not_whole
+from ..drain.operand_diagnosis import failing_operands
+from ..nvidia_config import mig_parted
+from ..schema.messages import abbreviate
+from . import operands
+from .node_result import NodeFailure
+from .reboot import RebootFailed
+
+if t.TYPE_CHECKING:
+    from ..cluster_state.node_check import Finding
+    from ..pools.plan import PoolPlan, RebootPlan
+    from .node_change import NodeChange
+    from .node_result import NodeResult, RunnerContext
+    from .watched_nodes import WatchedNode
+
+_LABELS_LATE = "its labels are late"
+# Seconds between two looks at NVIDIA's pods on a node that is not discovered.
+_OPERANDS_INTERVAL = 5.0
+
+
+class NodeVerifier:
+    """Verifies one node; `result` gets the repairs that were made."""
+
+    def __init__(self, context: RunnerContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
+        """Keep the arguments; nothing is read."""
+        self._context = context
+        self._node = node
+        self._pool = pool
+        self._result = result
+        self._discovery_restarted = False
+        self._operands_checked = 0.0
+
+    def verify(self, change: NodeChange | None, pool: PoolPlan) -> None:
+        """Wait until the node is as its pool declares; raises NodeFailure.
+
+        The MIG manager is restarted once if it is stuck, a repair also resets the layout once, and the node is rebooted once if
+        `rollout.reboot` says how.
+        """
+        self._context.report(self._node.name, "waiting for NVIDIA's operands")
+        # A node that is discovered in the usual time costs no list of pods.
+        self._operands_checked = time.monotonic()
+        reboot = pool.rollout.reboot if change is not None and change.transition.cuts else None
+        may_restart, may_reset = True, self._context.repair
+        while True:
+            verdict = self._node.wait(self._verdict, self._context.wait_timeout, self._check_operands)
+            node = self._node.now
+            if verdict == "" or node is None:
+                return
+            stuck = remedy(node, pool)
+            if verdict == _LABELS_LATE:
+                self._restart_discovery()
+            elif node.mig_state == FAILED and reboot is not None:
+                self._reboot(reboot)
+                reboot = None
+            elif stuck and may_restart:
+                may_restart = False
+                self.restart_mig_manager(stuck)
+            elif stuck and may_reset:
+                may_reset = False
+                self._reset_layout(node)
+            else:
+                finding = check(node, pool)
+                if finding is not None and finding.final and not stuck:
+                    # Neither waiting nor a rollback changes it; it is reported with the verification of the whole pool.
+                    return
+                raise self._failure(finding, stuck, _advice(change, node, pool))
+
+    def verify_whole(self) -> None:
+        """Wait until the GPUs of a node without a pool are not partitioned; a stuck MIG manager is restarted once."""
+        self._context.report(self._node.name, "waiting until its GPUs are whole")
+        may_restart = True
+        while True:
+            verdict = self._node.wait(self._whole_verdict, self._context.wait_timeout)
+            node = self._node.now
+            if verdict == "" or node is None:
+                return
+            stuck = remedy(node, None)
+            if not stuck or not may_restart:
+                raise self._failure(not_whole(node), stuck)
+            may_restart = False
+            self.restart_mig_manager(stuck)
+
+    def is_declared_after_wait(self) -> bool:
+        """Wait for a change that is under way, and return whether the node is as declared then."""
+        return bool(self._node.wait(self._verdict, self._context.wait_timeout) == "")
+
+    def restart_mig_manager(self, stuck: str = "") -> None:
+        """Restart the node's MIG manager; `stuck` is what that repairs."""
+        self._result.repaired = stuck or self._result.repaired
+        restart_mig_manager(self._context, self._node)
+
+    def _failure(self, finding: Finding | None, stuck: str, advice: str = "") -> NodeFailure:
+        message = self._context.describe(finding) if finding else f"{self._node.name} is not ready"
+        return NodeFailure("mig-failed" if stuck else "not-verified", f"{message}{advice}")
+
+    def _verdict(self, node: Node | None) -> str | None:
+        """Empty: as declared, or gone. Text: why waiting does not help (once, _LABELS_LATE). None: not yet."""
+        if node is None:
+            return ""
+        finding = check(node, self._pool) if self._pool else None
+        if finding is None:
+            self._context.since.forget(node.name)
+            return "" if node.ready else None
+        seconds = self._context.since.note(node.name, finding.seen)
+        if self._context.repair and node_edit(node, self._pool, self._context.held_back) is not None:
+            # A repair does not change what the node is to become.
+            return "" if is_working(node) and not remedy(node, self._pool) else None
+        if not self._discovery_restarted and operands.labels_are_late(finding, seconds):
+            return _LABELS_LATE
+        return str(finding) if finding.final else None
+
+    def _whole_verdict(self, node: Node | None) -> str | None:
+        """Empty: the GPUs are whole, or the node is gone. Text: why waiting does not help. None: not yet."""
+        finding = not_whole(node) if node else None
+        if node is None or finding is None:
+            return "" if node is None or node.ready else None
+        self._context.since.note(node.name, finding.seen)
+        return str(finding) if finding.final else None
+
+    def _check_operands(self) -> None:
+        """Raise NodeFailure if a failing pod of NVIDIA's keeps the node from being discovered."""
+        node = self._node.now
+        if node is None or node.discovered or time.monotonic() - self._operands_checked < _OPERANDS_INTERVAL:
+            return
+        self._operands_checked = time.monotonic()
+        failing = failing_operands(self._context.client, self._context.namespace, [node.name], time.time())
+        if failing:
+            raise NodeFailure("not-verified", f"{node.name}: {failing[node.name]}")
+
+    def _restart_discovery(self) -> None:
+        self._context.report(self._node.name, "restarting its gpu-feature-discovery")
+        self._discovery_restarted = True
+        context = self._context
+        operands.restart_discovery(context.client, context.namespace, [self._node.name], context.lease)
+        self._result.repaired = self._result.repaired or operands.DISCOVERY_RESTARTED
+
+    def _reboot(self, reboot: RebootPlan) -> None:
+        self._context.report(self._node.name, "rebooting")
+        self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
+        try:
+            self._context.rebooter.reboot(self._node.name, reboot, self._node.wait)
+        except RebootFailed as error:
+            raise NodeFailure("reboot", str(error)) from error
+        self._result.repaired = "rebooted"
+
+    def _reset_layout(self, node: Node) -> None:
+        """Remove a layout that is applied in part, by NVIDIA's configuration for whole GPUs, and apply it again."""
+        layout = node.mig_config
+        self._set_mig_config(mig_parted.DISABLED)
+        self._node.wait(_layout_removed, self._context.wait_timeout)
+        self._set_mig_config(layout)
+        self._result.repaired = f"its MIG layout was removed and {layout} applied again"
+
+    def _set_mig_config(self, name: str) -> None:
+        self._node.write(lambda dummy: {"metadata": {"labels": {MIG_CONFIG_LABEL: name, MIG_STATE_LABEL: None}}})
+
+
+def restart_mig_manager(context: RunnerContext, node: WatchedNode) -> None:
+    """Restart the node's MIG manager, so that it reads new entries and retries what has failed."""
+    actual = node.now
+    if actual is not None:
+        context.report(node.name, "restarting its MIG manager")
+        operands.restart_mig_manager(context.client, context.namespace, [actual], context.lease)
+        node.read()
+
+
+def _layout_removed(node: Node | None) -> bool | None:
+    """Whether the MIG manager has made the GPUs whole; None: not yet."""
+    if node is None or node.mig_state == FAILED:
+        return False
+    return True if node.mig_state == "success" and not paused(node) and not node.mig_devices else None
+
+
+def _advice(change: NodeChange | None, node: Node, pool: PoolPlan) -> str:
+    """What else may help after a failed MIG change: pods that may hold the GPUs, and a reboot."""
+    if change is None or node.mig_state != FAILED:
+        return ""
+    advice = ""
+    if change.possible_holders:
+        names = abbreviate([f"{pod.shown} ({', '.join(pod.possible)})" for pod in change.possible_holders])
+        advice = f"\nIf its GPUs are in use, these pods may hold them, which no drain evicts: {names}."
+    if change.transition.resets and pool.rollout.reboot is None:
+        advice += "\nIf its GPUs cannot be reset for another MIG mode, a reboot helps: set rollout.reboot of the pool."
+    return advice

@@ -1,0 +1,163 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes NVIDIA's operand pods take up a changed configuration: refreshed ConfigMaps, a restarted MIG manager or gpu-feature-discovery."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ..catalog.names import MIG_STATE_LABEL, REFRESH_ANNOTATION
+from ..cluster_state import operand_pods
+from ..common.parallel import run_bounded
+from ..common.wait import WaitTimeout, wait_until
+from ..kube.errors import ApiError
+from ..kube.paths import NAMESPACES, NODES, object_path
+
+if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
+    from ..cluster_state.node_check import Finding
+    from ..common.progress import Progress
+    from ..kube.client import Client
+    from ..kube.lease import Lease
+
+# Seconds for which labels alone may differ: the kubelet's copy of a ConfigMap, GFD and NFD take less.
+LABELS_LATE = 90.0
+DISCOVERY_RESTARTED = "gpu-feature-discovery was restarted, because its labels had not reached the node"
+_TIMEOUT, _INTERVAL = 120.0, 0.5
+_MAX_NAMES = 5
+# Selects nodes whose MIG manager has reported the end of a change.
+_CHANGE_ENDED = f"{MIG_STATE_LABEL},{MIG_STATE_LABEL} notin (pending,rebooting)"
+
+
+def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, str], lease: Lease) -> int:
+    """Annotate the operand pods on the nodes in `values`, each with its value; returns the number of pods.
+
+    A mounted ConfigMap lags by a minute or more; a changed pod annotation makes the kubelet refresh it at once. This must
+    precede the label that names a new entry.
+    """
+    values_by_pod = {
+        pod["metadata"]["name"]: values[operand_pods.node_of(pod)]
+        for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR)
+        if operand_pods.node_of(pod) in values
+    }
+
+    def annotate(name: str) -> None:
+        patch = {"metadata": {"annotations": {REFRESH_ANNOTATION: values_by_pod[name]}}}
+        client.strategic_merge(object_path("v1", "Pod", name, namespace), patch)
+
+    # A pod that is gone is replaced by one that mounts the present ConfigMap.
+    return _for_each(values_by_pod, annotate, lease)
+
+
+def labels_are_late(finding: Finding, seconds: float) -> bool:
+    """Whether only the labels of a node have differed for too long, while it offers the right resources."""
+    return finding.labels_only and seconds >= LABELS_LATE
+
+
+def restart_discovery(client: Client, namespace: str, nodes: t.Collection[str], lease: Lease) -> None:
+    """Delete the pods of gpu-feature-discovery on these nodes; their DaemonSet creates new ones.
+
+    NFD's master writes GFD's labels on a node when they change. A master that cannot read the node at that moment (the API server
+    restarts) drops the update and looks again after an hour (NFD v0.19.0, pkg/nfd-master/updater-pool.go: an error of getNode()
+    other than "not found" leads to no update). A new GFD pod counts as a change.
+    """
+    pods = client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=f"app={operand_pods.DISCOVERY}")
+    _delete_pods(client, namespace, [pod for pod in pods if operand_pods.node_of(pod) in nodes], lease)
+
+
+def restart_mig_manager(
+    client: Client, namespace: str, nodes: t.Collection[Node], lease: Lease, progress: Progress | None = None
+) -> None:
+    """Restart the MIG manager on these nodes and wait until it has processed their present labels.
+
+    The MIG manager looks an entry up once, in a copy of the ConfigMap that lags; a missing entry fails for good (mig-parted
+    cmd/nvidia-mig-manager). A new pod mounts the present ConfigMap. It first processes the present label, finds that layout
+    applied and writes the state again. If the next label were there by then, this state would be taken for that label's. So the
+    old state is removed before the restart, and the new one is awaited. Nodes without a MIG manager are left alone.
+    """
+    path, selector = f"{NAMESPACES}/{namespace}/pods", f"app={operand_pods.MIG_MANAGER}"
+    names = {node.name for node in nodes}
+    # For one node, the pods of thousands of others are not listed.
+    fields = f"spec.nodeName={next(iter(names))}" if len(names) == 1 else None
+
+    def list_pods() -> list[t.Mapping[str, t.Any]]:
+        listed = client.list(path, label_selector=selector, field_selector=fields)
+        return [pod for pod in listed if operand_pods.node_of(pod) in names]
+
+    pods = list_pods()
+    managed = {operand_pods.node_of(pod) for pod in pods}
+    labelled = [node for node in nodes if node.name in managed and node.mig_config]
+
+    def remove_state(name: str) -> None:
+        client.patch(f"{NODES}/{name}", {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
+
+    _for_each([node.name for node in labelled if node.mig_state], remove_state, lease)
+    _delete_pods(client, namespace, pods, lease)
+    old = {pod["metadata"]["uid"] for pod in pods}
+
+    def not_ready() -> list[str]:
+        ready = [pod for pod in list_pods() if pod["metadata"]["uid"] not in old and operand_pods.is_ready(pod)]
+        return sorted(managed - set(map(operand_pods.node_of, ready)))
+
+    wait_until(
+        not_ready,
+        lambda names: not names,
+        timeout=_TIMEOUT,
+        interval=_INTERVAL,
+        story=lambda names: (
+            f"The MIG manager is not ready after its restart on {', '.join(names[:_MAX_NAMES])}: "
+            f"kubectl -n {namespace} get pods -l {selector} -o wide."
+        ),
+        progress=progress,
+        say=lambda names: f"{len(names)} MIG managers starting with the new configuration",
+    )
+    if labelled:
+        _await_mig_states(client, {node.name for node in labelled}, progress)
+
+
+def _await_mig_states(client: Client, names: t.Collection[str], progress: Progress | None) -> None:
+    """Wait until the MIG manager of each node has reported a state, for a limited time.
+
+    A MIG manager that works on an impossible layout may take much longer; it processes the next label afterwards.
+    """
+    fields = f"metadata.name={next(iter(names))}" if len(names) == 1 else None
+
+    def without_state() -> set[str]:
+        ended = client.list(NODES, label_selector=_CHANGE_ENDED, field_selector=fields, metadata_only=True)
+        return set(names) - {node["metadata"]["name"] for node in ended}
+
+    with contextlib.suppress(WaitTimeout):
+        wait_until(
+            without_state,
+            lambda left: not left,
+            timeout=_TIMEOUT,
+            interval=_INTERVAL,
+            story=lambda left: "",
+            progress=progress,
+            say=lambda left: f"{len(left)} MIG managers looking at the present configuration",
+        )
+
+
+def _delete_pods(client: Client, namespace: str, pods: t.Iterable[t.Mapping[str, t.Any]], lease: Lease) -> None:
+    def delete(name: str) -> None:
+        client.delete(object_path("v1", "Pod", name, namespace))
+
+    _for_each([pod["metadata"]["name"] for pod in pods], delete, lease)
+
+
+def _for_each(names: t.Iterable[str], send: t.Callable[[str], None], lease: Lease) -> int:
+    """Send one request for each name while the lease is held; returns for how many objects, as gone ones do not count."""
+
+    def call(name: str) -> t.Callable[[], None]:
+        def run() -> None:
+            lease.check()
+            send(name)
+
+        return run
+
+    outcomes = run_bounded([(name, call(name)) for name in names], stop=lease.lost)
+    for outcome in outcomes:
+        if outcome.error and not (isinstance(outcome.error, ApiError) and outcome.error.not_found):
+            raise outcome.error
+    return sum(1 for outcome in outcomes if outcome.ok)

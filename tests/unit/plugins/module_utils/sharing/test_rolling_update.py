@@ -1,0 +1,105 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rolling update: at most max_unavailable nodes of a pool at a time, new nodes beside that, pauses after failures."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import Transition
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import (
+    DONE,
+    QUARANTINED,
+    ROLLED_BACK,
+    NodeResult,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import (
+    RollingResult,
+    pool_queues,
+    run_rolling_update,
+)
+from tests.helpers.fleet import pool, rollout
+
+
+def change(name: str, of_pool: PoolPlan, **more: t.Any) -> NodeChange:
+    return NodeChange(name, of_pool, None, Transition("mig-mode", True), rolling=True, **more)
+
+
+class Runner:
+    """Counts the changes that run at the same time. The first ones wait until `parallel` changes have started."""
+
+    def __init__(self, results: t.Mapping[str, NodeResult], parallel: int) -> None:
+        self._results = results
+        self._parallel = parallel
+        self._changed = threading.Condition()
+        self.running: set[str] = set()
+        self.most = 0
+        self.order: list[str] = []
+
+    def run(self, change: NodeChange) -> NodeResult:
+        with self._changed:
+            self.running.add(change.node)
+            self.order.append(change.node)
+            self.most = max(self.most, len(self.running))
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self.most >= self._parallel, timeout=60)
+            self.running.discard(change.node)
+        return self._results.get(change.node, NodeResult(change.node))
+
+
+def update(
+    changes: list[NodeChange], results: t.Mapping[str, NodeResult], parallel: int = 1
+) -> tuple[RollingResult, Runner]:
+    runner = Runner(results, parallel)
+    sizes = {item.pool.name: len(changes) for item in changes if item.pool}
+    return run_rolling_update(pool_queues(changes, sizes), runner.run, lambda total: None), runner
+
+
+@pytest.mark.parametrize("max_unavailable", [1, 3, "50%"])
+def test_max_unavailable_nodes_change_at_the_same_time(max_unavailable: int | str) -> None:
+    to = replace(pool(), rollout=rollout(max_unavailable=max_unavailable))
+    total, runner = update([change(f"n{at:02}", to) for at in range(12)], {}, node_count_of(max_unavailable, 12))
+    assert runner.most == node_count_of(max_unavailable, 12)
+    assert len(total.results) == 12
+    assert all(result.outcome == DONE for result in total.results.values())
+
+
+def test_new_nodes_do_not_count_against_max_unavailable() -> None:
+    changes = [change(f"n{at}", pool(), is_new=at < 6) for at in range(8)]
+    dummy, runner = update(changes, {}, 7)
+    assert set(runner.order[:7]) == {f"n{at}" for at in range(7)}
+    assert runner.most == 7
+
+
+@pytest.mark.parametrize(("pause", "started"), [(True, ["a"]), (False, ["a", "b", "c"])])
+def test_a_failure_pauses_only_its_pool(pause: bool, started: list[str]) -> None:
+    to = replace(pool(), rollout=rollout(pause_on_failure=pause))
+    other = pool("other")
+    changes = [*[change(name, to) for name in "abc"], change("x", other), change("y", other)]
+    total, dummy = update(changes, {"a": NodeResult("a", ROLLED_BACK, failure="why")})
+    assert sorted(total.results) == [*started, "x", "y"]
+    assert total.not_started == sorted(set("abc") - set(started))
+
+
+def test_a_quarantined_node_counts_as_unavailable() -> None:
+    to = replace(pool(), rollout=rollout(pause_on_failure=False, max_unavailable=2))
+    results = {name: NodeResult(name, QUARANTINED, failure="why") for name in "ab"}
+    total, dummy = update([change(name, to) for name in "abcd"], results)
+    assert sorted(total.results) == ["a", "b"]
+    assert total.not_started == ["c", "d"]
+
+
+def test_an_exception_stops_the_start_of_other_changes() -> None:
+    def run(item: NodeChange) -> NodeResult:
+        raise PermissionError(item.node)
+
+    changes = [change(name, pool()) for name in "abc"]
+    total = run_rolling_update(pool_queues(changes, {"notebooks": 3}), run, lambda total: None)
+    assert str(total.error) == "a"
+    assert total.not_started == ["b", "c"]
