@@ -63,3 +63,11 @@ def test_plan_runs_from_an_installation(artifact: Path, tmp_path: Path) -> None:
     assert "notebooks" in said
     assert not written.exists(), "no module with its arguments is written to a file"
     assert str(REPO) not in said.replace(str(BUILD), "")
+
+
+@pytest.mark.soak
+@pytest.mark.usual(90)
+def test_galaxy_imports_it() -> None:
+    printed = run(REPO / "tools" / "importer")
+    assert "Importer processing completed successfully" in printed
+    assert not [line for line in printed.splitlines() if line.startswith(("WARNING", "ERROR"))]

@@ -87,3 +87,21 @@ def test_the_names_of_each_mode_are_those_that_are_derived() -> None:
 
 def ticked(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def test_the_changelog_lists_every_plugin_and_role() -> None:
+    release = yaml.safe_load((REPO / "changelogs" / "changelog.yaml").read_text(encoding="utf-8"))["releases"]["0.1.0"]
+    listed = {
+        "modules": release["modules"],
+        "filter": release["plugins"]["filter"],
+        "inventory": release["plugins"]["inventory"],
+        "roles": release["objects"]["role"],
+    }
+    there = {
+        "modules": {path.stem for path in (REPO / "plugins" / "modules").glob("*.py")},
+        "filter": {path.stem for path in (REPO / "plugins" / "filter").glob("*.py")},
+        "inventory": {path.stem for path in (REPO / "plugins" / "inventory").glob("*.py")},
+        "roles": {path.name for path in (REPO / "roles").iterdir()},
+    }
+    # antsibull-changelog release --update-existing --reload-plugins --refresh-plugins --version 0.1.0
+    assert {kind: {entry["name"] for entry in entries} for kind, entries in listed.items()} == there
