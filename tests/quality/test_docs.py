@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The documentation names what there is: each key of the pools' schema with its default, what was measured, what is derived."""
+"""The documentation agrees with the code: keys and defaults of the variables, links, paths, measurements, derived names."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tests.pages import mig_layouts, variables
 from tests.programs import REPO
 
 DOCS = REPO / "docs"
+ROLES = sorted(path.parent for path in (REPO / "roles").glob("*/README.md"))
+PAGES = [REPO / "README.md", *sorted(DOCS.glob("*.md")), *(role / "README.md" for role in ROLES)]
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 
 
@@ -47,12 +49,28 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", [REPO / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_links_lead_somewhere(page: Any) -> None:
     for target, fragment in LINK.findall(page.read_text(encoding="utf-8")):
         found = (page.parent / target) if target else page
         assert found.exists(), target
         assert not fragment or fragment in anchors(found.read_text(encoding="utf-8")), f"{target}#{fragment}"
+
+
+def test_the_paths_of_the_architecture_exist() -> None:
+    named = re.findall(
+        r"`((?:plugins|roles|playbooks|molecule|examples|meta|lab|tests|tools)/[^`]*)`",
+        (DOCS / "architecture.md").read_text(),
+    )
+    assert named
+    assert [path for path in named if not (REPO / path).exists()] == []
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_the_page_of_a_role_lists_its_variables(role: Path) -> None:
+    page = (role / "README.md").read_text(encoding="utf-8")
+    defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text(encoding="utf-8"))
+    assert [name for name in defaults if f"\n| `{name}` |" not in page] == []
 
 
 def table(page: str, head: str) -> list[list[str]]:
