@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What planning MIG takes: one process that enumerates, packs and plans, and prints seconds of processor time and MiB as JSON."""
+"""Measures MIG planning: enumerates, packs and plans in one process, and prints processor seconds and MiB as JSON."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ GPUS, NODES, GPUS_PER_NODE = 1000, 5000, 2
 
 
 def enumeration() -> None:
-    """All maximal layouts of the models with the most of them; every model is cut like one of these."""
+    """Enumerate all maximal layouts of all geometries; each model has one of these geometries."""
     for geometry in mig.tables():
         maximal(geometry)
 
 
 def packing() -> None:
-    """A demand of three profiles over 1,000 GPUs of which a third is cut, and a third in use."""
+    """Pack a demand of three profiles onto 1,000 GPUs, of which a third is partitioned and a third is in use."""
     geometry = mig.geometry(MODEL)
     assert geometry
     gpus = [
@@ -49,7 +49,7 @@ def packing() -> None:
 
 
 def planning() -> None:
-    """Everything between the nodes as they were read and the steps of a run, for a demand over 5,000 of them."""
+    """Compute the steps of a run from 5,000 nodes and a demand."""
     demand = {"1g.5gb": NODES * GPUS_PER_NODE, "2g.10gb": NODES, "3g.20gb": NODES * 2}
     sharing = {"mode": "mig", "demand": demand}
     plan = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": MODEL}, "sharing": sharing}])
@@ -66,7 +66,7 @@ FLEET = [node(f"n{at:04}", f"NVIDIA-{MODEL}", GPUS_PER_NODE, labels=LABELS) for 
 
 
 def seconds(work: t.Callable[[], None]) -> float:
-    """The processor time that it takes: the least of three times, since a machine that is busy makes everything longer."""
+    """Return the processor time: the minimum of three measurements, since a busy machine only adds time."""
     found = []
     for dummy in range(3):
         begun = time.process_time()
@@ -76,7 +76,7 @@ def seconds(work: t.Callable[[], None]) -> float:
 
 
 def peak() -> float:
-    """The most memory that this process has had; what getrusage tells begins with the memory of the one that started it."""
+    """Return the peak memory of this process; the value of getrusage would include that of the parent process."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(kib) / 1024

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench` on a few nodes and node groups: it measures what it says, and its limits on requests hold there too."""
+"""`make bench` on a few nodes and node groups: its measurements are complete, and its limits on requests are met."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.labs import Lab, own_lab
-from tests.performance.bench.groups import BESIDE_EACH, NodeGroups
+from tests.performance.bench.environment import environment
+from tests.performance.bench.groups import CONSTANT_REQUESTS, NodeGroupBenchmark
 from tests.performance.bench.page import page
-from tests.performance.bench.profile import Profiles
-from tests.performance.bench.rows import flat
-from tests.performance.bench.setting import setting
+from tests.performance.bench.profile import SharingBenchmark
+from tests.performance.bench.results import all_runs
 
 NODES, GROUPS, CLUSTERS = 5, 3, 2
 
@@ -22,23 +22,25 @@ pytestmark = [pytest.mark.soak, pytest.mark.alone]
 
 
 @pytest.fixture
-def profiles(lab: Lab, tmp_path: Path) -> Iterator[Profiles]:
-    """The lab without machines, as the benchmark has it."""
-    yield Profiles(lab, tmp_path, 2, print)
+def sharing(lab: Lab, tmp_path: Path) -> Iterator[SharingBenchmark]:
+    """A lab without machines, as in the benchmark."""
+    yield SharingBenchmark(lab, tmp_path, 2, print)
     lab.reset()
 
 
 @pytest.mark.usual(60)
-def test_on_a_few_nodes(profiles: Profiles, lab: Lab) -> None:
-    size = profiles.grow(NODES)
+def test_on_a_few_nodes(sharing: SharingBenchmark, lab: Lab) -> None:
+    size = sharing.grow(NODES)
     assert size > 10_000
-    change, nothing = profiles.change(1), profiles.nothing(1)
+    change, nothing = sharing.change(1), sharing.nothing(1)
     assert not change.missed
     assert not nothing.missed
-    assert {run.writes for run in flat(change.others)} == {NODES}
-    assert all(run.module_seconds and run.module_mib and run.module_seconds < run.seconds for run in flat(change.ours))
-    assert all(run.writes > NODES for run in flat(change.ours))
-    written = page(setting(lab, 2, 0.0, size), [change, nothing])
+    assert {run.writes for run in all_runs(change.other_runs)} == {NODES}
+    assert all(
+        run.module_seconds and run.module_mib and run.module_seconds < run.seconds for run in all_runs(change.own_runs)
+    )
+    assert all(run.writes > NODES for run in all_runs(change.own_runs))
+    written = page(environment(lab, 2, 0.0, size), [change, nothing])
     assert "| profile change | 5 nodes |" in written
     assert "All" in written
 
@@ -46,17 +48,19 @@ def test_on_a_few_nodes(profiles: Profiles, lab: Lab) -> None:
 @pytest.mark.usual(200)
 def test_on_a_few_node_groups(tmp_path: Path) -> None:
     with own_lab("bench", "openstack") as lab:
-        groups = NodeGroups(lab, tmp_path, 1, print)
+        groups = NodeGroupBenchmark(lab, tmp_path, 1, print)
         nothing = groups.nothing(GROUPS, 1)
-        created = groups.side_by_side(GROUPS, 1)
+        created = groups.created_in_parallel(GROUPS, 1)
         fleet = groups.fleet(CLUSTERS, GROUPS, (1, CLUSTERS))
-        written = page(setting(lab, 1, 0.0), [nothing, created, *fleet])
+        written = page(environment(lab, 1, 0.0), [nothing, created, *fleet])
     assert not nothing.missed
-    assert {run.requests for run in flat(nothing.ours)} == {GROUPS + BESIDE_EACH}
-    assert all(run.requests for run in flat(nothing.others))
-    assert {run.writes for run in flat(created.ours)} == {GROUPS}
-    assert {run.writes for run in flat(created.others)} == {1}
-    assert [{run.requests for run in flat(row.ours)} for row in fleet] == [{CLUSTERS * (GROUPS + BESIDE_EACH)}] * 2
-    assert {run.requests for row in fleet for run in flat(row.others)} == {GROUPS + BESIDE_EACH}
+    assert {run.requests for run in all_runs(nothing.own_runs)} == {GROUPS + CONSTANT_REQUESTS}
+    assert all(run.requests for run in all_runs(nothing.other_runs))
+    assert {run.writes for run in all_runs(created.own_runs)} == {GROUPS}
+    assert {run.writes for run in all_runs(created.other_runs)} == {1}
+    assert [{run.requests for run in all_runs(row.own_runs)} for row in fleet] == [
+        {CLUSTERS * (GROUPS + CONSTANT_REQUESTS)}
+    ] * 2
+    assert {run.requests for row in fleet for run in all_runs(row.other_runs)} == {GROUPS + CONSTANT_REQUESTS}
     assert "| nothing to change | 3 node groups |" in written
     assert "magnum 23" in written

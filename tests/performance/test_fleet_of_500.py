@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Five hundred GPU nodes: a false ready is not believed, and a second run costs more pages and nothing else."""
+"""Five hundred GPU nodes: a premature ready status is detected, and a second run needs more pages but no other requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.alone, pytest.mark.timeout(1800)]
 
 @pytest.fixture(scope="module")
 def fleet(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """The lab with 500 nodes of one GPU each."""
+    """A lab with 500 nodes of one GPU each."""
     path: Path = tmp_path_factory.mktemp("fleet") / "500.yaml"
     group = {"name": "t4", "count": NODES, "model": "T4", "gpus": 1, "cpus": 16, "memory": "64Gi"}
     path.write_text(yaml.safe_dump({"defaults": {"os": "ubuntu-24.04", "driver": "580.95.05"}, "groups": [group]}))
@@ -41,7 +41,7 @@ def fleet(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def operand_pods(lab: Lab) -> Counter[str]:
-    """Return how many pods of DaemonSets in the operator's namespace are ready, and how many are not."""
+    """Return the numbers of ready and of waiting DaemonSet pods in the operator's namespace."""
     pods = json.loads(run("kubectl", "get", "pods", "-n", "gpu-operator", "-o", "json", env=lab.env))["items"]
     counts: Counter[str] = Counter()
     for pod in pods:
@@ -51,10 +51,10 @@ def operand_pods(lab: Lab) -> Counter[str]:
     return counts
 
 
-def asked(lab: Lab, played_since: int) -> Counter[tuple[str, str]]:
-    """Return our requests by verb and address, with the pages of one list counted as one."""
+def request_counts(lab: Lab, since: int) -> Counter[tuple[str, str]]:
+    """Return the collection's requests by verb and address; all pages of a list count as one request."""
     counts: Counter[tuple[str, str]] = Counter()
-    for request in audit.requests(LabLayout.named(lab.name), played_since, "accel.gpu/"):
+    for request in audit.requests(LabLayout.named(lab.name), since, "accel.gpu/"):
         address = urlsplit(request.uri)
         if "continue" not in dict(parse_qsl(address.query)):
             counts[request.verb, address.path] += 1
@@ -62,11 +62,11 @@ def asked(lab: Lab, played_since: int) -> Counter[tuple[str, str]]:
 
 
 def second_run(lab: Lab) -> Counter[tuple[str, str]]:
-    """Run site on a converged cluster and return what it asked."""
+    """Run site on a converged cluster and return its requests."""
     since = audit.mark(LabLayout.named(lab.name))
     again: PlaybookRun = run_playbook(SITE, environ=lab.env, variables=VARIABLES).require_success()
     assert again.changed() == 0
-    return asked(lab, since)
+    return request_counts(lab, since)
 
 
 @pytest.mark.usual(400)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MIG planner keeps to its time and memory, all in one process."""
+"""Processor time and memory of the MIG planner."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LIMITS = {"enumeration": 1, "packing": 1, "planning": 2, "MiB": 150}
 
 
 @pytest.mark.usual(5)
-def test_enumerating_packing_and_planning_keep_to_their_limits() -> None:
+def test_limits_of_enumeration_packing_and_planning() -> None:
     path = os.pathsep.join([str(REPO / "build"), str(REPO)])
-    said = run(sys.executable, "-m", "tests.performance.planning", cwd=REPO, env={**os.environ, "PYTHONPATH": path})
-    found = json.loads(said)
+    output = run(sys.executable, "-m", "tests.performance.planning", cwd=REPO, env={**os.environ, "PYTHONPATH": path})
+    found = json.loads(output)
     assert found.keys() == LIMITS.keys()
     assert {name: value for name, value in found.items() if value > LIMITS[name]} == {}

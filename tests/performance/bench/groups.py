@@ -1,119 +1,151 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rows of magnum_nodegroup on clusters of Magnum that have no Kubernetes: nothing to change, many at once, a fleet."""
+"""Benchmark of magnum_nodegroup on Magnum clusters without Kubernetes: nothing to change, parallel creation, several clusters."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from statistics import median_high
 
 import yaml
 
 from lab.layout import Lab as LabLayout
+from lab.openstack.rest import Rest
 from tests.labs import Lab
 
-from .asked import Clouds
-from .clusters import Clusters
-from .rows import Limit, Row, Run, flat, ratios
-from .timed import Timer
+from .request_counts import CloudLog
+from .results import Limit, Measurement, Row, all_runs, ratios
+from .timer import Timer
 
-MANY, CREATED = 50, 20
+GROUPS_OF_ONE_CLUSTER, CREATED_GROUPS = 50, 20
 CLUSTERS, GROUPS, FORKS = 10, 4, (1, 5, 10)
-# A token, the cluster, and the list of its node groups, which lies about their limits: so each is asked for, too.
-BESIDE_EACH = 3
-NOTHING_SECONDS, SIDE_BY_SIDE = 3.0, 1.15
-# What making a node group takes at least, where it is measured: machines take minutes.
+# The token, the cluster, and the list of its node groups. The list has wrong limits, so the module also reads each group.
+CONSTANT_REQUESTS = 3
+NOTHING_SECONDS, PARALLEL_RATIO = 3.0, 1.15
+# Minimum duration of the creation of a node group, in seconds, where it is measured; real machines take minutes.
 DELAY = 30
-_OF = "node groups"
+_ITEMS = "node groups"
 _CLIENT = "openstack"
 _LARGE = "bench-large"
+_CREATE_TIMEOUT = 120.0
 
 
-class NodeGroups:
-    """Times magnum_nodegroup in a lab with the part openstack."""
+class MagnumClusters:
+    """Creates Magnum clusters in the project of the lab's user. They have no Kubernetes, so that only Magnum is measured."""
+
+    def __init__(self, lab: LabLayout) -> None:
+        """ServerLog in as that user."""
+        self._rest = Rest(lab, "demo", "demo")
+
+    def create(self, names: Collection[str]) -> None:
+        """Create the missing clusters of these names, and wait until all are complete."""
+        existing = {cluster["name"] for cluster in self._listed()}
+        templates = self._rest.get("magnum", "/clustertemplates")["clustertemplates"]
+        template = next(one["uuid"] for one in templates if one["name"] == "k8s")
+        for name in names:
+            if name not in existing:
+                body = {"name": name, "cluster_template_id": template, "keypair": "lab", "node_count": 1}
+                self._rest.post("magnum", "/clusters", body)
+        deadline = time.monotonic() + _CREATE_TIMEOUT
+        while missing := set(names) - self._complete():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Magnum did not complete the clusters {', '.join(sorted(missing))}")
+            time.sleep(0.2)
+
+    def _complete(self) -> set[str]:
+        return {cluster["name"] for cluster in self._listed() if cluster["status"] == "CREATE_COMPLETE"}
+
+    def _listed(self) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = self._rest.get("magnum", "/clusters")["clusters"]
+        return found
+
+
+class NodeGroupBenchmark:
+    """Measures magnum_nodegroup in a lab with the part openstack."""
 
     def __init__(self, lab: Lab, folder: Path, rounds: int, say: Callable[[str], None]) -> None:
-        """Make no cluster yet."""
+        """Log in to Magnum; clusters are created later."""
         self._lab, self._folder, self._rounds, self._say = lab, folder, rounds, say
-        self._clusters = Clusters(LabLayout.named(lab.name))
+        self._clusters = MagnumClusters(LabLayout.named(lab.name))
 
     def nothing(self, count: int, pairs: int) -> Row:
-        """Nothing to change in one cluster of so many node groups, beside the openstack client that lists them and shows one."""
-        self._say(f"making {count} node groups of one cluster")
+        """Measure a run without changes in a cluster of `count` node groups, against the openstack client that lists them and shows one."""
+        self._say(f"creating {count} node groups in one cluster")
         timer = self._timer([_LARGE])
-        groups = declared(count)
-        self._bring(timer, groups, changed=1)
-        ours: list[list[Run]] = []
-        others: list[list[Run]] = []
+        groups = nodegroups(count)
+        self._reconcile(timer, groups, changed=1)
+        own_runs: list[list[Measurement]] = []
+        other_runs: list[list[Measurement]] = []
         for number in range(self._rounds):
-            ours.append([])
-            others.append([])
+            own_runs.append([])
+            other_runs.append([])
             for dummy in range(pairs):
                 self._say(f"{count} node groups, round {number + 1}: magnum_nodegroup, then openstack")
-                ours[-1].append(self._bring(timer, groups, changed=0))
-                others[-1].append(_client(timer, groups[0]["name"]))
-        runs = flat(ours)
-        own = median_high(run.module_seconds or math.inf for run in runs)
+                own_runs[-1].append(self._reconcile(timer, groups, changed=0))
+                other_runs[-1].append(_client(timer, groups[0]["name"]))
+        runs = all_runs(own_runs)
+        module_time = median_high(run.module_seconds or math.inf for run in runs)
         limits = (
-            *([Limit("module's seconds", own, NOTHING_SECONDS)] if count == MANY else []),
-            Limit("requests", max(run.requests for run in runs), count + BESIDE_EACH),
+            *([Limit("module's seconds", module_time, NOTHING_SECONDS)] if count == GROUPS_OF_ONE_CLUSTER else []),
+            Limit("requests", max(run.requests for run in runs), count + CONSTANT_REQUESTS),
             Limit("writes", max(run.writes for run in runs), 0),
         )
-        found = ratios(ours, others)
+        found = ratios(own_runs, other_runs)
         other = "openstack coe nodegroup list and show"
-        return Row("nothing to change", count, ours, other, others, limits, _NOTHING, found, _OF)
+        return Row("nothing to change", count, own_runs, other, other_runs, limits, _NOTHING, found, _ITEMS)
 
-    def side_by_side(self, count: int, delay: float) -> Row:
-        """So many node groups by one call, beside one alone; each takes Magnum `delay` seconds."""
+    def created_in_parallel(self, count: int, delay: float) -> Row:
+        """Measure the creation of `count` node groups by one task, against a single group; Magnum needs `delay` seconds for each."""
         name = "bench-created"
         timer = self._timer([name])
-        groups = declared(count)
+        groups = nodegroups(count)
         self._lab.command("cloud", "set", f"magnum.delay={delay}")
-        ours: list[list[Run]] = []
-        others: list[list[Run]] = []
+        own_runs: list[list[Measurement]] = []
+        other_runs: list[list[Measurement]] = []
         for number in range(self._rounds):
-            self._say(f"round {number + 1}: {count} node groups are created, then one alone")
-            for of, made in ((groups, ours), (groups[:1], others)):
-                made.append([self._bring(timer, of, changed=1)])
-                self._bring(timer, of, changed=1, state="absent")
+            self._say(f"round {number + 1}: {count} node groups are created, then a single one")
+            for wanted, runs in ((groups, own_runs), (groups[:1], other_runs)):
+                runs.append([self._reconcile(timer, wanted, changed=1)])
+                self._reconcile(timer, wanted, changed=1, state="absent")
         self._lab.command("cloud", "set", "magnum.delay=0.05")
-        found = ratios(ours, others)
+        found = ratios(own_runs, other_runs)
         limits = (
-            Limit("ratio", max(found), SIDE_BY_SIDE),
-            Limit("writes", max(run.writes for run in flat(ours)), count),
+            Limit("ratio", max(found), PARALLEL_RATIO),
+            Limit("writes", max(run.writes for run in all_runs(own_runs)), count),
         )
-        return Row("created side by side", count, ours, "one alone", others, limits, _CREATED, found, _OF)
+        return Row("parallel creation", count, own_runs, "a single group", other_runs, limits, _CREATED, found, _ITEMS)
 
     def fleet(self, clusters: int, groups: int, forks: Sequence[int]) -> list[Row]:
-        """Nothing to change in so many clusters, each a host of the inventory with so many node groups, by number of forks."""
-        self._say(f"making {clusters} clusters of {groups} node groups each")
+        """Measure a run without changes on clusters that are hosts of the inventory, for each number of forks."""
+        self._say(f"creating {clusters} clusters of {groups} node groups each")
         names = [f"bench-{number:02}" for number in range(clusters)]
-        everyone, alone = self._timer(names), self._timer(names[:1])
-        wanted = declared(groups)
-        self._bring(everyone, wanted, changed=1)
+        all_clusters, one_cluster = self._timer(names), self._timer(names[:1])
+        wanted = nodegroups(groups)
+        self._reconcile(all_clusters, wanted, changed=1)
         rows = []
         for number in forks:
-            self._say(f"{clusters} clusters, forks {number}, and one cluster alone")
-            ours: list[list[Run]] = []
-            others: list[list[Run]] = []
+            self._say(f"{clusters} clusters, forks {number}, and a single cluster")
+            own_runs: list[list[Measurement]] = []
+            other_runs: list[list[Measurement]] = []
             for dummy in range(self._rounds):
-                ours.append([self._bring(everyone, wanted, changed=0, arguments=("--forks", str(number)))])
-                others.append([self._bring(alone, wanted, changed=0)])
-            rows.append(of_fleet(clusters, groups, number, ours, others))
+                own_runs.append([self._reconcile(all_clusters, wanted, changed=0, arguments=("--forks", str(number)))])
+                other_runs.append([self._reconcile(one_cluster, wanted, changed=0)])
+            rows.append(fleet_row(clusters, groups, number, own_runs, other_runs))
         return rows
 
     def _timer(self, clusters: Sequence[str]) -> Timer:
-        """Clusters that there are from now on, as hosts of an inventory."""
-        self._clusters.make(clusters)
+        """Create the clusters, and return a timer whose inventory has them as hosts."""
+        self._clusters.create(clusters)
         folder = self._folder / f"{clusters[0]}-{len(clusters)}"
         folder.mkdir()
         inventory = folder / "clusters.yml"
         inventory.write_text(yaml.safe_dump({"gpu_clusters": {"hosts": dict.fromkeys(clusters)}}))
-        return Timer(self._lab, folder, Clouds(LabLayout.named(self._lab.name)), inventory)
+        return Timer(self._lab, folder, CloudLog(LabLayout.named(self._lab.name)), inventory)
 
-    def _bring(
+    def _reconcile(
         self,
         timer: Timer,
         groups: Sequence[dict[str, object]],
@@ -121,17 +153,17 @@ class NodeGroups:
         changed: int,
         state: str = "present",
         arguments: Sequence[str] = (),
-    ) -> Run:
+    ) -> Measurement:
         return timer.playbook("groups.yml", changed=changed, arguments=arguments, groups=groups, state=state)
 
 
-def declared(count: int) -> list[dict[str, object]]:
-    """Node groups as the module's option takes them, with everything that a pool says of one."""
+def nodegroups(count: int) -> list[dict[str, object]]:
+    """Return node groups for the module's option, with all fields that a pool can set."""
     return [
         {
             "name": f"gpu-{number:02}",
             "flavor": "g2.5xlarge",
-            # Rows of a database have no machines that a quota would have to allow.
+            # Clusters without Kubernetes have no machines, which a quota would limit.
             "node_count": 0,
             "min_node_count": 0,
             "max_node_count": 4,
@@ -142,35 +174,43 @@ def declared(count: int) -> list[dict[str, object]]:
     ]
 
 
-def _client(timer: Timer, group: object) -> Run:
-    """What somebody types who looks at the groups and at one of them."""
-    asked = [
+def _client(timer: Timer, group: object) -> Measurement:
+    """Measure the commands that list the groups and show one of them."""
+    runs = [
         timer.command("openstack", "coe", "nodegroup", *words, agent=_CLIENT)
         for words in (("list", _LARGE), ("show", _LARGE, str(group)))
     ]
-    return Run(sum(run.seconds for run in asked), requests=sum(run.requests for run in asked))
+    return Measurement(sum(run.seconds for run in runs), requests=sum(run.requests for run in runs))
 
 
-def of_fleet(
-    clusters: int, groups: int, forks: int, ours: Sequence[Sequence[Run]], others: Sequence[Sequence[Run]]
+def fleet_row(
+    clusters: int,
+    groups: int,
+    forks: int,
+    own_runs: Sequence[Sequence[Measurement]],
+    other_runs: Sequence[Sequence[Measurement]],
 ) -> Row:
-    """A row of a fleet; its ratio is to as many runs for one cluster as there are clusters."""
-    found = tuple(ratio / clusters for ratio in ratios(ours, others))
+    """Return the row for several clusters; its ratio compares with one run per cluster."""
+    found = tuple(ratio / clusters for ratio in ratios(own_runs, other_runs))
     limits = (
         Limit("ratio", max(found), 1.0),
-        Limit("requests a cluster", max(run.requests for run in flat(ours)) / clusters, groups + BESIDE_EACH),
-        Limit("writes", max(run.writes for run in flat(ours)), 0),
+        Limit(
+            "requests per cluster",
+            max(run.requests for run in all_runs(own_runs)) / clusters,
+            groups + CONSTANT_REQUESTS,
+        ),
+        Limit("writes", max(run.writes for run in all_runs(own_runs)), 0),
     )
-    what = f"nothing to change, {groups} in each of {clusters} clusters, forks {forks}"
-    return Row(what, clusters * groups, ours, "one cluster alone", others, limits, _FLEET, found, _OF)
+    title = f"nothing to change, {groups} in each of {clusters} clusters, forks {forks}"
+    return Row(title, clusters * groups, own_runs, "a single cluster", other_runs, limits, _FLEET, found, _ITEMS)
 
 
-_NOTHING = f"""The rows of *node groups* are of `magnum_nodegroup` on clusters of the lab's own Magnum that have no Kubernetes. A call costs
-{BESIDE_EACH} requests (a token, the cluster, the list of its node groups) and one for each group, since Magnum's list does not tell their
-limits as they are."""
+_NOTHING = f"""The rows of *node groups* measure `magnum_nodegroup` on clusters of the lab's own Magnum without Kubernetes. A call needs
+{CONSTANT_REQUESTS} requests (token, cluster, list of its node groups) and one for each group, because the limits in Magnum's list are
+wrong."""
 
-_CREATED = f"""Of the groups that are created side by side, each takes Magnum {DELAY} seconds, from its request to its status CREATE_COMPLETE."""
+_CREATED = f"""In *parallel creation*, Magnum needs {DELAY} seconds for each group, from the request to the status CREATE_COMPLETE."""
 
-_FLEET = """Of several clusters, each is a host of the inventory, of which Ansible works on as many at a time as there are forks; beside it
-stands one cluster alone, and the ratio is to that time as often as there are clusters: with a ratio of at most 1, a fleet takes no more
-than its clusters one by one."""
+_FLEET = """With several clusters, each is a host of the inventory, and Ansible works on as many of them at a time as there are forks. They are
+compared with a run for a single cluster: the ratio is to that time multiplied by the number of clusters. A ratio of at most 1 means that
+one run for all clusters takes no longer than one run for each."""

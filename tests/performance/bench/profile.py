@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rows of gpu_sharing on nodes on which nothing runs: a change of all, and nothing to change."""
+"""Benchmark of gpu_sharing on nodes without pods: a change of all nodes, and a run without changes."""
 
 from __future__ import annotations
 
@@ -12,33 +12,37 @@ from statistics import median_high
 
 from tests.labs import Lab
 
-from .cluster import BareCluster
-from .rows import Limit, Row, Run, flat, ratios, seconds
-from .timed import Timer
+from .bare_cluster import BareCluster
+from .results import Limit, Measurement, Row, all_runs, ratios, seconds
+from .timer import Timer
 
 PAGE = 500
-# What a run asks beside the pages of nodes and a patch a node: the ClusterPolicy, two ConfigMaps, the lease, pods.
+# Requests in addition to the pages of nodes and one patch per node: the ClusterPolicy, two ConfigMaps, the lease, pods.
 CONSTANT = 20
 _SHARES = (4, 2)
 
 
 @dataclass(frozen=True)
-class Most:
-    """The limits of a change at one number of nodes: seconds, and times as long as kubectl; None: none."""
+class ChangeLimits:
+    """The limits of a change: seconds, and the ratio to kubectl's time; None: no limit."""
 
     seconds: float | None = None
     ratio: float | None = None
 
 
-LIMITS: Mapping[int, Most] = {100: Most(2.5), 1000: Most(ratio=1.3), 5000: Most(20.0, 1.0)}
+LIMITS: Mapping[int, ChangeLimits] = {
+    100: ChangeLimits(2.5),
+    1000: ChangeLimits(ratio=1.3),
+    5000: ChangeLimits(20.0, 1.0),
+}
 NOTHING_SECONDS, NOTHING_MIB = 2.0, 150.0
 
 
-class Profiles:
-    """Times gpu_sharing on clusters of growing size."""
+class SharingBenchmark:
+    """Measures gpu_sharing on clusters of increasing size."""
 
     def __init__(self, lab: Lab, folder: Path, rounds: int, say: Callable[[str], None]) -> None:
-        """Make the cluster, without a node yet."""
+        """Create the cluster without nodes."""
         self._timer = Timer(lab, folder)
         self._cluster = BareCluster(lab, folder, _SHARES[0])
         self._rounds = rounds
@@ -46,80 +50,84 @@ class Profiles:
         self._shares = _SHARES[0]
 
     def grow(self, nodes: int) -> int:
-        """Make the cluster that large; returns the bytes of one node."""
-        self._say(f"making {nodes:,} nodes")
+        """Create nodes up to this number; return the size of one node in bytes."""
+        self._say(f"creating {nodes:,} nodes")
         self._cluster.grow(nodes, lambda: self._profile(_SHARES[0], changed=1))
-        return self._cluster.size()
+        return self._cluster.node_bytes()
 
     def change(self, pairs: int) -> Row:
-        """All nodes from 4 shares to 2 or back, beside kubectl label, by turns; an even number of times in all."""
+        """Measure a change of all nodes from 4 shares to 2 or back, alternating with kubectl label."""
         nodes = self._cluster.count
-        ours: list[list[Run]] = []
-        others: list[list[Run]] = []
+        own_runs: list[list[Measurement]] = []
+        other_runs: list[list[Measurement]] = []
         for number in range(self._rounds):
-            ours.append([])
-            others.append([])
+            own_runs.append([])
+            other_runs.append([])
             for dummy in range(pairs):
                 self._say(f"{nodes:,} nodes, round {number + 1}: gpu_sharing, then kubectl label")
                 self._shares = _SHARES[1] if self._shares == _SHARES[0] else _SHARES[0]
-                ours[-1].append(self._profile(self._shares, changed=1))
-                others[-1].append(self._timer.kubectl())
-        found = ratios(ours, others)
-        most = LIMITS.get(nodes, Most())
+                own_runs[-1].append(self._profile(self._shares, changed=1))
+                other_runs[-1].append(self._timer.kubectl())
+        found = ratios(own_runs, other_runs)
+        maximum = LIMITS.get(nodes, ChangeLimits())
         limits = [
-            *([Limit("seconds", seconds(ours), most.seconds)] if most.seconds else []),
-            *([Limit("ratio", max(found), most.ratio)] if most.ratio else []),
-            _asked(ours, nodes, nodes),
-            Limit("writes to nodes and what they name", max(run.writes for run in flat(ours)), nodes + CONSTANT),
+            *([Limit("seconds", seconds(own_runs), maximum.seconds)] if maximum.seconds else []),
+            *([Limit("ratio", max(found), maximum.ratio)] if maximum.ratio else []),
+            _request_limit(own_runs, nodes, nodes),
+            Limit(
+                "writes to nodes and related objects", max(run.writes for run in all_runs(own_runs)), nodes + CONSTANT
+            ),
         ]
-        return Row("profile change", nodes, ours, "kubectl label", others, tuple(limits), _NOTE, found)
+        return Row("profile change", nodes, own_runs, "kubectl label", other_runs, tuple(limits), _NOTE, found)
 
-    def floor(self, times: int) -> Row:
-        """What any playbook of one task takes, whatever its module does."""
+    def baseline(self, times: int) -> Row:
+        """Measure a playbook with one task that does nothing."""
         self._say("a playbook that does nothing")
-        ours = [
+        own_runs = [
             [self._timer.playbook("ping.yml", changed=0) for dummy in range(times)] for dummy in range(self._rounds)
         ]
-        return Row("ansible.builtin.ping", 0, ours, note=_FLOOR)
+        return Row("ansible.builtin.ping", 0, own_runs, note=_BASELINE)
 
-    def one_by_one(self, change: Row) -> Row:
-        """The change beside kubernetes.core.k8s, which is called for each node."""
+    def with_loop(self, change: Row) -> Row:
+        """Compare the change with a loop of kubernetes.core.k8s over the nodes."""
         self._say(f"{change.count:,} nodes: kubernetes.core.k8s in a loop")
         looped = self._timer.playbook("objects.yml", changed=1, step="looped", nodes=change.count)
-        found = (seconds(change.ours) / looped.seconds,)
-        return Row("the same", change.count, change.ours, "kubernetes.core.k8s in a loop", [[looped]], ratios=found)
+        found = (seconds(change.own_runs) / looped.seconds,)
+        return Row("the same", change.count, change.own_runs, "kubernetes.core.k8s in a loop", [[looped]], ratios=found)
 
     def nothing(self, times: int) -> Row:
-        """Nothing to change: all nodes offer what their pool declares, which is proven."""
+        """Measure a run that changes nothing but verifies that all nodes have the resources of their pool."""
         nodes = self._cluster.count
         self._say(f"{nodes:,} nodes: nothing to change")
-        ours = [
+        own_runs = [
             [self._profile(self._shares, changed=0, wait=True) for dummy in range(times)]
             for dummy in range(self._rounds)
         ]
-        runs = flat(ours)
-        whole = nodes in LIMITS and nodes == max(LIMITS)
-        own = median_high(run.module_seconds or math.inf for run in runs)
+        runs = all_runs(own_runs)
+        largest = nodes in LIMITS and nodes == max(LIMITS)
+        module_time = median_high(run.module_seconds or math.inf for run in runs)
         limits = [
-            *([Limit("module's seconds", own, NOTHING_SECONDS)] if whole else []),
-            *([Limit("MiB", max(run.module_mib or math.inf for run in runs), NOTHING_MIB)] if whole else []),
-            _asked(ours, nodes, 0),
+            *([Limit("module's seconds", module_time, NOTHING_SECONDS)] if largest else []),
+            *([Limit("MiB", max(run.module_mib or math.inf for run in runs), NOTHING_MIB)] if largest else []),
+            _request_limit(own_runs, nodes, 0),
             Limit("pages of nodes", max(run.pages for run in runs), math.ceil(nodes / PAGE)),
             Limit("writes", max(run.writes for run in runs), 0),
         ]
-        return Row("nothing to change", nodes, ours, limits=tuple(limits))
+        return Row("nothing to change", nodes, own_runs, limits=tuple(limits))
 
-    def _profile(self, shares: int, *, changed: int, wait: bool = False) -> Run:
+    def _profile(self, shares: int, *, changed: int, wait: bool = False) -> Measurement:
         return self._timer.playbook("profile.yml", changed=changed, replicas=shares, wait=wait)
 
 
-_FLOOR = """*ansible.builtin.ping* is Ansible alone, with a module that does nothing: no row of ours can be quicker."""
+_BASELINE = (
+    """*ansible.builtin.ping* is Ansible alone, with a module that does nothing: no row of own_runs can be quicker."""
+)
 
-_NOTE = """A *profile change* brings every node from 4 shares a GPU to 2 or back, while nobody holds one. Nothing runs on these
-nodes, hence no agent follows: `wait: false`, as `kubectl label` does not wait either. What an agent needs comes first all the
-same: the lease, the entry of the device plugin's ConfigMap, and the entry that no node names any more is collected."""
+_NOTE = """A *profile change* changes every node from 4 shares per GPU to 2 or back, while no pod uses a GPU. The nodes have no agents
+that apply the change: `wait: false`, as `kubectl label` does not wait either. The run includes all other steps of a change: the lease,
+the entry in the device plugin's ConfigMap, and the deletion of the unused entry."""
 
 
-def _asked(ours: list[list[Run]], nodes: int, patches: int) -> Limit:
+def _request_limit(own_runs: list[list[Measurement]], nodes: int, patches: int) -> Limit:
     pages = math.ceil(nodes / PAGE)
-    return Limit("requests", max(run.requests for run in flat(ours)), pages + patches + CONSTANT)
+    return Limit("requests", max(run.requests for run in all_runs(own_runs)), pages + patches + CONSTANT)

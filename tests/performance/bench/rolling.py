@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The row of a rolling change: simulated nodes of varied pace are cut, a window of them at a time."""
+"""Benchmark of a rolling change: simulated nodes of different speed are partitioned, with a limited number at a time."""
 
 from __future__ import annotations
 
@@ -18,69 +18,69 @@ from tests.helpers.playbook import run_playbook
 from tests.labs import Lab
 
 from .gantt import gantt
-from .rows import Limit, Row, Run
-from .schedule import Span, judge
-from .timed import Timer
+from .results import Limit, Measurement, Row
+from .schedule import Span, evaluate
+from .timer import Timer
 
 WINDOW, RATIO = 10, 1.10
-_PACE = [0.5, 2.0]
+_TIME_FACTOR = [0.5, 2.0]
 _AGENT = "gpu_sharing"
 
 
 def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> tuple[Row, str]:
-    """The row, and the picture of it (SVG)."""
+    """Measure a rolling change; return its row and an SVG."""
     say(f"{nodes} simulated nodes with the operator")
     fleet = folder / "rolling.yaml"
-    group = {"name": "a100", "count": nodes, "model": "A100-SXM4-80GB", "gpus": 1, "time_factor": _PACE}
+    group = {"name": "a100", "count": nodes, "model": "A100-SXM4-80GB", "gpus": 1, "time_factor": _TIME_FACTOR}
     fleet.write_text(yaml.safe_dump({"groups": [group]}))
     lab.reset(fleet)
-    whole, cut = _pool({"mode": "none"}), _pool({"mode": "mig", "layout": {"1g.10gb": 7}})
-    # The operator is told of the pool as it is to be, the nodes become members of it as they are.
+    unpartitioned, partitioned = _pool({"mode": "none"}), _pool({"mode": "mig", "layout": {"1g.10gb": 7}})
+    # The operator is configured for the new pool, but the nodes join the pool with their current layout.
     arguments = ["--tags", "nfd,gpu_operator"]
     run_playbook(
-        "accel.gpu.site", environ=lab.env, variables={"gpu_pools": [cut]}, arguments=arguments
+        "accel.gpu.site", environ=lab.env, variables={"gpu_pools": [partitioned]}, arguments=arguments
     ).require_success()
     timer = Timer(lab, folder)
-    timer.playbook("rolling.yml", changed=1, pools=[whole])
-    say(f"{nodes} simulated nodes are cut, {WINDOW} at a time")
+    timer.playbook("rolling.yml", changed=1, pools=[unpartitioned])
+    say(f"{nodes} simulated nodes are partitioned, {WINDOW} at a time")
     since = audit.mark(LabLayout.named(lab.name))
-    run = timer.playbook("rolling.yml", changed=1, pools=[cut])
+    run = timer.playbook("rolling.yml", changed=1, pools=[partitioned])
     spans = spans_of(audit.requests(LabLayout.named(lab.name), since, _AGENT))
-    verdict = judge(spans, WINDOW)
+    result = evaluate(spans, WINDOW)
     limits = (
-        Limit("makespan / best", verdict.ratio, RATIO),
-        Limit("nodes at a time", verdict.overlap, WINDOW),
-        Limit("nodes not changed", nodes - verdict.nodes, 0),
+        Limit("makespan / best", result.ratio, RATIO),
+        Limit("nodes at a time", result.overlap, WINDOW),
+        Limit("nodes not changed", nodes - result.nodes, 0),
     )
     row = Row(
         f"rolling change, {WINDOW} at a time",
         nodes,
-        [[Run(verdict.makespan, run.module_seconds, run.module_mib, run.requests, run.pages, run.writes)]],
+        [[Measurement(result.makespan, run.module_seconds, run.module_mib, run.requests, run.pages, run.writes)]],
         "no schedule is shorter than",
-        [[Run(verdict.bound)]],
+        [[Measurement(result.bound)]],
         limits,
         _NOTE,
-        (verdict.ratio,),
+        (result.ratio,),
     )
-    return row, gantt(spans, verdict)
+    return row, gantt(spans, result)
 
 
-_NOTE = f"""A *rolling change* cuts the GPUs of simulated nodes of varied pace. A node is worked on from its first write (the
-cordon) to the answer to its last one (the uncordon), by the API server's audit log. No schedule is shorter than all of this work
-spread evenly over the {WINDOW} places, or than the slowest node.
+_NOTE = f"""A *rolling change* partitions the GPUs of simulated nodes of different speed. The work on a node lasts from its first write
+request (the cordon) to the response of the last one (the uncordon), according to the API server's audit log. No schedule is shorter
+than all of this work divided by the {WINDOW} places, or than the slowest node.
 
-![A bar for each node that was worked on, on as many lanes as the window is wide](performance.svg)"""
+![One bar per node, one lane per node that can change at a time](performance.svg)"""
 
 
 def spans_of(requests: Iterable[AuditedRequest]) -> list[Span]:
-    """When each node was worked on: from its first write to the answer to its last one; seconds after the first of all."""
+    """Return the span of each node, from its first write request to the response of its last one, relative to the first of all."""
     writes: dict[str, list[AuditedRequest]] = defaultdict(list)
     for request in requests:
         if request.mutating and request.resource == "nodes" and request.status < 300:
             writes[request.name].append(request)
-    start = min((of.begun for found in writes.values() for of in found), default=0.0)
+    start = min((request.begun for found in writes.values() for request in found), default=0.0)
     return [
-        Span(name, min(of.begun for of in found) - start, max(of.answered for of in found) - start)
+        Span(name, min(one.begun for one in found) - start, max(one.answered for one in found) - start)
         for name, found in sorted(writes.items())
     ]
 

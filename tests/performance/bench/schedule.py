@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How good a rolling change was: its makespan beside the best one that its window allows (pure)."""
+"""Compares the makespan of a rolling change with the shortest one that its window allows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """When a node was worked on, in seconds after some moment that is the same for all."""
+    """The start and end of the work on a node, in seconds after a common start time."""
 
     node: str
     begin: float
@@ -19,13 +19,13 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long it was worked on."""
+        """The duration of the work on the node."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A rolling change of `nodes` with a window; all times in seconds."""
+class RolloutResult:
+    """The result of a rolling change of `nodes` with a window; all times in seconds."""
 
     nodes: int
     window: int
@@ -36,39 +36,39 @@ class Verdict:
 
     @property
     def ratio(self) -> float:
-        """How many times as long as the best schedule it took; the bound is at most the best schedule's length."""
+        """The makespan divided by the bound, which no schedule can beat."""
         return self.makespan / self.bound
 
 
-def judge(spans: Sequence[Span], window: int) -> Verdict:
-    """Compare what happened with what no schedule can beat: work spread evenly over the window, and the longest node.
+def evaluate(spans: Sequence[Span], window: int) -> RolloutResult:
+    """Compare the makespan with a bound that no schedule can beat: all work divided by the window, or the longest node.
 
-    `scheduled` is what a list schedule with the longest first takes (Graham: at most 4/3 of the best), so the best
-    one lies between `bound` and it. `overlap` is how many nodes at most were worked on at once.
+    `scheduled` is the makespan of a list schedule with the longest node first (Graham: at most 4/3 of the optimum), so the
+    optimum is between `bound` and `scheduled`. `overlap` is the maximum number of nodes at the same time.
     """
     if not spans:
-        raise ValueError("no node was worked on")
+        raise ValueError("no node was changed")
     lengths = sorted((span.seconds for span in spans), reverse=True)
-    return Verdict(
+    return RolloutResult(
         nodes=len(spans),
         window=window,
         makespan=max(span.end for span in spans) - min(span.begin for span in spans),
         bound=max(sum(lengths) / window, lengths[0]),
         scheduled=list_schedule(lengths, window),
-        overlap=most_at_once(spans),
+        overlap=max_overlap(spans),
     )
 
 
 def list_schedule(lengths: Iterable[float], window: int) -> float:
-    """The makespan when the next one begins as soon as one of `window` places is free, in the order given."""
+    """Return the makespan if nodes start in the given order, each as soon as one of `window` places is free."""
     free = [0.0] * window
     for length in lengths:
         heapq.heapreplace(free, free[0] + length)
     return max(free)
 
 
-def most_at_once(spans: Iterable[Span]) -> int:
-    """The largest number of spans that overlap; one that ends when another begins does not overlap it."""
+def max_overlap(spans: Iterable[Span]) -> int:
+    """Return the largest number of overlapping spans; spans that only touch do not overlap."""
     moments = sorted((moment, step) for span in spans for moment, step in ((span.begin, 1), (span.end, -1)))
     now = most = 0
     for _moment, step in moments:
@@ -78,7 +78,7 @@ def most_at_once(spans: Iterable[Span]) -> int:
 
 
 def lanes(spans: Iterable[Span]) -> list[list[Span]]:
-    """The spans on as few lanes as they need, so that none overlaps another on its lane; by their beginning."""
+    """Assign the spans, sorted by their start, to the smallest number of lanes without overlaps."""
     found: list[list[Span]] = []
     free: list[tuple[float, int]] = []
     for span in sorted(spans, key=lambda span: (span.begin, span.end, span.node)):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a node was worked on, by what the audit log says of it."""
+"""Spans of nodes from the audit log."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def request(name: str, begun: float, verb: str = "patch", resource: str = "nodes
     return AuditedRequest(verb, f"/{name}", "accel.gpu", "admin", status, resource, "", name, begun, begun + 0.5)
 
 
-def test_from_the_first_write_to_the_answer_to_the_last() -> None:
-    asked = [
+def test_span_is_from_first_write_to_last_response() -> None:
+    requests = [
         request("a", 90, verb="get"),
         request("a", 100),
         request("b", 101),
@@ -24,8 +24,8 @@ def test_from_the_first_write_to_the_answer_to_the_last() -> None:
         request("b", 109),
         request("a", 120, verb="list"),
     ]
-    assert spans_of(asked) == [Span("a", 0, 4.5), Span("b", 1, 9.5)]
+    assert spans_of(requests) == [Span("a", 0, 4.5), Span("b", 1, 9.5)]
 
 
-def test_no_write_is_no_span() -> None:
+def test_no_span_without_a_write() -> None:
     assert spans_of([request("a", 1, verb="get")]) == []

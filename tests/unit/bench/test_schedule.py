@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How good a rolling change was, and the picture of it."""
+"""Evaluation and drawing of a rolling change."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.performance.bench.gantt import gantt, shades, ticks
-from tests.performance.bench.schedule import Span, judge, lanes, list_schedule, most_at_once
+from tests.performance.bench.gantt import bar_classes, gantt, ticks
+from tests.performance.bench.schedule import Span, evaluate, lanes, list_schedule, max_overlap
 
 SVG = "{http://www.w3.org/2000/svg}"
 spans = st.lists(
-    st.tuples(st.floats(0, 100), st.floats(0.1, 50)).map(lambda of: (of[0], of[0] + of[1])), min_size=1, max_size=40
-).map(lambda found: [Span(f"n{number}", *of) for number, of in enumerate(found)])
+    st.tuples(st.floats(0, 100), st.floats(0.1, 50)).map(lambda pair: (pair[0], pair[0] + pair[1])),
+    min_size=1,
+    max_size=40,
+).map(lambda found: [Span(f"n{number}", *times) for number, times in enumerate(found)])
 
 
 @pytest.mark.parametrize(
@@ -31,25 +33,25 @@ spans = st.lists(
     ],
     ids=["perfect", "one-by-one", "one-long", "over-the-window"],
 )
-def test_judged(found: list[tuple[float, float]], window: int, makespan: float, bound: float, overlap: int) -> None:
-    verdict = judge([Span(f"n{number}", *of) for number, of in enumerate(found)], window)
-    assert (verdict.makespan, verdict.bound, verdict.overlap) == (makespan, bound, overlap)
-    assert verdict.ratio == makespan / bound
+def test_evaluate(found: list[tuple[float, float]], window: int, makespan: float, bound: float, overlap: int) -> None:
+    result = evaluate([Span(f"n{number}", *times) for number, times in enumerate(found)], window)
+    assert (result.makespan, result.bound, result.overlap) == (makespan, bound, overlap)
+    assert result.ratio == makespan / bound
 
 
-def test_nothing_is_no_rolling_change() -> None:
+def test_no_spans_are_an_error() -> None:
     with pytest.raises(ValueError, match="no node"):
-        judge([], 3)
+        evaluate([], 3)
 
 
 @given(spans, st.integers(1, 12))
 def test_no_schedule_beats_the_bound(found: list[Span], window: int) -> None:
-    verdict = judge(found, window)
-    assert verdict.bound <= verdict.scheduled * (1 + 1e-9)
-    assert verdict.scheduled <= verdict.bound * (2 - 1 / window) * (1 + 1e-9)
+    result = evaluate(found, window)
+    assert result.bound <= result.scheduled * (1 + 1e-9)
+    assert result.scheduled <= result.bound * (2 - 1 / window) * (1 + 1e-9)
 
 
-def test_a_window_that_slides_is_judged_as_it_is() -> None:
+def test_sliding_window() -> None:
     rng = random.Random(7)
     lengths = [rng.uniform(2, 12) for dummy in range(100)]
     free, found = [0.0] * 10, []
@@ -57,26 +59,26 @@ def test_a_window_that_slides_is_judged_as_it_is() -> None:
         place = free.index(min(free))
         found.append(Span(f"n{number}", free[place], free[place] + length))
         free[place] += length
-    verdict = judge(found, 10)
-    assert verdict.makespan == pytest.approx(list_schedule(lengths, 10))
-    assert (verdict.overlap, len(lanes(found))) == (10, 10)
-    assert 1 <= verdict.ratio < 1.2
+    result = evaluate(found, 10)
+    assert result.makespan == pytest.approx(list_schedule(lengths, 10))
+    assert (result.overlap, len(lanes(found))) == (10, 10)
+    assert 1 <= result.ratio < 1.2
 
 
 @given(spans)
-def test_lanes_are_as_few_as_can_be(found: list[Span]) -> None:
+def test_number_of_lanes_is_minimal(found: list[Span]) -> None:
     rows = lanes(found)
     assert sorted(span.node for row in rows for span in row) == sorted(span.node for span in found)
     assert all(first.end <= second.begin for row in rows for first, second in itertools.pairwise(row))
-    assert len(rows) == most_at_once(found)
+    assert len(rows) == max_overlap(found)
 
 
 @given(spans, st.integers(1, 12))
-def test_the_picture_has_a_bar_for_each_node(found: list[Span], window: int) -> None:
-    drawn = ElementTree.fromstring(gantt(found, judge(found, window)))
+def test_a_bar_for_each_node(found: list[Span], window: int) -> None:
+    drawn = ElementTree.fromstring(gantt(found, evaluate(found, window)))
     bars = drawn.findall(f"{SVG}rect")
     assert sorted(drawn_bar.findtext(f"{SVG}title", "").partition(":")[0] for drawn_bar in bars) == sorted(
-        of.node for of in found
+        span.node for span in found
     )
     left, right = 0.0, float(drawn.attrib["width"])
     for drawn_bar in bars:
@@ -88,7 +90,7 @@ def test_the_picture_has_a_bar_for_each_node(found: list[Span], window: int) -> 
 
 def test_names_are_escaped() -> None:
     found = [Span('<b>&"', 0, 1)]
-    drawn = ElementTree.fromstring(gantt(found, judge(found, 1)))
+    drawn = ElementTree.fromstring(gantt(found, evaluate(found, 1)))
     assert drawn.find(f"{SVG}rect/{SVG}title").text.startswith('<b>&":')  # type: ignore[union-attr]
 
 
@@ -99,7 +101,7 @@ def test_ticks_are_few_and_round(total: float, found: int) -> None:
     assert ticks(total)[-1] <= total
 
 
-def test_the_slowest_are_the_darkest() -> None:
+def test_slowest_nodes_are_darkest() -> None:
     found = [Span(f"n{number}", 0, number + 1) for number in range(9)]
-    of = shades(found)
-    assert [of[f"n{number}"] for number in (0, 4, 8)] == ["quick", "even", "slow"]
+    classes = bar_classes(found)
+    assert [classes[f"n{number}"] for number in (0, 4, 8)] == ["quick", "even", "slow"]

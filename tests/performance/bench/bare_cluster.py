@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster of nodes that nobody keeps alive: an API server, etcd and Node objects, and nothing that takes processor time."""
+"""A cluster of Node objects with only an API server and etcd, so that no other component uses processor time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.labs import Lab
 
 NODES = "/api/v1/nodes"
 LABEL = {"bench": "yes"}
-# The controller manager would call nodes without heartbeats unready; the others would follow every change of 5,000 nodes.
+# The controller manager would set nodes without heartbeats NotReady; the others would process every change of 5,000 nodes.
 _PAUSED = ("kwok", "sim", "runner", "kube-scheduler", "kube-controller-manager")
 _NO_MACHINES = "groups: []\n"
 
 
 class BareCluster:
-    """Nodes `bench-0000`, `bench-0001`, ... as the device plugin and a first run of gpu_sharing left them."""
+    """Nodes `bench-0000`, `bench-0001`, ... with the state after the device plugin and a first run of gpu_sharing."""
 
     def __init__(self, lab: Lab, folder: Path, replicas: int) -> None:
-        """Empty the lab and stop all but its API server."""
+        """Reset the lab to no nodes and stop all services except its API server and etcd."""
         fleet = folder / "fleet.yaml"
         fleet.write_text(_NO_MACHINES)
         lab.reset(fleet)
@@ -43,30 +43,30 @@ class BareCluster:
         self.count = 0
 
     def grow(self, count: int, adopt: Callable[[], Any]) -> None:
-        """Make it `count` nodes; `adopt` runs gpu_sharing once on the first, and the others are made as it left that one."""
+        """Create nodes up to `count`; `adopt` runs gpu_sharing once on the first node, which the others copy."""
         if self._template is None:
             self._api.request("POST", NODES, self._new(0))
             self.count = 1
             adopt()
             self._template = self._api.request("GET", f"{NODES}/{self._name(0)}")
-        in_parallel(lambda number: self._api.request("POST", NODES, self._like(number)), range(self.count, count))
+        in_parallel(lambda number: self._api.request("POST", NODES, self._copy(number)), range(self.count, count))
         self.count = count
 
-    def size(self) -> int:
-        """The bytes of one node as a list has them."""
+    def node_bytes(self) -> int:
+        """Return the size of one node in a list response, in bytes."""
         found = self._api.request("GET", f"{NODES}/{self._name(0)}")
         return len(json.dumps(found, separators=(",", ":")))
 
     def _new(self, number: int) -> Object:
         return gpu_node(self._name(number), self._replicas, LABEL)
 
-    def _like(self, number: int) -> Object:
+    def _copy(self, number: int) -> Object:
         template = self._template
         assert template is not None
-        made = copy.deepcopy(self._new(number))
+        node = copy.deepcopy(self._new(number))
         for part in ("labels", "annotations"):
-            made["metadata"][part] = {**template["metadata"][part], **made["metadata"][part]}
-        return made
+            node["metadata"][part] = {**template["metadata"][part], **node["metadata"][part]}
+        return node
 
     def _name(self, number: int) -> str:
         return f"bench-{number:04}"

@@ -1,0 +1,70 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Describes the environment of a benchmark: the machine, the versions and the commands."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+from importlib import metadata
+from pathlib import Path
+
+from plugins.module_utils.catalog.names import VERSION
+from tests.labs import Lab
+from tests.programs import REPO, run
+
+from .page import BenchEnvironment
+
+# The servers and the client of the node group benchmark.
+_PINNED = re.compile(r"^(magnum|keystone|python-openstackclient)==(\S+)", re.MULTILINE)
+_COMMANDS = (
+    ("The whole table", "make bench"),
+    (
+        "A profile change, and nothing to change",
+        "ansible-playbook -i inventories/lab tests/performance/bench/profile.yml",
+    ),
+    ("Compared with", "kubectl label nodes -l bench=yes bench-step=k1 --overwrite"),
+    ("and with", "ansible-playbook -i inventories/lab tests/performance/bench/objects.yml"),
+    ("Node groups", "ansible-playbook -i CLUSTERS [--forks N] tests/performance/bench/groups.yml"),
+    ("Compared with", "openstack coe nodegroup list CLUSTER; openstack coe nodegroup show CLUSTER GROUP"),
+)
+
+
+def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = None) -> BenchEnvironment:
+    """Return the environment for the page.
+
+    `load` is the load average before the benchmark; `node_bytes` the size of a node, if the benchmark created nodes.
+    """
+    notes = [
+        f"Each time is the duration of a whole process: the median of {rounds} rounds, with the fastest and the slowest in "
+        "parentheses. Commands that are compared alternate, so that a change of the machine's speed affects both. *Module's "
+        "process* excludes the start of Ansible. Requests are counted in the API server's audit log, those of node groups in "
+        "the log of the cloud. *Servers' processor seconds* are the processor time of all of the lab's servers in this time."
+    ]
+    if node_bytes is not None:
+        notes.append(
+            f"The nodes are objects of {node_bytes / 1000:.0f} KB each, with the labels of NFD and GFD and thirty images, in the "
+            "[lab](lab.md). Of its control plane only etcd and the API server run, on the same processors as the commands."
+        )
+    return BenchEnvironment(_now(), f"{_machine()}, load {load:.1f} before", _versions(lab), _COMMANDS, tuple(notes))
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _machine() -> str:
+    cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
+    return f"{os.cpu_count()} x {cpu[1] if cpu else platform.machine()}, {memory:.0f} GiB"
+
+
+def _versions(lab: Lab) -> str:
+    server = json.loads(run("kubectl", "version", "-o", "json", env=lab.env))["serverVersion"]["gitVersion"]
+    versions = {name: metadata.version(name) for name in ("ansible-core", "kubernetes", "urllib3", "openstacksdk")}
+    versions |= dict(_PINNED.findall((REPO / "lab" / "openstack" / "openstack.lock").read_text()))
+    libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"accel.gpu {VERSION}, Kubernetes {server}, Python {platform.python_version()}, {libraries}"

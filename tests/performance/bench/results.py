@@ -1,0 +1,90 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The results of a benchmark and their limits."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A measured command: seconds from its start to its end, and, for a module, the seconds and memory of the module's process.
+
+    `server_seconds` is the processor time of the lab's services in this time.
+    """
+
+    seconds: float
+    module_seconds: float | None = None
+    module_mib: float | None = None
+    requests: int = 0
+    pages: int = 0
+    writes: int = 0
+    server_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A value and its maximum."""
+
+    name: str
+    value: float
+    maximum: float
+    unit: str = ""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the value is at most the maximum; False for NaN."""
+        return self.value <= self.maximum
+
+    def __str__(self) -> str:
+        """Return the limit, and the value if it is too large."""
+        text = f"{self.name} ≤ {format_number(self.maximum)}{self.unit}"
+        return text if self.kept else f"**MISSED** {text}: {format_number(self.value)}{self.unit}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: the benchmark, the number of items, and by round the runs of the module and of the other command."""
+
+    title: str
+    count: int
+    own_runs: Sequence[Sequence[Measurement]]
+    other: str = ""
+    other_runs: Sequence[Sequence[Measurement]] = ()
+    limits: tuple[Limit, ...] = ()
+    note: str = ""
+    ratios: tuple[float, ...] = field(default=())
+    items: str = "nodes"
+
+    @property
+    def missed(self) -> tuple[Limit, ...]:
+        """The limits that are not met."""
+        return tuple(limit for limit in self.limits if not limit.kept)
+
+
+def all_runs(rounds: Sequence[Sequence[Measurement]]) -> list[Measurement]:
+    """Return the runs of all rounds."""
+    return [run for one_round in rounds for run in one_round]
+
+
+def seconds(rounds: Sequence[Sequence[Measurement]]) -> float:
+    """Return the median over all rounds."""
+    return statistics.median(run.seconds for run in all_runs(rounds))
+
+
+def ratios(own_runs: Sequence[Sequence[Measurement]], other_runs: Sequence[Sequence[Measurement]]) -> tuple[float, ...]:
+    """Return by round the median of the ratios of each pair, so that a change of the machine's speed affects both."""
+    return tuple(
+        statistics.median(mine.seconds / theirs.seconds for mine, theirs in zip(one, other, strict=True))
+        for one, other in zip(own_runs, other_runs, strict=True)
+    )
+
+
+def format_number(number: float) -> str:
+    """Return a number as text with few digits."""
+    if number == int(number) or number >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.2f}" if number < 10 else f"{number:.1f}"
