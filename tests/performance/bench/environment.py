@@ -26,10 +26,10 @@ _COMMANDS = (
         "A profile change, and nothing to change",
         "ansible-playbook -i inventories/lab tests/performance/bench/profile.yml",
     ),
-    ("Compared with", "kubectl label nodes -l bench=yes bench-step=k1 --overwrite"),
-    ("and with", "ansible-playbook -i inventories/lab tests/performance/bench/objects.yml"),
+    ("Compared with kubectl", "kubectl label nodes -l bench=yes bench-step=k1 --overwrite"),
+    ("Compared with kubernetes.core.k8s", "ansible-playbook -i inventories/lab tests/performance/bench/objects.yml"),
     ("Node groups", "ansible-playbook -i CLUSTERS [--forks N] tests/performance/bench/groups.yml"),
-    ("Compared with", "openstack coe nodegroup list CLUSTER; openstack coe nodegroup show CLUSTER GROUP"),
+    ("Compared with openstack", "openstack coe nodegroup list CLUSTER; openstack coe nodegroup show CLUSTER GROUP"),
 )
 
 

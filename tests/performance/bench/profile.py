@@ -120,7 +120,7 @@ class SharingBenchmark:
 
 
 _BASELINE = (
-    """*ansible.builtin.ping* is Ansible alone, with a module that does nothing: no row of own_runs can be quicker."""
+    """*ansible.builtin.ping* is Ansible with a module that does nothing: a lower bound for all rows with a playbook."""
 )
 
 _NOTE = """A *profile change* changes every node from 4 shares per GPU to 2 or back, while no pod uses a GPU. The nodes have no agents
