@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from lab.fleet import HARDWARE_ANNOTATION
-from tests.integration.sim.cluster import Cluster, install
+from tests.integration.sim.sim_cluster import SimCluster, install
 from tests.labs import Lab
 
 NODES = 100
@@ -58,7 +58,7 @@ def test_rolling_mig_change_of_a_hundred_nodes_of_different_speed(empty: Lab) ->
     assert fast < slow
 
 
-def partition_in_windows(cluster: Cluster, waiting: list[str]) -> dict[str, float]:
+def partition_in_windows(cluster: SimCluster, waiting: list[str]) -> dict[str, float]:
     """Partition the GPUs of all nodes, WINDOW nodes at a time; return the duration of each node in seconds."""
     began: dict[str, float] = {}
     took: dict[str, float] = {}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where what the simulator says of a case differs from what NVIDIA's agents say."""
+"""Differences between the simulator and NVIDIA's agents."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ SHOWN = 5
 
 
 def differences(
-    cases: Sequence[AgentCase], simulated: Sequence[AgentOutput], nvidia: Sequence[AgentOutput]
+    cases: Sequence[AgentCase], simulator: Sequence[AgentOutput], nvidia: Sequence[AgentOutput]
 ) -> list[str]:
-    """A text for each case in which they differ: the case, and by what was said of it the simulator's and NVIDIA's."""
+    """Return a text for each case with differences: the case, and the different values of both sides."""
     return [
-        f"{_named(case)}\n{said}"
-        for case, ours, theirs in zip(cases, simulated, nvidia, strict=True)
-        if (said := _difference(dataclasses.asdict(ours), dataclasses.asdict(theirs)))
+        f"{_named(case)}\n{text}"
+        for case, one, other in zip(cases, simulator, nvidia, strict=True)
+        if (text := _difference(dataclasses.asdict(one), dataclasses.asdict(other)))
     ]
 
 
-def told(found: list[str]) -> str:
-    """The first few of many differences."""
+def summary(found: list[str]) -> str:
+    """Return the first few differences and the number of the others."""
     more = f"\n... and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return "\n".join(found[:SHOWN]) + more
 
 
-def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+def _difference(simulator: Mapping[str, Any], nvidia: Mapping[str, Any]) -> str:
     lines = []
-    for key in sorted({*ours, *theirs}):
-        one, other = ours.get(key), theirs.get(key)
+    for key in sorted({*simulator, *nvidia}):
+        one, other = simulator.get(key), nvidia.get(key)
         error = f"{key}_error"
-        if ours.get(error) != theirs.get(error):
+        if simulator.get(error) != nvidia.get(error):
             continue
         if isinstance(one, dict) and isinstance(other, dict):
             below = _difference({str(k): v for k, v in one.items()}, {str(k): v for k, v in other.items()})

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Config files of the device plugin: good ones, bad ones, and those whose mistakes NVIDIA's agents take in silence."""
+"""Config files of the device plugin: valid ones, invalid ones, and those whose mistakes NVIDIA's agents ignore silently."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 GPU = "nvidia.com/gpu"
 
 
-def sharing(section: str, *resources: tuple[str, Any], **more: Any) -> str:
-    """A config with a section of sharing: the resources and their replicas, and what else the section says."""
+def sharing(section: str, *resources: tuple[str, Any], **fields: Any) -> str:
+    """Return a config with a sharing section: resources with replicas, and other fields of the section."""
     entries = [{"name": name, "replicas": replicas} for name, replicas in resources]
-    return json.dumps({"version": "v1", "sharing": {section: {**more, "resources": entries}}})
+    return json.dumps({"version": "v1", "sharing": {section: {**fields, "resources": entries}}})
 
 
 def entry(**fields: Any) -> str:
-    """A config whose time-slicing has one entry with just these fields."""
+    """Return a config whose time-slicing section has one entry with only these fields."""
     return json.dumps({"version": "v1", "sharing": {"timeSlicing": {"resources": [fields]}}})
 
 
@@ -43,7 +43,7 @@ GOOD = {
     "flags of gfd": "flags: {gfd: {oneshot: false, noTimestamp: false}}",
 }
 
-# What the agents accept, and what then has no effect, or another one than was meant.
+# Configs that the agents accept, but without effect or with an unintended effect.
 SILENT = {
     "mps by 49": sharing("mps", (GPU, 49)),
     "unknown resource": sharing("timeSlicing", ("nvidia.com/foo", 4)),
@@ -69,7 +69,7 @@ SILENT = {
     "empty sharing": "sharing: {}",
 }
 
-# (Discovery by other means than NVML - tegra, vfio - is nothing that the lab's nodes have.)
+# Discovery by other means than NVML (tegra, vfio) is missing, because the lab's nodes do not have it.
 BAD = {
     "one replica": sharing("timeSlicing", (GPU, 1)),
     "no replica": sharing("timeSlicing", (GPU, 0)),

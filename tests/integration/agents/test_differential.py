@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulator labels, offers and refuses what NVIDIA's own gpu-feature-discovery and device plugin do."""
+"""The simulator has the same labels, resources and errors as NVIDIA's gpu-feature-discovery and device plugin."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lab import toolchains
 from lab.agents import AgentCase, AgentOutput, run_nvidia, run_simulator
 from lab.layout import LAB
 from plugins.module_utils.catalog import models
-from tests.integration.agents import cases as made
-from tests.integration.agents.compare import differences, told
+from tests.integration.agents import agent_cases
+from tests.integration.agents.compare import differences, summary
 from tests.programs import run
 
 SAMPLE = 200
 
 
 def seeded(request: pytest.FixtureRequest, name: str) -> random.Random:
-    """Chance that the printed seed repeats."""
+    """Return a random generator from the printed seed."""
     return random.Random(f"{request.config.getoption('--hypothesis-seed')} {name}")
 
 
@@ -33,12 +33,12 @@ def show(request: pytest.FixtureRequest, text: str) -> None:
 
 @pytest.fixture(scope="module")
 def sample(request: pytest.FixtureRequest) -> tuple[list[AgentCase], list[AgentOutput]]:
-    """All configs on an H200, cases of whatever model, and NVIDIA's answers."""
+    """Return configs on an H200 and a sample of the cases of all models, with NVIDIA's results."""
     h200 = models.find("H200")
     assert h200 is not None
-    chance = seeded(request, "sample")
-    every = [case for model in models.MODELS for case in made.of_model(model, chance)]
-    chosen = [*made.whole(h200)[::4], *chance.sample(every, SAMPLE)]
+    rng = seeded(request, "sample")
+    every = [case for model in models.MODELS for case in agent_cases.all_cases(model, rng)]
+    chosen = [*agent_cases.unpartitioned(h200)[::4], *rng.sample(every, SAMPLE)]
     return chosen, run_nvidia(chosen)
 
 
@@ -46,19 +46,19 @@ def sample(request: pytest.FixtureRequest) -> tuple[list[AgentCase], list[AgentO
 def test_a_sample_of_all_cases(
     sample: tuple[list[AgentCase], list[AgentOutput]], request: pytest.FixtureRequest
 ) -> None:
-    chosen, theirs = sample
-    found = differences(chosen, run_simulator(chosen), theirs)
+    chosen, nvidia = sample
+    found = differences(chosen, run_simulator(chosen), nvidia)
     show(request, f"{len(chosen)} cases compared with NVIDIA's agents: {len(found)} differ")
-    assert not found, told(found)
+    assert not found, summary(found)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("model", models.MODELS, ids=lambda model: model.key)
 def test_every_case(model: models.Model, request: pytest.FixtureRequest) -> None:
-    every = made.of_model(model, seeded(request, model.key))
+    every = agent_cases.all_cases(model, seeded(request, model.key))
     found = differences(every, run_simulator(every), run_nvidia(every))
     show(request, f"{len(every)} cases of {model.key} compared with NVIDIA's agents: {len(found)} differ")
-    assert not found, told(found)
+    assert not found, summary(found)
 
 
 @pytest.mark.usual(20)
@@ -72,10 +72,10 @@ def test_every_case(model: models.Model, request: pytest.FixtureRequest) -> None
         ("plugin.go", "return c.MPS() || c.Sharing", "return c.Sharing"),
     ],
 )
-def test_a_wrong_rule_is_caught(
+def test_a_wrong_rule_is_detected(
     sample: tuple[list[AgentCase], list[AgentOutput]], tmp_path: Path, file: str, rule: str, wrong: str
 ) -> None:
-    """A simulator with one line changed differs from NVIDIA's agents."""
+    """A simulator with one wrong line differs from NVIDIA's agents."""
     shutil.copytree(LAB / "sim", tmp_path / "sim")
     source = tmp_path / "sim" / "rules" / file
     text = source.read_text()
@@ -93,5 +93,5 @@ def test_a_wrong_rule_is_caught(
         cwd=tmp_path / "sim",
         env=toolchains.go_environment(),
     )
-    chosen, theirs = sample
-    assert differences(chosen, run_simulator(chosen, tmp_path / "wrong"), theirs)
+    chosen, nvidia = sample
+    assert differences(chosen, run_simulator(chosen, tmp_path / "wrong"), nvidia)

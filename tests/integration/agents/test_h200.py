@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NVIDIA's agents v0.19.0 said on a real H200 (driver 580.159.04, CUDA 13.0), said again by simulator and agents.
+"""Simulator and agents have the results of NVIDIA's agents v0.19.0 on a real H200 (driver 580.159.04, CUDA 13.0).
 
-Measured on an H200, driver 580.159.04: every label, resource and refusal in this file.
+Measured on an H200, driver 580.159.04: every label, resource and error in this file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from lab.agents import AgentCase, AgentOutput, AgentSandbox, run_nvidia, run_simulator
 from lab.nvml_files import uuid
 from plugins.module_utils.catalog import models
-from tests.integration.agents import cases as made
+from tests.integration.agents import agent_cases
 from tests.integration.agents.configs import GPU, entry, sharing
 
 LABELS = {
@@ -51,9 +51,9 @@ UNDECODED = f"{UNREADABLE}unmarshal error: error unmarshaling JSON: while decodi
 
 H200 = models.find("H200")
 assert H200 is not None
-MACHINE = made.hardware(H200)
-ASKED: list[Callable[[list[AgentCase]], list[AgentOutput]]] = [run_simulator, run_nvidia]
-both = pytest.mark.parametrize("ask", ASKED, ids=["simulator", "nvidia"])
+MACHINE = agent_cases.hardware(H200)
+RUNNERS: list[Callable[[list[AgentCase]], list[AgentOutput]]] = [run_simulator, run_nvidia]
+both = pytest.mark.parametrize("run_agents", RUNNERS, ids=["simulator", "nvidia"])
 
 
 @both
@@ -90,15 +90,15 @@ both = pytest.mark.parametrize("ask", ASKED, ids=["simulator", "nvidia"])
     ],
 )
 def test_labels_and_resources(
-    ask: Callable[[list[AgentCase]], list[AgentOutput]],
+    run_agents: Callable[[list[AgentCase]], list[AgentOutput]],
     case: AgentCase,
     differs: dict[str, str],
     resources: dict[str, tuple[str, ...]],
 ) -> None:
-    [said] = ask([case])
-    assert said.labels == {f"nvidia.com/{key}": value for key, value in (LABELS | differs).items()}
-    assert said.resources == resources
-    assert (said.labels_error, said.resources_error) == ("", "")
+    [output] = run_agents([case])
+    assert output.labels == {f"nvidia.com/{key}": value for key, value in (LABELS | differs).items()}
+    assert output.resources == resources
+    assert (output.labels_error, output.resources_error) == ("", "")
 
 
 @both
@@ -110,11 +110,11 @@ def test_labels_and_resources(
         (sharing("mps", (GPU, 4)), TWO),
     ],
 )
-def test_two_shares(ask: Callable[[list[AgentCase]], list[AgentOutput]], config: str, two: str | None) -> None:
-    """Two shares of one GPU: it is seen once."""
-    [said] = ask([AgentCase(MACHINE, config=config)])
-    assert said.visible == {GPU: ("0",)}
-    assert said.two_error == ({GPU: f"rpc error: code = Unknown desc = {two}"} if two else {})
+def test_two_shares(run_agents: Callable[[list[AgentCase]], list[AgentOutput]], config: str, two: str | None) -> None:
+    """With two shares of one GPU, the GPU is visible once."""
+    [output] = run_agents([AgentCase(MACHINE, config=config)])
+    assert output.visible == {GPU: ("0",)}
+    assert output.two_error == ({GPU: f"rpc error: code = Unknown desc = {two}"} if two else {})
 
 
 @both
@@ -140,10 +140,12 @@ def test_two_shares(ask: Callable[[list[AgentCase]], list[AgentOutput]], config:
         ("version: v2", f"{UNREADABLE}unknown version: v2"),
     ],
 )
-def test_refusals_of_both_agents(ask: Callable[[list[AgentCase]], list[AgentOutput]], config: str, reason: str) -> None:
-    [said] = ask([AgentCase(MACHINE, config=config)])
-    # Behind a bad name stands Kubernetes' own rule for names.
-    errors = [error.partition(": [")[0] for error in (said.labels_error, said.resources_error)]
+def test_errors_of_both_agents(
+    run_agents: Callable[[list[AgentCase]], list[AgentOutput]], config: str, reason: str
+) -> None:
+    [output] = run_agents([AgentCase(MACHINE, config=config)])
+    # After an invalid name the error contains Kubernetes' own rule for names.
+    errors = [error.partition(": [")[0] for error in (output.labels_error, output.resources_error)]
     assert errors == [reason, BEFORE + reason]
 
 
@@ -166,39 +168,41 @@ def test_refusals_of_both_agents(ask: Callable[[list[AgentCase]], list[AgentOutp
         ),
     ],
 )
-def test_refusals_of_the_plugin_alone(
-    ask: Callable[[list[AgentCase]], list[AgentOutput]], case: AgentCase, reason: str
+def test_errors_of_the_plugin_only(
+    run_agents: Callable[[list[AgentCase]], list[AgentOutput]], case: AgentCase, reason: str
 ) -> None:
-    [said] = ask([case])
-    assert said.resources == {}
-    assert (said.labels_error, said.resources_error) == ("", reason)
+    [output] = run_agents([case])
+    assert output.resources == {}
+    assert (output.labels_error, output.resources_error) == ("", reason)
 
 
 @both
-def test_mps_beats_time_slicing(ask: Callable[[list[AgentCase]], list[AgentOutput]]) -> None:
+def test_mps_has_precedence_over_time_slicing(run_agents: Callable[[list[AgentCase]], list[AgentOutput]]) -> None:
     config = '{"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]},' + (
         ' "mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}'
     )
-    [said] = ask([AgentCase(MACHINE, config=config)])
-    assert said.labels[f"{GPU}.sharing-strategy"] == "mps"
-    assert said.resources == SHARES
+    [output] = run_agents([AgentCase(MACHINE, config=config)])
+    assert output.labels[f"{GPU}.sharing-strategy"] == "mps"
+    assert output.resources == SHARES
 
 
 @both
-def test_more_shares_than_mps_serves_are_accepted(ask: Callable[[list[AgentCase]], list[AgentOutput]]) -> None:
-    """Only mps-control-daemon refuses them."""
-    [said] = ask([AgentCase(MACHINE, config=sharing("mps", (GPU, 49)))])
-    assert len(said.resources[GPU]) == 49
-    assert said.labels[f"{GPU}.replicas"] == "49"
-    assert said.served_error == (
+def test_more_shares_than_mps_supports_are_accepted(run_agents: Callable[[list[AgentCase]], list[AgentOutput]]) -> None:
+    """Only mps-control-daemon rejects them."""
+    [output] = run_agents([AgentCase(MACHINE, config=sharing("mps", (GPU, 49)))])
+    assert len(output.resources[GPU]) == 49
+    assert output.labels[f"{GPU}.replicas"] == "49"
+    assert output.served_error == (
         f"{BEFORE}error getting daemons: invalid MPS configuration: "
         "invalid device maximum allowed replicas exceeded: 49 > 48"
     )
 
 
 @both
-def test_the_mps_daemon_serves_what_is_offered(ask: Callable[[list[AgentCase]], list[AgentOutput]]) -> None:
-    [plain, renamed] = ask(
+def test_the_mps_daemon_serves_the_offered_resources(
+    run_agents: Callable[[list[AgentCase]], list[AgentOutput]],
+) -> None:
+    [plain, renamed] = run_agents(
         [AgentCase(MACHINE, config=sharing("mps", (GPU, 4), renameByDefault=rename)) for rename in (False, True)]
     )
     assert (plain.served, renamed.served) == ((GPU,), (f"{GPU}.shared",))
@@ -215,8 +219,8 @@ def test_the_mps_daemon_serves_what_is_offered(ask: Callable[[list[AgentCase]], 
         ),
     ],
 )
-def test_what_a_container_gets(config: str, environment: dict[str, str], mounts: list[str]) -> None:
-    """By NVIDIA's plugin; of this the simulator has the visible GPUs alone."""
+def test_environment_and_mounts_of_a_container(config: str, environment: dict[str, str], mounts: list[str]) -> None:
+    """From NVIDIA's plugin; the simulator only implements the visible GPUs."""
     with AgentSandbox() as host:
         [offered] = host.run_raw(AgentCase(MACHINE, config=config))["resources"]
     switches = dict.fromkeys(("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"), "enabled")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""mig-parted itself takes the configurations that we generate, and makes of them the MIG devices that we foresee."""
+"""mig-parted accepts the generated configurations and creates the planned MIG devices."""
 
 from __future__ import annotations
 
@@ -20,37 +20,41 @@ from plugins.module_utils.catalog import models
 from plugins.module_utils.mig import enumerate, placement
 from plugins.module_utils.mig.layout import Counts
 from tests.helpers.mig import GEOMETRIES
-from tests.integration.agents import cases as made
+from tests.integration.agents import agent_cases
 
 CAPABLE = [model for model in models.MODELS if model.mig_capable]
 
 
-def applied(machine: Object, counts: Counts, **more: Any) -> AgentCase:
-    """A node on which the entry of a pool with this layout is applied."""
+def applied(machine: Object, counts: Counts, **options: Any) -> AgentCase:
+    """Return a case that applies the entry of a pool with this layout."""
     content = mig_parted.entry(written.read(dict(counts)), machine["gpus"])
     name = mig_parted.entry_name(content)
-    return AgentCase(machine, parted=mig_parted.document({name: content}), apply=(name,), agents=False, **more)
+    return AgentCase(machine, parted=mig_parted.document({name: content}), apply=(name,), agents=False, **options)
 
 
-def profiles(said: AgentOutput) -> dict[int, Counter[str]]:
-    """How many devices of each profile each GPU with MIG on has."""
-    return {gpu: Counter(device.partition("@")[0] for device in devices) for gpu, devices in said.mig.items()}
+def profiles(output: AgentOutput) -> dict[int, Counter[str]]:
+    """Return the number of devices of each profile on each GPU with MIG enabled."""
+    return {gpu: Counter(device.partition("@")[0] for device in devices) for gpu, devices in output.mig.items()}
 
 
-def same(case: AgentCase, ours: AgentOutput, theirs: AgentOutput) -> bool:
-    """Whether both end alike and leave the same devices; where on a GPU the driver puts them is its own affair.
+def same(case: AgentCase, simulator: AgentOutput, nvidia: AgentOutput) -> bool:
+    """Return whether both have the same error and devices; the driver can choose the positions of the devices.
 
-    NVIDIA's last line begins the simulator's error, behind which stands the reason that NVIDIA logs before.
+    The simulator's error starts with NVIDIA's last line and ends with the reason, which NVIDIA logs before that line.
     """
-    ends = zip(ours.applied, theirs.applied, strict=True)
+    ends = zip(simulator.applied, nvidia.applied, strict=True)
     alike = all(bool(one) == bool(other) and one.lower().startswith(other.lower()) for one, other in ends)
-    return alike and profiles(ours) == profiles(theirs) and all(_lawful(case, said) for said in (ours, theirs))
+    return (
+        alike
+        and profiles(simulator) == profiles(nvidia)
+        and all(_valid_positions(case, output) for output in (simulator, nvidia))
+    )
 
 
-def _lawful(case: AgentCase, said: AgentOutput) -> bool:
-    """Whether each device begins where its profile may, and none lies over another."""
+def _valid_positions(case: AgentCase, output: AgentOutput) -> bool:
+    """Return whether each device has a valid position for its profile, and no devices overlap."""
     known = {profile["name"]: profile for profile in case.hardware["mig"]["profiles"]} if case.hardware["mig"] else {}
-    for devices in said.mig.values():
+    for devices in output.mig.values():
         taken = 0
         for device in devices:
             name, _at, start = device.partition("@")
@@ -62,68 +66,68 @@ def _lawful(case: AgentCase, said: AgentOutput) -> bool:
 
 
 def compare(cases: list[AgentCase]) -> list[AgentOutput]:
-    ours, theirs = run_simulator(cases), run_nvidia(cases)
+    simulator, nvidia = run_simulator(cases), run_nvidia(cases)
     wrong = [
         f"{case.hardware['product']} {dict(case.mig)} {case.parted}\n  simulator {one.applied} {dict(one.mig)}\n"
         f"  NVIDIA {other.applied} {dict(other.mig)}"
-        for case, one, other in zip(cases, ours, theirs, strict=True)
+        for case, one, other in zip(cases, simulator, nvidia, strict=True)
         if not same(case, one, other)
     ]
     assert not wrong, "\n".join(wrong[:5])
-    return theirs
+    return nvidia
 
 
-def maximal_layouts(model: models.Model) -> None:
-    """Each layout to which nothing can be added is made, wherever the driver puts a device of which it may choose the place."""
-    every = enumerate.maximal(made.geometry_of(model))
+def check_maximal_layouts(model: models.Model) -> None:
+    """mig-parted creates every maximal layout, for both strategies by which the driver chooses positions."""
+    every = enumerate.maximal(agent_cases.geometry_of(model))
     cases = [
-        applied(made.hardware(model), counts, first_fit=first_fit)
+        applied(agent_cases.hardware(model), counts, first_fit=first_fit)
         for counts, first_fit in itertools.product(every, (False, True))
     ]
     wanted = [counts for counts in every for _first_fit in (False, True)]
-    for counts, said in zip(wanted, compare(cases), strict=True):
-        assert profiles(said) == {0: Counter(counts)}, counts
+    for counts, output in zip(wanted, compare(cases), strict=True):
+        assert profiles(output) == {0: Counter(counts)}, counts
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
 def test_every_maximal_layout(model: models.Model) -> None:
-    maximal_layouts(model)
+    check_maximal_layouts(model)
 
 
 @pytest.mark.usual(3)
 def test_maximal_layouts_of_an_a30() -> None:
     model = models.find("A30")
     assert model is not None
-    maximal_layouts(model)
+    check_maximal_layouts(model)
 
 
 @pytest.mark.usual(8)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
-def test_whatever_is_wished(model: models.Model, rng: random.Random) -> None:
-    """Layouts that fit and that do not, over what is there before: the planner, the simulator and NVIDIA agree."""
-    geometry = made.geometry_of(model)
+def test_random_layouts(model: models.Model, rng: random.Random) -> None:
+    """Planner, simulator and NVIDIA agree on layouts that fit or do not fit, with and without existing devices."""
+    geometry = agent_cases.geometry_of(model)
     known = enumerate.all_layouts(geometry)
-    wishes, cases = [], []
+    demands, cases = [], []
     for _number in range(12):
-        wish = Counter(rng.choice(known))
-        wish[rng.choice(geometry.profiles).name] += rng.choice((0, 1, 1))
-        # mig-parted tries every order of what does not fit: of many devices that takes minutes.
-        if wish.total() > 6 and not placement.fits(geometry, wish):
+        demand = Counter(rng.choice(known))
+        demand[rng.choice(geometry.profiles).name] += rng.choice((0, 1, 1))
+        # mig-parted tries every order of devices that do not fit, which takes minutes with many devices.
+        if demand.total() > 6 and not placement.fits(geometry, demand):
             continue
-        before = {0: made.devices(model, rng.choice(known))} if rng.random() < 0.5 else {}
-        wishes.append(wish)
-        cases.append(applied(made.hardware(model), +wish, mig=before))
-    for wish, said in zip(wishes, compare(cases), strict=True):
-        assert (said.applied == ("",)) == placement.fits(geometry, wish), wish
+        before = {0: agent_cases.devices(model, rng.choice(known))} if rng.random() < 0.5 else {}
+        demands.append(demand)
+        cases.append(applied(agent_cases.hardware(model), +demand, mig=before))
+    for demand, output in zip(demands, compare(cases), strict=True):
+        assert (output.applied == ("",)) == placement.fits(geometry, demand), demand
 
 
-def test_every_entry_of_our_configuration_is_taken() -> None:
-    """The usual entries, which stand in for NVIDIA's own, of all models together, and those of pools."""
+def test_all_entries_of_the_configuration_are_accepted() -> None:
+    """The configuration has the usual entries (instead of NVIDIA's) of all models, and entries of pools."""
     entries = mig_parted.usual([(model.pci_ids, GEOMETRIES[model.key]) for model in CAPABLE])
     for model in CAPABLE:
-        for counts in enumerate.maximal(made.geometry_of(model)):
+        for counts in enumerate.maximal(agent_cases.geometry_of(model)):
             content = mig_parted.entry(written.read(dict(counts)), 8)
             entries[mig_parted.entry_name(content)] = content
     text = mig_parted.document(entries)
@@ -132,21 +136,21 @@ def test_every_entry_of_our_configuration_is_taken() -> None:
     names = [
         "all-disabled",
         "all-enabled",
-        *(f"all-{p.name.replace('+', '.')}" for p in made.geometry_of(h200).profiles),
+        *(f"all-{p.name.replace('+', '.')}" for p in agent_cases.geometry_of(h200).profiles),
     ]
-    cases = [AgentCase(made.hardware(h200), parted=text, apply=(name,), agents=False) for name in names]
-    for name, said in zip(names, compare(cases), strict=True):
-        assert said.applied == ("",), name
-    assert profiles(said) == {0: Counter({"7g.141gb": 1})}
+    cases = [AgentCase(agent_cases.hardware(h200), parted=text, apply=(name,), agents=False) for name in names]
+    for name, output in zip(names, compare(cases), strict=True):
+        assert output.applied == ("",), name
+    assert profiles(output) == {0: Counter({"7g.141gb": 1})}
 
 
 def config(*parts: dict[str, Any]) -> str:
     return json.dumps({"version": "v1", "mig-configs": {"wanted": parts}})
 
 
-def part(devices: Any, profiles: dict[str, int] | None, **more: Any) -> dict[str, Any]:
+def part(devices: Any, profiles: dict[str, int] | None, **options: Any) -> dict[str, Any]:
     enabled = {"mig-enabled": profiles is not None, **({} if profiles is None else {"mig-devices": profiles})}
-    return {"devices": devices, **enabled, **more}
+    return {"devices": devices, **enabled, **options}
 
 
 @pytest.mark.parametrize(
@@ -165,12 +169,12 @@ def part(devices: Any, profiles: dict[str, int] | None, **more: Any) -> dict[str
         ("H200", {}, config(part([5], {"7g.141gb": 1})), ()),
         ("H200", {}, config(part("all", {"3g.71gb": 2}, **{"device-filter": "0x233510DE"})), ()),
         ("H200", {}, config(part("all", {"3g.71gb": 2}, **{"device-filter": ["0x20B210DE"]})), ()),
-        # GPUs that somebody uses.
+        # GPUs in use.
         ("H200", {}, config(part("all", {"3g.71gb": 2})), (0,)),
         ("H200", {0: ("7g.141gb@0",), 1: ()}, config(part("all", None)), (0,)),
         ("H200", {0: ("7g.141gb@0",), 1: ()}, config(part("all", {"3g.71gb": 2})), (0,)),
         ("A100-SXM4-80GB", {}, config(part("all", {"3g.40gb": 2})), (1,)),
-        # A reset is one of all GPUs.
+        # A reset resets all GPUs.
         ("A100-SXM4-80GB", {}, config(part("all", {"3g.40gb": 2})), ()),
         ("A100-SXM4-80GB", {0: ("7g.80gb@0",), 1: ()}, config(part("all", None)), ()),
         ("A100-SXM4-80GB", {0: ("7g.80gb@0",)}, config(part([1], {"7g.80gb": 1})), ()),
@@ -178,7 +182,7 @@ def part(devices: Any, profiles: dict[str, int] | None, **more: Any) -> dict[str
         ("L4", {}, config(part("all", {"7g.80gb": 1})), ()),
         ("L4", {}, config(part([0], {"7g.80gb": 1})), ()),
         ("L4", {}, config(part([0], None)), ()),
-        # Files that it does not take.
+        # Invalid files.
         ("H200", {}, "version: v2", ()),
         ("H200", {}, "mig-configs: {wanted: []}", ()),
         ("H200", {}, "version: v1\nmig-configs: {other: [{devices: all, mig-enabled: false}]}", ()),
@@ -190,5 +194,5 @@ def part(devices: Any, profiles: dict[str, int] | None, **more: Any) -> dict[str
 def test_entries_of_all_kinds(key: str, before: dict[int, tuple[str, ...]], parted: str, busy: tuple[int, ...]) -> None:
     model = models.find(key)
     assert model is not None
-    machine = made.hardware(model, 2)
+    machine = agent_cases.hardware(model, 2)
     compare([AgentCase(machine, before, parted=parted, apply=("wanted",), busy=frozenset(busy), agents=False)])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's libnvidia-ml.so.1 answers what NVIDIA's answered on a real H200 with MIG off (driver 580.159.04)."""
+"""The lab's libnvidia-ml.so.1 returns the values of NVIDIA's on a real H200 with MIG disabled (driver 580.159.04)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from lab import build, nvml_files
 from plugins.module_utils.catalog import models
-from tests.integration.agents import cases as made
+from tests.integration.agents import agent_cases
 
 SUCCESS, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 0, 2, 3, 6
-# Measured on an H200, driver 580.159.04: what the agents ask, by the function's name behind nvml.
+# Measured on an H200, driver 580.159.04: what the agents run_agents, by the function's name behind nvml.
 ERRORS = {
     1: "Uninitialized",
     2: "Invalid Argument",
@@ -56,10 +56,10 @@ class ProfileInfo(ctypes.Structure):
 
 @pytest.fixture
 def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
-    """The library, and an H200 that it describes."""
+    """The library, for an H200."""
     h200 = models.find("H200")
     assert h200 is not None
-    for path, content in nvml_files.files(made.hardware(h200), {}).items():
+    for path, content in nvml_files.files(agent_cases.hardware(h200), {}).items():
         if path.startswith(nvml_files.DESCRIPTION):
             (tmp_path / Path(path).name).write_bytes(content)
     monkeypatch.setenv("LAB_NVML", str(tmp_path / Path(nvml_files.DESCRIPTION).name))
@@ -76,13 +76,13 @@ def device(nvml: ctypes.CDLL) -> ctypes.c_void_p:
 
 
 def test_profiles(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> None:
-    """They can be read with MIG off; those that the GPU lacks are not supported."""
+    """Profiles are available with MIG disabled; those that the GPU lacks are not supported."""
     found = {}
     for index in range(PROFILE_COUNT):
         info = ProfileInfo()
-        said = nvml.nvmlDeviceGetGpuInstanceProfileInfo(device, index, ctypes.byref(info))
-        assert said in (SUCCESS, NOT_SUPPORTED)
-        if said == SUCCESS:
+        output = nvml.nvmlDeviceGetGpuInstanceProfileInfo(device, index, ctypes.byref(info))
+        assert output in (SUCCESS, NOT_SUPPORTED)
+        if output == SUCCESS:
             found[index] = tuple(getattr(info, name) for name in NUMBERS)
     assert found == PROFILES
 
@@ -92,19 +92,19 @@ def test_errors(nvml: ctypes.CDLL) -> None:
     assert {number: nvml.nvmlErrorString(number).decode() for number in ERRORS} == ERRORS
 
 
-def text(ask: Callable[[ctypes.Array[ctypes.c_char], int], int]) -> str:
+def text(run_agents: Callable[[ctypes.Array[ctypes.c_char], int], int]) -> str:
     buffer = ctypes.create_string_buffer(96)
-    assert ask(buffer, 96) == SUCCESS
+    assert run_agents(buffer, 96) == SUCCESS
     return buffer.value.decode()
 
 
-def test_what_it_is(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> None:
+def test_names_and_versions(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> None:
     assert text(nvml.nvmlSystemGetNVMLVersion) == "13.580.159.04"
     assert text(nvml.nvmlSystemGetDriverVersion) == "580.159.04"
     assert text(lambda buffer, size: int(nvml.nvmlDeviceGetName(device, buffer, size))) == "NVIDIA H200"
 
 
-def test_mig_is_off(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> None:
+def test_mig_is_disabled(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> None:
     mode, pending, most = ctypes.c_uint(9), ctypes.c_uint(9), ctypes.c_uint(9)
     assert nvml.nvmlDeviceGetMigMode(device, ctypes.byref(mode), ctypes.byref(pending)) == SUCCESS
     assert nvml.nvmlDeviceGetMaxMigDeviceCount(device, ctypes.byref(most)) == SUCCESS

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The own tests and checks of the lab's Go programs, by the Go toolchain that builds them."""
+"""Unit tests, vet and format of the lab's Go programs, with the Go toolchain that builds them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What we promise of a pool is what NVIDIA's own code makes of the configurations that we render for it."""
+"""NVIDIA's own code creates the expected resources from the configurations that are rendered for a pool."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plu
 from lab.agents import AgentCase, run_nvidia, run_simulator
 from plugins.module_utils.catalog import models
 from plugins.module_utils.mig import enumerate
-from tests.integration.agents import cases as made
+from tests.integration.agents import agent_cases
 
 GPUS = 2
-# By the device plugin of the lab's pin, v0.19 (catalog/operator_releases.py).
+# The value for the device plugin that the lab pins, v0.19 (catalog/operator_releases.py).
 EXTRAS_NAMED = False
 CAPABLE = [model for model in models.MODELS if model.mig_capable]
 SHARED = [
@@ -33,8 +33,8 @@ SHARED = [
 
 
 def node(model: models.Model, sharing: Sharing) -> AgentCase:
-    """A node on which everything is applied that a pool with this sharing renders."""
-    machine = made.hardware(model, GPUS)
+    """Return a case that applies the configurations of a pool with this sharing."""
+    machine = agent_cases.hardware(model, GPUS)
     config = yaml_text.render(device_plugin.config(sharing))
     if not sharing.layout:
         return AgentCase(machine, config=config)
@@ -43,36 +43,36 @@ def node(model: models.Model, sharing: Sharing) -> AgentCase:
     return AgentCase(machine, config=config, parted=mig_parted.document({name: content}), apply=(name,))
 
 
-def kept(model: models.Model, promised: list[Sharing]) -> None:
-    cases = [node(model, sharing) for sharing in promised]
-    for sharing, ours, theirs in zip(promised, run_simulator(cases), run_nvidia(cases), strict=True):
-        for said in (ours, theirs):
-            assert (said.labels_error, said.resources_error) == ("", ""), sharing
-            # A resource of which we promise 0 is one that the node may have had before.
+def check(model: models.Model, expected: list[Sharing]) -> None:
+    cases = [node(model, sharing) for sharing in expected]
+    for sharing, simulator, nvidia in zip(expected, run_simulator(cases), run_nvidia(cases), strict=True):
+        for output in (simulator, nvidia):
+            assert (output.labels_error, output.resources_error) == ("", ""), sharing
+            # Resources with 0 are expected only if the node had them before.
             wanted = {name: count for name, count in sharing.offers(GPUS).items() if count}
-            assert {name: len(devices) for name, devices in said.resources.items()} == wanted, sharing
+            assert {name: len(devices) for name, devices in output.resources.items()} == wanted, sharing
             if sharing.mode != "mig":
-                assert said.labels["nvidia.com/gpu.product"] == model.product + sharing.suffix
-        assert ours.labels == theirs.labels
+                assert output.labels["nvidia.com/gpu.product"] == model.product + sharing.suffix
+        assert simulator.labels == nvidia.labels
 
 
-def test_gpus_shared_as_a_whole() -> None:
+def test_sharing_without_mig() -> None:
     model = models.find("L40S")
     assert model is not None
-    kept(model, SHARED)
+    check(model, SHARED)
 
 
 @pytest.mark.usual(8)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
 def test_mig(model: models.Model, rng: random.Random) -> None:
-    """GPUs cut alike, or one of them, or each otherwise; the devices shared or not."""
-    known = [dict(counts) for counts in enumerate.all_layouts(made.geometry_of(model))]
-    alike = [counts for counts in known if len(counts) == 1]
-    wishes: list[tuple[Any, str]] = [(rng.choice(alike), "single") for _number in range(3)]
-    wishes += [(rng.choice(known), "mixed") for _number in range(3)]
-    wishes += [({"0": rng.choice(known), "1": rng.choice(known)}, "mixed"), ({"1": rng.choice(known)}, "mixed")]
-    kept(
+    """All GPUs with the same layout, only one GPU with a layout, or different layouts; with and without sharing."""
+    known = [dict(counts) for counts in enumerate.all_layouts(agent_cases.geometry_of(model))]
+    uniform = [counts for counts in known if len(counts) == 1]
+    layouts: list[tuple[Any, str]] = [(rng.choice(uniform), "single") for _number in range(3)]
+    layouts += [(rng.choice(known), "mixed") for _number in range(3)]
+    layouts += [({"0": rng.choice(known), "1": rng.choice(known)}, "mixed"), ({"1": rng.choice(known)}, "mixed")]
+    check(
         model,
         [
             Sharing(
@@ -80,11 +80,11 @@ def test_mig(model: models.Model, rng: random.Random) -> None:
                 replicas,
                 replicas > 1 and rng.random() < 0.5,
                 True,
-                written.read(wish),
+                written.read(layout),
                 strategy,
                 extras_named=EXTRAS_NAMED,
             )
-            for wish, strategy in wishes
+            for layout, strategy in layouts
             for replicas in (1, 4)
         ],
     )

@@ -21,26 +21,26 @@ STRATEGIES = ("none", "single", "mixed")
 
 
 def hardware(model: models.Model, gpus: int = 1) -> Object:
-    """A machine with GPUs of a model."""
+    """Return a machine with GPUs of a model."""
     return describe(model, gpus, DRIVER)
 
 
 def geometry_of(model: models.Model) -> Geometry:
-    """The geometry of a model that has MIG."""
+    """Return the geometry of a MIG-capable model."""
     geometry = mig.geometry(model.key)
     assert geometry is not None
     return geometry
 
 
 def devices(model: models.Model, counts: Counts) -> tuple[str, ...]:
-    """The MIG devices of a layout where they have room, as `3g.71gb@4`."""
+    """Return the MIG devices of a layout with their positions, such as `3g.71gb@4`."""
     placed = placement.place(geometry_of(model), counts)
     assert placed is not None, (model.key, counts)
     return tuple(f"{one.profile}@{one.start}" for one in placed)
 
 
-def whole(model: models.Model) -> list[AgentCase]:
-    """MIG off: every config under every strategy, and what else the environment may say."""
+def unpartitioned(model: models.Model) -> list[AgentCase]:
+    """Return cases with MIG disabled: every config with every strategy, and other settings of the environment."""
     machine = hardware(model, 2)
     cases = [
         AgentCase(machine, config=config, strategy=strategy)
@@ -52,11 +52,11 @@ def whole(model: models.Model) -> list[AgentCase]:
     return [*cases, AgentCase(machine, strategy="both"), AgentCase(hardware(model), config=GOOD["time-slicing"])]
 
 
-def cut(model: models.Model) -> list[AgentCase]:
-    """Every maximal layout under every strategy: not shared, its devices shared, by time and by MPS; renamed or not."""
+def partitioned(model: models.Model) -> list[AgentCase]:
+    """Return every maximal layout with every strategy: not shared, time-sliced, renamed, and with MPS."""
     cases = []
     for counts in enumerate.maximal(geometry_of(model)):
-        made = {0: devices(model, counts)}
+        mig_devices = {0: devices(model, counts)}
         resources = [(f"nvidia.com/mig-{name.replace('+', '.')}", 3) for name in counts]
         for strategy in STRATEGIES:
             by_name = resources if strategy == "mixed" else [(GPU, 3)]
@@ -66,35 +66,35 @@ def cut(model: models.Model) -> list[AgentCase]:
                 sharing("timeSlicing", *by_name[-1:], renameByDefault=True, failRequestsGreaterThanOne=True),
                 sharing("mps", *by_name),
             ):
-                cases.append(AgentCase(hardware(model), made, config, strategy))
+                cases.append(AgentCase(hardware(model), mig_devices, config, strategy))
     return cases
 
 
-def mixtures(model: models.Model, chance: random.Random, count: int) -> list[AgentCase]:
-    """Nodes of up to four GPUs, each cut otherwise, empty or whole, with whatever config."""
+def random_nodes(model: models.Model, rng: random.Random, count: int) -> list[AgentCase]:
+    """Return random nodes with up to four GPUs, each with its own layout or without MIG, and any config."""
     known = [*enumerate.all_layouts(geometry_of(model)), {}]
     cases = []
     for _number in range(count):
-        gpus = chance.randint(1, 4)
-        few = chance.sample(known, min(chance.randint(1, 2), len(known)))
-        made = {gpu: devices(model, chance.choice(few)) for gpu in range(gpus) if chance.random() < 0.8}
-        config = chance.choice([*GOOD.values(), *GOOD.values(), *SILENT.values(), *BAD.values()])
-        cases.append(AgentCase(hardware(model, gpus), made, config, chance.choice(("", *STRATEGIES))))
+        gpus = rng.randint(1, 4)
+        layouts = rng.sample(known, min(rng.randint(1, 2), len(known)))
+        mig_devices = {gpu: devices(model, rng.choice(layouts)) for gpu in range(gpus) if rng.random() < 0.8}
+        config = rng.choice([*GOOD.values(), *GOOD.values(), *SILENT.values(), *BAD.values()])
+        cases.append(AgentCase(hardware(model, gpus), mig_devices, config, rng.choice(("", *STRATEGIES))))
     return cases
 
 
-def guests(model: models.Model) -> list[AgentCase]:
-    """Virtual machines with a vGPU of a model."""
+def vgpu_guests(model: models.Model) -> list[AgentCase]:
+    """Return virtual machines with a vGPU of a model."""
     vgpu = {"host_driver": "580.159.01", "host_branch": "r580_00"}
     machine = describe(model, 1, DRIVER, vgpu=vgpu, machine="VMware Virtual Platform")
     return [AgentCase(machine, config=config, strategy=strategy) for config in GOOD.values() for strategy in STRATEGIES]
 
 
-def of_model(model: models.Model, chance: random.Random) -> list[AgentCase]:
-    """All cases of a model."""
-    cases = whole(model)
+def all_cases(model: models.Model, rng: random.Random) -> list[AgentCase]:
+    """Return all cases of a model."""
+    cases = unpartitioned(model)
     if model.vgpu:
-        cases += guests(model)
+        cases += vgpu_guests(model)
     if model.mig_capable:
-        cases += cut(model) + mixtures(model, chance, 100)
+        cases += partitioned(model) + random_nodes(model, rng, 100)
     return cases

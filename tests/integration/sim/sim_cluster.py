@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the tests of the simulator read from a cluster and change on it."""
+"""A cluster with simulated nodes, as the simulator's tests read and change it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.programs import run
 OPERATOR = "gpu-operator"
 PLUGIN, GFD = "nvidia-device-plugin-daemonset", "gpu-feature-discovery"
 MIG_MANAGER = "nvidia-mig-manager"
-# The ClusterPolicy gives no MIG strategy, so that each node's config decides.
+# The ClusterPolicy sets no MIG strategy, so that the config of each node determines it.
 VALUES = (
     "nfd.enabled=false,operator.upgradeCRD=false,devicePlugin.config.name=configs,"
     "migManager.config.name=parted,mig.strategy=null"
@@ -47,20 +47,20 @@ mig-configs:
 
 
 def sharing(replicas: int, *, rename: bool = False, one: bool = False) -> str:
-    """A config of the device plugin that makes `replicas` of every GPU."""
+    """Return a device plugin config that offers every GPU `replicas` times."""
     return (
         f"version: v1\nsharing: {{timeSlicing: {{renameByDefault: {str(rename).lower()}, failRequestsGreaterThanOne: "
         f"{str(one).lower()}, resources: [{{name: nvidia.com/gpu, replicas: {replicas}}}]}}}}\n"
     )
 
 
-def install(lab: Lab, limit: float = 90) -> Cluster:
-    """Both charts by plain Helm, every operand ready (in `limit` seconds), ConfigMaps for device plugin and MIG manager."""
+def install(lab: Lab, limit: float = 90) -> SimCluster:
+    """Install both charts with Helm and ConfigMaps for device plugin and MIG manager; wait `limit` seconds for all operands."""
     charts = lab.env["LAB_CHARTS"]
     helm = ["helm", "upgrade", "--install", "--create-namespace", "--wait", "--namespace"]
     worker = f"worker.config={json.dumps(_WORKER)}"
     run(*helm, "node-feature-discovery", "nfd", f"{charts}/node-feature-discovery", "--set-json", worker, env=lab.env)
-    cluster = Cluster.of(lab)
+    cluster = SimCluster.of_lab(lab)
     cluster.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": OPERATOR}})
     cluster.configs({"none": "version: v1\n"})
     cluster.mig_configs()
@@ -70,16 +70,16 @@ def install(lab: Lab, limit: float = 90) -> Cluster:
 
 
 @dataclass
-class Cluster:
+class SimCluster:
     """One cluster with simulated nodes."""
 
     lab: Lab
     api: Api
-    touched: set[str] = field(default_factory=set)
-    cut: set[str] = field(default_factory=set)
+    changed_nodes: set[str] = field(default_factory=set)
+    mig_nodes: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, lab: Lab) -> Cluster:
+    def of_lab(cls, lab: Lab) -> SimCluster:
         return cls(lab, Api(LabLayout.named(lab.name)))
 
     def node(self, name: str) -> Object:
@@ -92,28 +92,28 @@ class Cluster:
         return labels
 
     def gpus(self, name: str) -> dict[str, int]:
-        """What a node has to give, by resource; a resource that is gone stays in the node's status with 0."""
+        """Return a node's allocatable resources of NVIDIA; deleted resources, which remain in the status with 0, are omitted."""
         allocatable = self.node(name)["status"]["allocatable"]
         return {k: int(v) for k, v in allocatable.items() if k.startswith("nvidia.com/") and v != "0"}
 
-    def shared(self, name: str) -> tuple[dict[str, int], str, str, str]:
-        """A node's resources beside what GFD says of them."""
+    def sharing_state(self, name: str) -> tuple[dict[str, int], str, str, str]:
+        """Return a node's resources, and product, replicas and sharing strategy from GFD's labels."""
         labels = self.labels(name)
         names = ("product", "replicas", "sharing-strategy")
         product, replicas, strategy = (labels.get(f"nvidia.com/gpu.{key}", "") for key in names)
         return self.gpus(name), product, replicas, strategy
 
-    def use(self, name: str, config: str | None) -> None:
-        """Label a node with the config that it shall use."""
-        self.touched.add(name)
+    def set_config(self, name: str, config: str | None) -> None:
+        """Set the device plugin config of a node; None removes the label."""
+        self.changed_nodes.add(name)
         self.api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {_LABEL: config}}})
 
     def configs(self, data: dict[str, str | None]) -> None:
-        """Add entries to the ConfigMap; None takes one out."""
+        """Add entries to the device plugin's ConfigMap; None removes an entry."""
         self._config_map("configs", data)
 
     def mig_configs(self) -> None:
-        """Make the MIG manager's ConfigMap."""
+        """Create the MIG manager's ConfigMap."""
         self._config_map("parted", {"config.yaml": _MIG_CONFIGS})
 
     def _config_map(self, name: str, data: dict[str, str | None]) -> None:
@@ -126,18 +126,18 @@ class Cluster:
             self.api.request("POST", path, {"metadata": {"name": name}, "data": data})
 
     def partition(self, name: str, config: str) -> None:
-        """Label a node with the MIG config that it shall have; the state of the last change goes in the same request."""
-        self.cut.add(name)
+        """Set the MIG config of a node and remove the state of the last change in the same request."""
+        self.mig_nodes.add(name)
         labels = {_MIG_LABEL: config, _MIG_STATE: None}
         self.api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
 
     def mig(self, name: str) -> tuple[str, str]:
-        """The state of a node's last MIG change, and whether its device plugin may run."""
+        """Return the state of a node's last MIG change, and the deploy label of its device plugin."""
         labels = self.labels(name)
         return labels.get(_MIG_STATE, ""), labels.get("nvidia.com/gpu.deploy.device-plugin", "")
 
-    def partitioned(self, name: str, config: str, state: str = "success", plugin: str = "true") -> None:
-        """Give a node a MIG config, and wait for the outcome."""
+    def partition_and_wait(self, name: str, config: str, state: str = "success", plugin: str = "true") -> None:
+        """Set the MIG config of a node, and wait for its result."""
         self.partition(name, config)
         self.wait(lambda: self.mig(name) == (state, plugin), what=f"{name} to be {config}: {state}, plugin {plugin}")
 
@@ -147,37 +147,39 @@ class Cluster:
             self.api.request("DELETE", f"/api/v1/namespaces/{OPERATOR}/pods/{pod['metadata']['name']}")
 
     def fault(self, name: str, faults: str | None) -> None:
-        """Put faults on a node, or take all off."""
-        self.touched.add(name)
+        """Set the faults of a node; None clears all."""
+        self.changed_nodes.add(name)
         self.api.merge(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {_FAULTS: faults}}})
 
     def undo(self) -> None:
-        """Bring nodes, pods and configs back to what a fresh installation has."""
+        """Restore nodes and pods to the state of a new installation."""
         self.api.request("DELETE", "/api/v1/namespaces/default/pods")
-        for name in self.touched:
-            self.use(name, None)
+        for name in self.changed_nodes:
+            self.set_config(name, None)
             self.fault(name, None)
-        self.touched.clear()
+        self.changed_nodes.clear()
         self._undo_mig()
         self.wait(self.settled, limit=60, what="every operand to run again")
 
     def _undo_mig(self) -> None:
-        """Take MIG off again; a new MIG manager lets the operands run that a failed change has left paused."""
-        for name in self.cut:
+        """Disable MIG; the restarted MIG manager resumes operands that a failed change left paused."""
+        for name in self.mig_nodes:
             self.partition(name, "all-disabled")
             self.restart(name, MIG_MANAGER)
         self.wait(
-            lambda: all(self.mig(name) == ("success", "true") for name in self.cut), what="nodes without MIG", limit=60
+            lambda: all(self.mig(name) == ("success", "true") for name in self.mig_nodes),
+            what="nodes without MIG",
+            limit=60,
         )
-        self.cut.clear()
+        self.mig_nodes.clear()
 
     def pods(self, name: str, app: str) -> list[Object]:
-        """The pods of one DaemonSet on one node."""
+        """Return the pods of a DaemonSet on a node."""
         path = f"/api/v1/namespaces/{OPERATOR}/pods"
         return list(self.api.list(path, labelSelector=f"app={app}", fieldSelector=f"spec.nodeName={name}"))
 
-    def waiting(self, name: str, app: str, *, init: bool = False) -> dict[str, tuple[str, int]]:
-        """Why the containers of a pod do not run, and how often they were started again."""
+    def waiting_containers(self, name: str, app: str, *, init: bool = False) -> dict[str, tuple[str, int]]:
+        """Return the reason and the restart count of each waiting container of a pod."""
         [pod] = self.pods(name, app)
         statuses = pod["status"].get("initContainerStatuses" if init else "containerStatuses", [])
         return {
@@ -187,7 +189,7 @@ class Cluster:
         }
 
     def settled(self) -> bool:
-        """Whether every DaemonSet of the operator has all its pods ready, and every GPU is there to be had."""
+        """Return whether all DaemonSets of the operator are ready, and all GPUs are allocatable."""
         daemon_sets = list(self.api.list(f"/apis/apps/v1/namespaces/{OPERATOR}/daemonsets"))
         ready = all(
             d["metadata"]["generation"] == d["status"].get("observedGeneration")
@@ -199,13 +201,13 @@ class Cluster:
         nodes = list(self.api.list("/api/v1/nodes"))
         gpus = sum(int(n["status"]["allocatable"].get("nvidia.com/gpu", 0)) for n in nodes)
         labelled = sum(int(n["metadata"]["labels"].get("nvidia.com/gpu.count", 0)) for n in nodes)
-        there = fleet.load(LabLayout.named(self.lab.name).fleet).gpus
-        return ready and len(daemon_sets) > 5 and gpus == labelled == there
+        total = fleet.load(LabLayout.named(self.lab.name).fleet).gpus
+        return ready and len(daemon_sets) > 5 and gpus == labelled == total
 
-    def run(
+    def run_pod(
         self, name: str, node: str, *, gpus: int = 1, resource: str = "nvidia.com/gpu", command: str = "sleep 30"
     ) -> None:
-        """Start a pod that asks for GPUs of one node."""
+        """Create a pod that requests GPUs of a node."""
         container = {
             "name": "main",
             "image": "cuda",
@@ -233,7 +235,7 @@ class Cluster:
         return run("kubectl", "logs", *words, env=self.lab.env)
 
     def wait(self, done: Callable[[], Any], *, what: str, limit: float = 30) -> None:
-        """Wait until a reading is true; fail the test with what was waited for."""
+        """Wait until a condition is true; otherwise fail the test with its description."""
         deadline = time.monotonic() + limit
         while not done():
             if time.monotonic() > deadline:
