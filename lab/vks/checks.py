@@ -13,9 +13,9 @@ from .state import AccountState, RequestRefused, Row
 
 def free(rules: VksRules, group: Row) -> None:
     """Reject the request if another operation on the group is in progress; the message is from MCP."""
-    busy = bool(group["operation"]) and rules.guess("busy-answer") != "accepted"
+    busy = bool(group["operation"]) and rules.guess("busy-response") != "accepted"
     if busy or rules.consume("busy", group["name"]):
-        raise RequestRefused(400 if rules.guess("busy-answer") == "400" else 409, "Resource is being processed")
+        raise RequestRefused(400 if rules.guess("busy-response") == "400" else 409, "Resource is being processed")
 
 
 def new_group(state: AccountState, rules: VksRules, cluster: Row, body: Row) -> Row:

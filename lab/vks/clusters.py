@@ -121,7 +121,7 @@ def kubeconfig(rules: VksRules, cluster: Row) -> Any:
             "status": "NONE",
             "renewalWarning": False,
         }
-    if rules.guess("kubeconfig-answer") == "yaml" and kept["status"] == "ACTIVE":
+    if rules.guess("kubeconfig-response") == "yaml" and kept["status"] == "ACTIVE":
         return kept["text"]
     return {
         "kubeConfig": kept["text"],

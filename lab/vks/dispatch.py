@@ -165,7 +165,7 @@ class Dispatcher:
         return {key: value for key, value in body.items() if key in known}
 
     def _validated(self, operation: Operation, answer: HttpResponse) -> HttpResponse:
-        """Validate and return the response; `uid` alone is an alternative of the guess create-answer."""
+        """Validate and return the response; `uid` alone is an alternative of the guess create-response."""
         alternative = isinstance(answer.body, dict) and answer.body.keys() == {"uid"}
         if answer.body is not None and operation.answer and not alternative:
             self._check(operation, operation.answer, answer.body)

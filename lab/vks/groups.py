@@ -45,7 +45,7 @@ def create(state: AccountState, rules: VksRules, cluster: Row, body: Row, *, rea
     lifecycle.resize(state, rules, group, body["numNodes"])
     lifecycle.begin(state, rules, group, "create")
     state.add_event(cluster["id"], "NORMAL", "CREATE", f"node group {group['name']}: create started", group["id"])
-    return {"group": short(rules, group), "empty": None, "uid": {"uid": group["id"]}}[rules.guess("create-answer")]
+    return {"group": short(rules, group), "empty": None, "uid": {"uid": group["id"]}}[rules.guess("create-response")]
 
 
 def update(state: AccountState, rules: VksRules, group: Row, body: Row) -> Any:
@@ -168,7 +168,7 @@ def detail(rules: VksRules, group: Row) -> Row:
         spec["securityGroups"].append(seed.stable_id("secg", "default"))
     empty = rules.guess("empty-shown")
     for name in ("labels", "taints", "tags"):
-        if not spec[name] and empty == "left-out":
+        if not spec[name] and empty == "omitted":
             del spec[name]
         elif not spec[name] and empty == "null":
             spec[name] = None
@@ -177,7 +177,7 @@ def detail(rules: VksRules, group: Row) -> Row:
 
 def written(rules: VksRules, group: Row) -> Any:
     """Return the response body of a write to a group."""
-    return short(rules, group) if rules.guess("write-answer") == "group" else None
+    return short(rules, group) if rules.guess("write-response") == "group" else None
 
 
 def _spec(body: Row, cluster: Row, subnet: Row) -> Row:

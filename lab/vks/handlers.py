@@ -48,7 +48,7 @@ def _on_account(state: AccountState, rules: VksRules, name: str, query: Row, bod
 def _on_group(
     state: AccountState, rules: VksRules, name: str, cluster: Row, group_id: str, query: Row, body: Row
 ) -> Any:
-    if name == "group-events" and rules.guess("group-events") == "gone":
+    if name == "group-events" and rules.guess("group-events") == "not-found":
         raise RequestRefused(404, "no such operation")
     group = clusters.group(state, cluster, group_id)
     named: dict[str, _Handler] = {

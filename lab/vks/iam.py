@@ -58,7 +58,7 @@ class Iam:
         if _fields(headers.get("Content-Type", ""), body).get(wanted) != "client_credentials":
             raise LoginRefused(400, "INVALID_REQUEST", f"{wanted} must be client_credentials")
         right = secrets.compare_digest(self._known.get(client, "").encode(), secret.encode()) and secret
-        if not right or rules.consume("refused-login"):
+        if not right or rules.consume("login-rejected"):
             failed[client] = failed.get(client, 0) + 1
             raise LoginRefused(status, "AUTHENTICATION_FAILED", "Client id or client secret is wrong")
         failed.pop(client, None)

@@ -14,11 +14,11 @@ _FAMILIES = {"gpu": "GPU", "general": "General purpose"}
 _PLATFORM = "skylake"
 # The guess that determines the envelope of an operation; for the others all sources agree.
 _ENVELOPES = {
-    "list-projects": "projects-answer",
-    "list-subnets": "subnets-answer",
-    "list-flavors": "flavors-answer",
-    "list-server-flavors": "flavors-answer",
-    "list-families": "families-answer",
+    "list-projects": "projects-response",
+    "list-subnets": "subnets-response",
+    "list-flavors": "flavors-response",
+    "list-server-flavors": "flavors-response",
+    "list-families": "families-response",
 }
 _KNOWN = {
     "list-zones": "data",

@@ -30,7 +30,7 @@ _ADDRESSES = {
     "VKS_VSERVER_URL": "https://hcm-3.api.vngcloud.vn/vserver/vserver-gateway",
     "VKS_IAM_URL": "https://iam.api.vngcloud.vn/accounts-api/v2/auth/token",
 }
-_LEFT_OUT = ("get-kubeconfig",)
+_SKIPPED = ("get-kubeconfig",)
 _RULE = re.compile(
     r"unknown field|is required|must not be null|is not an? \w+|is not one of|does not match|is less than|is more than"
 )
@@ -75,12 +75,12 @@ class Probe:
         differences = sorted({re.sub(r"\[\d+\]", "[]", redact(problem)) for problem in problems})
         self.lines.append(f"{operation.name}: {status}{''.join(f'{chr(10)}  {one}' for one in differences)}")
         if operation.name == "group-events":
-            self.guesses["group-events"] = "there" if status < 300 else "gone"
+            self.guesses["group-events"] = "found" if status < 300 else "not-found"
         if status < 300:
             self._learn(operation.name, status, body, known)
 
     def _learn(self, name: str, status: int, body: Any, known: dict[str, str]) -> None:
-        envelope = f"{name.removeprefix('list-')}-answer"
+        envelope = f"{name.removeprefix('list-')}-response"
         if envelope in contract.load().guesses:
             self.guesses[envelope] = "bare" if isinstance(body, list) else next(k for k in _ENVELOPES if k in body)
         if name == "list-clusters":
@@ -139,8 +139,8 @@ def redact(problem: str) -> str:
 
 def _in_order(operations: Any) -> Iterator[Operation]:
     """Return the read operations, with lists before the operations that depend on them."""
-    reading = [one for one in operations if one.method == "GET" and one.name not in _LEFT_OUT]
-    return iter(sorted(reading, key=lambda one: sum(part in _VARIABLES for part in one.path)))
+    read_operations = [one for one in operations if one.method == "GET" and one.name not in _SKIPPED]
+    return iter(sorted(read_operations, key=lambda one: sum(part in _VARIABLES for part in one.path)))
 
 
 def _rows(body: Any) -> list[Any]:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab's OpenStack as its users see it: openstacksdk's adapter, with the answers as they are."""
+"""A client of a lab's OpenStack: openstacksdk's adapter with unprocessed responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 class Cloud:
-    """One user of a lab's Magnum, by the name that clouds.yaml has for it."""
+    """A user of a lab's Magnum, with a name of clouds.yaml."""
 
     def __init__(self, lab: Lab, cloud: str = "lab", version: str = "1.10") -> None:
         config = OpenStackConfig(config_files=[str(layout.clients(lab))], load_envvars=False)
@@ -26,11 +26,11 @@ class Cloud:
         self._headers = {"OpenStack-API-Version": f"container-infra {version}"}
 
     def send(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
-        """Send a request to Magnum, and return the answer whatever it is."""
+        """Send a request to Magnum, and return the response, also an error."""
         return self.magnum.request(path, method, json=body, headers=self._headers, raise_exc=False, **more)
 
     def get(self, path: str) -> Object | None:
-        """Return what is there, or None where there is nothing."""
+        """Return the response body, or None for 404."""
         answer = self.send("GET", path)
         if answer.status_code == 404:
             return None
@@ -43,20 +43,20 @@ class Cloud:
         return self.get(f"/clusters/{cluster}/nodegroups/{name}")
 
     def create(self, cluster: str, name: str, flavor: str, count: int = 1, **more: Any) -> None:
-        """Ask for a node group."""
+        """Request the creation of a node group."""
         body = {"name": name, "flavor_id": flavor, "node_count": count, **more}
         answer = self.send("POST", f"/clusters/{cluster}/nodegroups", body)
         assert answer.status_code == 202, answer.text
 
     def resize(self, cluster: str, name: str, count: int) -> None:
-        """Ask for another number of nodes, and wait until that is seen."""
-        body = {"nodegroup": self._there(cluster, name)["uuid"], "node_count": count}
+        """Resize a node group, and wait until Magnum returns the new number of nodes."""
+        body = {"nodegroup": self._existing(cluster, name)["uuid"], "node_count": count}
         answer = self.send("POST", f"/clusters/{cluster}/actions/resize", body)
         assert answer.status_code == 202, answer.text
-        until(lambda: self._there(cluster, name)["node_count"] == count)
+        until(lambda: self._existing(cluster, name)["node_count"] == count)
 
     def settled(self, cluster: str, name: str) -> Object:
-        """Wait until a node group is there and nothing of it is in progress, and return it."""
+        """Wait until a node group exists and no operation is in progress, and return it."""
 
         def found() -> Object | None:
             group = self.group(cluster, name)
@@ -66,12 +66,12 @@ class Cloud:
         return group
 
     def delete(self, cluster: str, name: str) -> None:
-        """End a node group, and wait until it is gone."""
+        """Delete a node group, and wait until it no longer exists."""
         answer = self.send("DELETE", f"/clusters/{cluster}/nodegroups/{name}")
         assert answer.status_code == 204, answer.text
         until(lambda: self.group(cluster, name) is None)
 
-    def _there(self, cluster: str, name: str) -> Object:
+    def _existing(self, cluster: str, name: str) -> Object:
         group = self.group(cluster, name)
         assert group is not None
         return group

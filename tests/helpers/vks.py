@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The double of VKS as a test uses it, in the test's own process, and a plain client that believes nothing."""
+"""The fake VKS in the test's own process, and a plain HTTP client for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Body = dict[str, Any]
 
 @contextmanager
 def running(folder: Path, cluster: str = "demo") -> Iterator[FakeVks]:
-    """A double of its own, without a Kubernetes behind it; it must not have broken its own contract in the end."""
+    """Run a fake VKS without Kubernetes, and check at the end that its responses did not violate the contract."""
     lab = Lab.named(cluster, folder)
     lab.logs.mkdir(parents=True)
     fake = FakeVks(lab, SECRETS, real=False, log=path_of(lab))
@@ -42,7 +42,7 @@ def running(folder: Path, cluster: str = "demo") -> Iterator[FakeVks]:
 
 @dataclass
 class Answer:
-    """What came back; a body that is no JSON is its text."""
+    """A response; a body that is not JSON is text."""
 
     status: int
     body: Any
@@ -50,7 +50,7 @@ class Answer:
 
 
 class Client:
-    """One service account of a double."""
+    """A client of the fake VKS with one service account."""
 
     def __init__(self, url: str, client: str = "lab", secret: str | None = None) -> None:
         self._host, self._client = urlsplit(url).netloc, client
@@ -58,7 +58,7 @@ class Client:
         self.token = ""
 
     def login(self, version: str = "v2") -> Answer:
-        """Asks IAM for a token, and keeps it."""
+        """Get a token from IAM, and store it."""
         basic = base64.b64encode(f"{self._client}:{self._secret}".encode()).decode()
         headers = {"Authorization": f"Basic {basic}", "Content-Type": "application/x-www-form-urlencoded"}
         body = urlencode({"grant_type" if version == "v2" else "grantType": "client_credentials"})
@@ -68,15 +68,15 @@ class Client:
         return answer
 
     def vks(self, method: str, path: str, body: Any = None) -> Answer:
-        """Asks VKS for a path below /v1."""
+        """Send a request to VKS, with a path below /v1."""
         return self._bearing(method, f"/vks/v1{path}", body)
 
     def vserver(self, method: str, path: str, body: Any = None) -> Answer:
-        """Asks vServer."""
+        """Send a request to vServer."""
         return self._bearing(method, f"/vserver/vserver-gateway{path}", body)
 
     def send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
-        """One request on a connection of its own."""
+        """Send a request on a new connection."""
         connection = http.client.HTTPConnection(self._host, timeout=20)
         try:
             connection.request(method, path, body, headers)
@@ -95,7 +95,7 @@ class Client:
 
 
 class Account(Client):
-    """A client that is logged in, with the double's only cluster and what its tests do over and over."""
+    """A logged-in client with the only cluster, and common operations of tests."""
 
     def __init__(self, fake: FakeVks, client: str = "lab") -> None:
         super().__init__(fake.url, client)
@@ -104,31 +104,31 @@ class Account(Client):
         self.cluster = f"/clusters/{self.vks('GET', '/clusters').body['items'][0]['id']}"
 
     def set(self, name: str, value: str) -> None:
-        """Sets a guess or a tuning value."""
+        """Set a guess or a tuning value."""
         rules.check_setting(name, value)
         self.fake.settings.set(f"vks.{name}", value)
 
     def put(self, name: str, value: object = None, group: str | None = None) -> None:
-        """Puts a fault."""
+        """Inject a fault."""
         text = None if value is None else str(value)
         rules.check_fault(name, group, text)
         self.fake.settings.inject(CloudFault(f"vks.{name}", group, text))
 
     def groups(self) -> dict[str, Body]:
-        """The groups of the cluster by name, in their short form."""
+        """Return the groups of the cluster by name, as in lists."""
         listed = self.vks("GET", f"{self.cluster}/node-groups?pageSize=50").body
         return {group["name"]: group for group in listed["items"]}
 
     def path(self, name: str) -> str:
-        """The path of a group."""
+        """Return the path of a group."""
         return f"{self.cluster}/node-groups/{self.groups()[name]['id']}"
 
     def create(self, **more: Any) -> Answer:
-        """Asks for a group."""
+        """Send a request to create a group."""
         return self.vks("POST", f"{self.cluster}/node-groups", group(**more))
 
     def created(self, **more: Any) -> str:
-        """The path of a new group that is ACTIVE."""
+        """Create a group, wait until it is ACTIVE, and return its path."""
         answer = self.create(**more)
         assert answer.status < 300, answer
         path = self.path(group(**more)["name"])
@@ -136,13 +136,13 @@ class Account(Client):
         return path
 
     def settled(self, path: str, status: str = "ACTIVE") -> Body:
-        """A group with its settings, once it has that status."""
+        """Wait until a group has a status, and return its details."""
         found: Body = until(lambda: self.vks("GET", path).body, lambda body: body["status"] == status)
         return found
 
 
 def group(name: str = "gpus-1", **more: Any) -> Body:
-    """The body of a group of one node with two L40S."""
+    """Return the request body of a group of one node with two L40S."""
     zone = seed.ZONES[1]
     return {
         "name": name,
@@ -163,7 +163,7 @@ def group(name: str = "gpus-1", **more: Any) -> Body:
 
 
 def until(look: Callable[[], Any], holds: Callable[[Any], bool], seconds: float = 10) -> Any:
-    """What is seen once it is as wanted."""
+    """Wait until a value meets a condition, and return it."""
     deadline = time.monotonic() + seconds
     while not holds(found := look()):
         assert time.monotonic() < deadline, found

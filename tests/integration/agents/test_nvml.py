@@ -15,7 +15,7 @@ from plugins.module_utils.catalog import models
 from tests.integration.agents import agent_cases
 
 SUCCESS, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 0, 2, 3, 6
-# Measured on an H200, driver 580.159.04: what the agents run_agents, by the function's name behind nvml.
+# Measured on an H200, driver 580.159.04: the error strings of the error codes.
 ERRORS = {
     1: "Uninitialized",
     2: "Invalid Argument",

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Machines that a cloud of the lab makes, in a lab whose own machines come from a fleet file."""
+"""Machines that a cloud of the lab creates, in a lab with machines of a fleet file."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def test_machines_become_ready_nodes_with_the_flavors_hardware(lab: Lab, machine
     assert all(ipaddress.ip_address(one) in NETWORK for one in internal)
 
 
-def test_the_api_server_finds_their_kubelet(lab: Lab, machines: Machines) -> None:
+def test_pod_logs_of_a_cloud_machine(lab: Lab, machines: Machines) -> None:
     layout = LabLayout.named(lab.name)
     file = layout.pod_logs / "of-a-cloud.log"
-    file.write_text("2026-01-01T00:00:00.000000000Z stdout F said on a cloud's machine\n")
+    file.write_text("2026-01-01T00:00:00.000000000Z stdout F logged on a cloud's machine\n")
     api, pod = Api(layout), "/api/v1/namespaces/default/pods/of-a-cloud"
     logs = "/apis/kwok.x-k8s.io/v1alpha1/namespaces/default/logs"
     container = {"name": "main", "image": "any"}
@@ -81,7 +81,7 @@ def test_the_api_server_finds_their_kubelet(lab: Lab, machines: Machines) -> Non
     api.request("POST", "/api/v1/namespaces/default/pods", _object("v1", "Pod", metadata, pinned))
     try:
         until(lambda: ((api.get(pod) or {}).get("status") or {}).get("phase") == "Running", limit=30)
-        assert api.request("GET", f"{pod}/log")["message"] == "said on a cloud's machine\n"
+        assert api.request("GET", f"{pod}/log")["message"] == "logged on a cloud's machine\n"
     finally:
         api.request("DELETE", f"{pod}?gracePeriodSeconds=0")
         api.request("DELETE", f"{logs}/of-a-cloud")
@@ -91,14 +91,14 @@ def _object(version: str, kind: str, metadata: Object, spec: Object) -> Object:
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def test_making_them_again_changes_nothing(lab: Lab, machines: Machines) -> None:
+def test_creating_existing_machines_changes_nothing(lab: Lab, machines: Machines) -> None:
     before = node(lab, NAMES[0])["metadata"]
     machines.create("ng-1", NAMES, FLAVOR, labels={}, taints=[], provider_ids=dict.fromkeys(NAMES, "x"))
     after = node(lab, NAMES[0])["metadata"]
     assert (after["uid"], after["labels"]) == (before["uid"], before["labels"])
 
 
-def test_the_fleets_commands_leave_them_alone(lab: Lab, machines: Machines) -> None:
+def test_fleet_commands_do_not_change_cloud_machines(lab: Lab, machines: Machines) -> None:
     before = {name: node(lab, name)["metadata"]["uid"] for name in NAMES}
     lab.command("nodes", "scale", "cpu", "1", "--wait")
     lab.command("nodes", "apply", str(DEFAULT_FLEET), "--wait")
@@ -106,13 +106,13 @@ def test_the_fleets_commands_leave_them_alone(lab: Lab, machines: Machines) -> N
     assert "vks 2" in lab.command("status")
 
 
-def test_they_reboot_like_others(lab: Lab, machines: Machines) -> None:
+def test_reboot(lab: Lab, machines: Machines) -> None:
     until(lambda: machines.ready("ng-1") == set(NAMES), limit=30)
     lab.command("nodes", "reboot", NAMES[1])
     assert "lab.accel.gpu/rebooting" in node(lab, NAMES[1])["metadata"]["annotations"]
 
 
-def test_what_is_not_its_own_is_not_deleted(lab: Lab, machines: Machines) -> None:
+def test_machines_of_others_are_not_deleted(lab: Lab, machines: Machines) -> None:
     with pytest.raises(LabError, match="node 'cpu-1' is not a machine of vks"):
         machines.delete(["cpu-1"])
     with pytest.raises(LabError, match="'vks-demo-1' is not a machine of magnum"):
@@ -121,12 +121,12 @@ def test_what_is_not_its_own_is_not_deleted(lab: Lab, machines: Machines) -> Non
     assert machines.names("ng-1") == NAMES
 
 
-def test_a_flavor_of_another_cloud_is_refused_by_name(machines: Machines) -> None:
+def test_flavor_of_another_cloud_is_rejected(machines: Machines) -> None:
     with pytest.raises(LabError, match=r"vks has no flavor 'm2\.large'; known: s-general-4x8"):
         machines.create("ng-1", ["x"], "m2.large", labels={}, taints=[], provider_ids={"x": "y"})
 
 
-def test_deleted_they_are_gone_and_deleting_them_again_is_no_mistake(machines: Machines) -> None:
+def test_delete_is_idempotent(machines: Machines) -> None:
     machines.create("ng-2", ["vks-gone-1"], FLAVOR, labels={}, taints=[], provider_ids={"vks-gone-1": "y"})
     assert machines.names("ng-2") == ["vks-gone-1"]
     machines.delete(["vks-gone-1"])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's OpenStack with an older Magnum in the place of the usual one."""
+"""The lab's OpenStack with an older Magnum."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.soak]
 
 
 @pytest.mark.usual(60)
-def test_magnum_20_makes_nodes_and_knows_no_labels_of_them(other: OwnLab) -> None:
-    other.do("build", "openstack", "openstack-20")
-    other.do("up", "--part", "openstack", "--magnum", "20")
+def test_magnum_20_creates_nodes_and_rejects_node_labels(other: OwnLab) -> None:
+    other.command("build", "openstack", "openstack-20")
+    other.command("up", "--part", "openstack", "--magnum", "20")
     cloud = Cloud(other.lab)
     answer = cloud.send("GET", "/clusters")
     assert answer.headers["OpenStack-API-Maximum-Version"] == "container-infra 1.11"
@@ -35,5 +35,5 @@ def test_magnum_20_makes_nodes_and_knows_no_labels_of_them(other: OwnLab) -> Non
     assert (refused.status_code, "node_labels" in refused.text) == (400, True)
     cloud.delete(other.name, "gpu-t4")
     until(lambda: not list(Api(other.lab).list(NODES, labelSelector=f"{GROUP_LABEL}=gpu-t4")))
-    newer = other.try_to("up", "--magnum", "23")
+    newer = other.execute("up", "--magnum", "23")
     assert "has the database of Magnum 20, not of 23" in newer.stderr

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one does with a lab that is up: its environment, machines, faults, operators, logs and audit log."""
+"""Commands of a running lab: environment, machines, faults, operators, logs and audit log."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .conftest import OwnLab
 pytestmark = pytest.mark.lab
 
 OPERATOR_SECONDS = 90.0
-_POKE = "kubectl patch clusterpolicy cluster-policy --type=merge --patch "
+_PATCH = "kubectl patch clusterpolicy cluster-policy --type=merge --patch "
 T4 = [f"t4-{number + 1}" for number in range(fleet.load(DEFAULT_FLEET).groups[0].count)]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def up(own: OwnLab) -> None:
-    own.do("up")
+    own.command("up")
 
 
-def test_env_names_everything(own: OwnLab) -> None:
-    said = own.shell('kubectl get node t4-1 -o name; helm version --short; echo "$LAB_NAME"; ls "$LAB_CHARTS"')
-    assert said.splitlines()[0] == "node/t4-1"
-    assert said.splitlines()[1].startswith("v3.")
-    assert said.splitlines()[2:] == [own.name, "gpu-operator", "node-feature-discovery"]
+def test_env(own: OwnLab) -> None:
+    output = own.shell('kubectl get node t4-1 -o name; helm version --short; echo "$LAB_NAME"; ls "$LAB_CHARTS"')
+    assert output.splitlines()[0] == "node/t4-1"
+    assert output.splitlines()[1].startswith("v3.")
+    assert output.splitlines()[2:] == [own.name, "gpu-operator", "node-feature-discovery"]
     assert "accel.gpu" in own.shell("ansible-galaxy collection list accel.gpu 2>/dev/null")
 
 
@@ -46,7 +46,7 @@ def test_requests_are_counted_by_agent_and_verb(own: OwnLab) -> None:
     assert counted["patch"] == 1
     assert counted["delete"] == 1
     assert counted["list"] == 1
-    assert audit.count(own.lab, mark, "nobody/") == Counter()
+    assert audit.count(own.lab, mark, "unknown-agent/") == Counter()
     writes = [request for request in audit.requests(own.lab, mark, "kubectl/") if request.mutating]
     assert [(request.verb, request.name, request.status) for request in writes] == [
         ("create", "counted", 201),
@@ -60,7 +60,7 @@ def test_the_control_plane_is_not_in_the_audit_log(own: OwnLab) -> None:
     assert not {user for user in users if user.startswith(("lab:", "system:kube-"))}
 
 
-def test_machines_follow_the_fleet_file(own: OwnLab, tmp_path: Path) -> None:
+def test_nodes_apply_and_scale(own: OwnLab, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(
         """
@@ -70,7 +70,7 @@ def test_machines_follow_the_fleet_file(own: OwnLab, tmp_path: Path) -> None:
           - {name: cpu, count: 1}
         """
     )
-    own.do("nodes", "apply", str(fleet), "--wait")
+    own.command("nodes", "apply", str(fleet), "--wait")
     node = json.loads(own.shell("kubectl get node a30-2 -o json"))
     hardware = json.loads(node["metadata"]["annotations"]["lab.accel.gpu/hardware"])
     profiles = hardware.pop("mig")["profiles"]
@@ -94,40 +94,40 @@ def test_machines_follow_the_fleet_file(own: OwnLab, tmp_path: Path) -> None:
     assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]
     assert node["status"]["nodeInfo"]["osImage"].startswith("Red Hat Enterprise Linux 9.6")
     own.shell("kubectl label node a30-1 kept=yes")
-    assert own.do("nodes", "scale", "cpu", "4").startswith("3 nodes created, 0 replaced, 0 deleted, 3 unchanged")
+    assert own.command("nodes", "scale", "cpu", "4").startswith("3 nodes created, 0 replaced, 0 deleted, 3 unchanged")
     assert "kept" in own.shell("kubectl get node a30-1 --show-labels")
     fleet.write_text(fleet.read_text().replace("570.172.08", "580.95.05"))
-    said = own.do("nodes", "apply", str(fleet))
-    assert said.startswith("0 nodes created, 2 replaced, 3 deleted, 1 unchanged")
+    output = own.command("nodes", "apply", str(fleet))
+    assert output.startswith("0 nodes created, 2 replaced, 3 deleted, 1 unchanged")
     assert "kept" not in own.shell("kubectl get node a30-1 --show-labels")
 
 
 @pytest.mark.usual(15)
-def test_many_machines_are_quick(own: OwnLab, tmp_path: Path) -> None:
+def test_time_of_1000_machines(own: OwnLab, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text("groups:\n  - {name: cpu, count: 1000}\n")
     started = time.monotonic()
-    own.do("nodes", "apply", str(fleet))
+    own.command("nodes", "apply", str(fleet))
     assert time.monotonic() - started < 30
-    own.do("reset")
+    own.command("reset")
 
 
-def test_faults_are_put_listed_and_cleared(own: OwnLab) -> None:
-    own.do("fault", "inject", "plugin-crash", "--nodes", "t4-1,t4-2")
-    own.do("fault", "inject", "operand-pending=nvidia-dcgm", "--selector", "lab.accel.gpu/group=t4")
-    own.do("fault", "inject", "operator-broken")
+def test_inject_list_and_clear_faults(own: OwnLab) -> None:
+    own.command("fault", "inject", "plugin-crash", "--nodes", "t4-1,t4-2")
+    own.command("fault", "inject", "operand-pending=nvidia-dcgm", "--selector", "lab.accel.gpu/group=t4")
+    own.command("fault", "inject", "operator-broken")
     every = dict.fromkeys(T4, "operand-pending=nvidia-dcgm")
     both = dict.fromkeys(("t4-1", "t4-2"), "operand-pending=nvidia-dcgm,plugin-crash")
-    listed = dict(line.split() for line in own.do("fault", "list").splitlines())
+    listed = dict(line.split() for line in own.command("fault", "list").splitlines())
     assert listed == every | both | {"(cluster)": "operator-broken"}
-    own.do("fault", "clear", "plugin-crash", "--nodes", "t4-1")
-    assert "t4-1 operand-pending=nvidia-dcgm" in " ".join(own.do("fault", "list").split())
-    own.do("fault", "clear")
-    assert own.do("fault", "list") == ""
+    own.command("fault", "clear", "plugin-crash", "--nodes", "t4-1")
+    assert "t4-1 operand-pending=nvidia-dcgm" in " ".join(own.command("fault", "list").split())
+    own.command("fault", "clear")
+    assert own.command("fault", "list") == ""
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ("fault", "inject", "plugin-crsh", "--nodes", "t4-1"),
@@ -144,15 +144,15 @@ def test_faults_are_put_listed_and_cleared(own: OwnLab) -> None:
         (("build", "kub"), "unknown tool or part 'kub'; known: kube"),
     ],
 )
-def test_a_mistake_is_one_clear_line(own: OwnLab, words: tuple[str, ...], said: str) -> None:
-    done = own.try_to(*words)
+def test_error_messages(own: OwnLab, words: tuple[str, ...], message: str) -> None:
+    done = own.execute(*words)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.usual(40)
-def test_real_operators_run_for_as_long_as_their_pods(own: OwnLab) -> None:
+def test_operators_run_while_their_pods_exist(own: OwnLab) -> None:
     own.shell(
         "helm install nfd $LAB_CHARTS/node-feature-discovery -n nfd --create-namespace --wait"
         """ --set-json 'master.config={"extraLabelNs":["nvidia.com"]}'"""
@@ -163,18 +163,18 @@ def test_real_operators_run_for_as_long_as_their_pods(own: OwnLab) -> None:
     assert own.status()["gpus_allocatable"] == fleet.load(DEFAULT_FLEET).gpus
     assert own.status()["rss"] < 1.5e9
     assert "ClusterPolicy step completed" in own.shell("kubectl logs -n gpu-operator deploy/gpu-operator")
-    own.do("fault", "inject", "operator-broken")
-    # Only a change of the spec makes the operator look again at once.
-    own.shell(_POKE + "'" + '{"spec": {"daemonsets": {"labels": {"poked": "once"}}}}' + "'")
+    own.command("fault", "inject", "operator-broken")
+    # Only a change of the spec triggers an immediate reconcile.
+    own.shell(_PATCH + "'" + '{"spec": {"daemonsets": {"labels": {"touched": "once"}}}}' + "'")
     _until(lambda: _ready(own)[1] == "ReconcileFailed")
-    own.do("fault", "clear")
-    own.shell(_POKE + "'" + '{"spec": {"daemonsets": {"labels": {"poked": "twice"}}}}' + "'")
+    own.command("fault", "clear")
+    own.shell(_PATCH + "'" + '{"spec": {"daemonsets": {"labels": {"touched": "twice"}}}}' + "'")
     _until(lambda: _ready(own)[0] == "Reconciled")
     own.shell("helm uninstall gpu -n gpu-operator --wait")
     _until(lambda: _programs(own) == {"nfd-master"})
 
 
-def test_commands_in_pods_reach_nothing_of_this_machine(own: OwnLab) -> None:
+def test_commands_in_pods_cannot_access_this_machine(own: OwnLab) -> None:
     exec_sh = """
         kubectl apply -f - <<'END'
         {apiVersion: kwok.x-k8s.io/v1alpha1, kind: ClusterExec, metadata: {name: all}, spec: {execs: [{local: {}}]}}
@@ -197,7 +197,7 @@ def _comm(process: int) -> str:
 
 
 def _ready(own: OwnLab) -> tuple[str, str]:
-    """The reasons of the ClusterPolicy's conditions Ready and Error."""
+    """Return the reasons of the ClusterPolicy's conditions Ready and Error."""
     template = "{.status.conditions[?(@.type=='Ready')].reason},{.status.conditions[?(@.type=='Error')].reason}"
     ready, _comma, error = own.shell(f'kubectl get clusterpolicy cluster-policy -o jsonpath="{template}"').partition(
         ","
@@ -208,5 +208,5 @@ def _ready(own: OwnLab) -> tuple[str, str]:
 def _until(done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + OPERATOR_SECONDS
     while not done():
-        assert time.monotonic() < deadline, "it did not come to that in time"
+        assert time.monotonic() < deadline, "timeout"
         time.sleep(0.5)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The part vks of a lab: node groups whose nodes are nodes of the lab's Kubernetes."""
+"""The part vks of a lab: node groups with nodes in the lab's Kubernetes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.vks.iam import CLIENTS
 from lab.vks.part import Vks
 from tests.helpers.vks import Client, group, until
 
-from .conftest import OwnLab, _own
+from .conftest import OwnLab, temporary_lab
 
 pytestmark = pytest.mark.lab
 
@@ -28,36 +28,36 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnLab]:
-    for own in _own("own-vks", tmp_path_factory.mktemp("home")):
-        own.do("up", "--part", "vks")
+    for own in temporary_lab("own-vks", tmp_path_factory.mktemp("home")):
+        own.command("up", "--part", "vks")
         yield own
 
 
 class Tenant(Client):
-    """The account of a lab, by what `lab/lab env` exports."""
+    """The account of a lab, from the environment of `lab/lab env`."""
 
     def __init__(self, lab: OwnLab) -> None:
-        said = json.loads(lab.shell("python3 -c 'import json, os; print(json.dumps(dict(os.environ)))'"))
-        super().__init__(said["VKS_URL"], said["GRN_CLIENT_ID"], said["GRN_CLIENT_SECRET"])
-        assert said["VKS_IAM_URL"].endswith("/accounts-api/v2/auth/token")
-        assert said["VKS_VSERVER_URL"].startswith("http://127.0.0.1:")
+        environment = json.loads(lab.shell("python3 -c 'import json, os; print(json.dumps(dict(os.environ)))'"))
+        super().__init__(environment["VKS_URL"], environment["GRN_CLIENT_ID"], environment["GRN_CLIENT_SECRET"])
+        assert environment["VKS_IAM_URL"].endswith("/accounts-api/v2/auth/token")
+        assert environment["VKS_VSERVER_URL"].startswith("http://127.0.0.1:")
         assert self.login().status == 200
         found = self.vks("GET", f"/clusters?name={lab.name}").body["items"][0]
         assert found["version"] == KUBELET
         self.path = f"/clusters/{found['id']}/node-groups"
 
-    def of(self, name: str) -> str:
-        """The path of a group."""
+    def path_of(self, name: str) -> str:
+        """Return the path of a group."""
         return (
             f"{self.path}/{next(one['id'] for one in self.vks('GET', self.path).body['items'] if one['name'] == name)}"
         )
 
     def settled(self, path: str) -> Any:
-        """A group once it is ACTIVE."""
+        """Wait until a group is ACTIVE, and return it."""
         return until(lambda: self.vks("GET", path).body, lambda body: bool(body.get("status") == "ACTIVE"), 60)
 
-    def made(self, **more: Any) -> str:
-        """The path of a new group that is ACTIVE."""
+    def created(self, **more: Any) -> str:
+        """Create a group, wait until it is ACTIVE, and return its path."""
         answer = self.vks("POST", self.path, group(**more))
         assert answer.status == 202, answer
         path = f"{self.path}/{answer.body['id']}"
@@ -71,7 +71,7 @@ def tenant(lab: OwnLab) -> Tenant:
 
 
 def nodes(lab: OwnLab, path: str) -> dict[str, Object]:
-    """The nodes that the lab's Kubernetes has of a group, by name."""
+    """Return the nodes of a group in the lab's Kubernetes, by name."""
     wanted = path.rpartition("/")[2]
     found = Api(lab.lab).list("/api/v1/nodes", labelSelector="lab.accel.gpu/cloud=vks")
     return {
@@ -81,20 +81,20 @@ def nodes(lab: OwnLab, path: str) -> dict[str, Object]:
     }
 
 
-def test_the_cluster_that_is_called_like_the_lab_has_nodes_from_the_beginning(lab: OwnLab, tenant: Tenant) -> None:
-    path = tenant.of("default-worker")
+def test_own_cluster_has_initial_nodes(lab: OwnLab, tenant: Tenant) -> None:
+    path = tenant.path_of("default-worker")
     live = nodes(lab, path)
-    told = tenant.vks("GET", f"{path}/nodes").body["items"]
-    assert sorted(live) == sorted(node["name"] for node in told)
-    assert [node["ready"] for node in told] == [True, True]
+    listed = tenant.vks("GET", f"{path}/nodes").body["items"]
+    assert sorted(live) == sorted(node["name"] for node in listed)
+    assert [node["ready"] for node in listed] == [True, True]
     assert lab.status()["nodes_ready"] == 2
-    for node in told:
+    for node in listed:
         assert live[node["name"]]["spec"]["providerID"] == f"vngcloud://{node['id']}"
         assert live[node["name"]]["status"]["addresses"][0]["address"] == node["fixedIp"]
 
 
-def test_a_groups_nodes_are_born_with_its_labels_and_taints_and_follow_them(lab: OwnLab, tenant: Tenant) -> None:
-    path = tenant.made(name="gpus-a", labels={"pool": "a"}, taints=[TAINT])
+def test_nodes_have_labels_and_taints_of_their_group(lab: OwnLab, tenant: Tenant) -> None:
+    path = tenant.created(name="gpus-a", labels={"pool": "a"}, taints=[TAINT])
     ((name, node),) = nodes(lab, path).items()
     assert node["metadata"]["labels"]["pool"] == "a"
     assert TAINT in node["spec"]["taints"]
@@ -113,34 +113,34 @@ def test_a_groups_nodes_are_born_with_its_labels_and_taints_and_follow_them(lab:
     assert nodes(lab, path) == {}
 
 
-def test_a_group_is_active_when_its_nodes_are_ready(lab: OwnLab, tenant: Tenant) -> None:
-    path = tenant.made(name="gpus-b", numNodes=2)
-    lab.do("fault", "inject", "node-not-ready", "--nodes", ",".join(nodes(lab, path)))
-    told = until(
+def test_group_waits_for_its_nodes(lab: OwnLab, tenant: Tenant) -> None:
+    path = tenant.created(name="gpus-b", numNodes=2)
+    lab.command("fault", "inject", "node-not-ready", "--nodes", ",".join(nodes(lab, path)))
+    listed = until(
         lambda: tenant.vks("GET", f"{path}/nodes").body["items"], lambda rows: not any(row["ready"] for row in rows)
     )
-    assert len(told) == 2
-    lab.do("fault", "clear")
+    assert len(listed) == 2
+    lab.command("fault", "clear")
     tenant.vks("PUT", path, {"numNodes": 1})
     tenant.settled(path)
     assert len(nodes(lab, path)) == 1
 
 
-def test_faults_and_guesses_are_put_by_the_command_line(lab: OwnLab, tenant: Tenant) -> None:
-    lab.do("cloud", "fault", "inject", "vks.create-failed", "--group", "gpus-c")
-    lab.do("cloud", "set", "vks.create-answer=empty")
+def test_faults_and_guesses_of_the_command_line(lab: OwnLab, tenant: Tenant) -> None:
+    lab.command("cloud", "fault", "inject", "vks.create-failed", "--group", "gpus-c")
+    lab.command("cloud", "set", "vks.create-response=empty")
     answer = tenant.vks("POST", tenant.path, group(name="gpus-c"))
     assert (answer.status, answer.body) == (202, None)
-    path = tenant.of("gpus-c")
+    path = tenant.path_of("gpus-c")
     until(lambda: tenant.vks("GET", path).body["status"], lambda status: bool(status == "ERROR"), 60)
-    assert "takes a number" in lab.try_to("cloud", "fault", "inject", "vks.busy", "--value", "often").stderr
-    assert "choose from group, empty, uid" in lab.try_to("cloud", "set", "vks.create-answer=none").stderr
-    lab.do("cloud", "fault", "clear")
-    lab.do("cloud", "set", "vks.create-answer=group")
+    assert "takes a number" in lab.execute("cloud", "fault", "inject", "vks.busy", "--value", "often").stderr
+    assert "choose from group, empty, uid" in lab.execute("cloud", "set", "vks.create-response=none").stderr
+    lab.command("cloud", "fault", "clear")
+    lab.command("cloud", "set", "vks.create-response=group")
     tenant.vks("DELETE", path)
 
 
-def test_a_kubeconfig_that_is_minted_is_believed_by_the_lab(lab: OwnLab, tenant: Tenant, tmp_path: Path) -> None:
+def test_api_server_accepts_the_kubeconfig(lab: OwnLab, tenant: Tenant, tmp_path: Path) -> None:
     path = f"{tenant.path.removesuffix('/node-groups')}/kubeconfig"
     tenant.vks("POST", path, {"expirationDays": 1})
     found = until(lambda: tenant.vks("GET", path).body, lambda body: bool(body["status"] == "ACTIVE"), 30)
@@ -150,7 +150,7 @@ def test_a_kubeconfig_that_is_minted_is_believed_by_the_lab(lab: OwnLab, tenant:
     assert "yes" in lab.shell(f"KUBECONFIG={file} kubectl auth can-i delete nodes")
 
 
-def test_requests_are_noted_without_secrets(lab: OwnLab, tenant: Tenant) -> None:
+def test_requests_are_logged_without_secrets(lab: OwnLab, tenant: Tenant) -> None:
     mark = cloud_requests.mark(lab.lab)
     tenant.vks("GET", "/quota")
     tenant.vserver("GET", "/v1/projects")
@@ -165,17 +165,17 @@ def test_requests_are_noted_without_secrets(lab: OwnLab, tenant: Tenant) -> None
 
 @pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(30)
-def test_a_saved_cluster_comes_back_with_its_groups(lab: OwnLab, tenant: Tenant) -> None:
-    path = tenant.made(name="saved-1")
+def test_restored_cluster_has_its_groups(lab: OwnLab, tenant: Tenant) -> None:
+    path = tenant.created(name="saved-1")
     before = sorted(nodes(lab, path))
-    lab.do("save", "with-gpus")
+    lab.command("save", "with-gpus")
     tenant.vks("DELETE", path)
     until(lambda: tenant.vks("GET", path).status, lambda status: bool(status == 404), 60)
-    lab.do("reset", "--to", "with-gpus")
+    lab.command("reset", "--to", "with-gpus")
     again = Tenant(lab)
     assert again.settled(path)["numNodes"] == 1
     assert sorted(nodes(lab, path)) == before
-    lab.do("reset")
+    lab.command("reset")
     clean = Tenant(lab)
     assert [one["name"] for one in clean.vks("GET", clean.path).body["items"]] == ["default-worker"]
     assert lab.status()["nodes_ready"] == 2

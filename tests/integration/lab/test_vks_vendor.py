@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The double of VKS, driven by the vendor's own clients: it must not be the judge of its own homework.
+"""The fake VKS with the vendor's own clients, as an independent check.
 
-The vendor's modules are not to be had from Go's module proxy, so these tests need checkouts of its repositories:
+The vendor's modules are not available from Go's module proxy, so these tests need checkouts of its repositories:
 `git clone https://github.com/GreenNodeHub/greennode-cli` and `git clone https://github.com/vngcloud/terraform-provider-vngcloud`,
 named in ACCEL_GPU_GREENNODE_CLI and ACCEL_GPU_VNGCLOUD_PROVIDER.
 """
@@ -27,12 +27,12 @@ from tests.programs import REPO
 pytestmark = pytest.mark.soak
 
 DRIVER = REPO / "tests" / "helpers" / "vendor" / "provider.go"
-# Where the command line has its IAM's address baked in, and the same from the environment.
-BAKED = '"https://iam.api.vngcloud.vn/accounts-api/v2/auth/token"'
+# The address of IAM that is compiled into the command line; tests replace it by an environment variable.
+IAM_URL = '"https://iam.api.vngcloud.vn/accounts-api/v2/auth/token"'
 
 
 def checkout(variable: str) -> Path:
-    """The folder that an environment variable names."""
+    """Return the folder in an environment variable."""
     named = os.environ.get(variable)
     if not named:
         pytest.skip(f"{variable} names no checkout of the vendor's repository")
@@ -40,9 +40,9 @@ def checkout(variable: str) -> Path:
 
 
 def built(folder: Path, replaced: dict[Path, Path], target: Path, what: str) -> Path:
-    """A program of a checkout, compiled with other files in the place of some; the checkout stays as it is."""
+    """Build a program of a checkout with some files replaced; the checkout is not changed."""
     overlay = target.with_suffix(".json")
-    overlay.write_text(json.dumps({"Replace": {str(there): str(here) for there, here in replaced.items()}}))
+    overlay.write_text(json.dumps({"Replace": {str(original): str(other) for original, other in replaced.items()}}))
     subprocess.run(["go", "build", "-overlay", overlay, "-o", target, what], cwd=folder, check=True)
     return target
 
@@ -72,7 +72,7 @@ class Grn:
         self._program, self._environment = program, environment
 
     def __call__(self, product: str, *words: str) -> Any:
-        """What a command prints, of JSON if it is."""
+        """Run a command, and return its output, parsed if it is JSON."""
         address = self._environment["VKS_URL" if product == "vks" else "VKS_VSERVER_URL"]
         call: list[str | Path] = [
             self._program,
@@ -93,15 +93,15 @@ class Grn:
 @pytest.fixture(scope="module")
 def grn(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Grn:
     folder = checkout("ACCEL_GPU_GREENNODE_CLI") / "go"
-    place, work = folder / "internal" / "login" / "iamenv.go", tmp_path_factory.mktemp("grn")
-    source = place.read_text()
-    assert source.count(BAKED) == 1
-    patched = source.replace(BAKED, 'os.Getenv("VKS_IAM_URL")').replace('import "fmt"', 'import (\n"fmt"\n"os"\n)')
+    path, work = folder / "internal" / "login" / "iamenv.go", tmp_path_factory.mktemp("grn")
+    source = path.read_text()
+    assert source.count(IAM_URL) == 1
+    patched = source.replace(IAM_URL, 'os.Getenv("VKS_IAM_URL")').replace('import "fmt"', 'import (\n"fmt"\n"os"\n)')
     (work / "iamenv.go").write_text(patched)
-    return Grn(built(folder, {place: work / "iamenv.go"}, work / "grn", "."), environment)
+    return Grn(built(folder, {path: work / "iamenv.go"}, work / "grn", "."), environment)
 
 
-def test_the_command_line_lives_through_a_groups_life(grn: Grn, fake: FakeVks, tmp_path: Path) -> None:
+def test_lifecycle_of_a_group_with_the_command_line(grn: Grn, fake: FakeVks, tmp_path: Path) -> None:
     account = Account(fake)
     (cluster,) = [one["id"] for one in grn("vks", "list-clusters")["items"]]
     of = ("--cluster-id", cluster)
@@ -124,7 +124,7 @@ def test_the_command_line_lives_through_a_groups_life(grn: Grn, fake: FakeVks, t
     grn("vks", "update-nodegroup", *on, "--num-nodes", "2")
     grn("vks", "wait", "nodegroup-active", *on, *wait)
     assert [node["ready"] for node in grn("vks", "list-nodes", *on)["items"]] == [True, True]
-    # An empty option of taints is sent as null.
+    # The client sends an empty option --taints as null.
     grn("vks", "update-nodegroup-metadata", *on, "--labels", "a=3", "--taints", "")
     grn("vks", "wait", "nodegroup-active", *on, *wait)
     detail = grn("vks", "get-nodegroup", *on)
@@ -152,7 +152,7 @@ def test_the_command_line_lives_through_a_groups_life(grn: Grn, fake: FakeVks, t
     assert list(account.groups()) == ["default-worker"]
 
 
-def test_the_command_line_looks_up_what_there_is_to_choose(grn: Grn, fake: FakeVks) -> None:
+def test_lookups_with_the_command_line(grn: Grn, fake: FakeVks) -> None:
     assert {one["name"] for one in grn("vserver", "flavor", "list-families")} == {"gpu", "general"}
     of = ("--family", "gpu", "--code", "skylake", "--zone-id", seed.ZONES[1])
     assert grn("vserver", "flavor", "list", *of)
@@ -163,7 +163,7 @@ def test_the_command_line_looks_up_what_there_is_to_choose(grn: Grn, fake: FakeV
 
 
 @pytest.mark.usual(120)
-def test_the_terraform_provider_lives_through_a_groups_life(
+def test_lifecycle_of_a_group_with_the_terraform_provider(
     fake: FakeVks, environment: dict[str, str], tmp_path: Path
 ) -> None:
     folder = checkout("ACCEL_GPU_VNGCLOUD_PROVIDER")
@@ -198,7 +198,7 @@ def test_the_terraform_provider_lives_through_a_groups_life(
     assert "by-tf-1" not in account.groups()
 
 
-def test_answers_are_what_the_vendors_openapi_file_says(fake: FakeVks) -> None:
+def test_responses_match_the_vendors_openapi_file(fake: FakeVks) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     folder = checkout("ACCEL_GPU_VNGCLOUD_PROVIDER")
     published = yaml.safe_load((folder / "client" / "vks" / "api" / "swagger.yaml").read_text())
@@ -215,7 +215,7 @@ def test_answers_are_what_the_vendors_openapi_file_says(fake: FakeVks) -> None:
         "WorkspaceDto": "/workspace",
     }
     for schema, address in asked.items():
-        # The file knows no null, although its own examples have one; and NetworkType has other values by now.
+        # The file has no nullable fields, although its own examples contain null; NetworkType has other values now.
         body = _without_null(account.vks("GET", address).body)
         body.pop("networkType", None)
         jsonschema.validate(body, {**published, "$ref": f"#/components/schemas/{schema}"})

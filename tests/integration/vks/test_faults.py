@@ -101,7 +101,7 @@ def test_a_token_that_is_worth_nothing_any_more_is_renewed_once(account: Account
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("refused-login", "is not repeated, because failed logins lock the account"),
+        ("login-rejected", "is not repeated, because failed logins lock the account"),
         ("locked-out", "is locked after failed logins"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_login_that_is_refused_is_not_tried_again(account: Account, fault: str
 def test_a_refused_renewal_ends_the_wait_at_once(account: Account) -> None:
     account.set("delay", "30")
     account.put("token-seconds", 2)
-    timer = threading.Timer(0.8, account.put, ["refused-login"])
+    timer = threading.Timer(0.8, account.put, ["login-rejected"])
     timer.start()
     refused = bring(account, **NEW)
     timer.join()
@@ -196,7 +196,7 @@ def test_no_secret_is_in_results_logs_or_what_services_say(account: Account) -> 
         bring(account, flavor="nope"),
         bring(account, state="absent"),
     ]
-    account.put("refused-login")
+    account.put("login-rejected")
     results.append(bring(account, **NEW))
     tokens = set(account.fake.service._iam._tokens)
     assert len(tokens) >= 4

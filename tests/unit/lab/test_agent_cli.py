@@ -21,7 +21,7 @@ from lab.errors import LabError
         (1, "1g.18gb:2,3g.71gb", {0: ("3g.71gb@0", "1g.18gb@4", "1g.18gb@5")}),
     ],
 )
-def test_a_node(gpus: int, layout: str | None, mig: Mapping[int, tuple[str, ...]]) -> None:
+def test_node(gpus: int, layout: str | None, mig: Mapping[int, tuple[str, ...]]) -> None:
     node = agent_cli.node("H200", gpus, "580.159.04", layout)
     assert node.mig == mig
     assert (node.hardware["gpus"], node.hardware["memory_mib"]) == (gpus, 143771)

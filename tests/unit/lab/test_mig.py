@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the lab's machines say of MIG."""
+"""MIG properties of the lab's machines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _found(name: str) -> models.Model:
 
 
 @pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
-def test_devices_grow_with_their_profile(model: models.Model) -> None:
+def test_memory_and_multiprocessors_increase_with_the_profile(model: models.Model) -> None:
     described = mig.describe(model, "580.95.05")
     geometry = catalog.geometry(model.key)
     assert described is not None
@@ -95,14 +95,14 @@ def test_known_sizes(model: str, profile: str, sizes: tuple[int, int, int]) -> N
         (fleet.Group("g", 1, model="T4", gpus=1), False, None),
     ],
 )
-def test_a_node_carries_its_geometry(group: fleet.Group, capable: bool, first: str | None) -> None:
+def test_node_has_its_geometry(group: fleet.Group, capable: bool, first: str | None) -> None:
     [node] = fleet.Fleet((group,)).nodes(1)
     hardware = json.loads(node["metadata"]["annotations"][fleet.HARDWARE_ANNOTATION])
     assert hardware["mig_capable"] is capable
     assert (hardware["mig"] and hardware["mig"]["profiles"][0]["name"]) == first
 
 
-def test_a_profile_needs_a_driver_that_offers_it() -> None:
+def test_profiles_depend_on_the_driver() -> None:
     model = models.find("A100-SXM4-80GB")
     assert model is not None
     described = mig.describe(model, "470.256.02")

@@ -14,7 +14,7 @@ DRIVER = "580.159.04"
 
 @pytest.mark.parametrize(
     ("model", "profile", "index"),
-    # The numbers are nvml.h's.
+    # The numbers are those of nvml.h.
     [
         ("A100-SXM4-40GB", "1g.5gb", 0),
         ("A100-SXM4-40GB", "1g.5gb+me", 7),
@@ -42,13 +42,13 @@ def test_no_two_profiles_share_a_number(model: models.Model) -> None:
     assert len({line[1] for line in profiles}) == len({line[2] for line in profiles}) == len(machine["mig"]["profiles"])
 
 
-def test_the_state_is_read_as_it_was_written() -> None:
+def test_written_state_can_be_read() -> None:
     machine = hardware.describe(models.find("H200"), 3, DRIVER)
     layout = {0: ("1g.18gb@0", "3g.71gb@4"), 2: ()}
     state = nvml_files.files(machine, layout)[f"{nvml_files.DESCRIPTION}.state"].decode()
-    read, places = nvml_files.read_state(machine, state)
+    read, positions = nvml_files.read_state(machine, state)
     assert read == layout
-    assert sorted(places.values()) == ["0", "0/1g.18gb@0", "0/3g.71gb@4", "1", "2"]
+    assert sorted(positions.values()) == ["0", "0/1g.18gb@0", "0/3g.71gb@4", "1", "2"]
 
 
 def test_a_gpu_without_mig_has_no_profiles() -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Magnum's cluster says of its node groups, as Magnum's former Heat driver had it say."""
+"""The status of a Magnum cluster from its node groups, as in Magnum's former Heat driver."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from lab.openstack.nodegroup_rules import aggregate
 
 
 @dataclass
-class Group:
+class NodegroupStatus:
     name: str
     status: str
     role: str = "worker"
     is_default: bool = False
 
 
-def groups(master: str, worker: str, **others: str) -> list[Group]:
-    default = [Group("default-master", master, "master", True), Group("default-worker", worker, is_default=True)]
-    return [*default, *(Group(name, status) for name, status in others.items())]
+def groups(master: str, worker: str, **others: str) -> list[NodegroupStatus]:
+    default = [
+        NodegroupStatus("default-master", master, "master", True),
+        NodegroupStatus("default-worker", worker, is_default=True),
+    ]
+    return [*default, *(NodegroupStatus(name, status) for name, status in others.items())]
 
 
 @pytest.mark.parametrize(
@@ -40,11 +43,11 @@ def groups(master: str, worker: str, **others: str) -> list[Group]:
         ("DELETE_IN_PROGRESS", groups("DELETE_COMPLETE", "DELETE_COMPLETE", a="DELETE_FAILED"), "DELETE_FAILED", "a failed"),
     ],
 )  # fmt: skip
-def test_a_clusters_status(before: str, found: list[Group], status: str, reason: str | None) -> None:
+def test_a_clusters_status(before: str, found: list[NodegroupStatus], status: str, reason: str | None) -> None:
     assert aggregate(before, found) == (status, reason)
 
 
-def test_a_quota_names_a_resource_and_a_limit() -> None:
+def test_quota_is_a_resource_and_a_limit() -> None:
     assert quota("cores=16") == ("cores", 16)
     for wrong in (None, "16", "cores", "cores=many", "volumes=3"):
         with pytest.raises(LabError, match="instances=3, cores=16 or clusters=1"):

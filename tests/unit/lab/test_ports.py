@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ports of labs that start at the same time, before anything listens on them."""
+"""Ports of labs that start at the same time, before their services listen."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return Lab.named("own", tmp_path / "lab")
 
 
-def test_ports_that_another_lab_is_about_to_take_are_left_to_it(lab: Lab, tmp_path: Path) -> None:
+def test_ports_of_a_starting_lab_are_not_used(lab: Lab, tmp_path: Path) -> None:
     first = ports.choose(lab, None)
     ports._claims.clear()
     with (tmp_path / "cache" / "ports" / f"{first}.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         second = ports.choose(lab, None)
         assert second > first
-        assert ports.choose(lab, None) == second, "what this process has claimed is its own"
+        assert ports.choose(lab, None) == second, "a process can reuse its own claim"
         with pytest.raises(LabError, match="another lab is starting"):
             ports.choose(lab, first)
     assert ports.choose(lab, first) == first

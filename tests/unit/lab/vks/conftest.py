@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A double for each test."""
+"""A fake VKS for each test."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.helpers.vks import Account, running
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeVks]:
-    """A double with nothing behind it."""
+    """A fake VKS without Kubernetes."""
     with running(tmp_path / "demo") as found:
         yield found
 
 
 @pytest.fixture
 def account(fake: FakeVks) -> Account:
-    """Its account, logged in."""
+    """A logged-in account of the fake VKS."""
     return Account(fake)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The contract of the VKS double: every line of it says where it is known from, and what it says is enforced."""
+"""The contract of the fake VKS: every line has a source, and the contract is enforced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTRACT = contract.load()
 KINDS = {"string", "integer", "number", "boolean", "object", "any"}
 
 
-def test_everything_names_sources_that_there_are() -> None:
+def test_all_sources_exist() -> None:
     named = {
         f"{schema}.{name}": one.sources
         for schema, fields in CONTRACT.schemas.named.items()
@@ -30,25 +30,25 @@ def test_everything_names_sources_that_there_are() -> None:
         for value, sources in one.alternatives.items()
     }
     assert {
-        place for place, sources in named.items() if not sources or not set(sources) <= CONTRACT.sources.keys()
+        name for name, sources in named.items() if not sources or not set(sources) <= CONTRACT.sources.keys()
     } == set()
     assert len(named) > 250
 
 
-def test_every_guess_has_alternatives_of_which_one_is_the_default() -> None:
+def test_every_guess_has_alternatives_and_a_default() -> None:
     for name, guess in CONTRACT.guesses.items():
         assert len(guess.alternatives) > 1, name
         assert guess.text, name
         assert contract.settings()[f"{name}"].default == guess.default
 
 
-def test_every_kind_is_known() -> None:
+def test_all_kinds_exist() -> None:
     kinds = [one.kind for fields in CONTRACT.schemas.named.values() for one in fields.values()]
     kinds += [kind for one in CONTRACT.operations.values() for kind in (one.body, one.answer, one.rows) if kind]
     assert {kind.strip("[]{}") for kind in kinds} - KINDS <= CONTRACT.schemas.named.keys()
 
 
-def test_an_operation_is_found_by_its_path() -> None:
+def test_route() -> None:
     found = CONTRACT.route("vks", "GET", "/v1/clusters/k8s-1/node-groups/ng-2")
     assert found
     assert (found[0].name, found[1]) == ("get-group", {"CLUSTER": "k8s-1", "GROUP": "ng-2"})
@@ -81,12 +81,12 @@ def test_an_operation_is_found_by_its_path() -> None:
         ({"flavor": "x"}, "flavor: unknown field; known: name"),
     ],
 )
-def test_a_body_is_checked(change: dict[str, Any], problem: str | None) -> None:
+def test_body_checks(change: dict[str, Any], problem: str | None) -> None:
     found = CONTRACT.schemas.problems("CreateNodeGroup", group(**change))
     assert found == [] if problem is None else problem in "\n".join(found)
 
 
-def test_what_nobody_documents_may_be_let_through() -> None:
+def test_undocumented_fields_can_be_allowed() -> None:
     assert CONTRACT.schemas.problems("CreateNodeGroup", group(flavor="x"), closed=False) == []
 
 
@@ -101,7 +101,7 @@ def test_what_nobody_documents_may_be_let_through() -> None:
         ("unknown-status", "a", "RECONCILING", None),
     ],
 )
-def test_faults_are_checked(name: str, group_name: str | None, value: str | None, problem: str | None) -> None:
+def test_fault_checks(name: str, group_name: str | None, value: str | None, problem: str | None) -> None:
     if problem is None:
         rules.check_fault(name, group_name, value)
     else:
@@ -109,7 +109,7 @@ def test_faults_are_checked(name: str, group_name: str | None, value: str | None
             rules.check_fault(name, group_name, value)
 
 
-def test_settings_are_checked() -> None:
+def test_setting_checks() -> None:
     rules.check_setting("metadata-merge", "merge")
     rules.check_setting("delay", "1..2")
     with pytest.raises(LabError, match="invalid value 'both' for metadata-merge; choose from replace, merge"):
@@ -118,6 +118,6 @@ def test_settings_are_checked() -> None:
         rules.check_setting("x", "y")
 
 
-def test_the_page_has_the_contract_of_now() -> None:
+def test_page_is_up_to_date() -> None:
     text = contract_docs.PAGE.read_text()
     assert contract_docs.page(text) == text

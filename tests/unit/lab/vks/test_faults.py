@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each fault of the VKS double does what the contract says of it, and all of them are here."""
+"""Every fault of the fake VKS has the effect in the contract."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ import pytest
 from lab.vks import contract
 from tests.helpers.vks import Account, until
 
-TRIED: set[str] = set()
+TESTED: set[str] = set()
 
 
 def fault(name: str) -> Callable[[Callable[[Account], None]], Callable[[Account], None]]:
-    """Notes that a fault has a test."""
-    TRIED.add(name)
+    """Register a fault as tested."""
+    TESTED.add(name)
     return lambda test: test
 
 
 def statuses(account: Account, path: str, until_status: str) -> list[str]:
-    """The statuses that a group goes through, each once."""
-    seen: list[str] = []
+    """Return the sequence of statuses of a group."""
+    sequence: list[str] = []
 
-    def look() -> str:
+    def current() -> str:
         status: str = account.vks("GET", path).body["status"]
-        if status not in seen:
-            seen.append(status)
+        if status not in sequence:
+            sequence.append(status)
         return status
 
-    until(look, lambda status: status == until_status)
-    return seen
+    until(current, lambda status: status == until_status)
+    return sequence
 
 
 @fault("create-failed")
-def test_a_creation_fails(account: Account) -> None:
+def test_create_failed(account: Account) -> None:
     account.put("create-failed", group="gpus-1")
     account.create()
     path = account.path("gpus-1")
@@ -49,7 +49,7 @@ def test_a_creation_fails(account: Account) -> None:
 
 
 @fault("update-failed")
-def test_a_change_fails(account: Account) -> None:
+def test_update_failed(account: Account) -> None:
     path = account.created()
     account.put("update-failed")
     account.vks("PUT", path, {"numNodes": 2})
@@ -57,7 +57,7 @@ def test_a_change_fails(account: Account) -> None:
 
 
 @fault("delete-failed")
-def test_a_deletion_fails_unless_it_is_forced(account: Account) -> None:
+def test_delete_failed(account: Account) -> None:
     path = account.created()
     account.put("delete-failed")
     account.vks("DELETE", path)
@@ -67,7 +67,7 @@ def test_a_deletion_fails_unless_it_is_forced(account: Account) -> None:
 
 
 @fault("in-progress")
-def test_what_was_begun_never_ends(account: Account) -> None:
+def test_in_progress(account: Account) -> None:
     account.put("in-progress", group="gpus-1")
     account.create()
     path = account.path("gpus-1")
@@ -79,7 +79,7 @@ def test_what_was_begun_never_ends(account: Account) -> None:
 
 
 @fault("unknown-status")
-def test_a_status_that_nobody_knows(account: Account) -> None:
+def test_unknown_status(account: Account) -> None:
     path = account.created()
     account.put("unknown-status", "WOBBLING")
     account.vks("PUT", path, {"numNodes": 2})
@@ -87,14 +87,14 @@ def test_a_status_that_nobody_knows(account: Account) -> None:
 
 
 @fault("degraded")
-def test_degraded_for_a_while(account: Account) -> None:
+def test_degraded(account: Account) -> None:
     account.put("degraded", "0.2")
     account.create()
     assert statuses(account, account.path("gpus-1"), "ACTIVE") == ["CREATING", "DEGRADED", "ACTIVE"]
 
 
 @fault("nodes-pending")
-def test_nodes_that_do_not_become_ready(account: Account) -> None:
+def test_nodes_pending(account: Account) -> None:
     account.put("nodes-pending", group="gpus-1")
     account.create()
     path = account.path("gpus-1")
@@ -104,14 +104,14 @@ def test_nodes_that_do_not_become_ready(account: Account) -> None:
 
 
 @fault("busy")
-def test_busy_some_times(account: Account) -> None:
+def test_busy(account: Account) -> None:
     path = account.created()
     account.put("busy", 2)
     assert [account.vks("PUT", path, {"numNodes": 2}).status for dummy in range(3)] == [409, 409, 202]
 
 
 @fault("lost-reply")
-def test_a_reply_is_lost_and_its_request_is_not(account: Account) -> None:
+def test_lost_reply(account: Account) -> None:
     account.put("lost-reply", 1)
     with pytest.raises(http.client.RemoteDisconnected):
         account.create()
@@ -120,18 +120,18 @@ def test_a_reply_is_lost_and_its_request_is_not(account: Account) -> None:
 
 
 @pytest.mark.parametrize(("name", "status"), [("server-error", 500), ("unavailable", 503), ("throttled", 429)])
-def test_weather_passes(account: Account, name: str, status: int) -> None:
+def test_http_errors(account: Account, name: str, status: int) -> None:
     account.put(name, 2)
     answers = [account.vks("GET", "/clusters") for dummy in range(3)]
     assert [answer.status for answer in answers] == [status, status, 200]
     assert ("Retry-After" in answers[0].headers) == (status == 429)
 
 
-TRIED |= {"server-error", "unavailable", "throttled"}
+TESTED |= {"server-error", "unavailable", "throttled"}
 
 
 @fault("token-expired")
-def test_tokens_are_worth_nothing_after_some_requests(account: Account) -> None:
+def test_token_expired(account: Account) -> None:
     account.put("token-expired", 2)
     assert [account.vks("GET", "/clusters").status for dummy in range(4)] == [200, 200, 401, 401]
     account.login()
@@ -139,29 +139,29 @@ def test_tokens_are_worth_nothing_after_some_requests(account: Account) -> None:
 
 
 @fault("token-seconds")
-def test_tokens_live_as_long_as_they_say(account: Account) -> None:
+def test_token_seconds(account: Account) -> None:
     account.put("token-seconds", 1)
     assert account.login().body["expires_in"] == 1
     assert account.vks("GET", "/clusters").status == 200
     until(lambda: account.vks("GET", "/clusters").status, lambda status: status == 401)
 
 
-@fault("refused-login")
-def test_a_login_is_refused(account: Account) -> None:
-    account.put("refused-login", 1)
+@fault("login-rejected")
+def test_login_rejected(account: Account) -> None:
+    account.put("login-rejected", 1)
     assert account.login().body["errors"][0]["code"] == "AUTHENTICATION_FAILED"
     assert account.login().status == 200
 
 
 @fault("locked-out")
-def test_all_are_locked_out(account: Account) -> None:
+def test_locked_out(account: Account) -> None:
     account.put("locked-out")
     assert account.login().body["errors"][0]["code"] == "TOO_MANY_FAILED_LOGINS"
     assert account.vks("GET", "/clusters").status == 200
 
 
 @fault("forbidden")
-def test_a_right_is_taken(account: Account) -> None:
+def test_forbidden(account: Account) -> None:
     account.put("forbidden")
     assert account.vks("GET", f"{account.cluster}/kubeconfig").status == 403
     assert account.create().status == 202
@@ -171,7 +171,7 @@ def test_a_right_is_taken(account: Account) -> None:
 
 
 @fault("slow")
-def test_answers_take_their_time(account: Account) -> None:
+def test_slow(account: Account) -> None:
     account.put("slow", 0.3)
     before = time.monotonic()
     account.vks("GET", "/clusters")
@@ -179,7 +179,7 @@ def test_answers_take_their_time(account: Account) -> None:
 
 
 @fault("page-limit")
-def test_pages_are_cut(account: Account) -> None:
+def test_page_limit(account: Account) -> None:
     for number in range(4):
         account.create(name=f"group-{number}", numNodes=0)
     account.put("page-limit", 2)
@@ -188,7 +188,7 @@ def test_pages_are_cut(account: Account) -> None:
 
 
 @fault("no-quota")
-def test_a_quota_is_lowered(account: Account) -> None:
+def test_no_quota(account: Account) -> None:
     path = account.created()
     account.put("no-quota", 1)
     assert account.vks("GET", "/quota").body["maxNodesPerNodeGroup"] == 1
@@ -197,7 +197,7 @@ def test_a_quota_is_lowered(account: Account) -> None:
 
 
 @fault("sold-out")
-def test_a_flavor_is_sold_out(account: Account) -> None:
+def test_sold_out(account: Account) -> None:
     account.put("sold-out", "g4-standard-32x128-2L40s")
     project = account.vks("GET", "/workspace").body["projectId"]
     path = f"/v1/{project}/flavors/families/gpu/platforms/skylake/clusters/master/false"
@@ -212,7 +212,7 @@ def test_a_flavor_is_sold_out(account: Account) -> None:
 
 
 @fault("autoscaler")
-def test_the_autoscaler_adds_nodes_within_the_bounds(account: Account) -> None:
+def test_autoscaler_adds_nodes_within_the_bounds(account: Account) -> None:
     path = account.created(autoScaleConfig={"minSize": 1, "maxSize": 3}, labels={"a": "b"})
     fixed = account.created(name="fixed-1")
     account.put("autoscaler", 1)
@@ -224,7 +224,7 @@ def test_the_autoscaler_adds_nodes_within_the_bounds(account: Account) -> None:
 
 
 @fault("kubeconfig-failed")
-def test_a_kubeconfig_fails(account: Account) -> None:
+def test_kubeconfig_failed(account: Account) -> None:
     account.put("kubeconfig-failed")
     path = f"{account.cluster}/kubeconfig"
     account.vks("POST", path, {"expirationDays": 30})
@@ -232,7 +232,7 @@ def test_a_kubeconfig_fails(account: Account) -> None:
 
 
 @fault("kubeconfig-expiring")
-def test_a_kubeconfig_warns_until_there_is_a_new_one(account: Account) -> None:
+def test_kubeconfig_expiring(account: Account) -> None:
     path = f"{account.cluster}/kubeconfig"
     account.put("kubeconfig-expiring")
     for warned in (True, False):
@@ -242,11 +242,11 @@ def test_a_kubeconfig_warns_until_there_is_a_new_one(account: Account) -> None:
 
 
 @fault("broken-json")
-def test_an_answer_is_cut_off(account: Account) -> None:
+def test_broken_json(account: Account) -> None:
     account.put("broken-json", 1)
     assert isinstance(account.vks("GET", "/clusters").body, str)
     assert account.vks("GET", "/clusters").body["total"] == 1
 
 
-def test_every_fault_has_been_tried() -> None:
-    assert contract.load().faults.keys() == TRIED
+def test_every_fault_is_tested() -> None:
+    assert contract.load().faults.keys() == TESTED

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The life of a node group in the double of VKS, when nothing is guessed otherwise and nothing goes wrong."""
+"""The lifecycle of a node group in the fake VKS, with the default guesses and without faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.vks.fake import FakeVks
 from tests.helpers.vks import Account, group, running, until
 
 
-def test_a_cluster_begins_with_one_group_without_gpus(account: Account) -> None:
+def test_initial_group_without_gpus(account: Account) -> None:
     found = account.groups()
     assert list(found) == ["default-worker"]
     detail = account.vks("GET", account.path("default-worker")).body
@@ -24,14 +24,14 @@ def test_a_cluster_begins_with_one_group_without_gpus(account: Account) -> None:
     assert detail["flavorId"] in [row["flavorId"] for row in seed.flavors_offered() if not row["gpu"]]
 
 
-def test_a_group_is_created_and_its_nodes_become_ready(account: Account) -> None:
-    asked = group(labels={"pool": "a"}, taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}], numNodes=2)
-    answer = account.create(**asked)
+def test_create_group(account: Account) -> None:
+    wanted = group(labels={"pool": "a"}, taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}], numNodes=2)
+    answer = account.create(**wanted)
     assert (answer.status, answer.body["status"], answer.body["numNodes"]) == (202, "CREATING", 2)
     path = account.path("gpus-1")
     detail = account.settled(path)
-    same = {name: value for name, value in asked.items() if name not in ("os",)}
-    assert {name: detail[name] for name in same} == same
+    expected = {name: value for name, value in wanted.items() if name not in ("os",)}
+    assert {name: detail[name] for name in expected} == expected
     assert detail["imageOS"] == "ubuntu"
     nodes = account.vks("GET", f"{path}/nodes").body["items"]
     assert [node["ready"] for node in nodes] == [True, True]
@@ -39,14 +39,14 @@ def test_a_group_is_created_and_its_nodes_become_ready(account: Account) -> None
     assert all(node["fixedIp"].startswith("10.81.1") for node in nodes)
 
 
-def test_a_list_tells_less_than_a_get(account: Account) -> None:
+def test_list_has_fewer_fields_than_get(account: Account) -> None:
     path = account.created()
     listed, detail = account.groups()["gpus-1"], account.vks("GET", path).body
     assert listed.items() <= detail.items()
     assert not {"flavorId", "labels", "autoScaleConfig"} & listed.keys()
 
 
-def test_a_group_is_scaled_by_as_many_nodes_as_it_takes(account: Account) -> None:
+def test_scale_group(account: Account) -> None:
     path = account.created(numNodes=2)
     before = {node["id"] for node in account.vks("GET", f"{path}/nodes").body["items"]}
     assert account.vks("PUT", path, {"numNodes": 4}).status == 202
@@ -63,7 +63,7 @@ def test_a_group_is_scaled_by_as_many_nodes_as_it_takes(account: Account) -> Non
     assert account.vks("GET", f"{path}/nodes").body == {"items": [], "total": 0, "page": 0, "pageSize": 10}
 
 
-def test_put_changes_what_it_is_given_and_keeps_the_rest(account: Account) -> None:
+def test_put_changes_only_fields_of_the_body(account: Account) -> None:
     path = account.created(autoScaleConfig={"minSize": 1, "maxSize": 3})
     chosen = [seed.stable_id("secg", "gpu-nodes")]
     account.vks("PUT", path, {"securityGroups": chosen})
@@ -74,7 +74,7 @@ def test_put_changes_what_it_is_given_and_keeps_the_rest(account: Account) -> No
     assert account.settled(path)["autoScaleConfig"] is None
 
 
-def test_metadata_is_replaced_map_by_map(account: Account) -> None:
+def test_patch_metadata_replaces_maps_of_the_body(account: Account) -> None:
     path = account.created(labels={"a": "1"}, tags={"x": "y"})
     taint = {"key": "k", "value": "v", "effect": "NoExecute"}
     account.vks("PATCH", f"{path}/metadata", {"labels": {"b": "2"}, "taints": [taint]})
@@ -85,12 +85,12 @@ def test_metadata_is_replaced_map_by_map(account: Account) -> None:
     assert (detail["labels"], detail["taints"], detail["tags"]) == ({}, [], {"x": "y"})
 
 
-def test_reserved_tags_are_ignored_without_a_word(account: Account) -> None:
+def test_reserved_tags_are_ignored(account: Account) -> None:
     path = account.created(tags={"vng.vks.mine": "1", "vks-a": "1", "mine": "1"})
     assert account.vks("GET", path).body["tags"] == {"mine": "1"}
 
 
-def test_an_upgrade_rolls_all_nodes_to_the_version_of_the_cluster(account: Account) -> None:
+def test_upgrade_replaces_all_nodes(account: Account) -> None:
     path = account.created()
     old = account.vks("GET", f"{path}/nodes").body["items"][0]["id"]
     newer = seed.VERSIONS[1]
@@ -103,7 +103,7 @@ def test_an_upgrade_rolls_all_nodes_to_the_version_of_the_cluster(account: Accou
     assert account.vks("GET", f"{path}/nodes").body["items"][0]["id"] != old
 
 
-def test_a_deleted_group_is_gone_after_a_while(account: Account) -> None:
+def test_delete_group(account: Account) -> None:
     path = account.created()
     assert account.vks("DELETE", path).body["status"] == "DELETING"
     assert account.vks("GET", path).body["status"] == "DELETING"
@@ -112,7 +112,7 @@ def test_a_deleted_group_is_gone_after_a_while(account: Account) -> None:
     assert "gpus-1" not in account.groups()
 
 
-def test_a_busy_group_takes_no_other_write(account: Account) -> None:
+def test_writes_during_an_operation_are_rejected(account: Account) -> None:
     account.set("delay", "1")
     assert account.create().status == 202
     path = account.path("gpus-1")
@@ -144,14 +144,14 @@ def test_a_busy_group_takes_no_other_write(account: Account) -> None:
         ({"disk": 1}, "disk: unknown field"),
     ],
 )
-def test_what_cannot_be_is_refused(account: Account, change: dict[str, Any], problem: str) -> None:
+def test_invalid_groups_are_rejected(account: Account, change: dict[str, Any], problem: str) -> None:
     answer = account.create(**change)
     assert answer.status == 400
     assert problem in answer.body["error"]["message"]
     assert list(account.groups()) == ["default-worker"]
 
 
-def test_pages_hold_ten_and_say_how_many_there_are(account: Account) -> None:
+def test_pages(account: Account) -> None:
     for number in range(12):
         account.create(name=f"group-{number:02}", numNodes=0)
     first = account.vks("GET", f"{account.cluster}/node-groups").body
@@ -163,29 +163,29 @@ def test_pages_hold_ten_and_say_how_many_there_are(account: Account) -> None:
     assert account.vks("GET", f"{account.cluster}/node-groups?pagesize=5").status == 400
 
 
-def test_events_tell_what_was_done(account: Account) -> None:
+def test_events(account: Account) -> None:
     account.created()
     events = account.vks("GET", f"{account.cluster}/events?action=CREATE").body["items"]
     assert events[0]["message"] == "node group gpus-1: create succeeded"
 
 
-def test_all_is_remembered_by_the_next_process(tmp_path: Path) -> None:
+def test_state_survives_a_restart(tmp_path: Path) -> None:
     with running(tmp_path / "demo") as first:
         account = Account(first)
         path = account.created(labels={"a": "b"})
-        told = account.vks("GET", path).body
+        detail = account.vks("GET", path).body
         lab = first.state._file
-    with running_again(lab) as second:
-        assert Account(second).vks("GET", path).body == told
+    with restarted(lab) as second:
+        assert Account(second).vks("GET", path).body == detail
 
 
-def running_again(file: Path) -> Any:
+def restarted(file: Path) -> Any:
     folder = file.parent.parent.parent
-    (folder / "log").rename(folder / "log-of-before")
+    (folder / "log").rename(folder / "log-of-first-run")
     return running(folder)
 
 
-def test_the_same_seed_gives_the_same_ids(tmp_path: Path) -> None:
+def test_ids_are_reproducible(tmp_path: Path) -> None:
     found = []
     for name in ("one", "two"):
         with running(tmp_path / name) as fake:
@@ -193,12 +193,12 @@ def test_the_same_seed_gives_the_same_ids(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_clusters_of_other_names_are_made_and_deleted(account: Account, fake: FakeVks) -> None:
+def test_create_and_delete_cluster(account: Account, fake: FakeVks) -> None:
     body = {"name": "bench-1", "version": seed.VERSIONS[0], "networkType": "TIGERA", "vpcId": seed.NETWORK}
     body |= {"subnetId": seed.stable_id("sub", "a"), "cidr": "172.16.0.0/16"}
-    made = account.vks("POST", "/clusters", body)
-    assert (made.status, made.body["status"], made.body["numNodes"]) == (202, "ACTIVE", 0)
-    path = f"/clusters/{made.body['id']}"
+    created = account.vks("POST", "/clusters", body)
+    assert (created.status, created.body["status"], created.body["numNodes"]) == (202, "ACTIVE", 0)
+    path = f"/clusters/{created.body['id']}"
     assert account.vks("POST", f"{path}/node-groups", group()).status == 202
     assert account.vks("GET", "/clusters?name=bench").body["total"] == 1
     assert account.vks("GET", path).body["numNodes"] == 1
@@ -207,11 +207,11 @@ def test_clusters_of_other_names_are_made_and_deleted(account: Account, fake: Fa
     assert account.vks("POST", "/clusters", {**body, "name": "x"}).status == 400
 
 
-def test_kubeconfigs_are_asked_for_and_made_after_a_while(account: Account) -> None:
+def test_kubeconfig_is_created_asynchronously(account: Account) -> None:
     path = f"{account.cluster}/kubeconfig"
     assert account.vks("GET", path).body["status"] == "NONE"
-    minted = account.vks("POST", path, {"expirationDays": 30})
-    assert (minted.status, minted.body) == (202, None)
+    requested = account.vks("POST", path, {"expirationDays": 30})
+    assert (requested.status, requested.body) == (202, None)
     found = until(lambda: account.vks("GET", path).body, lambda body: body["status"] != "CREATING")
     assert (found["status"], found["expirationDays"], found["renewalWarning"]) == ("ACTIVE", 30, False)
     assert "clusters" in found["kubeConfig"]

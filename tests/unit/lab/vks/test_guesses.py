@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each guess of the VKS double: its alternatives make the difference that the contract says, and all of them are here."""
+"""Every alternative of every guess of the fake VKS has the effect in the contract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from lab.vks import contract, seed
 from tests.helpers.vks import Account, Answer, until
 
-Look = Callable[[Account], Any]
+Observation = Callable[[Account], Any]
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 SCALE = {"minSize": 1, "maxSize": 3}
 
@@ -39,7 +39,7 @@ def _busy(account: Account) -> int:
     return account.vks("PUT", account.path("gpus-1"), {"numNodes": 2}).status
 
 
-def _found(account: Account) -> list[str]:
+def _search(account: Account) -> list[str]:
     account.created(name="gpus-10")
     account.created(name="gpus-1")
     found = account.vks("GET", f"{account.cluster}/node-groups?search=gpus-1").body["items"]
@@ -119,34 +119,34 @@ def _locked_out(account: Account) -> int:
     return account.login().status
 
 
-def _rows(path: str) -> Look:
-    def look(account: Account) -> str:
+def _rows(path: str) -> Observation:
+    def observe(account: Account) -> str:
         body = account.vserver("GET", path.format(P=seed.PROJECT, N=seed.NETWORK)).body
         return "bare" if isinstance(body, list) else next(key for key in body if isinstance(body[key], list))
 
-    return look
+    return observe
 
 
-def _of_put(body: Any, show: str, **more: Any) -> Look:
-    """The status of a PUT, and what a field is after it."""
+def _of_put(body: Any, show: str, **more: Any) -> Observation:
+    """Return an observation of the status of a PUT and of the value of a field after it."""
 
-    def look(account: Account) -> Any:
+    def observe(account: Account) -> Any:
         answer, path = _put(account, body, **more)
         return answer.status, account.settled(path)[show]
 
-    return look
+    return observe
 
 
 _FLAVORS = "/v1/{P}/flavors/families/gpu/platforms/skylake/clusters/master/false"
-# Guess -> what is looked at, and what each alternative shows.
-CASES: dict[str, tuple[Look, dict[str, Any]]] = {
+# Guess -> the observation, and its result for each alternative.
+CASES: dict[str, tuple[Observation, dict[str, Any]]] = {
     "read-status": (lambda a: a.vks("GET", "/quota").status, {"200": 200, "202": 202}),
     "write-status": (lambda a: a.create().status, {"202": 202, "200": 200, "201": 201}),
-    "create-answer": (
+    "create-response": (
         lambda a: sorted(a.create().body or ())[-1:],
         {"group": ["updatedAt"], "empty": [], "uid": ["uid"]},
     ),
-    "write-answer": (lambda a: bool(_put(a, {"numNodes": 2})[0].body), {"group": True, "empty": False}),
+    "write-response": (lambda a: bool(_put(a, {"numNodes": 2})[0].body), {"group": True, "empty": False}),
     "error-envelope": (
         lambda a: next(iter(a.vks("GET", "/nothing").body.items())),
         {
@@ -157,13 +157,13 @@ CASES: dict[str, tuple[Look, dict[str, Any]]] = {
             "text": ("error", "no such operation: GET /v1/nothing"),
         },
     ),
-    "busy-answer": (_busy, {"409": 409, "400": 400, "accepted": 202}),
+    "busy-response": (_busy, {"409": 409, "400": 400, "accepted": 202}),
     "duplicate-names": (
         lambda a: (a.created(), _message(a.create()))[1],
         {"refused": (400, "node group name gpus-1 already exists"), "allowed": (202, "")},
     ),
     "search": (
-        _found,
+        _search,
         {"substring": ["gpus-1", "gpus-10"], "exact": ["gpus-1"], "ignored": ["default-worker", "gpus-1", "gpus-10"]},
     ),
     "metadata-merge": (
@@ -216,8 +216,8 @@ CASES: dict[str, tuple[Look, dict[str, Any]]] = {
         {"imageOS": ["imageOS"], "os": ["os"], "neither": []},
     ),
     "empty-shown": (
-        lambda a: a.vks("GET", a.created()).body.get("taints", "left out"),
-        {"empty": [], "null": None, "left-out": "left out"},
+        lambda a: a.vks("GET", a.created()).body.get("taints", "omitted"),
+        {"empty": [], "null": None, "omitted": "omitted"},
     ),
     "update-shown": (
         lambda a: _status_after(a, "put"),
@@ -234,15 +234,18 @@ CASES: dict[str, tuple[Look, dict[str, Any]]] = {
     ),
     "node-ip": (lambda a: _node(a)["fixedIp"] is None, {"shown": False, "null": True}),
     "shrink": (_shrunk, {"random": None, "newest": [0, 1], "oldest": [2, 3]}),
-    "group-events": (lambda a: a.vks("GET", f"{a.created()}/events").status, {"gone": 404, "there": 200}),
-    "kubeconfig-answer": (_kubeconfig, {"json": "json", "yaml": "yaml"}),
+    "group-events": (lambda a: a.vks("GET", f"{a.created()}/events").status, {"not-found": 404, "found": 200}),
+    "kubeconfig-response": (_kubeconfig, {"json": "json", "yaml": "yaml"}),
     "kubeconfig-first": (lambda a: a.vks("GET", f"{a.cluster}/kubeconfig").status, {"none": 200, "404": 404}),
     "sold-out": (_sold_out, {"refused": (400, ""), "error": (202, "ERROR")}),
     "iam-error-status": (_locked_out, {"401": 401, "400": 400, "403": 403}),
-    "projects-answer": (_rows("/v1/projects"), {"projects": "projects", "bare": "bare"}),
-    "subnets-answer": (_rows("/v2/{P}/networks/{N}/subnets"), {"bare": "bare", "listData": "listData"}),
-    "flavors-answer": (_rows(_FLAVORS), {"flavors": "flavors", "listData": "listData", "bare": "bare", "data": "data"}),
-    "families-answer": (
+    "projects-response": (_rows("/v1/projects"), {"projects": "projects", "bare": "bare"}),
+    "subnets-response": (_rows("/v2/{P}/networks/{N}/subnets"), {"bare": "bare", "listData": "listData"}),
+    "flavors-response": (
+        _rows(_FLAVORS),
+        {"flavors": "flavors", "listData": "listData", "bare": "bare", "data": "data"},
+    ),
+    "families-response": (
         _rows("/v1/{P}/flavor_zones/families"),
         {"bare": "bare", "data": "data", "listData": "listData"},
     ),
@@ -250,19 +253,19 @@ CASES: dict[str, tuple[Look, dict[str, Any]]] = {
 }
 
 
-def test_every_guess_has_been_tried() -> None:
+def test_every_guess_is_tested() -> None:
     known = {name: guess.alternatives.keys() for name, guess in contract.load().guesses.items()}
-    assert known == {name: shows.keys() for name, (_look, shows) in CASES.items()}
+    assert known == {name: expected.keys() for name, (_observe, expected) in CASES.items()}
 
 
 @pytest.mark.parametrize(
-    ("name", "alternative"), [(name, one) for name, (_look, shows) in CASES.items() for one in shows]
+    ("name", "alternative"), [(name, one) for name, (_observe, expected) in CASES.items() for one in expected]
 )
-def test_an_alternative_shows(account: Account, name: str, alternative: str) -> None:
-    look, shows = CASES[name]
+def test_alternative(account: Account, name: str, alternative: str) -> None:
+    observe, expected = CASES[name]
     account.set(name, alternative)
-    found = look(account)
-    if shows[alternative] is None and name == "shrink":
+    found = observe(account)
+    if expected[alternative] is None and name == "shrink":
         assert len(found) == 2
     else:
-        assert found == shows[alternative]
+        assert found == expected[alternative]

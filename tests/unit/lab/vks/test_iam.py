@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""IAM's double: tokens of both generations, and what is refused."""
+"""The fake IAM: tokens of both generations, and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.vks.fake import FakeVks
 from tests.helpers.vks import Account, Client
 
 
-def test_both_generations_give_a_token_that_works(fake: FakeVks) -> None:
+def test_tokens_of_both_generations(fake: FakeVks) -> None:
     client = Client(fake.url)
     newer, older = client.login("v2").body, client.login("v1").body
     assert (newer["token_type"], newer["expires_in"], older["expiresIn"]) == ("Bearer", 1800, 1800)
@@ -22,14 +22,14 @@ def test_both_generations_give_a_token_that_works(fake: FakeVks) -> None:
     assert client.vserver("GET", "/v1/projects").status == 200
 
 
-def test_without_a_token_nothing_is_told(fake: FakeVks) -> None:
+def test_requests_without_a_token_are_rejected(fake: FakeVks) -> None:
     client = Client(fake.url)
     assert client.vks("GET", "/clusters").status == 401
     client.token = "made-up"
     assert client.vserver("GET", "/v1/projects").status == 401
 
 
-def test_failed_logins_lock_a_client_out(fake: FakeVks) -> None:
+def test_failed_logins_lock_the_account(fake: FakeVks) -> None:
     wrong = Client(fake.url, secret="wrong")
     codes = [wrong.login().body["errors"][0]["code"] for dummy in range(6)]
     assert codes == ["AUTHENTICATION_FAILED"] * 5 + ["TOO_MANY_FAILED_LOGINS"]
@@ -38,12 +38,12 @@ def test_failed_logins_lock_a_client_out(fake: FakeVks) -> None:
 
 
 @pytest.mark.parametrize("status", ["401", "400", "403"])
-def test_the_status_of_a_refusal_is_a_guess(account: Account, status: str) -> None:
+def test_status_of_a_rejected_login_is_a_guess(account: Account, status: str) -> None:
     account.set("iam-error-status", status)
     assert Client(account.fake.url, secret="wrong").login().status == int(status)
 
 
-def test_clients_without_a_right_are_denied(fake: FakeVks) -> None:
+def test_missing_permissions(fake: FakeVks) -> None:
     reader = Account(fake, "lab-reader")
     assert reader.groups()
     assert reader.create().status == 403
@@ -54,7 +54,7 @@ def test_clients_without_a_right_are_denied(fake: FakeVks) -> None:
     assert some.vks("PUT", path, {"numNodes": 2}).status == 202
 
 
-def test_no_secret_is_written_down(fake: FakeVks, account: Account) -> None:
+def test_no_secrets_on_disk(fake: FakeVks, account: Account) -> None:
     account.created()
     written = "".join(path.read_text() for path in fake._file.parents[2].rglob("*") if path.is_file())
     assert "cloud-requests" not in written
