@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.helpers.cluster import Cluster
 from tests.helpers.foreign import Foreign
 from tests.helpers.killing import changing_requests, killed_after
 from tests.helpers.playbook import run_playbook
@@ -100,10 +101,9 @@ def sharing_by(replicas: int) -> dict[str, Any]:
 def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]]) -> None:
     """Go from four shares to eight, killed at each of the chosen requests in turn, and back."""
     four, eight = sharing_by(4), sharing_by(8)
-    lab.reset()
+    Cluster(lab).share()
     foreign = Foreign(lab)
     foreign.place()
-    run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()
     run_playbook(SITE, environ=lab.env, **four).require_success()
     total = len(changing_requests(lab, SITE, tmp_path, **eight))
     assert total > 5
@@ -118,7 +118,7 @@ def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], l
 @pytest.mark.usual(100)
 @pytest.mark.sampled(1, of="whole runs")
 def test_a_change_of_sharing_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
-    kill_a_change_of_sharing(lab, tmp_path, lambda total: sorted(rng.sample(range(1, total + 1), 2)))
+    kill_a_change_of_sharing(lab, tmp_path, lambda total: [rng.randint(1, total)])
 
 
 @pytest.mark.soak

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,7 +29,9 @@ def failing(seconds: float = PROMPT_SECONDS, *, environ: Mapping[str, str], **op
     played: PlaybookRun = run_playbook(SITE, environ=environ, **options)
     took = time.monotonic() - started
     assert played.rc != 0
-    assert took < seconds, f"it took {took:.0f} s to say so"
+    # Of a machine on which more processes than processors want to run, a run gets its share.
+    share = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert took < seconds * share, f"it took {took:.0f} s to say so"
     message = played.failure()
     assert "Traceback" not in message
     return message
