@@ -41,7 +41,7 @@ def test_on_a_few_nodes(sharing: SharingBenchmark, lab: Lab) -> None:
     )
     assert all(run.writes > NODES for run in all_runs(change.own_runs))
     written = page(environment(lab, 2, 0.0, size), [change, nothing])
-    assert "| profile change | 5 nodes |" in written
+    assert "| change of shares | 5 nodes |" in written
     assert "All" in written
 
 

@@ -53,7 +53,7 @@ class Bench:
         self.environment = environment(lab, ROUNDS, self._load, node_bytes)
 
     def rolling(self, lab: Lab, folder: Path) -> None:
-        """Measure a rolling change."""
+        """Measure a rolling update."""
         row, self.picture = rolling(lab, folder, ROLLING, self._say)
         self.rows.append(row)
         self.environment = self.environment or environment(lab, ROUNDS, self._load)

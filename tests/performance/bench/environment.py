@@ -23,7 +23,7 @@ _PINNED = re.compile(r"^(magnum|keystone|python-openstackclient)==(\S+)", re.MUL
 _COMMANDS = (
     ("The whole table", "make bench"),
     (
-        "A profile change, and nothing to change",
+        "A change of shares, and nothing to change",
         "ansible-playbook -i inventories/lab tests/performance/bench/profile.yml",
     ),
     ("Compared with kubectl", "kubectl label nodes -l bench=yes bench-step=k1 --overwrite"),

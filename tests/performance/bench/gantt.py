@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Draws a rolling change as SVG: one bar per node, one lane per node that can change at a time."""
+"""Draws a rolling update as SVG: one bar per node, one lane per node that can change at a time."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class SharingBenchmark:
                 "writes to nodes and related objects", max(run.writes for run in all_runs(own_runs)), nodes + CONSTANT
             ),
         ]
-        return Row("profile change", nodes, own_runs, "kubectl label", other_runs, tuple(limits), _NOTE, found)
+        return Row("change of shares", nodes, own_runs, "kubectl label", other_runs, tuple(limits), _NOTE, found)
 
     def baseline(self, times: int) -> Row:
         """Measure a playbook with one task that does nothing."""
@@ -123,7 +123,7 @@ _BASELINE = (
     """*ansible.builtin.ping* is Ansible with a module that does nothing: a lower bound for all rows with a playbook."""
 )
 
-_NOTE = """A *profile change* changes every node from 4 shares per GPU to 2 or back, while no pod uses a GPU. The nodes have no agents
+_NOTE = """A *change of shares* changes every node from 4 shares per GPU to 2 or back, while no pod uses a GPU. The nodes have no agents
 that apply the change: `wait: false`, as `kubectl label` does not wait either. The run includes all other steps of a change: the lease,
 the entry in the device plugin's ConfigMap, and the deletion of the unused entry."""
 

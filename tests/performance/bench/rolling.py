@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Benchmark of a rolling change: simulated nodes of different speed are partitioned, with a limited number at a time."""
+"""Benchmark of a rolling update: simulated nodes of different speed are partitioned, with a limited number at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AGENT = "gpu_sharing"
 
 
 def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> tuple[Row, str]:
-    """Measure a rolling change; return its row and an SVG."""
+    """Measure a rolling update; return its row and an SVG."""
     say(f"{nodes} simulated nodes with the operator")
     fleet = folder / "rolling.yaml"
     group = {"name": "a100", "count": nodes, "model": "A100-SXM4-80GB", "gpus": 1, "time_factor": _TIME_FACTOR}
@@ -53,7 +53,7 @@ def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> t
         Limit("nodes not changed", nodes - result.nodes, 0),
     )
     row = Row(
-        f"rolling change, {WINDOW} at a time",
+        f"rolling update, {WINDOW} at a time",
         nodes,
         [[Measurement(result.makespan, run.module_seconds, run.module_mib, run.requests, run.pages, run.writes)]],
         "no schedule is shorter than",
@@ -65,7 +65,7 @@ def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> t
     return row, gantt(spans, result)
 
 
-_NOTE = f"""A *rolling change* partitions the GPUs of simulated nodes of different speed. The work on a node lasts from its first write
+_NOTE = f"""A *rolling update* partitions the GPUs of simulated nodes of different speed. The work on a node lasts from its first write
 request (the cordon) to the response of the last one (the uncordon), according to the API server's audit log. No schedule is shorter
 than all of this work divided by the {WINDOW} places, or than the slowest node.
 

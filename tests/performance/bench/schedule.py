@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares the makespan of a rolling change with the shortest one that its window allows."""
+"""Compares the makespan of a rolling update with the shortest one that its window allows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Span:
 
 @dataclass(frozen=True)
 class RolloutResult:
-    """The result of a rolling change of `nodes` with a window; all times in seconds."""
+    """The result of a rolling update of `nodes` with a window; all times in seconds."""
 
     nodes: int
     window: int
