@@ -17,22 +17,23 @@ from tests.programs import REPO
 
 PAGE = REPO / "docs" / "mig-layouts.md"
 
-# The most characters of a drawing, so that a row of the table is no wider than a screen.
+# Maximum width of a drawing in characters, so that a row of the table fits a screen.
 _NARROW = 60
 
 _HEAD = """# MIG layouts
 
-Written by `make docs` from [the catalog](catalog.md); nothing is edited by hand.
+Use this page to choose a `sharing.layout` for [a pool](pools.md#mig-layouts). `make docs` writes it from [the catalog](catalog.md); do not edit it.
 
-Every way to cut a GPU as far as it goes: to none of these layouts can a device be added, every part of one of them fits as
-well, and nothing else does. A `sharing.layout` of [a pool](pools.md#gpu_pools) is one of them or a part of one. Playbooks ask the
-same with filters: `'A100-SXM4-80GB' | accel.gpu.mig_layouts` lists them, `['3g.40gb', '2g.20gb'] |
-accel.gpu.mig_fit('A100-SXM4-80GB')` says whether some devices fit, where they come to lie, and which layouts are nearest where they
-do not.
+The tables list the *maximal* layouts of each model: no device can be added to them. A layout fits exactly if it is one of them or a part of one.
+Two filters return the same in a playbook:
 
-Each drawing is the GPU's memory, slice by slice from 0; a device is named by its profile, without the memory where that does not fit, and
-lines are slices that no device has. *Left* is what no device has: compute slices, memory slices, and the engine of which a GPU has one (OFA), which comes
-with `+me`, `+me.all` or the whole GPU.
+- `'A100-SXM4-80GB' | accel.gpu.mig_layouts` lists the layouts of a model.
+- `['3g.40gb', '2g.20gb'] | accel.gpu.mig_fit('A100-SXM4-80GB')` checks whether these devices fit, and returns their placement, or the nearest
+  layouts if they do not fit.
+
+Each drawing shows the memory slices of the GPU from 0. A device is named by its profile, without the memory if the name is too long; lines are
+unused slices. The last columns show what no device uses: compute slices, memory slices, and the OFA engine, of which a GPU has one and which
+belongs to devices with `+me`, `+me.all` or to the whole GPU.
 
 | models | layouts | maximal |
 |---|--:|--:|
@@ -50,7 +51,7 @@ def page() -> str:
 
 
 def _groups() -> dict[Geometry, list[str]]:
-    """The models that are cut alike, by their geometry."""
+    """The models that share a geometry, by geometry."""
     groups: dict[Geometry, list[str]] = {}
     for model in MODELS:
         geometry = mig.geometry(model.key)
@@ -63,11 +64,11 @@ def _section(geometry: Geometry, keys: list[str]) -> str:
     lines = [
         f"\n## {_title(keys)}\n",
         f"{geometry.slices} memory slices. {geometry.note}".rstrip() + "\n",
-        "| profile | compute slices | memory slices | may begin at | at most |",
+        "| profile | compute slices | memory slices | possible starts | maximum |",
         "|---|--:|--:|---|--:|",
         *_profiles(geometry),
         "",
-        "| layout | memory slices | compute left | memory left | OFA left |",
+        "| layout | memory slices | unused compute | unused memory | unused OFA |",
         "|---|---|--:|--:|---|",
         *_rows(geometry),
     ]
