@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.filter.plan_problems import FilterModule
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import benchmarks as cost
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -71,6 +72,12 @@ def test_the_page_of_a_role_lists_its_variables(role: Path) -> None:
     page = (role / "README.md").read_text(encoding="utf-8")
     defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text(encoding="utf-8"))
     assert [name for name in defaults if f"\n| `{name}` |" not in page] == []
+
+
+def test_the_messages_of_the_variables_are_those_of_the_code() -> None:
+    section = (DOCS / "pools.md").read_text(encoding="utf-8").partition("## Validation of the variables")[2]
+    given, messages = re.findall(r"```(?:yaml|text)\n(.*?)```", section, re.DOTALL)[:2]
+    assert FilterModule().filters()["plan_problems"](yaml.safe_load(given)) == messages.splitlines()
 
 
 def table(page: str, head: str) -> list[list[str]]:
