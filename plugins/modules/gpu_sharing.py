@@ -1,41 +1,39 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Brings nodes to the sharing, labels and taints that their pools declare."""
+"""Configures how the GPUs of a cluster's nodes are shared, and their labels and taints, as the pools declare."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_sharing
-short_description: Bring GPU nodes to the sharing that their pools declare, and prove it
+short_description: Configure GPU sharing, labels and taints of nodes as their pools declare
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Finds out which node belongs to which pool, and gives each its pool's labels, taints, device plugin configuration
-    and MIG configuration, in one patch a node.
-  - The entries of the device plugin's ConfigMap (the one that the ClusterPolicy names) and of the MIG manager's are added before any
-    node names them, and those that no node names any more are collected at the end. Entries of others stay.
-  - A change that nobody feels is made at once, in one patch a node. A node of which pods have to go, or whose GPUs are cut, takes its
-    turn in a window as wide as its pool's C(rollout.max_unavailable) says. It is cordoned, emptied, changed, proven, and opened again.
-    C(docs/rollout.md) tells it minute by minute, and which pods have to go.
-  - Pods go by the Eviction API, so that budgets are respected and waited for. Those of DaemonSets and static ones are left alone;
-    one that no controller makes again goes only with C(rollout.force).
-  - A node that no pool claims any more is released. It gives back what its pool had put on it, in a way that follows the C(rollout) of that
-    pool, which is recorded on the node. GPUs that the pool had cut are made whole first, and the node is opened when that is verified.
-  - A node whose change fails goes back to the profile with which it was last seen to work, or is left cordoned and tainted with
-    the reason (C(rollout.on_failure)). A cordon that was there before stays.
-  - What a killed run has begun is noted on the node, and the next run goes on from there.
-  - The agents' copies of the ConfigMap lag by a minute or more; the agents' pods on the nodes that change are touched
-    first, so that the kubelet renews the copies before a label names what is new in them.
-  - Done means seen. The module waits until every node of every pool offers exactly the shares that the pool declares,
-    no longer offers the resource of another mode, and carries the labels of gpu-feature-discovery that go with it.
-  - A taint that the ClusterPolicy does not tolerate is held back and told in a warning, because NVIDIA's pods could not
-    come back on its nodes. Where such a taint is already, it stays.
-  - Where nothing differs, a list of the nodes, one of the ClusterPolicies and a look at the lease and at each ConfigMap prove it. Nothing
-    is sent.
-  - Labels and taints that were on a node before stay. What the module puts is noted in annotations of the node, and is
-    taken back when the pool no longer declares it or the node leaves the pool. No other node is touched.
+  - Assigns nodes to pools, and gives each node the labels, taints, device plugin configuration and MIG configuration of its pool, in one patch.
+  - Adds the entries of the device plugin's ConfigMap (named by the ClusterPolicy) and of the MIG manager's ConfigMap before a node names them,
+    and removes entries that no node names any more. Entries of others stay.
+  - Applies changes that disturb no pod to all nodes in parallel. If pods must be evicted or GPUs partitioned, the nodes of a pool are changed in
+    a rolling update of C(rollout.max_unavailable) nodes at a time. Each is cordoned, drained, changed, verified and uncordoned.
+    C(docs/rollout.md) describes each step and which pods are evicted.
+  - Pods are evicted by the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted, pods without
+    a controller only with C(rollout.force).
+  - Releases nodes that no pool claims any more. Everything that the pool has set is removed, following the C(rollout) settings recorded on the node.
+    Partitioned GPUs are made whole first, and the node is uncordoned after that is verified.
+  - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason
+    (C(rollout.on_failure)). Cordons of others stay.
+  - Records on each node what was begun, so that the run after a killed one continues from there.
+  - Touches NVIDIA's pods on the nodes to be changed, so that the kubelet refreshes their copies of the ConfigMap, which otherwise lag by a minute or
+    more, before a label names a new entry.
+  - Waits until every node of every pool offers exactly the resources that the pool declares, none of another mode, and has the
+    matching labels of gpu-feature-discovery.
+  - Holds back taints that the ClusterPolicy does not tolerate, with a warning, because NVIDIA's pods could not restart on such nodes. Where
+    such a taint is already, it stays.
+  - If nothing differs, sends no changing request. Reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps once.
+  - Keeps labels and taints that were on a node before. What the module sets is recorded in annotations, and removed
+    when the pool no longer declares it or the node is released. Other nodes are not changed.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -45,61 +43,64 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(present), what the pools declare.
-      - V(reset), whole GPUs, shared by nobody; labels and taints of the pools stay.
-      - V(repaired), nothing is changed, and only what is stuck is mended. Operands that were left paused, a MIG manager that has failed
-        or is pending for ever, a layout that was taken apart by half, a C(success) that is not true.
-      - V(new_nodes), as V(present), for nodes that are new to their pool, that wait with the startup taint, or with which a
-        run was not done.
+      - V(present) configures what the pools declare.
+      - V(reset) configures whole GPUs without sharing. Labels and taints of the pools stay.
+      - V(repaired) only repairs nodes that are stuck. These are operands that were left paused, a MIG manager that has failed or is pending
+        forever, a layout that is applied in part, and a C(success) that is not true.
+      - V(new_nodes) is as V(present), but only for nodes that are new to their pool, have the startup taint, or were not finished by an earlier run.
     type: str
-    choices: [present, reset, repaired, joined]
+    choices: [present, reset, repaired, new_nodes]
     default: present
   pool_names:
     description:
-      - Names of the pools whose nodes are touched. Without it all pools'.
+      - Names of the pools whose nodes are changed. The default is all pools.
     type: list
     elements: str
   label_selectors:
     description:
-      - Of these, only nodes that meet every one of these label selectors are touched.
+      - Only nodes that match all of these label selectors are changed.
     type: list
     elements: str
     default: []
   allow_release:
     description:
-      - Names of pools (or V(all)) whose nodes may be released although the run would release the nodes of more than one pool, or all nodes that
-        the collection manages. Without it such a run is refused before anything is changed, in check mode, too.
-      - A node is released when it carries the labels of a pool and no pool of O(gpu_pools) claims it any more. The release of the nodes of one
-        pool out of several needs no permission and is announced in a warning.
+      - Names of pools (or V(all)) whose nodes may be released. Required if the run would release the nodes of more than one pool, or all
+        nodes that the collection manages; else such a run is refused before the first change, also in check mode.
+      - A node is released if it has the labels of a pool and no pool in O(gpu_pools) claims it. Releasing the nodes of one of several pools
+        only causes a warning.
       - Only O(state=present) without O(pool_names) releases nodes.
     type: list
     elements: str
     default: []
   wait:
     description:
-      - Whether to wait until the nodes that were changed at once are seen to be as declared. Those that take their turn are always proven.
+      - Whether to wait until nodes that were changed outside a rolling update are verified. Nodes in a rolling update are always verified.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds that a node may take from its new labels to the proof. Then the module fails, and says which nodes are not as declared, what is seen
-        instead, since when, and what to do.
+      - Seconds for a node to be as declared after its labels were changed. After that the module fails and reports for each node what
+        differs, since when, and what to do.
     type: int
     default: 600
   expected_policy:
     description:
-      - What the ClusterPolicy will be by the time of the real run, as RV(accel.gpu.cluster_policy#module:cluster_policy) tells its
-        C(tolerations) and C(configmaps); only used in check mode.
+      - Used by the role P(accel.gpu.sharing#role) of this collection; not a stable interface.
+      - In check mode, the C(tolerations) and C(configmaps) that RV(accel.gpu.cluster_policy#module:cluster_policy) has predicted.
     type: dict
     default: {}
   report_path:
     description:
-      - File for the whole result as JSON. What the module returns names up to 100 nodes.
-      - The file is made with mode 0600, one that exists keeps its mode; a symbolic link is refused.
+      - File for the whole result as JSON. The result of the module names up to 100 nodes.
+      - A new file is created with mode 0600, an existing file keeps its mode, a symbolic link is refused.
     type: path
 notes:
-  - A node that several pools match is left as it is and told in a warning. Its label C(accel.gpu/pool) decides.
-  - A node that is not ready gets its labels, and is neither waited for nor counted as proven.
+  - A node that several pools match is not changed, and a warning names it. Its label C(accel.gpu/pool) decides.
+  - A node that is not ready gets its labels, but is neither waited for nor verified.
+  - On failure C(code) is V(invalid) (invalid options), V(release_refused) (see O(allow_release)), V(partial) (some nodes could not be changed),
+    V(timeout) (see O(wait_timeout)), V(lease_held) or V(lease_lost) (another run changes the cluster), V(wrong_cluster),
+    V(connection) (no usable connection settings), V(unreachable), or the HTTP status of the API server.
+    Unless nothing was read yet, the failure contains RV(gpu_sharing) with what was done so far.
 seealso:
   - module: accel.gpu.cluster_policy
   - module: accel.gpu.gpu_info
@@ -107,34 +108,35 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Share the T4 nodes by four, leave the A100 nodes whole
+- name: Share each T4 by four pods, and leave the A100 GPUs whole
   accel.gpu.gpu_sharing:
-    cluster: {name: prod, kubeconfig: ~/.kube/prod}
-    pools:
+    gpu_cluster: {name: prod, kubeconfig: ~/.kube/prod}
+    gpu_pools:
       - name: notebooks
         match: {model: Tesla-T4}
         sharing: {mode: time-slicing, replicas: 4}
       - name: train
         match: {model: A100-SXM4-80GB}
+        sharing: {mode: none}
         taints: [{key: restricted-access, value: "yes", effect: NoSchedule}]
 
-- name: Cut the GPUs of one pool, two nodes at a time, with patience for disruption budgets
+- name: Partition the GPUs of one pool, two nodes at a time, with an hour for each drain
   accel.gpu.gpu_sharing:
     gpu_cluster: "{{ gpu_cluster }}"
-    only: [train]
-    pools:
+    pool_names: [train]
+    gpu_pools:
       - name: train
         match: {model: A100-SXM4-80GB}
         sharing: {mode: mig, layout: {3g.40gb: 2}}
         rollout: {max_unavailable: 2, drain_timeout: 3600}
 
-- name: Mend nodes whose MIG change got stuck
+- name: Repair nodes whose MIG change is stuck
   accel.gpu.gpu_sharing:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
     state: repaired
 
-- name: Do what the inventory says, without waiting, and keep the full list of nodes
+- name: Apply the inventory's variables without waiting, and keep the full list of nodes
   accel.gpu.gpu_sharing:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_defaults: "{{ gpu_defaults | default({}) }}"
@@ -150,86 +152,97 @@ gpu_sharing:
   type: dict
   contains:
     pools:
-      description: By pool, the counts of its nodes (C(nodes), C(changed), C(proven)), its C(resource) (what most of it is
-        offered as), how many shares are C(wanted) and C(allocatable) in all, and the same for each of its C(resources); with a
-        C(sharing.demand) for which there is no room yet, C(missing), the devices of each profile that lack.
+      description:
+        - By pool, the numbers of its nodes (C(nodes), C(changed), C(verified)), its C(resource) (that most of it is offered as), the C(wanted) and
+          C(allocatable) devices, and the same for each of its C(resources).
+        - C(missing) are the devices of each profile of a C(sharing.demand) that do not fit the nodes.
       type: dict
       returned: always
-      sample: {notebooks: {nodes: 4, changed: 4, proven: 4, resource: nvidia.com/gpu, wanted: 16, allocatable: 16}}
+      sample: {notebooks: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, wanted: 16, allocatable: 16}}
     changed_nodes:
-      description: Names of up to 100 nodes that were changed.
+      description: Names of up to 100 changed nodes.
       type: list
       elements: str
       returned: always
+      sample: [a100-1, a100-2]
     changed_count:
-      description: How many nodes were changed.
+      description: Number of changed nodes.
       type: int
       returned: always
+      sample: 4
     released_nodes:
-      description: Those of them that no pool claims any more and that gave back their pool's labels and taints, each with the name of that pool.
+      description: The nodes that were released, each with the name of its former pool.
       type: dict
       returned: always
       sample: {a100-1: train}
     change_counts:
-      description: How many nodes are changed in which way (V(labels), V(plugin), V(mig-geometry), V(mig-mode)).
+      description: Number of nodes by kind of change (V(labels), V(plugin), V(mig-geometry), V(mig-mode)).
       type: dict
       returned: always
       sample: {mig-mode: 4, plugin: 2}
     steps:
       description:
-        - What is done to each of up to 100 nodes. Its C(pool), the kind of C(change), the pods that it C(evicts), and whether
-          the node C(reboot)s (V(no) or V(may)); of a released node also the pool that it C(leaves).
-        - Where there are such pods, C(blocked_by) are those for which the node cannot be changed, since no drain evicts them, C(stops) those of
-          DaemonSets that are stopped by the label C(nvidia.com/gpu.deploy.client), and C(possible_holders) privileged pods of the cluster itself,
-          which may hold a GPU and are left alone.
+        - The changes of up to 100 nodes. Each has the C(pool), the kind of C(change), the pods that it C(evicts), and whether the node
+          C(reboot)s (V(no) or V(may)); that of a released node has the pool that it is C(released_from).
+        - C(blocked_by) are pods that prevent the change and that no drain evicts, C(stops) pods of DaemonSets that are stopped by the label
+          C(nvidia.com/gpu.deploy.client), and C(possible_holders) privileged pods of the cluster that may hold a GPU and are not evicted.
       type: dict
       returned: always
       sample: {a100-1: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: "no"}}
     failed:
-      description: The message for each node that could not be changed.
+      description: By node, the message of a change that failed.
       type: dict
       returned: always
+      sample: {a100-2: "a100-2 is not ready, so its pods cannot end and NVIDIA's operands do not run"}
     rolled_back:
-      description: Nodes that are back on the profile with which they were last seen to work.
+      description: Nodes that are back on their last good configuration.
       type: list
       elements: str
       returned: always
+      sample: [a100-2]
     left_cordoned:
-      description: Nodes that are left cordoned and tainted with the reason.
+      description: Nodes that are left cordoned, and tainted with the reason unless the run was interrupted.
       type: list
       elements: str
       returned: always
+      sample: []
     gone:
-      description: Nodes that disappeared from the cluster in the middle of their change.
+      description: Nodes that disappeared from the cluster during their change.
       type: list
       elements: str
       returned: always
-    not_begun:
+      sample: []
+    not_started:
       description: Nodes that are left for another run, by C(rollout.limit) or after a failure (C(rollout.pause_on_failure)).
       type: list
       elements: str
       returned: always
+      sample: [a100-3]
     repaired:
       description:
-        - By node, what was stuck and is mended. Where only the labels of gpu-feature-discovery have not reached a node for 90 s, its pod is
-          started again; no preview tells that.
+        - By node, what was stuck and is repaired.
+        - If only the labels of gpu-feature-discovery are wrong for 90 s, its pod is restarted; check mode does not predict that.
       type: dict
       returned: always
+      sample: {a100-4: rebooted}
     not_as_declared:
-      description: What is not as declared, a line a node.
+      description: What differs from the declaration, one line per node.
       type: list
       elements: str
       returned: always
+      sample: ["t4-1 (pool notebooks): allocatable nvidia.com/gpu is 1, 4 is expected"]
     not_ready:
       description: Nodes of the pools that are not ready.
       type: list
       elements: str
       returned: always
+      sample: []
     unusual_nodes:
       description:
-        - GPU nodes that gpu-feature-discovery will not label, or has not labelled because a pod of NVIDIA's fails there, each with its
-          C(name) and the C(reason). Those of no pool are not waited for; one that is pinned to a pool, or of its node group, fails the run
-          once all other nodes are done.
+        - GPU nodes that gpu-feature-discovery will not label, or has not labelled because a pod of NVIDIA's fails there, each with
+          C(name) and C(reason).
+        - Such nodes without a pool are not waited for. One that is pinned to a pool, or belongs to its node group, makes the run fail after all
+          other nodes are done.
       type: list
       elements: dict
       returned: always
@@ -242,42 +255,51 @@ gpu_sharing:
       returned: always
       sample: {train: ["restricted-access=yes:NoSchedule"]}
     config_entries:
-      description: Entries of the two ConfigMaps that were C(added) and C(collected).
+      description: Entries of the two ConfigMaps that were C(added) and C(removed).
       type: dict
       returned: always
+      sample: {added: [time-slicing-4], removed: []}
     refreshed_pods:
-      description: How many pods of NVIDIA's agents were made to renew their copy of the ConfigMap.
+      description: Number of NVIDIA's pods whose copy of the ConfigMap was refreshed.
       type: int
       returned: always
+      sample: 8
     overlaps:
       description: Nodes that several pools match, with those pools.
       type: dict
       returned: always
+      sample: {}
     empty_pools:
-      description: Pools without a node.
+      description: Pools without nodes.
       type: list
       elements: str
       returned: always
+      sample: []
     undeclared_pins:
-      description: Nodes whose label C(accel.gpu/pool) names no declared pool, by that name.
+      description: Nodes whose label C(accel.gpu/pool) names an undeclared pool, by that name.
       type: dict
       returned: always
+      sample: {}
     mismatched:
-      description: Nodes pinned to a pool whose match does not fit them, by pool.
+      description: Nodes pinned to a pool whose C(match) they do not meet, by pool.
       type: dict
       returned: always
+      sample: {}
     after_discovery:
       description: What depends on hardware that is not discovered yet (C(nodes), C(nodes_count), C(pools)).
       type: dict
-      returned: when there is such
+      returned: in check mode, if there are undiscovered nodes
+      sample: {nodes: [a100-5], nodes_count: 1, pools: []}
     unchecked:
-      description: Why the server did not check the changes in check mode.
+      description: Why the API server did not validate the changes in check mode.
       type: str
-      returned: in check mode, when the user has no right to a dry run
+      returned: in check mode, if the user has no right to a dry run
+      sample: "not checked by the server: nodes is forbidden"
     report_path:
       description: The file with the whole result.
       type: str
-      returned: when O(report_path) is given
+      returned: if O(report_path) is set
+      sample: /home/admin/gpu_sharing.json
 """
 
 import typing as t

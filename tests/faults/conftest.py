@@ -37,7 +37,7 @@ def made_whole(rolling: Rolling) -> None:
     """Once nothing is wrong any more, one run each of repair and of the change leaves nothing behind."""
     rolling.users.leave()
     rolling.lab.command("fault", "clear")
-    rolling.machines(3)
+    rolling.scale(3)
     for state, settled in (("repaired", False), ("present", True)):
         done = rolling.share(NONE, state=state, settled=settled)
         assert not done.get("failed"), done["msg"]

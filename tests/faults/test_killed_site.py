@@ -15,7 +15,7 @@ import yaml
 
 from tests.faults.test_killed_runs import SITE, SMALL, SMALL_POOLS, VARIABLES, kubectl, require_whole
 from tests.helpers.foreign import Foreign
-from tests.helpers.killing import struck_at
+from tests.helpers.killing import killed_worker_at
 from tests.helpers.playbook import run_playbook
 from tests.labs import Lab
 
@@ -53,10 +53,10 @@ def strike(lab: Lab, tmp_path: Path, moment: float, *, worker: bool, again: bool
         run_playbook(SITE, environ=lab.env, variables=VARIABLES).require_success()
         foreign.place()
         # A change takes about as long as the first run: its installations fall away, and nodes take turns.
-        struck_at(lab, SITE, moment * (time.monotonic() - begun), worker=worker, variables=CHANGED)
+        killed_worker_at(lab, SITE, moment * (time.monotonic() - begun), worker=worker, variables=CHANGED)
     else:
         foreign.place()
-        struck_at(lab, SITE, moment * FIRST_RUN, worker=worker, variables=VARIABLES)
+        killed_worker_at(lab, SITE, moment * FIRST_RUN, worker=worker, variables=VARIABLES)
     variables = CHANGED if again else VARIABLES
     require_whole(lab, foreign, variables=variables)
     require_nothing_left(lab)

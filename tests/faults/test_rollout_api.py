@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rolling change while the API server refuses, restarts or is far away: it ends as on a good day, or says what is left."""
+"""Rolling updates while the API server refuses requests, restarts or is slow: they succeed, or report what is left."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = [
 
 
 def status(code: int, reason: str, message: str) -> bytes:
-    """An API server's refusal."""
+    """A Status object of an API server."""
     kind = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
     return json.dumps({**kind, "code": code, "reason": reason, "message": message}).encode()
 
@@ -50,7 +50,7 @@ BUSY = Answer(429, status(429, "TooManyRequests", "too many requests, please try
 
 
 def share_through(rolling: Rolling, kubeconfig: Path, sharing: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Change the pool's sharing, with the cluster reached as another kubeconfig says."""
+    """Change the pool's sharing with another kubeconfig."""
     cluster = {"name": rolling.lab.name, "kubeconfig": str(kubeconfig)}
     return rolling.share(sharing, cluster=cluster, **options)
 
@@ -61,7 +61,7 @@ def require_changed(rolling: Rolling, result: dict[str, Any], offered: dict[str,
     rolling.require_clean()
 
 
-def users_at_work(rolling: Rolling) -> None:
+def start_gpu_pods(rolling: Rolling) -> None:
     for node in rolling.nodes():
         rolling.users.deployment(node, node, resource=GPU)
     rolling.users.wait_running(len(rolling.nodes()))
@@ -71,7 +71,7 @@ def users_at_work(rolling: Rolling) -> None:
 def refusing(
     rolling: Rolling, folder: Path, refuse: Callable[[Request], Answer | None]
 ) -> Iterator[tuple[ApiProxy, Path]]:
-    """A way to the cluster on which some requests are refused."""
+    """A proxy that refuses some requests, and a kubeconfig for it."""
     proxy = ApiProxy(rolling.lab.kubeconfig)
     with proxy.running():
         proxy.before = refuse
@@ -79,13 +79,13 @@ def refusing(
 
 
 @pytest.mark.parametrize("answer", [CONFLICT, BUSY], ids=["409", "429"])
-def test_storms_of_refusals(rolling: Rolling, tmp_path: Path, rng: random.Random, answer: Answer) -> None:
-    """One of three changing requests is refused, whichever it is; the lease's, too."""
-    users_at_work(rolling)
+def test_many_refused_requests(rolling: Rolling, tmp_path: Path, rng: random.Random, answer: Answer) -> None:
+    """One of three changing requests is refused, including those for the Lease."""
+    start_gpu_pods(rolling)
     refused = itertools.count()
 
     def refuse(request: Request) -> Answer | None:
-        # A conflict is no answer to an eviction or to what is created.
+        # An API server answers neither an eviction nor a creation with this conflict.
         possible = request.method in ("PATCH", "PUT") if answer is CONFLICT else request.mutating
         if possible and rng.random() < 1 / 3:
             next(refused)
@@ -100,7 +100,7 @@ def test_storms_of_refusals(rolling: Rolling, tmp_path: Path, rng: random.Random
 
 
 def restart(lab: Lab, service: str) -> None:
-    """Kill a service of this lab; its supervisor starts it again."""
+    """Kill a service of this lab; its supervisor restarts it."""
     layout = LabLayout.named(lab.name)
     program = lifecycle.supervisor_program(layout)
     assert program is not None
@@ -109,17 +109,19 @@ def restart(lab: Lab, service: str) -> None:
 
 
 def test_the_api_server_restarts(rolling: Rolling) -> None:
-    users_at_work(rolling)
+    start_gpu_pods(rolling)
 
-    def strike() -> None:
-        rolling.users.until(lambda: any(CORDONED in of for of in marks(rolling)), "the change has begun")
+    def kill() -> None:
+        rolling.users.until(
+            lambda: any(CORDONED in annotations for annotations in marks(rolling)), "the change has begun"
+        )
         restart(rolling.lab, "kube-apiserver")
 
-    striker = threading.Thread(target=strike)
-    striker.start()
+    killer = threading.Thread(target=kill)
+    killer.start()
     with rolling.users.watched() as watch:
         result = rolling.share(HALVES)
-        striker.join()
+        killer.join()
     require_changed(rolling, result, {GPU: 2})
     assert len(watch.gone) == len(rolling.nodes())
 
@@ -127,19 +129,21 @@ def test_the_api_server_restarts(rolling: Rolling) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("delay", [number / 2 for number in range(10)])
 def test_the_api_server_restarts_at_any_moment(rolling: Rolling, delay: float) -> None:
-    """NFD's master may drop the labels of a node at such a moment; they are written again without another run."""
-    users_at_work(rolling)
+    """NFD's master may drop the labels of a node at such a moment; the run repairs that."""
+    start_gpu_pods(rolling)
 
-    def strike() -> None:
-        rolling.users.until(lambda: any(CORDONED in of for of in marks(rolling)), "the change has begun")
+    def kill() -> None:
+        rolling.users.until(
+            lambda: any(CORDONED in annotations for annotations in marks(rolling)), "the change has begun"
+        )
         time.sleep(delay)
         restart(rolling.lab, "kube-apiserver")
 
-    striker = threading.Thread(target=strike)
-    striker.start()
+    killer = threading.Thread(target=kill)
+    killer.start()
     result = rolling.share(MPS, wait_timeout=240)
-    striker.join()
-    print(f"mended: {result['gpu_sharing']['repaired']}")
+    killer.join()
+    print(f"repaired: {result['gpu_sharing']['repaired']}")
     require_changed(rolling, result, {GPU: 4})
 
 
@@ -148,7 +152,7 @@ def marks(rolling: Rolling) -> list[dict[str, str]]:
 
 
 def expiring(lab: Lab, path: Path, seconds: float) -> Path:
-    """An admin's kubeconfig whose certificate is good for so many seconds more."""
+    """An administrator's kubeconfig whose certificate expires after this many seconds."""
     layout = LabLayout.named(lab.name)
     authority = x509.load_pem_x509_certificate((layout.pki / "ca.crt").read_bytes())
     signer = serialization.load_pem_private_key((layout.pki / "ca.key").read_bytes(), None)
@@ -180,7 +184,7 @@ def expiring(lab: Lab, path: Path, seconds: float) -> Path:
     return path
 
 
-def test_a_certificate_that_has_expired(rolling: Rolling, tmp_path: Path) -> None:
+def test_an_expired_certificate(rolling: Rolling, tmp_path: Path) -> None:
     result = share_through(rolling, expiring(rolling.lab, tmp_path / "old", -60), MPS)
     assert result["failed"] is True
     assert "expired" in result["msg"] or "out of date" in result["msg"], result["msg"]
@@ -188,30 +192,30 @@ def test_a_certificate_that_has_expired(rolling: Rolling, tmp_path: Path) -> Non
     rolling.require_clean()
 
 
-def test_a_certificate_that_expires_on_the_way(rolling: Rolling, tmp_path: Path) -> None:
-    """What is cordoned then stays so and is told; the next run finds its mark and goes on."""
-    users_at_work(rolling)
+def test_a_certificate_that_expires_during_the_run(rolling: Rolling, tmp_path: Path) -> None:
+    """The cordoned node stays cordoned and is reported; the next run continues with it."""
+    start_gpu_pods(rolling)
     rolling.users.budget("strict", "a100-1", minAvailable=1)
     soon = expiring(rolling.lab, tmp_path / "soon", 12)
     result = share_through(rolling, soon, MPS, rollout={"max_unavailable": 1, "order": "name"})
     assert result["failed"] is True
     assert "Unauthorized" in result["msg"] or "expired" in result["msg"], result["msg"]
     assert result["gpu_sharing"]["left_cordoned"] == ["a100-1"]
-    assert [CORDONED in of for of in marks(rolling)].count(True) == 1
+    assert [CORDONED in annotations for annotations in marks(rolling)].count(True) == 1
     rolling.users.no_budget("strict")
     require_changed(rolling, rolling.share(MPS), {GPU: 4})
 
 
-def test_two_hundred_milliseconds_away(rolling: Rolling, tmp_path: Path) -> None:
-    users_at_work(rolling)
+def test_a_latency_of_200_ms(rolling: Rolling, tmp_path: Path) -> None:
+    start_gpu_pods(rolling)
     with toxiproxy(rolling.lab.kubeconfig, tmp_path) as (line, kubeconfig):
         line.latency(200)
         require_changed(rolling, share_through(rolling, kubeconfig, MPS), {GPU: 4})
 
 
-def test_resets(rolling: Rolling, tmp_path: Path, rng: random.Random) -> None:
-    """One connection of a hundred breaks in its handshake, and so does one request of twenty, before or after it is carried out."""
-    users_at_work(rolling)
+def test_connection_resets(rolling: Rolling, tmp_path: Path, rng: random.Random) -> None:
+    """One of a hundred connections is reset in its handshake, and one of twenty requests before or after it is processed."""
+    start_gpu_pods(rolling)
     broken = itertools.count()
 
     def breaks(request: Request) -> None:
@@ -231,12 +235,14 @@ def test_resets(rolling: Rolling, tmp_path: Path, rng: random.Random) -> None:
     assert next(broken) > 0
 
 
-def test_a_cut_of_ten_seconds(rolling: Rolling, tmp_path: Path) -> None:
-    users_at_work(rolling)
+def test_ten_seconds_without_connection(rolling: Rolling, tmp_path: Path) -> None:
+    start_gpu_pods(rolling)
     with toxiproxy(rolling.lab.kubeconfig, tmp_path) as (line, kubeconfig):
 
         def cut() -> None:
-            rolling.users.until(lambda: any(CORDONED in of for of in marks(rolling)), "the change has begun")
+            rolling.users.until(
+                lambda: any(CORDONED in annotations for annotations in marks(rolling)), "the change has begun"
+            )
             line.cut(10)
 
         cutter = threading.Thread(target=cut)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rolling change among users who cannot leave, leave late, or come: nobody is lost, and who is in the way is named."""
+"""Rolling updates with pods that block the drain, end late, or start meanwhile: no pod is lost, and blocking pods are named."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def share(rolling: Rolling, sharing: dict[str, Any], **rollout: Any) -> dict[str
     return rolling.share(sharing, rollout={**ALL_AT_ONCE, **rollout})
 
 
-def working(rolling: Rolling) -> dict[str, str]:
-    """Somebody holds the GPU of each node; the app's name is the node's. Their pods."""
+def start_gpu_pods(rolling: Rolling) -> dict[str, str]:
+    """Start a pod with a GPU on each node; returns the pods by node. The app is named after the node."""
     for node in rolling.nodes():
         rolling.users.deployment(node, node, resource=GPU)
     pods = rolling.users.wait_running(len(rolling.nodes()))
     return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in pods}
 
 
-def when(true: Callable[[], bool], act: Callable[[], Any]) -> threading.Thread:
-    """Act once something is so, while the change is under way."""
+def when(condition: Callable[[], bool], act: Callable[[], Any]) -> threading.Thread:
+    """Act as soon as a condition is met, during the change."""
 
     def wait() -> None:
         end = time.monotonic() + 60
-        while not true():
+        while not condition():
             if time.monotonic() > end:
                 return
             time.sleep(0.1)
@@ -50,13 +50,13 @@ def when(true: Callable[[], bool], act: Callable[[], Any]) -> threading.Thread:
 
 
 def cordoned(rolling: Rolling) -> bool:
-    """Whether the victim is being emptied by us."""
+    """Whether the node is cordoned by the run."""
     node = rolling.cluster.nodes().get(VICTIM, {"metadata": {}})
     return CORDONED in (node["metadata"].get("annotations") or {})
 
 
-def test_a_budget_that_never_allows(rolling: Rolling) -> None:
-    pods = working(rolling)
+def test_a_budget_that_never_allows_eviction(rolling: Rolling) -> None:
+    pods = start_gpu_pods(rolling)
     rolling.users.budget("strict", VICTIM, minAvailable=1)
     with rolling.users.watched() as watch:
         result = share(rolling, MPS, drain_timeout=6)
@@ -66,21 +66,21 @@ def test_a_budget_that_never_allows(rolling: Rolling) -> None:
         assert word in result["msg"], result["msg"]
     rolling.require_offered({GPU: 4}, but=VICTIM)
     assert watch.names() == {f"{NAMESPACE}/{pod}" for node, pod in pods.items() if node != VICTIM}
-    # Nothing was changed on it, so that its user goes on as if nothing had been.
+    # The node was not changed, and its pod still runs.
     assert rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 1}}
     rolling.require_clean()
 
 
-def test_a_budget_that_allows_late(rolling: Rolling) -> None:
-    pods = working(rolling)
+def test_a_budget_that_allows_eviction_later(rolling: Rolling) -> None:
+    pods = start_gpu_pods(rolling)
     rolling.users.budget("strict", VICTIM, minAvailable=1)
 
     since = rolling.cluster.mark()
 
     def refused() -> bool:
-        """Whether the budget has held more than once."""
-        asked = rolling.cluster.requests(since, "gpu_sharing", status=429)
-        return sum("/eviction" in request for request in asked) > 1
+        """Whether the budget has refused more than one eviction."""
+        requests = rolling.cluster.requests(since, "gpu_sharing", status=429)
+        return sum("/eviction" in request for request in requests) > 1
 
     with rolling.users.watched() as watch:
         later = when(refused, lambda: rolling.users.no_budget("strict"))
@@ -93,7 +93,7 @@ def test_a_budget_that_allows_late(rolling: Rolling) -> None:
     rolling.require_clean()
 
 
-def test_a_pod_that_nobody_makes_again_goes_only_by_force(rolling: Rolling) -> None:
+def test_a_pod_without_a_controller_is_evicted_only_by_force(rolling: Rolling) -> None:
     rolling.users.bare("experiment", VICTIM, resource=GPU)
     rolling.users.wait_running(1)
     with rolling.users.watched() as watch:
@@ -110,7 +110,7 @@ def test_a_pod_that_nobody_makes_again_goes_only_by_force(rolling: Rolling) -> N
     assert watch.names() == {f"{NAMESPACE}/experiment"}
 
 
-def test_without_a_drain_the_node_waits_until_its_users_have_ended(rolling: Rolling) -> None:
+def test_drain_none_waits_until_the_pods_end(rolling: Rolling) -> None:
     rolling.users.bare("brief", VICTIM, resource=GPU, seconds="8", restartPolicy="Never")
     rolling.users.wait_running(1)
     with rolling.users.watched() as watch:
@@ -123,7 +123,7 @@ def test_without_a_drain_the_node_waits_until_its_users_have_ended(rolling: Roll
     rolling.require_clean()
 
 
-def test_everybody_goes_where_that_was_asked_for_and_daemonsets_stay(rolling: Rolling) -> None:
+def test_drain_all_evicts_all_pods_except_daemonsets(rolling: Rolling) -> None:
     rolling.users.deployment("web", VICTIM)
     rolling.users.daemonset("logs", VICTIM)
     rolling.users.deployment("notebook", VICTIM, way=WAYS["runtime-class"])
@@ -135,8 +135,8 @@ def test_everybody_goes_where_that_was_asked_for_and_daemonsets_stay(rolling: Ro
     assert watch.not_evicted() == []
 
 
-def test_a_node_that_disappears(rolling: Rolling) -> None:
-    working(rolling)
+def test_a_node_that_is_deleted(rolling: Rolling) -> None:
+    start_gpu_pods(rolling)
     rolling.users.budget("strict", VICTIM, minAvailable=1)
     later = when(lambda: cordoned(rolling), lambda: rolling.cluster.kubectl("delete", "node", VICTIM))
     started = time.monotonic()
@@ -148,13 +148,13 @@ def test_a_node_that_disappears(rolling: Rolling) -> None:
     rolling.require_clean()
 
 
-def test_a_node_that_joins(rolling: Rolling) -> None:
-    working(rolling)
+def test_a_node_that_joins_the_pool(rolling: Rolling) -> None:
+    start_gpu_pods(rolling)
     rolling.users.budget("strict", VICTIM, minAvailable=1)
 
     def join() -> None:
-        rolling.machines(4)
-        # So long the budget holds, that the new node is there with its GPU while the others are changed.
+        rolling.scale(4)
+        # The budget blocks until the new node offers its GPU, while the others are changed.
         rolling.cluster.until(lambda: rolling.cluster.offered("a100-4") == {"a100-4": {GPU: 1}})
         rolling.users.no_budget("strict")
 
@@ -170,8 +170,8 @@ def test_a_node_that_joins(rolling: Rolling) -> None:
     assert rolling.share(NONE, check=True)["gpu_sharing"]["change_counts"] == {"plugin": 4}
 
 
-def test_somebody_else_who_changes_the_label(rolling: Rolling) -> None:
-    """Once, while the node is being changed: it ends as declared, or the node, the label and the remedy are told."""
+def test_another_client_changes_the_label(rolling: Rolling) -> None:
+    """Once, during the change of the node: it ends as declared, or the failure names the node and the label."""
     label = "nvidia.com/mig.config"
 
     def cut() -> bool:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rolling change that somebody forbids, or under which things vanish: it converges, or says why not and the next run does."""
+"""Rolling updates that are forbidden, or whose objects are deleted: they succeed, or fail with the reason and the next run succeeds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.faults.test_rollout_api import (
     refusing,
     require_changed,
     share_through,
+    start_gpu_pods,
     status,
-    users_at_work,
 )
 from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, HALVES, MPS, Object, Rolling
 from tests.helpers.toxiproxy import toxiproxy
@@ -39,40 +39,42 @@ POLICIES = "/apis/admissionregistration.k8s.io/v1"
 FROZEN = "frozen by change control until Monday"
 
 
-def require_converged(rolling: Rolling, result: Object, sharing: Object, offered: dict[str, int], *words: str) -> None:
-    """Either now, or after a failure that says one of these words, by the next run."""
+def require_converged(rolling: Rolling, result: Object, sharing: Object, offered: dict[str, int], *texts: str) -> None:
+    """The change succeeded, or failed with one of these texts and succeeds in the next run."""
     if result.get("failed"):
         print(f"ended with: {result['msg']}")
         assert "Traceback" not in str(result)
-        assert any(word in result["msg"] for word in words), result["msg"]
+        assert any(text in result["msg"] for text in texts), result["msg"]
         result = rolling.share(sharing)
     require_changed(rolling, result, offered)
 
 
-def once_begun(rolling: Rolling, strike: Callable[[], Any]) -> threading.Thread:
-    """Do it when the first node is cordoned."""
+def once_begun(rolling: Rolling, action: Callable[[], Any]) -> threading.Thread:
+    """Act when the first node is cordoned."""
 
     def wait() -> None:
-        rolling.users.until(lambda: any(CORDONED in of for of in marks(rolling)), "the change has begun")
-        strike()
+        rolling.users.until(
+            lambda: any(CORDONED in annotations for annotations in marks(rolling)), "the change has begun"
+        )
+        action()
 
-    striker = threading.Thread(target=wait)
-    striker.start()
-    return striker
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
 
 
-def test_the_api_server_is_away_for_twenty_seconds(rolling: Rolling, tmp_path: Path) -> None:
-    """As long as a lease may go without a renewal at the most: it is lost, or just not."""
-    users_at_work(rolling)
+def test_twenty_seconds_without_connection(rolling: Rolling, tmp_path: Path) -> None:
+    """The longest time that a Lease may go without renewal: it may be lost or not."""
+    start_gpu_pods(rolling)
     with toxiproxy(rolling.lab.kubeconfig, tmp_path) as (line, kubeconfig):
-        striker = once_begun(rolling, lambda: line.cut(20))
+        thread = once_begun(rolling, lambda: line.cut(20))
         result = share_through(rolling, kubeconfig, HALVES)
-        striker.join()
+        thread.join()
     require_converged(rolling, result, HALVES, {GPU: 2}, "lease", "did not answer")
 
 
-def test_a_storm_of_server_errors(rolling: Rolling, tmp_path: Path, rng: random.Random) -> None:
-    users_at_work(rolling)
+def test_many_server_errors(rolling: Rolling, tmp_path: Path, rng: random.Random) -> None:
+    start_gpu_pods(rolling)
     refused = itertools.count()
 
     def refuse(request: Request) -> Answer | None:
@@ -89,7 +91,7 @@ def test_a_storm_of_server_errors(rolling: Rolling, tmp_path: Path, rng: random.
 
 
 def test_an_admission_policy_that_forbids_the_cordon(rolling: Rolling) -> None:
-    users_at_work(rolling)
+    start_gpu_pods(rolling)
     expression = f"!has(object.metadata.annotations) || !('{CORDONED}' in object.metadata.annotations)"
     name = "change-control"
     policy = {
@@ -139,7 +141,7 @@ def refused_by_policy(rolling: Rolling) -> bool:
 
 
 def test_the_right_to_evict_is_missing(rolling: Rolling, tmp_path: Path) -> None:
-    users_at_work(rolling)
+    start_gpu_pods(rolling)
     message = 'pods "a100-1" is forbidden: User "ci" cannot create resource "pods/eviction"'
 
     def refuse(request: Request) -> Answer | None:
@@ -154,28 +156,28 @@ def test_the_right_to_evict_is_missing(rolling: Rolling, tmp_path: Path) -> None
 
 
 def test_the_lease_is_deleted(rolling: Rolling) -> None:
-    """As by a namespace that is cleaned up, or a backup that is restored."""
-    users_at_work(rolling)
+    """As by a cleanup of the namespace, or the restore of a backup."""
+    start_gpu_pods(rolling)
     rolling.users.budget("strict", "a100-1", minAvailable=1)
-    striker = once_begun(rolling, lambda: rolling.users.api.request("DELETE", LEASE))
+    thread = once_begun(rolling, lambda: rolling.users.api.request("DELETE", LEASE))
     result = rolling.share(MPS, rollout={"max_unavailable": 1, "order": "name"})
-    striker.join()
+    thread.join()
     rolling.users.no_budget("strict")
     assert result["code"] == "lease_lost"
     assert "it was deleted" in result["msg"]
     require_changed(rolling, rolling.share(MPS), {GPU: 4})
 
 
-def test_the_configuration_is_deleted(rolling: Rolling) -> None:
-    users_at_work(rolling)
-    striker = once_begun(rolling, lambda: rolling.users.api.request("DELETE", CONFIGMAP))
+def test_the_configmap_is_deleted(rolling: Rolling) -> None:
+    start_gpu_pods(rolling)
+    thread = once_begun(rolling, lambda: rolling.users.api.request("DELETE", CONFIGMAP))
     result = rolling.share(MPS, wait_timeout=40)
-    striker.join()
+    thread.join()
     require_converged(rolling, result, MPS, {GPU: 4}, "is expected", "could not be changed", "accel-gpu-device-plugin")
 
 
 def test_a_report_that_cannot_be_written(rolling: Rolling, tmp_path: Path) -> None:
-    """The change is made and reported all the same."""
+    """The change is made, and reported with a warning."""
     path = tmp_path / "missing" / "report.json"
     result = rolling.share(MPS, report_path=str(path))
     require_changed(rolling, result, {GPU: 4})

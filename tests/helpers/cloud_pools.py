@@ -14,7 +14,7 @@ from lab.layout import Lab as LabLayout
 from lab.machines import FLAVOR_LABEL
 from plugins.module_utils.nodegroups.names import is_of
 from tests.helpers.clouds import Group, Provider, group_of
-from tests.helpers.killing import changing_requests, killed_after, to_kubernetes
+from tests.helpers.killing import changing_requests, killed_after, kubernetes_proxy
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.rolling import CORDONED
 from tests.labs import Lab
@@ -62,7 +62,7 @@ class CloudPools:
 
     def ways(self) -> dict[str, Any]:
         """Through proxies before the cloud and before the API server: a run changes both."""
-        return {"ways": (self.provider.way, to_kubernetes)}
+        return {"proxies": (self.provider.start_proxy, kubernetes_proxy)}
 
     def count(self, pools: Sequence[Pool], folder: Path) -> int:
         """How many changing requests an unharmed run sends."""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kills a playbook right after one of its changing requests, with all that it has started."""
+"""Kills a playbook and all its processes after one of its changing requests, or after some seconds."""
 
 from __future__ import annotations
 
@@ -14,69 +14,75 @@ from tests.faults.api_proxy import ApiProxy, Proxy, Request
 from tests.helpers.playbook import Playbook, PlaybookRun, run_playbook
 from tests.labs import Lab, reached_by
 
-# What a user's run sends: our modules, and helm, which it starts.
+# The user agents of a run: the modules of the collection, and helm.
 USER_AGENTS = ("accel.gpu/", "Helm/")
 
 
-# Runs a proxy before a server, and hands it over with what of a run's environment leads through it; files go to the folder.
-Way = Callable[[Lab, Path], AbstractContextManager[tuple[Proxy, dict[str, str]]]]
+# Starts a proxy in front of a server, and returns it with the environment variables that lead a run through it.
+StartProxy = Callable[[Lab, Path], AbstractContextManager[tuple[Proxy, dict[str, str]]]]
 
 
 @contextmanager
-def to_kubernetes(lab: Lab, folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
-    """The way to the lab's API server."""
+def kubernetes_proxy(lab: Lab, folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
+    """A proxy in front of the lab's API server."""
     proxy = ApiProxy(lab.kubeconfig)
     with proxy.running():
         yield proxy, reached_by(proxy.kubeconfig(folder / "proxied.kubeconfig"))
 
 
 @contextmanager
-def led(lab: Lab, ways: Sequence[Way], folder: Path) -> Iterator[tuple[list[Proxy], dict[str, str]]]:
-    """Proxies that run, and the environment of a run that is led through all of them."""
+def proxied(lab: Lab, proxies: Sequence[StartProxy], folder: Path) -> Iterator[tuple[list[Proxy], dict[str, str]]]:
+    """Running proxies, and the environment of a run that uses all of them."""
     with ExitStack() as stack:
-        found = [stack.enter_context(way(lab, folder)) for way in ways]
+        running = [stack.enter_context(start(lab, folder)) for start in proxies]
         environ = dict(lab.env)
-        for _proxy, changes in found:
+        for _proxy, changes in running:
             environ |= changes
-        yield [proxy for proxy, _changes in found], environ
+        yield [proxy for proxy, _changes in running], environ
 
 
 def killed_after(
-    lab: Lab, name: str, number: int, folder: Path, *, ways: Sequence[Way] = (to_kubernetes,), **options: Any
+    lab: Lab,
+    name: str,
+    number: int,
+    folder: Path,
+    *,
+    proxies: Sequence[StartProxy] = (kubernetes_proxy,),
+    **options: Any,
 ) -> Request | None:
-    """Run a playbook and kill its whole tree once the servers have done changing request `number`; None if it ended before."""
-    seen = 0
+    """Run a playbook and kill all its processes after changing request `number`; returns the request, None if the run ended before."""
+    count = 0
     lock = threading.Lock()
-    struck: list[Request] = []
+    last: list[Request] = []
     playbook: Playbook | None = None
     started = threading.Event()
 
-    def strike(request: Request, status: int) -> None:
-        nonlocal seen
+    def kill_after(request: Request, status: int) -> None:
+        nonlocal count
         if not (request.mutating and status < 400 and any(agent in request.user_agent for agent in USER_AGENTS)):
             return
         with lock:
-            seen += 1
-            if seen != number:
+            count += 1
+            if count != number:
                 return
-            struck.append(request)
+            last.append(request)
         started.wait()
         assert playbook is not None
         playbook.kill()
 
-    with led(lab, ways, folder) as (proxies, environ):
-        for proxy in proxies:
-            proxy.after = strike
+    with proxied(lab, proxies, folder) as (running, environ):
+        for proxy in running:
+            proxy.after = kill_after
         playbook = Playbook(name, environ=environ, **options)
         started.set()
         playbook.wait()
-    request = struck[0] if struck else None
+    request = last[0] if last else None
     print(f"killed after changing request {number}: {request and f'{request.method} {request.path}'}")
     return request
 
 
 def killed_at(lab: Lab, name: str, seconds: float, **options: Any) -> bool:
-    """Run a playbook and kill its whole tree after so many seconds; False if it ended before."""
+    """Run a playbook and kill all its processes after some seconds; False if it ended before."""
     playbook = Playbook(name, environ=lab.env, **options)
     timer = threading.Timer(seconds, playbook.kill)
     timer.start()
@@ -86,34 +92,34 @@ def killed_at(lab: Lab, name: str, seconds: float, **options: Any) -> bool:
     return killed
 
 
-def struck_at(lab: Lab, name: str, seconds: float, *, worker: bool, **options: Any) -> PlaybookRun:
-    """Run a playbook and, after so many seconds, kill its whole tree, or the worker of the task that is under way then."""
+def killed_worker_at(lab: Lab, name: str, seconds: float, *, worker: bool, **options: Any) -> PlaybookRun:
+    """Run a playbook and, after some seconds, kill all its processes, or only the worker of the present task."""
     playbook = Playbook(name, environ=lab.env, **options)
-    over = threading.Event()
+    ended = threading.Event()
 
-    def strike() -> None:
-        if over.wait(seconds):
+    def kill() -> None:
+        if ended.wait(seconds):
             return
         if not worker:
             playbook.kill()
-        while worker and not over.is_set() and not playbook.kill_worker():
-            over.wait(0.01)
+        while worker and not ended.is_set() and not playbook.kill_worker():
+            ended.wait(0.01)
 
-    striker = threading.Thread(target=strike)
-    striker.start()
+    killer = threading.Thread(target=kill)
+    killer.start()
     try:
         run = playbook.wait()
     finally:
-        over.set()
-        striker.join()
+        ended.set()
+        killer.join()
     print(f"{'worker' if worker else 'run'} killed after {seconds:.1f} s: ended with {run.rc}")
     return run
 
 
 def changing_requests(
-    lab: Lab, name: str, folder: Path, *, ways: Sequence[Way] = (to_kubernetes,), **options: Any
+    lab: Lab, name: str, folder: Path, *, proxies: Sequence[StartProxy] = (kubernetes_proxy,), **options: Any
 ) -> list[Request]:
-    """The changing requests of an unharmed run, server by server."""
-    with led(lab, ways, folder) as (proxies, environ):
+    """The changing requests of an uninterrupted run, by server."""
+    with proxied(lab, proxies, folder) as (running, environ):
         run_playbook(name, environ=environ, **options).require_success()
-        return [request for proxy in proxies for request in proxy.mutations(*USER_AGENTS)]
+        return [request for proxy in running for request in proxy.mutations(*USER_AGENTS)]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One pool of a small cluster, whose sharing is changed while users work on it."""
+"""A small cluster with one pool whose sharing is changed while GPU pods run."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ POOL = "train"
 MODEL = "A100-SXM4-80GB"
 HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
 MPS = {"mode": "mps", "replicas": 4}
-# One of three, to which something happens.
+# The node of three that a test breaks.
 VICTIM = "a100-2"
 ALL_AT_ONCE = {"max_unavailable": 3}
 NONE: Object = {"mode": "none"}
 CORDONED, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
-# Times of the lab: a MIG change takes 3 seconds there.
+# A MIG change takes 3 seconds on the lab.
 ROLLOUT: Object = {"max_unavailable": 2, "drain": "gpu-pods", "drain_timeout": 60}
 
 
 @dataclass
 class Rolling:
-    """The pool, its users, and what is declared of it."""
+    """The pool, its GPU pods, and its rollout settings."""
 
     lab: Lab
     rollout: Object = field(default_factory=lambda: dict(ROLLOUT))
 
     def __post_init__(self) -> None:
-        """Speak to the lab as an admin does."""
+        """Connect to the lab as an administrator."""
         self.cluster = Cluster(self.lab)
         self.users = Users(self.lab)
 
     def install(self, folder: Path, nodes: int, gpus: int) -> Rolling:
-        """A cluster of so many alike machines and one without a GPU, with NFD and the operator at work."""
+        """A cluster of this many equal nodes and one without a GPU, with NFD and the operator installed."""
         fleet = folder / "fleet.yaml"
         groups = [{"name": "a100", "count": nodes, "model": MODEL, "gpus": gpus}, {"name": "cpu", "count": 1}]
         fleet.write_text(yaml.safe_dump({"groups": groups}))
@@ -62,7 +62,7 @@ class Rolling:
         ).require_success()
 
     def pool(self, sharing: Mapping[str, Any], **rollout: Any) -> Object:
-        """The pool's document."""
+        """The pool's declaration."""
         return {
             "name": POOL,
             "match": {"model": MODEL},
@@ -70,12 +70,12 @@ class Rolling:
             "rollout": {**self.rollout, **rollout},
         }
 
-    def machines(self, count: int) -> None:
-        """So many machines with GPUs, made or taken away, and ready."""
+    def scale(self, count: int) -> None:
+        """Scale to this many GPU nodes, and wait until they are ready."""
         self.lab.command("nodes", "scale", "a100", str(count), "--wait")
 
     def nodes(self) -> list[str]:
-        """The machines with GPUs."""
+        """The names of the GPU nodes."""
         return sorted(name for name in self.cluster.nodes() if name.startswith("a100-"))
 
     def share(
@@ -86,9 +86,9 @@ class Rolling:
         settled: bool = True,
         **options: Any,
     ) -> Object:
-        """What the module answers when the pool is to be shared so, after cluster_policy has had its turn.
+        """Run cluster_policy and gpu_sharing with this sharing; returns the result of the latter.
 
-        Where an operand ails already the policy is not ready, and nobody waits for that (`settled`).
+        Without `settled`, cluster_policy does not wait until the policy is ready, for tests in which an operand fails already.
         """
         pools = [self.pool(sharing, **(rollout or {}))]
         check = bool(options.get("check"))
@@ -100,15 +100,15 @@ class Rolling:
         return self.cluster.run(gpu_sharing.main, **given)
 
     def require_offered(self, offered: Mapping[str, int], *, but: str = "") -> None:
-        """Every machine, but for one, offers exactly this."""
-        found = {name: of for name, of in self.cluster.offered("a100-").items() if name != but}
+        """Every GPU node, except one, offers exactly this."""
+        found = {name: resources for name, resources in self.cluster.offered("a100-").items() if name != but}
         assert found == {name: offered for name in self.nodes() if name != but}
 
-    def require_clean(self, *ours_may_be: str) -> None:
-        """Nothing of ours is left on any node: no cordon, no taint, no mark of a failure."""
+    def require_clean(self, *except_nodes: str) -> None:
+        """No other node has a cordon, taint or annotation of an unfinished change."""
         for name, node in self.cluster.nodes().items():
             annotations = node["metadata"].get("annotations", {})
             marks = [key for key in (CORDONED, FAILED) if key in annotations]
             taints = [taint["key"] for taint in node["spec"].get("taints", []) if taint["key"].startswith("accel.gpu/")]
-            if name not in ours_may_be:
+            if name not in except_nodes:
                 assert (marks, taints, bool(node["spec"].get("unschedulable"))) == ([], [], False), name

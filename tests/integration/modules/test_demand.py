@@ -92,7 +92,7 @@ def test_a_demand_without_room_is_refused_before_anything_is_sent(pool: Rolling)
         refused = pool.share(demand(thirds=13), check=check)
         assert refused.get("failed")
         assert (
-            "sharing.demand of pool train is 13 x 3g.40gb, and its 3 node(s) have no room for 1 x 3g.40gb of it"
+            "sharing.demand of pool train is 13 x 3g.40gb, but its 3 node(s) have no room for 1 x 3g.40gb of it"
             in refused["msg"]
         )
     reading = ("get", "list", "watch")

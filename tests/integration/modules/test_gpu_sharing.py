@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpu_sharing on the lab: every mode ends exact, nothing else moves, and what cannot be is told."""
+"""gpu_sharing on the lab: modes, check mode, labels and taints, ConfigMap entries, failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import operands, rollout
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import operands
 from ansible_collections.accel.gpu.plugins.modules import gpu_sharing
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster, settled
 from tests.labs import Lab
@@ -20,7 +20,7 @@ X4 = {"mode": "time-slicing", "replicas": 4}
 X8 = {"mode": "time-slicing", "replicas": 8}
 RENAMED = {"mode": "time-slicing", "replicas": 4, "rename": True}
 NONE = {"mode": "none"}
-# A taint of the inventory, which the operator's pods tolerate since its installation.
+# A taint of the inventory, which the operator's pods tolerate.
 RESTRICTED = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
 
 EXPECTED: dict[str, tuple[dict[str, Any], dict[str, int], dict[str, str]]] = {
@@ -42,7 +42,7 @@ def installed(lab: Lab) -> Cluster:
 
 @pytest.fixture
 def cluster(installed: Cluster) -> Iterator[Cluster]:
-    """The cluster with all pools exclusive, whatever the test before did."""
+    """The cluster with whole GPUs in all pools, whatever the test before has configured."""
     installed.lab.command("fault", "clear")
     shared(installed, NONE)
     yield installed
@@ -50,7 +50,7 @@ def cluster(installed: Cluster) -> Iterator[Cluster]:
 
 
 def shared(cluster: Cluster, sharing: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Run the module with the T4 nodes shared so, all others exclusive."""
+    """Run the module with this sharing of the T4 nodes, and whole GPUs in all other pools."""
     pools = cluster.pools({"name": "notebooks", "sharing": sharing}, {"name": "inference", "sharing": NONE})
     return cluster.run(gpu_sharing.main, **{"gpu_pools": pools, "wait_timeout": 60, **options})
 
@@ -61,7 +61,7 @@ def t4(cluster: Cluster) -> list[str]:
 
 
 def require_mode(cluster: Cluster, mode: str) -> None:
-    """Every T4 node offers exactly what the mode says, and its labels say so."""
+    """Every T4 node offers exactly the resources of the mode, and has its labels."""
     dummy, resources, labels = EXPECTED[mode]
     assert cluster.offered("t4-") == dict.fromkeys(t4(cluster), resources)
     for name, node in cluster.nodes().items():
@@ -73,14 +73,14 @@ def require_mode(cluster: Cluster, mode: str) -> None:
             } == labels
 
 
-def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster) -> None:
+def test_every_mode_is_verified_and_no_other_node_changes(cluster: Cluster) -> None:
     others = {name: settled(node) for name, node in cluster.nodes().items() if not name.startswith("t4-")}
     restarts = cluster.restarts()
     for mode in ("x4", "x8", "renamed", "x4", "none"):
         result = shared(cluster, EXPECTED[mode][0])
         assert result["changed"] is True, result
         assert result["gpu_sharing"]["changed_nodes"] == t4(cluster)
-        assert result["gpu_sharing"]["pools"]["notebooks"]["proven"] == len(t4(cluster))
+        assert result["gpu_sharing"]["pools"]["notebooks"]["verified"] == len(t4(cluster))
         require_mode(cluster, mode)
         keys = {node["metadata"]["labels"].get(CONFIG_LABEL) for node in cluster.nodes().values()} - {None}
         assert cluster.entries() == keys
@@ -88,12 +88,12 @@ def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster) -> None
     assert cluster.restarts() == restarts
 
 
-def test_a_second_run_is_two_lists_and_two_looks(cluster: Cluster) -> None:
+def test_a_second_run_sends_four_requests(cluster: Cluster) -> None:
     shared(cluster, X4)
     mark = cluster.mark()
     assert shared(cluster, X4)["changed"] is False
     assert cluster.requests(mark, "gpu_sharing") == [
-        # One look serves the cluster's name and the lease.
+        # One request serves the cluster's name and the lease.
         "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
         "list /apis/nvidia.com/v1/clusterpolicies?limit=500",
         "list /api/v1/nodes?limit=500",
@@ -101,7 +101,7 @@ def test_a_second_run_is_two_lists_and_two_looks(cluster: Cluster) -> None:
     ]
 
 
-@pytest.mark.sampled(4, of="what befalls a profile")
+@pytest.mark.sampled(4, of="failures of a change")
 @pytest.mark.parametrize("sharing", [X4, RENAMED])
 def test_check_mode_predicts_the_run(cluster: Cluster, sharing: dict[str, Any]) -> None:
     before = {name: settled(node) for name, node in cluster.nodes().items()}
@@ -114,22 +114,22 @@ def test_check_mode_predicts_the_run(cluster: Cluster, sharing: dict[str, Any]) 
     assert shared(cluster, sharing, check=True)["changed"] is False
 
 
-@pytest.mark.sampled(4, of="what befalls a profile")
-def test_the_lag_of_the_configmap_is_survived(cluster: Cluster) -> None:
+@pytest.mark.sampled(4, of="failures of a change")
+def test_a_new_entry_crashes_no_device_plugin(cluster: Cluster) -> None:
     restarts = cluster.restarts()
     shared(cluster, {**X4, "replicas": 5})
     assert cluster.restarts() == restarts
 
 
-@pytest.mark.sampled(4, of="what befalls a profile")
-def test_without_the_refresh_the_lag_makes_plugins_crash(cluster: Cluster) -> None:
+@pytest.mark.sampled(4, of="failures of a change")
+def test_without_the_refresh_device_plugins_crash(cluster: Cluster) -> None:
     restarts = cluster.restarts()
-    with mock.patch.object(rollout, "refresh", return_value=0):
+    with mock.patch.object(operands, "refresh_configmaps", return_value=0):
         result = shared(cluster, {**X4, "replicas": 6}, wait_timeout=2)
     assert result.get("failed") or cluster.restarts() > restarts
 
 
-def test_labels_and_taints_come_and_go_and_others_stay(cluster: Cluster) -> None:
+def test_labels_and_taints_are_set_and_removed_and_foreign_ones_stay(cluster: Cluster) -> None:
     cluster.kubectl("label", "--overwrite", "node", "t4-1", "rack=7", "shift=night")
     cluster.kubectl("taint", "--overwrite", "node", "t4-1", "example.org/mine=yes:PreferNoSchedule")
     tainted = {
@@ -141,7 +141,7 @@ def test_labels_and_taints_come_and_go_and_others_stay(cluster: Cluster) -> None
     node = cluster.nodes()["t4-1"]
     assert node["metadata"]["labels"].items() >= {"rack": "7", "shift": "night", "course": "ml"}.items()
     assert {taint["key"] for taint in node["spec"]["taints"]} >= {"restricted-access", "example.org/mine"}
-    # The pool is gone: what it put goes, what was there before it stays.
+    # The pool is removed: its labels and taints are removed, others stay.
     others = [pool for pool in cluster.pools() if pool["name"] != "notebooks"]
     result = cluster.run(gpu_sharing.main, gpu_pools=others)
     assert result["gpu_sharing"]["released_nodes"] == dict.fromkeys(t4(cluster), "notebooks")
@@ -159,11 +159,11 @@ def test_labels_and_taints_come_and_go_and_others_stay(cluster: Cluster) -> None
 def test_a_taint_that_the_policy_does_not_tolerate_is_held_back(cluster: Cluster) -> None:
     pools = cluster.pools({"name": "notebooks", "labels": {"shift": "late"}, "taints": [{**RESTRICTED, "key": "new"}]})
     expected = [{"key": "new", "operator": "Exists"}]
-    after_the_roll_out = cluster.run(
+    after_the_rollout = cluster.run(
         gpu_sharing.main, gpu_pools=pools, expected_policy={"tolerations": expected}, check=True, diff=True
     )
-    assert after_the_roll_out["gpu_sharing"]["held_back"] == {}
-    assert "new=yes:NoSchedule" in after_the_roll_out["diff"]["after"]["nodes"]["t4-1"]["taints"]
+    assert after_the_rollout["gpu_sharing"]["held_back"] == {}
+    assert "new=yes:NoSchedule" in after_the_rollout["diff"]["after"]["nodes"]["t4-1"]["taints"]
     found = {
         check: cluster.run(gpu_sharing.main, gpu_pools=pools, expected_policy={}, check=check, diff=True)
         for check in (True, False)
@@ -178,8 +178,8 @@ def test_a_taint_that_the_policy_does_not_tolerate_is_held_back(cluster: Cluster
     assert cluster.run(gpu_sharing.main, gpu_pools=pools)["changed"] is False
 
 
-@pytest.mark.sampled(4, of="what befalls a profile")
-def test_an_entry_that_somebody_else_uses_stays(cluster: Cluster) -> None:
+@pytest.mark.sampled(4, of="failures of a change")
+def test_an_entry_that_another_node_names_stays(cluster: Cluster) -> None:
     shared(cluster, X4)
     (old,) = {node["metadata"]["labels"][CONFIG_LABEL] for name, node in cluster.nodes().items() if name == "t4-1"}
     cluster.kubectl("label", "--overwrite", "node", "cpu-1", f"{CONFIG_LABEL}={old}")
@@ -195,8 +195,8 @@ def test_an_entry_that_somebody_else_uses_stays(cluster: Cluster) -> None:
     assert "theirs" in cluster.entries()
 
 
-@pytest.mark.sampled(4, of="what befalls a profile")
-def test_a_plugin_that_crashes_is_told_with_its_node_and_reason(cluster: Cluster) -> None:
+@pytest.mark.sampled(4, of="failures of a change")
+def test_a_crashing_device_plugin_is_reported_with_node_and_reason(cluster: Cluster) -> None:
     cluster.lab.command("fault", "inject", "plugin-crash", "--nodes", "t4-2")
     result = shared(cluster, X4, wait_timeout=8)
     assert result["failed"] is True
@@ -205,14 +205,14 @@ def test_a_plugin_that_crashes_is_told_with_its_node_and_reason(cluster: Cluster
         assert word in result["msg"]
     assert "t4-1" not in result["msg"]
     assert result["changed"] is True
-    assert result["gpu_sharing"]["pools"]["notebooks"]["proven"] == len(t4(cluster)) - 1
+    assert result["gpu_sharing"]["pools"]["notebooks"]["verified"] == len(t4(cluster)) - 1
     cluster.lab.command("fault", "clear")
-    assert shared(cluster, X4)["gpu_sharing"]["pools"]["notebooks"]["proven"] == len(t4(cluster))
+    assert shared(cluster, X4)["gpu_sharing"]["pools"]["notebooks"]["verified"] == len(t4(cluster))
 
 
-@pytest.mark.sampled(4, of="what befalls a profile")
-def test_labels_that_nfd_has_dropped_are_written_again(cluster: Cluster) -> None:
-    """NFD's master does not look at a node again before one of its NodeFeatures changes."""
+@pytest.mark.sampled(4, of="failures of a change")
+def test_labels_that_nfd_has_dropped_are_repaired(cluster: Cluster) -> None:
+    """NFD's master updates a node only when one of its NodeFeatures changes."""
     shared(cluster, X4)
     cluster.kubectl("label", "--overwrite", "node", "t4-1", "nvidia.com/gpu.replicas=1")
     with mock.patch.object(operands, "LABELS_LATE", 1.0):
@@ -222,8 +222,8 @@ def test_labels_that_nfd_has_dropped_are_written_again(cluster: Cluster) -> None
     assert shared(cluster, X4)["changed"] is False
 
 
-@pytest.mark.sampled(4, of="what befalls a profile")
-def test_a_node_that_is_not_ready_does_not_hold_up_the_others(cluster: Cluster) -> None:
+@pytest.mark.sampled(4, of="failures of a change")
+def test_a_node_that_is_not_ready_does_not_delay_the_others(cluster: Cluster) -> None:
     cluster.lab.command("fault", "inject", "node-not-ready", "--nodes", "t4-3")
     cluster.until(
         lambda: all(
@@ -236,26 +236,26 @@ def test_a_node_that_is_not_ready_does_not_hold_up_the_others(cluster: Cluster) 
     result = shared(cluster, X4)
     assert not result.get("failed"), result
     assert result["gpu_sharing"]["not_ready"] == ["t4-3"]
-    assert result["gpu_sharing"]["pools"]["notebooks"]["proven"] == len(t4(cluster)) - 1
+    assert result["gpu_sharing"]["pools"]["notebooks"]["verified"] == len(t4(cluster)) - 1
     assert "t4-3" in str(result["warnings"])
 
 
-@pytest.mark.sampled(4, of="what befalls a profile")
-def test_a_missing_card_is_told_at_once(cluster: Cluster) -> None:
+@pytest.mark.sampled(4, of="failures of a change")
+def test_a_missing_gpu_fails_at_once(cluster: Cluster) -> None:
     pools = cluster.pools({"name": "notebooks", "sharing": NONE, "gpus_per_node": 2})
     result = cluster.run(gpu_sharing.main, gpu_pools=pools, wait_timeout=60)
     assert result["failed"] is True
     assert "has 1 GPU(s), gpus_per_node says 2" in result["msg"]
 
 
-@pytest.mark.sampled(4, of="what befalls a profile")
-def test_no_wait_leaves_the_nodes_labelled(cluster: Cluster) -> None:
+@pytest.mark.sampled(4, of="failures of a change")
+def test_without_wait_the_nodes_are_labelled(cluster: Cluster) -> None:
     result = shared(cluster, X4, wait=False)
     assert result["changed"] is True
     cluster.until(lambda: cluster.offered("t4-1") == {"t4-1": {"nvidia.com/gpu": 4}})
 
 
-def test_the_whole_result_goes_into_a_file(cluster: Cluster, tmp_path: Any) -> None:
+def test_report_path_gets_the_whole_result(cluster: Cluster, tmp_path: Any) -> None:
     path = tmp_path / "result.json"
     result = shared(cluster, X4, report_path=str(path))
     assert result["gpu_sharing"]["report_path"] == str(path)
@@ -272,7 +272,7 @@ def test_the_whole_result_goes_into_a_file(cluster: Cluster, tmp_path: Any) -> N
         ({}, "pools"),
     ],
 )
-def test_bad_arguments_fail_before_anything_is_sent(cluster: Cluster, options: dict[str, Any], words: str) -> None:
+def test_invalid_options_fail_before_the_first_request(cluster: Cluster, options: dict[str, Any], words: str) -> None:
     mark = cluster.mark()
     result = cluster.run(gpu_sharing.main, **options)
     assert result["failed"] is True

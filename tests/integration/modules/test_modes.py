@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG and MPS on the lab: what a pool declares is what its nodes offer, and the way back leaves nothing behind."""
+"""MIG and MPS on the lab: nodes offer what their pool declares, and changes back leave nothing behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.labs import Lab
 
 NONE = {"mode": "none"}
 GPUS = {"train-a100": {"gpus_per_node": 8}, "notebooks": {"gpus_per_node": 1}}
-# What the cluster of this module was told last; in `make test` some of the modes are left out, in whatever place.
+# The last declaration; `make test` leaves some of the modes out.
 DECLARED: dict[str, dict[str, Any]] = {"train-a100": NONE, "notebooks": NONE, "inference": NONE}
 # The A100-SXM4-80GB nodes of the lab have eight GPUs, the T4 nodes one.
 SEVENTHS = {"mode": "mig", "layout": {"1g.10gb": 7}}
@@ -40,7 +40,7 @@ MODES: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
         BY_GPU,
         {"nvidia.com/mig-7g.80gb": 1, "nvidia.com/mig-1g.10gb": 7, "nvidia.com/gpu": 6},
     ),
-    # Operator v25.10 has a device plugin that takes those with media extensions for plain ones.
+    # The device plugin of operator v25.10 offers devices with media extensions as plain ones.
     "media extensions": ("train-a100", "a100-", EXTRAS, {"nvidia.com/mig-1g.10gb": 56}),
     "whole again": ("train-a100", "a100-", NONE, {"nvidia.com/gpu": 8}),
     "mps": ("notebooks", "t4-", {"mode": "mps", "replicas": 4}, {"nvidia.com/gpu": 4}),
@@ -58,9 +58,11 @@ def cluster(lab: Lab) -> Iterator[Cluster]:
 
 
 def share(cluster: Cluster, pool: str, sharing: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Give one pool this sharing, as the roles gpu_operator and sharing do; the others stay as they were declared last."""
+    """Declare this sharing for one pool, as the roles gpu_operator and sharing do; the others keep their last declaration."""
     declared = {**DECLARED, pool: sharing}
-    pools = cluster.pools(*({"name": name, "sharing": its, **GPUS.get(name, {})} for name, its in declared.items()))
+    pools = cluster.pools(
+        *({"name": name, "sharing": pool_sharing, **GPUS.get(name, {})} for name, pool_sharing in declared.items())
+    )
     check = bool(options.get("check"))
     if not check:
         DECLARED.update(declared)
@@ -72,7 +74,7 @@ def share(cluster: Cluster, pool: str, sharing: dict[str, Any], **options: Any) 
 
 @pytest.mark.sampled(2, of="changes between modes")
 def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
-    """On nodes of which none was ever cut: the MIG manager's configuration is there only after the real run of cluster_policy."""
+    """On nodes without MIG: the MIG manager's configuration exists only after the real run of cluster_policy."""
     predicted = share(cluster, "train-a100", SEVENTHS, check=True, diff=True)
     done = share(cluster, "train-a100", SEVENTHS, diff=True)
     assert predicted["diff"] == done["diff"]
@@ -82,14 +84,14 @@ def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
 @pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.usual(20)
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster, mode: str) -> None:
+def test_every_mode_is_verified_and_no_other_node_changes(cluster: Cluster, mode: str) -> None:
     pool, prefix, sharing, offered = MODES[mode]
     others = {name: settled(node) for name, node in cluster.nodes().items() if not name.startswith(prefix)}
     result = share(cluster, pool, sharing)
     assert not result.get("failed"), result["msg"]
     members = sorted(name for name in cluster.nodes() if name.startswith(prefix))
     assert cluster.offered(prefix) == dict.fromkeys(members, offered)
-    assert result["gpu_sharing"]["pools"][pool]["proven"] == len(members)
+    assert result["gpu_sharing"]["pools"][pool]["verified"] == len(members)
     now = {name: settled(node) for name, node in cluster.nodes().items() if name in others}
     assert differences(others, now) == {}
     again = share(cluster, pool, sharing)
@@ -97,7 +99,7 @@ def test_every_mode_ends_exact_and_no_other_node_moves(cluster: Cluster, mode: s
 
 
 @pytest.mark.sampled(2, of="changes between modes")
-def test_a_layout_is_an_entry_beside_those_of_others(cluster: Cluster) -> None:
+def test_a_layout_is_an_entry_beside_foreign_ones(cluster: Cluster) -> None:
     share(cluster, "train-a100", MIXTURE)
     configmap = cluster.get("configmap", "accel-gpu-mig-parted", "-n", NAMESPACE)
     entries = yaml.safe_load(configmap["data"]["config.yaml"])["mig-configs"]
@@ -108,7 +110,7 @@ def test_a_layout_is_an_entry_beside_those_of_others(cluster: Cluster) -> None:
 
 
 @pytest.mark.sampled(2, of="changes between modes")
-def test_a_change_that_fails_is_told_at_once_with_the_manager_s_own_words(cluster: Cluster) -> None:
+def test_a_failed_mig_change_is_reported_with_the_log_of_the_mig_manager(cluster: Cluster) -> None:
     share(cluster, "train-a100", NONE)
     cluster.lab.command("fault", "inject", "mig-failed", "--nodes", "a100-1")
     result = share(cluster, "train-a100", SEVENTHS)

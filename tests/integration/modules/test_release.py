@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes are released from a pool whose GPUs are cut: opened only when they are whole, whatever the operator does meanwhile."""
+"""Nodes with MIG devices are released: uncordoned only after their GPUs are whole, whatever the operator does meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rolling(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Rolling:
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_left(rolling: Rolling) -> Iterator[None]:
+def no_gpu_pods(rolling: Rolling) -> Iterator[None]:
     rolling.users.leave()
     yield
     rolling.lab.command("fault", "clear")
@@ -47,24 +47,24 @@ def nobody_is_left(rolling: Rolling) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reconciling(rolling: Rolling) -> Iterator[None]:
-    """The operator reconciles all the time, as after each change of its ClusterPolicy."""
-    over = threading.Event()
+    """Make the operator reconcile all the time, as after changes of its ClusterPolicy."""
+    ended = threading.Event()
 
     def poke() -> None:
         for number in itertools.count():
             rolling.cluster.kubectl("annotate", "--overwrite", "clusterpolicies", "--all", f"poked={number}")
-            if over.wait(0.5):
+            if ended.wait(0.5):
                 return
 
     thread = threading.Thread(target=poke, daemon=True)
     thread.start()
     yield
-    over.set()
+    ended.set()
     thread.join()
 
 
 def cut(rolling: Rolling, **rollout: Any) -> None:
-    """Cut the GPUs of both nodes, and have users hold a device of each."""
+    """Partition the GPUs of both nodes, and start a pod with a device on each."""
     result = rolling.share(HALVES, rollout=rollout)
     assert not result.get("failed"), result
     assert all(is_cut(node) for name, node in rolling.cluster.nodes().items() if name.startswith("a100-"))
@@ -74,13 +74,13 @@ def cut(rolling: Rolling, **rollout: Any) -> None:
 
 
 def release(rolling: Rolling, **options: Any) -> dict[str, Any]:
-    """What the module answers when the only pool is not declared any more."""
+    """Run the module without any declared pool."""
     given = {"gpu_pools": [], "wait_timeout": 90, "allow_release": [POOL], **options}
     return rolling.cluster.run(gpu_sharing.main, **given)
 
 
 def require_whole(rolling: Rolling) -> None:
-    """Every machine is whole by name, offers its GPUs, takes pods, and nothing of ours is on it."""
+    """Every node is configured for whole GPUs, offers them, is uncordoned, and has no labels or annotations of the collection."""
     rolling.require_offered(WHOLE)
     for name, node in rolling.cluster.nodes().items():
         ours = [
@@ -96,7 +96,7 @@ def require_whole(rolling: Rolling) -> None:
 
 @pytest.mark.usual(25)
 @pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)])])
-def test_no_node_takes_pods_while_its_gpus_are_cut(rolling: Rolling, rounds: int) -> None:
+def test_no_node_is_uncordoned_before_its_gpus_are_whole(rolling: Rolling, rounds: int) -> None:
     for number in range(rounds):
         cut(rolling, max_unavailable=2)
         before = snapshot(rolling.lab)
@@ -127,7 +127,7 @@ def test_no_node_takes_pods_while_its_gpus_are_cut(rolling: Rolling, rounds: int
 
 
 def abandoned(rolling: Rolling, name: str) -> None:
-    """Leave a node as a release without verification has left it: all labels gone at once, its GPUs still cut."""
+    """Leave a node as a release without verification does: no labels, and its GPUs still partitioned."""
     node = rolling.cluster.nodes()[name]["metadata"]
     labels = {key: None for key in node["labels"] if key.startswith("accel.gpu/")}
     annotations = {key: None for key in node["annotations"] if key.startswith("accel.gpu/")}
@@ -139,7 +139,7 @@ def abandoned(rolling: Rolling, name: str) -> None:
 
 @contextlib.contextmanager
 def without_operator(rolling: Rolling) -> Iterator[None]:
-    """The operator does not reconcile, so that what the MIG manager makes of a label that is gone stays."""
+    """Stop the operator, so that the state of the MIG manager after the removal of its label stays."""
 
     def scale(replicas: int) -> None:
         rolling.cluster.kubectl("scale", "deployment", "gpu-operator", "-n", NAMESPACE, f"--replicas={replicas}")
@@ -154,15 +154,15 @@ def without_operator(rolling: Rolling) -> Iterator[None]:
 
 
 @pytest.mark.usual(40)
-@pytest.mark.sampled(1, of="what befalls a release")
-def test_a_node_left_by_an_older_version_is_repaired_and_a_failure_follows_what_was_recorded(rolling: Rolling) -> None:
+@pytest.mark.sampled(1, of="failures of a release")
+def test_an_abandoned_node_is_repaired_and_a_failure_follows_the_recorded_settings(rolling: Rolling) -> None:
     cut(rolling, max_unavailable=2, on_failure="leave")
     (other,) = set(rolling.nodes()) - {VICTIM}
     with without_operator(rolling):
         abandoned(rolling, other)
         assert is_cut(rolling.cluster.nodes()[other])
-        told = rolling.cluster.run(gpu_info.main, gpu_pools=[])["gpu_info"]
-        assert any(other in text and "still cut" in text for text in told["warnings"])
+        info = rolling.cluster.run(gpu_info.main, gpu_pools=[])["gpu_info"]
+        assert any(other in text and "still cut" in text for text in info["warnings"])
         predicted = release(rolling, state="repaired", check=True)
         assert predicted["gpu_sharing"]["repaired"].keys() == {other}
         assert predicted["gpu_sharing"]["steps"][other]["evicts"] != []
@@ -188,8 +188,8 @@ def test_a_node_left_by_an_older_version_is_repaired_and_a_failure_follows_what_
 
 
 @pytest.mark.usual(25)
-@pytest.mark.sampled(1, of="what befalls a release")
-def test_a_pool_that_evicts_nobody_evicts_nobody_when_it_is_released(rolling: Rolling) -> None:
+@pytest.mark.sampled(1, of="failures of a release")
+def test_a_release_follows_drain_none(rolling: Rolling) -> None:
     cut(rolling, max_unavailable=2, drain="none", drain_timeout=4)
     with rolling.users.watched() as pods:
         failed = release(rolling)
@@ -204,9 +204,9 @@ def test_a_pool_that_evicts_nobody_evicts_nobody_when_it_is_released(rolling: Ro
 
 
 @pytest.mark.usual(40)
-@pytest.mark.sampled(1, of="what befalls a release")
+@pytest.mark.sampled(1, of="failures of a release")
 @pytest.mark.parametrize("at", range(3))
-def test_a_release_that_is_killed_goes_on(rolling: Rolling, tmp_path: Path, rng: random.Random, at: int) -> None:
+def test_a_killed_release_continues(rolling: Rolling, tmp_path: Path, rng: random.Random, at: int) -> None:
     cut(rolling, max_unavailable=2)
     variables = {"gpu_pools": [], "gpu_allow_release": "all", "gpu_cluster": {"name": rolling.lab.name}}
     number = rng.randint(1 + 5 * at, 5 + 5 * at)

@@ -184,7 +184,7 @@ def test_every_playbook_and_every_mistake(
 
 
 @pytest.mark.usual(10)
-@pytest.mark.sampled(1, of="what befalls a release")
+@pytest.mark.sampled(1, of="failures of a release")
 def test_what_is_allowed_happens_and_is_announced(cluster: Cluster) -> None:
     Users(cluster.lab).no_budget("serve")
     pools = of_pools(cluster, "notebooks", "train-a100")
@@ -208,7 +208,7 @@ def test_what_is_allowed_happens_and_is_announced(cluster: Cluster) -> None:
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, of="what befalls a release")
+@pytest.mark.sampled(1, of="failures of a release")
 def test_site_takes_the_only_pool_with_mig_away(cluster: Cluster) -> None:
     """The MIG manager gets NVIDIA's own configuration again before the nodes are released."""
     pools = [pool for pool in cluster.pools() if pool["name"] != "train-a100"]

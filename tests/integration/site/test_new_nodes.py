@@ -30,7 +30,10 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def test_the_role_gives_the_cron_job_the_rights_that_are_shipped() -> None:
-    shipped, given = REPO / "examples" / "rbac" / "join.yaml", REPO / "roles" / "new_nodes" / "files" / "rights.yaml"
+    shipped, given = (
+        REPO / "examples" / "rbac" / "new_nodes.yaml",
+        REPO / "roles" / "new_nodes" / "files" / "rights.yaml",
+    )
     assert shipped.read_text() == given.read_text()
 
 
