@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the tools share: where the repository is, how to speak, and which Python to take.
+# Shared by the tools: the repository's path, messages, and the choice of a Python.
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$REPO/build
@@ -12,13 +12,13 @@ die() {
   exit 1
 }
 
-# python_of MINOR...: the first interpreter that is one of these (3.11 3.12 ...) and really runs.
+# python_of MINOR...: prints the path of the first working interpreter of these versions (3.11 3.12 ...).
 python_of() {
   local minor candidate
   for minor in "$@"; do
     for candidate in "python$minor" python3 "$HOME"/.pyenv/versions/"$minor".*/bin/python3; do
       candidate=$(command -v "$candidate" 2>/dev/null) || continue
-      # A pyenv shim exists for every version and runs only the chosen one: ask it who it is.
+      # A pyenv shim exists for every version but runs only the selected one, so check its version.
       [ "$("$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$minor" ] || continue
       "$candidate" -c 'import sys; print(sys.executable)'
       return 0
