@@ -224,16 +224,20 @@ def test_scaled_and_scaled_back(made: Clouds) -> None:
 @pytest.mark.parametrize(
     ("playbook", "said", "told"),
     [
-        ("scale", [], "Say which pool this is about with -e gpu_pool=NAME."),
-        ("scale", ["gpu_pool=train"], "Say how many nodes the pool is to have with -e gpu_node_count=N"),
+        ("scale", [], "gpu_pool is not set: select a pool with -e gpu_pool=NAME."),
+        (
+            "scale",
+            ["gpu_pool=train"],
+            "gpu_node_count is not a whole number: set the number of nodes with -e gpu_node_count=N",
+        ),
         (
             "scale",
             ["gpu_pool=train", "gpu_node_count=two"],
-            "Say how many nodes the pool is to have with -e gpu_node_count=N",
+            "gpu_node_count is not a whole number: set the number of nodes with -e gpu_node_count=N",
         ),
         ("scale", ["gpu_pool=tarin", "gpu_node_count=2"], "no pool is called tarin; declared are notebooks, train"),
         ("scale", ["gpu_pool=notebooks", "gpu_node_count=2"], "its autoscaler chooses how many nodes there are"),
-        ("delete_nodegroups", [], "Say which pool this is about with -e gpu_pool=NAME."),
+        ("delete_nodegroups", [], "gpu_pool is not set: select a pool with -e gpu_pool=NAME."),
         ("delete_nodegroups", ["gpu_pool=train"], "To confirm it, add -e gpu_confirm="),
         ("delete_nodegroups", ["gpu_pool=all", "gpu_confirm=other"], "To confirm it, add -e gpu_confirm="),
         ("delete_nodegroups", ["gpu_pool=tarin"], "no declared pool with nodes; such pools are: notebooks, train"),

@@ -26,9 +26,9 @@ POOLS: list[dict[str, Any]] = [
     {"name": "infer", "model": "L4", "nodes": {"flavor": "f", "count": 1}},
 ]
 NO_CLOUD, NO_CLUSTER = "Cloud none was not found", "The kubeconfig /nonexistent does not exist"
-NO_POOL = "Say which pool this is about with -e gpu_pool=NAME."
-NO_COUNT = "Say how many nodes the pool is to have with -e gpu_node_count=N"
-ONE_POOL = "this is about one pool; give one name with -e gpu_pool=NAME"
+NO_POOL = "gpu_pool is not set: select a pool with -e gpu_pool=NAME."
+NO_COUNT = "gpu_node_count is not a whole number: set the number of nodes with -e gpu_node_count=N"
+ONE_POOL = "this playbook changes one pool; use one name with -e gpu_pool=NAME"
 CONFIRM = "To confirm it, add -e gpu_confirm=one"
 SUCCESS = ""
 
@@ -59,7 +59,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("delete_nodegroups", {"gpu_pool": "train", "gpu_confirm": ""}, CONFIRM),
     ("delete_nodegroups", {"gpu_pool": "train", "gpu_confirm": "two"}, "gpu_confirm names two"),
     ("delete_nodegroups", {"gpu_pool": "all"}, "train (node group train), infer (node group infer)"),
-    ("delete_nodegroups", {"gpu_pool": "all,train", "gpu_confirm": "one"}, "give all alone, or the names of pools"),
+    ("delete_nodegroups", {"gpu_pool": "all,train", "gpu_confirm": "one"}, "use either all or the names of pools"),
     ("delete_nodegroups", {"gpu_pool": "trian", "gpu_confirm": "one"}, "gpu_nodegroups_pool_names: trian is no declared pool with nodes"),
     ("delete_nodegroups", {"gpu_pool": "train,infer", "gpu_confirm": "one"}, NO_CLOUD),
     ("delete_nodegroups", {"gpu_pool": "all", "gpu_confirm": "two, one"}, NO_CLOUD),
@@ -161,7 +161,7 @@ def test_answers_of_a_survey(tmp_path: Path, playbook: str, answers: dict[str, A
 def test_a_limit_that_leaves_no_cluster_fails(tmp_path: Path, playbook: str) -> None:
     job = run_job(tmp_path, playbook, {}, limit="web")
     assert not job.successful
-    assert shows(job.output, "The limit leaves web, and none of them matches gpu_clusters")
+    assert shows(job.output, "The limit selects web, and none of them matches gpu_clusters")
 
 
 @pytest.mark.sampled(1, of="survey answers")
