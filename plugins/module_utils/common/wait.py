@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+from dataclasses import dataclass
 
 from .errors import ServiceError
 from .progress import Progress
@@ -20,6 +21,15 @@ class WaitTimeout(Exception):
         """Keep the story as the message and the partial result for the failure."""
         super().__init__(story)
         self.partial = dict(partial or {})
+
+
+@dataclass(frozen=True)
+class WaitOptions:
+    """How long to wait in seconds, how often to read, and where to report progress."""
+
+    timeout: float
+    interval: float
+    progress: Progress
 
 
 class Since:

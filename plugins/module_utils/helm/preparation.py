@@ -4,70 +4,59 @@
 
 from __future__ import annotations
 
-import datetime
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..common.progress import Progress
-from ..common.wait import wait_until
+from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..kube.objects import ExpectedObjects, InvalidObjects, ObjectChange
 from ..kube.paths import NAMESPACES
 from . import release as helm
-from .chart import Chart, custom_resource_definitions, read
-from .cli import Helm, is_running, processes
+from .chart import Chart, custom_resource_definitions, read_chart
+from .cli import Helm
 from .crds import apply_crds, crd_summary
 from .release import ReleaseContent, ReleaseStep, Revision
-from .release_records import ReleaseRecords, machine
+from .release_records import ReleaseRecords, RunCommand
 
 Object = dict[str, t.Any]
 
 
 @dataclass(frozen=True)
 class ReleaseOptions:
-    """The release as the user wants it."""
+    """The desired release."""
 
     name: str
     namespace: str
     chart: str
     repository: str | None
     version: str | None
-    wanted: dict[str, t.Any] = field(repr=False)
-    initial: dict[str, t.Any] = field(repr=False)
+    desired_values: dict[str, t.Any] = field(repr=False)
+    initial_values: dict[str, t.Any] = field(repr=False)
     pending_timeout: float = 600.0
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> ReleaseOptions:
-        """From the module's options; an empty text is nothing said."""
+        """Read the module's options; empty text means that an option is not set."""
         return cls(
             name=params["release_name"],
             namespace=params["release_namespace"],
             chart=params["chart_ref"],
             repository=params["chart_repo_url"] or None,
             version=params["chart_version"] or None,
-            wanted=params["release_values"],
-            initial=params["initial_values"],
+            desired_values=params["release_values"],
+            initial_values=params["initial_values"],
             pending_timeout=float(params["pending_timeout"]),
         )
 
 
-@dataclass(frozen=True)
-class WaitOptions:
-    """How long to wait, how often to look, and where to tell of it."""
-
-    timeout: float
-    interval: float
-    progress: Progress
-
-
 class ReleasePreparation:
-    """Holds what has been found and done so far."""
+    """The state of one preparation."""
 
     def __init__(
         self,
         client: Client,
         release: ReleaseOptions,
-        run_command: t.Callable[..., tuple[int, str, str]],
+        run_command: RunCommand,
         *,
         check: bool,
         expected: ExpectedObjects,
@@ -75,7 +64,7 @@ class ReleasePreparation:
         waiting: WaitOptions,
         before_write: t.Callable[[], object],
     ) -> None:
-        """`before_write` is called before the first change, once."""
+        """`before_write` is called once, before the first change."""
         self._client = client
         self._release = release
         self._run = run_command
@@ -86,39 +75,44 @@ class ReleasePreparation:
         self._before_write = before_write
         self._may_write = False
         self._records = ReleaseRecords(client, release.name, release.namespace)
-        self._latest: Revision | None = None
+        # The newest revision as it was found, and the newest one after the repair with its content.
         self._found: Revision | None = None
-        self._content: ReleaseContent | None = None
+        self._latest: Revision | None = None
+        self.content: ReleaseContent | None = None
         self._definitions: list[ObjectChange] = []
-        self._render: t.Callable[[t.Mapping[str, t.Any]], str] = lambda given: ""
+        self._render: t.Callable[[t.Mapping[str, t.Any]], str] = lambda release_values: ""
         self.repaired: list[str] = []
-        self.announced = False
+        self._marked = False
 
-    def chart(self, binary: str, folder: str) -> tuple[Chart, list[Object]]:
-        """The chart's identity and its CRDs, without a word to the cluster; raises ChartProblem."""
+    def load_chart(self, binary: str, folder: str) -> tuple[Chart, list[Object]]:
+        """The chart's identity and its CRDs, without a request to the cluster; raises ChartProblem."""
         release = self._release
         program = Helm(binary, self._run, folder)
         path = program.fetch(release.chart, release.repository, release.version)
 
-        def render(given: t.Mapping[str, t.Any]) -> str:
-            return program.render(path, release.name, release.namespace, given, self._server_version)
+        def server_version() -> str:
+            return str((self._client.get("/version") or {}).get("gitVersion") or "")
+
+        def render(release_values: t.Mapping[str, t.Any]) -> str:
+            return program.render(path, release.name, release.namespace, release_values, server_version)
 
         self._render = render
-        return read(path), custom_resource_definitions(render(helm.merged(release.initial, release.wanted)))
+        rendered = render(helm.merge_values(release.initial_values, release.desired_values))
+        return read_chart(path), custom_resource_definitions(rendered)
 
-    def settle(self) -> None:
-        """Find the newest revision that counts; wait for a living helm, give a dead one's revision up."""
+    def recover_pending(self) -> None:
+        """Find the newest valid revision: wait for a running helm, and discard revisions of one that was killed."""
         revisions = self._records.revisions()
-        self._found = self._latest = revisions[0] if revisions else None
+        self._found = revisions[0] if revisions else None
         while revisions and revisions[0].status in helm.UNFINISHED:
             revision = revisions[0]
-            dead, reason = self._judge(revision)
-            if not dead and not self._check:
-                self._await_helm(revision)
+            abandoned, reason = self._records.is_abandoned(revision, self._run, self._release.pending_timeout)
+            if not abandoned and not self._check:
+                self._records.await_other_helm(self._run, self._release.pending_timeout, self._waiting)
                 revisions = self._records.revisions()
                 continue
             self.repaired.append(f"revision {revision.number} ({revision.status}): {reason}")
-            # Of a first installation the record is all that tells helm what it has created so far: it stays, for helm to upgrade from.
+            # The record of a first installation alone tells helm what it has created so far: it stays, and helm upgrades from it.
             first = len(revisions) == 1
             if self._check:
                 revisions = [replace(revision, status=helm.SUPERSEDED)] if first else revisions[1:]
@@ -128,18 +122,16 @@ class ReleasePreparation:
                     self.repaired.pop()
                 revisions = self._records.revisions()
         self._latest = revisions[0] if revisions else None
-        self._content = self._records.content(self._latest)
+        self.content = self._records.content(self._latest)
 
-    def decide(self, chart: Chart) -> ReleaseStep:
-        """What helm has to do next, in a namespace that is there; a revision that a dead one had begun to replace is gone over again."""
-        step = helm.next_step(self._latest, self._content, chart, self.wanted)
-        if step.action == helm.NOTHING and self.repaired and self._latest:
-            if not self._check:
-                self.begin()
-                self._records.supersede(self._latest)
-            step = ReleaseStep(helm.UPGRADE, ("an operation that broke off has left the release half changed",))
-        elif self._latest and self._latest.status == helm.FAILED and not self._check:
-            # Where chart and values are equal, kubernetes.core.helm would leave the failed revision as it is.
+    def next_step(self, chart: Chart) -> ReleaseStep:
+        """What helm has to do next; an interrupted replacement of the newest revision is repeated. Requires the namespace."""
+        step = helm.next_step(self._latest, self.content, chart, self.desired_values)
+        repeat = step.action == helm.NOTHING and bool(self.repaired) and self._latest is not None
+        if repeat:
+            step = ReleaseStep(helm.UPGRADE, ("an interrupted operation has left the release half changed",))
+        # kubernetes.core.helm would not touch a failed revision whose chart and values are equal.
+        if self._latest and not self._check and (repeat or self._latest.status == helm.FAILED):
             self.begin()
             self._records.supersede(self._latest)
         if step.action != helm.NOTHING:
@@ -148,53 +140,45 @@ class ReleasePreparation:
 
     @property
     def initial_values(self) -> dict[str, t.Any]:
-        """What of the initial values this release is to have; values said outright win."""
-        held = self._content.config if self._content else None
-        return helm.seeded(self._release.initial, held)
+        """The initial values that this release gets; release values override them."""
+        held = self.content.config if self.content else None
+        return helm.select_initial_values(self._release.initial_values, held)
 
-    def apply_definitions(self, definitions: list[Object]) -> None:
-        """Bring the CRDs to the chart's content and wait until the server serves new ones."""
+    def apply_crds(self, definitions: list[Object]) -> None:
+        """Update the CRDs to the chart's content and wait until the server serves new ones."""
         self._definitions = apply_crds(self._client, definitions, check=self._check, before_write=self.begin)
 
-    def announce(self, step: ReleaseStep) -> None:
-        """Say that helm is about to work, from which machine and on which revision."""
+    def write_marker(self, step: ReleaseStep) -> None:
+        """Record that helm is about to start, on which machine and for which revision."""
         if step.action == helm.NOTHING:
             return
-        self.announced = True
+        self._marked = True
         if not self._check:
             self.begin()
-            self._records.announce(self._run_id, step.action, self._next_number(), self._release.pending_timeout)
+            number = (self._latest.number if self._latest else 0) + 1
+            self._records.write_marker(self._run_id, step.action, number, self._release.pending_timeout)
 
     @property
-    def held(self) -> ReleaseContent | None:
-        """What the newest revision that counts consists of."""
-        return self._content
-
-    @property
-    def wanted(self) -> dict[str, t.Any]:
+    def desired_values(self) -> dict[str, t.Any]:
         """All values that helm is to be given."""
-        return helm.merged(self.initial_values, self._release.wanted)
+        return helm.merge_values(self.initial_values, self._release.desired_values)
 
-    def rendered(self) -> str:
-        """What helm is about to make of the chart and these values."""
-        return self._render(self.wanted)
+    def render(self) -> str:
+        """The manifest that helm would render with the desired values."""
+        return self._render(self.desired_values)
 
     @property
     def changed(self) -> bool:
-        """Whether this step has changed, or would change, anything of its own."""
-        return bool(self.repaired) or self.announced or any(change.changed for change in self._definitions)
+        """Whether this step has changed, or would change, anything itself."""
+        return bool(self.repaired) or self._marked or any(change.changed for change in self._definitions)
 
     @property
     def manifest(self) -> str:
-        """What the newest revision that counts has brought, as YAML."""
-        return self._content.manifest if self._content else ""
+        """The manifest of the newest valid revision, as YAML."""
+        return self.content.manifest if self.content else ""
 
-    def told(self, chart: Chart, step: ReleaseStep) -> Object:
-        """The result, which holds no value of the release."""
-        by_action = {
-            action: sorted(change.name for change in self._definitions if change.action == action)
-            for action in ("created", "updated", "unchanged")
-        }
+    def as_dict(self, chart: Chart, step: ReleaseStep) -> Object:
+        """The result, which contains no value of the release except the initial values."""
         return {
             "action": step.action,
             "reasons": list(step.reasons),
@@ -202,12 +186,15 @@ class ReleasePreparation:
             "revision": self._found.number if self._found else 0,
             "chart_version": chart.version,
             "repaired": self.repaired,
-            "crds": by_action,
+            "crds": {
+                action: sorted(change.name for change in self._definitions if change.action == action)
+                for action in ("created", "updated", "unchanged")
+            },
             "initial_values": self.initial_values,
         }
 
-    def shown(self, chart: Chart, step: ReleaseStep) -> tuple[Object, Object]:
-        """Before and after: CRDs by name, versions and a hash of their content (a schema has 300 KB), and the release."""
+    def diff(self, chart: Chart, step: ReleaseStep) -> tuple[Object, Object]:
+        """Before and after: a summary of the changed CRDs, and the release."""
         before: Object = {}
         after: Object = {}
         for change in self._definitions:
@@ -218,12 +205,12 @@ class ReleasePreparation:
         if step.action != helm.NOTHING:
             after["release"] = {"chart": chart.label, "app_version": chart.app_version, "reasons": list(step.reasons)}
         if self._found and (step.action != helm.NOTHING or self.repaired):
-            held = self._content.chart.label if self._content else "unknown"
+            held = self.content.chart.label if self.content else "unknown"
             before["release"] = {"chart": held, "revision": self._found.number, "status": self._found.status}
         return before, after
 
     def begin(self) -> None:
-        """To be called before every change; the first time takes the lease."""
+        """Call before every change; the first call takes the lease."""
         if not self._may_write:
             self._before_write()
             self._may_write = True
@@ -235,42 +222,3 @@ class ReleasePreparation:
             raise InvalidObjects(
                 [f"Namespace {namespace!r} does not exist, and no step of this run creates it (option expected)."]
             )
-
-    def _server_version(self) -> str:
-        return str((self._client.get("/version") or {}).get("gitVersion") or "")
-
-    def _next_number(self) -> int:
-        return (self._latest.number if self._latest else 0) + 1
-
-    def _judge(self, revision: Revision) -> tuple[bool, str]:
-        running = processes(self._run)
-        watch = helm.PendingWatch(
-            here=machine(),
-            helm_here=None if running is None else is_running(self._release.name, running),
-            note=self._records.note(),
-            now=datetime.datetime.now(datetime.UTC),
-            timeout=self._release.pending_timeout,
-        )
-        return helm.abandoned(revision, watch)
-
-    def _await_helm(self, revision: Revision) -> None:
-        """Until the helm at work on a revision has finished it or is found dead; raises TimeoutStory."""
-        label = f"{self._release.namespace}/{self._release.name}"
-
-        def read_again() -> tuple[bool, str]:
-            newest = next(iter(self._records.revisions()), None)
-            same = newest is not None and (newest.number, newest.status) == (revision.number, revision.status)
-            return self._judge(revision) if same else (True, "it has been finished")
-
-        wait_until(
-            read_again,
-            lambda state: state[0],
-            timeout=self._waiting.timeout,
-            interval=self._waiting.interval,
-            story=lambda state: (
-                f"Helm release {label}: revision {revision.number} is {revision.status}, and {state[1]}. Let that helm end, "
-                f"or wait longer (wait_timeout); if no helm works on it any more, lower pending_timeout."
-            ),
-            say=lambda state: f"release {label} is {revision.status}: {state[1]}",
-            progress=self._waiting.progress,
-        )

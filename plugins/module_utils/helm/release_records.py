@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Helm's records of a release in the cluster, and the note that we leave before helm is let loose on it."""
+"""Reads and writes Helm's records of a release, and the marker Lease that is written before helm starts."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ import datetime
 import socket
 import typing as t
 import uuid
+from dataclasses import dataclass
 
 from ..common import process
+from ..common.wait import WaitOptions, wait_until
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, object_path
-from .release import (
-    INSTALL,
-    MACHINE_ANNOTATION,
-    REVISION_ANNOTATION,
-    ReleaseContent,
-    Revision,
-    content,
-    revisions,
-    superseded,
-)
+from .cli import is_running, processes
+from .release import INSTALL, UNFINISHED, ReleaseContent, Revision, decode_content, sort_revisions, supersede_patch
 
 INSTALLED_ANNOTATION = "accel.gpu/installed"
+MACHINE_ANNOTATION = "accel.gpu/machine"
+REVISION_ANNOTATION = "accel.gpu/revision"
 
 Object = dict[str, t.Any]
+RunCommand = t.Callable[..., tuple[int, str, str]]
 
 
 class ReleaseRecords:
-    """The Secrets of one release; Secrets are listed by their metadata, and only the newest one is ever read."""
+    """The Secrets of one release; Secrets are listed by their metadata, and only the newest one is read."""
 
     def __init__(self, client: Client, name: str, namespace: str) -> None:
-        """Nothing is asked yet."""
+        """Send no request yet."""
         self._client = client
-        self._name = name
-        self._namespace = namespace
+        self.name, self.namespace = name, namespace
         self._secrets = f"{NAMESPACES}/{namespace}/secrets"
 
     def revisions(self) -> list[Revision]:
-        """All revisions, newest first; none in a namespace that is not there."""
-        selector = f"owner=helm,name={self._name}"
-        return revisions(self._client.list(self._secrets, label_selector=selector, metadata_only=True))
+        """All revisions, newest first; none in a namespace that does not exist."""
+        selector = f"owner=helm,name={self.name}"
+        return sort_revisions(self._client.list(self._secrets, label_selector=selector, metadata_only=True))
+
+    def latest(self) -> Revision | None:
+        """The newest revision."""
+        return next(iter(self.revisions()), None)
 
     def content(self, revision: Revision | None) -> ReleaseContent | None:
-        """What a revision consists of."""
+        """The content of a revision."""
         secret = self._client.get(f"{self._secrets}/{revision.secret}") if revision else None
-        return content(secret) if secret else None
+        return decode_content(secret) if secret else None
 
     def drop(self, revision: Revision) -> bool:
-        """Delete a revision as it was read; False when somebody has touched it since."""
+        """Delete a revision as it was read; False when it has changed since."""
         preconditions = {"uid": revision.uid, "resourceVersion": revision.resource_version}
         try:
             self._client.delete(f"{self._secrets}/{revision.secret}", body={"preconditions": preconditions})
@@ -61,12 +61,12 @@ class ReleaseRecords:
         return True
 
     def supersede(self, revision: Revision) -> bool:
-        """Make helm go over a revision again that looks deployed or at work and is not; False when somebody has touched it since."""
+        """Mark a revision as superseded, so that helm processes it again; False when it has changed since."""
         path = f"{self._secrets}/{revision.secret}"
         secret = self._client.get(path)
         if secret is None or secret["metadata"]["resourceVersion"] != revision.resource_version:
             return False
-        patch = superseded(secret)
+        patch = supersede_patch(secret)
         if patch is None:
             return self.drop(revision)
         try:
@@ -77,24 +77,23 @@ class ReleaseRecords:
             return False
         return True
 
-    def note(self) -> Object | None:
-        """The Lease that says who let helm loose last; None when this collection never did."""
-        return self._client.get(note_path(self._name, self._namespace))
+    def marker(self) -> Object | None:
+        """The Lease that names the last run of this collection that started helm; None when there was none."""
+        return self._client.get(marker_path(self.name, self.namespace))
 
-    def announce(self, run_id: str, action: str, revision: int, timeout: float) -> None:
-        """Say, before helm starts, who will write which revision from which machine."""
-        before = self.note()
-        installed = action == INSTALL or was_installed(before)
+    def write_marker(self, run_id: str, action: str, revision: int, timeout: float) -> None:
+        """Record, before helm starts, which run on which machine will write which revision."""
+        installed = action == INSTALL or is_marked_installed(self.marker())
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        path = note_path(self._name, self._namespace)
+        path = marker_path(self.name, self.namespace)
         body: Object = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {
                 "name": path.rpartition("/")[2],
-                "namespace": self._namespace,
+                "namespace": self.namespace,
                 "annotations": {
-                    MACHINE_ANNOTATION: machine(),
+                    MACHINE_ANNOTATION: machine_id(),
                     REVISION_ANNOTATION: str(revision),
                     INSTALLED_ANNOTATION: str(installed).lower(),
                 },
@@ -103,18 +102,97 @@ class ReleaseRecords:
         }
         self._client.apply(path, body)
 
+    def is_abandoned(self, revision: Revision, run: RunCommand, pending_timeout: float) -> tuple[bool, str]:
+        """Whether no helm works on this unfinished revision any more, and why."""
+        running = processes(run)
+        return is_abandoned(
+            revision,
+            PendingEvidence(
+                machine=machine_id(),
+                helm_here=None if running is None else is_running(self.name, running),
+                marker=self.marker(),
+                now=datetime.datetime.now(datetime.UTC),
+                timeout=pending_timeout,
+            ),
+        )
 
-def note_path(release: str, namespace: str) -> str:
-    """Where the note about a release is."""
+    def await_other_helm(self, run: RunCommand, pending_timeout: float, waiting: WaitOptions) -> None:
+        """Wait until the newest revision is finished or abandoned; raises WaitTimeout."""
+        label = f"{self.namespace}/{self.name}"
+
+        def read() -> tuple[Revision | None, bool, str]:
+            latest = self.latest()
+            if latest is None or latest.status not in UNFINISHED:
+                return latest, True, "finished"
+            return latest, *self.is_abandoned(latest, run, pending_timeout)
+
+        def status(latest: Revision | None) -> str:
+            return f"revision {latest.number} is {latest.status}" if latest else "has no revision"
+
+        wait_until(
+            read,
+            lambda state: state[1],
+            timeout=waiting.timeout,
+            interval=waiting.interval,
+            story=lambda state: (
+                f"Helm release {label}: {status(state[0])}, and {state[2]}. Let that helm finish, or wait longer "
+                "(wait_timeout). If no helm works on the release any more, lower pending_timeout."
+            ),
+            say=lambda state: f"Helm release {label}: {status(state[0])}: {state[2]}",
+            progress=waiting.progress,
+        )
+
+
+@dataclass(frozen=True)
+class PendingEvidence:
+    """What is known of the helm that works, or worked, on an unfinished revision.
+
+    `machine` is this machine, `helm_here` whether a helm works on the release on it (None: unknown), `marker` the Lease that
+    helm_release wrote before it started helm.
+    """
+
+    machine: str
+    helm_here: bool | None
+    marker: t.Mapping[str, t.Any] | None
+    now: datetime.datetime
+    timeout: float
+
+
+def is_abandoned(revision: Revision, evidence: PendingEvidence) -> tuple[bool, str]:
+    """Whether no helm works on an unfinished revision any more, and the reason as text.
+
+    1. A helm on this machine that works on the release keeps it, however old the revision is.
+    2. If our marker says that a helm of this machine writes this revision and no such helm exists, it was killed.
+    3. Otherwise (another machine, another tool) a revision older than pending_timeout is abandoned.
+    """
+    age = (evidence.now - revision.created).total_seconds()
+    if evidence.helm_here:
+        return False, "a helm process on this machine works on it"
+    marker = evidence.marker or {}
+    annotations = (marker.get("metadata") or {}).get("annotations") or {}
+    written = annotations.get(MACHINE_ANNOTATION), annotations.get(REVISION_ANNOTATION)
+    if evidence.helm_here is False and written == (evidence.machine, str(revision.number)):
+        run = (marker.get("spec") or {}).get("holderIdentity") or "unknown"
+        return True, f"the helm of run {run} that wrote it no longer runs"
+    if age > evidence.timeout:
+        return True, f"it has not been finished for {age:.0f} s (pending_timeout {evidence.timeout:.0f} s)"
+    return (
+        False,
+        f"it is {age:.0f} s old; a helm on another machine may work on it until it is {evidence.timeout:.0f} s old",
+    )
+
+
+def marker_path(release: str, namespace: str) -> str:
+    """The path of the marker Lease of a release."""
     return object_path("coordination.k8s.io/v1", "Lease", f"accel-gpu-helm-{release}", namespace)
 
 
-def was_installed(note: t.Mapping[str, t.Any] | None) -> bool:
-    """Whether the note says that the release was first installed by this collection."""
-    annotations = ((note or {}).get("metadata") or {}).get("annotations") or {}
+def is_marked_installed(marker: t.Mapping[str, t.Any] | None) -> bool:
+    """Whether the marker says that this collection first installed the release."""
+    annotations = ((marker or {}).get("metadata") or {}).get("annotations") or {}
     return bool(annotations.get(INSTALLED_ANNOTATION) == "true")
 
 
-def machine() -> str:
-    """This machine since its boot, as far as processes can be seen from here: a container is a machine of its own."""
+def machine_id() -> str:
+    """This machine since its boot, as far as its processes are visible: a container is a machine of its own."""
     return f"{socket.gethostname()}/{process.machine() or f'{uuid.getnode():x}'}"

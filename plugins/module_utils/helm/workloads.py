@@ -1,94 +1,196 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether what a release brought is rolled out, and what its pods say when it is not: pure."""
+"""Waits until the workloads of a Helm release are rolled out, and reports why their pods are not ready."""
 
 from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..cluster_state.operand_pods import ContainerFailure, container_failures
-from .chart import documents
+from ..cluster_state.operand_pods import ContainerFailure, container_failures, is_ready, node_of
+from ..common.wait import WaitOptions, wait_until
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from ..kube.paths import NAMESPACES, NODES
+from ..schema.messages import abbreviate
+from .chart import matching_documents
 
+Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-# Kind -> plural, of the workloads that a chart may bring; what helm's own --wait looks at, hooks and Jobs apart.
+# Plural by kind of the workloads that helm's own --wait waits for, without hooks and Jobs.
 WORKLOADS = {"Deployment": "deployments", "DaemonSet": "daemonsets", "StatefulSet": "statefulsets"}
 _WORKLOAD = re.compile(rf"^kind:\s*[\"']?({'|'.join(WORKLOADS)})[\"']?\s*$", re.MULTILINE)
+_LOG_LINES = 3
 
 
 @dataclass(frozen=True)
 class WorkloadRollout:
-    """One workload of the release, as far as its controller has brought it."""
+    """The rollout of one workload of the release."""
 
     kind: str
     name: str
-    wanted: int
+    desired: int
     ready: int
     done: bool
     selector: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}: {self.ready} of {self.wanted} pods are ready"
+        return f"{self.kind} {self.name}: {self.ready} of {self.desired} pods are ready"
+
+
+@dataclass(frozen=True)
+class _ReleaseRollout:
+    rollouts: tuple[WorkloadRollout, ...]
+    # The nodes without the annotation, and how many have it. None: not required, or not counted while pods are missing.
+    unannotated: tuple[str, ...] = ()
+    annotated: int | None = None
+
+    @property
+    def missing_annotations(self) -> int:
+        """How many nodes still lack the annotation; a node without a pod of the DaemonSets may never get it."""
+        served = max((item.desired for item in self.rollouts if item.kind == "DaemonSet"), default=0)
+        return 0 if self.annotated is None else max(0, served - self.annotated)
+
+    @property
+    def done(self) -> bool:
+        return all(item.done for item in self.rollouts) and not self.missing_annotations
+
+    @property
+    def pods(self) -> dict[str, str]:
+        return {f"{item.kind} {item.name}": f"{item.ready}/{item.desired}" for item in self.rollouts}
+
+    def unfinished(self, annotation: str | None) -> list[str]:
+        lines = [str(item) for item in self.rollouts if not item.done]
+        if not lines and self.missing_annotations:
+            nodes = abbreviate(sorted(self.unannotated))
+            lines.append(f"{self.missing_annotations} node(s) without annotation {annotation}: {nodes}")
+        return lines
 
 
 def workloads(manifest: str) -> list[tuple[str, str]]:
     """Kind and name of every workload in a release's manifest."""
-    found = [(item["kind"], item["metadata"]["name"]) for item in documents(manifest, _WORKLOAD)]
-    return [item for item in found if item[0] in WORKLOADS]
+    documents = matching_documents(manifest, _WORKLOAD)
+    return [(item["kind"], item["metadata"]["name"]) for item in documents if item["kind"] in WORKLOADS]
 
 
 def workload_rollout(kind: str, live: Document) -> WorkloadRollout:
-    """The state of a workload by its status, which counts only once it is about the present generation."""
+    """The state of a workload; its status counts only once it is about the current generation."""
     metadata, spec, status = live["metadata"], live["spec"], live.get("status") or {}
     current = int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
     if kind == "DaemonSet":
-        wanted = int(status.get("desiredNumberScheduled") or 0)
+        desired = int(status.get("desiredNumberScheduled") or 0)
         updated, ready = int(status.get("updatedNumberScheduled") or 0), int(status.get("numberAvailable") or 0)
     else:
-        wanted = int(spec.get("replicas", 1))
+        desired = int(spec.get("replicas", 1))
         updated = int(status.get("updatedReplicas") or 0)
         ready = int(status.get("availableReplicas", status.get("readyReplicas")) or 0)
     labels = (spec.get("selector") or {}).get("matchLabels") or {}
     return WorkloadRollout(
         kind=kind,
         name=metadata["name"],
-        wanted=wanted,
-        ready=min(ready, updated) if updated < wanted else ready,
-        done=current and updated >= wanted and ready >= wanted,
+        desired=desired,
+        ready=min(ready, updated) if updated < desired else ready,
+        done=current and updated >= desired and ready >= desired,
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
     )
 
 
-def missing_workload(kind: str, name: str) -> WorkloadRollout:
-    """A workload that the release should have and that is not there."""
-    return WorkloadRollout(kind=kind, name=name, wanted=1, ready=0, done=False, selector="")
+def await_workloads(
+    client: Client, namespace: str, name: str, manifest: str, annotation: str | None, waiting: WaitOptions
+) -> dict[str, str]:
+    """Wait for the rollout and return "ready/desired" pods by workload; raises WaitTimeout."""
+    expected = workloads(manifest)
+    if annotation is None and not expected:
+        return {}
+
+    def read() -> _ReleaseRollout:
+        live: dict[tuple[str, str], Object] = {}
+        for kind in dict.fromkeys(kind for kind, dummy in expected):
+            path = f"/apis/apps/v1/namespaces/{namespace}/{WORKLOADS[kind]}"
+            live.update({(kind, item["metadata"]["name"]): item for item in client.list(path)})
+        rollouts = tuple(
+            workload_rollout(kind, live[kind, workload])
+            if (kind, workload) in live
+            else WorkloadRollout(kind, workload, desired=1, ready=0, done=False, selector="")
+            for kind, workload in expected
+        )
+        if annotation is None or not all(item.done for item in rollouts):
+            return _ReleaseRollout(rollouts)
+        nodes = [item["metadata"] for item in client.list(NODES, metadata_only=True)]
+        unannotated = tuple(node["name"] for node in nodes if annotation not in (node.get("annotations") or {}))
+        return _ReleaseRollout(rollouts, unannotated, len(nodes) - len(unannotated))
+
+    def message(state: _ReleaseRollout) -> str:
+        selectors = [item.selector for item in state.rollouts if not item.done and item.selector]
+        lines = state.unfinished(annotation)
+        lines += [format_failure(failure) for failure in diagnose_pods(client, namespace, selectors)]
+        lines += _annotation_advice(state, namespace)
+        return f"Helm release {namespace}/{name}: " + "; ".join(lines) + "."
+
+    state = wait_until(
+        read,
+        lambda state: state.done,
+        timeout=waiting.timeout,
+        interval=waiting.interval,
+        story=message,
+        partial=lambda state: {"helm_release": {"workloads": state.pods}},
+        say=lambda state: f"{name}: " + ("; ".join(state.unfinished(annotation)) or "ready"),
+        progress=waiting.progress,
+    )
+    return state.pods
+
+
+def _annotation_advice(state: _ReleaseRollout, namespace: str) -> list[str]:
+    if not (state.missing_annotations and state.unannotated):
+        return []
+    node = min(state.unannotated)
+    return [
+        "all pods run, so either the worker there publishes nothing or the master does not read it: "
+        f"kubectl -n {namespace} get nodefeature {node}, and the log of the worker on it "
+        f"(kubectl -n {namespace} get pods --field-selector spec.nodeName={node}) or of the master"
+    ]
+
+
+def diagnose_pods(client: Client, namespace: str, selectors: t.Iterable[str]) -> list[ContainerFailure]:
+    """Why the selected pods are not ready, with the end of the worst one's log; an unreadable log is left out."""
+    pods = [
+        pod for selector in selectors for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=selector)
+    ]
+    failures = pod_failures(pods)
+    return [_with_log(client, namespace, failure) for failure in failures[:1]] + failures[1:]
 
 
 def pod_failures(pods: t.Iterable[Document], limit: int = 5) -> list[ContainerFailure]:
-    """What ails the pods, the most restarted first, one line a pod; those that merely have not started yet count too."""
+    """One failure for each pod that is not ready, the most restarted first."""
     listed = list(pods)
-    found = [lines[0] for lines in (container_failures([pod]).get(_node(pod)) for pod in listed) if lines]
-    named = {ailment.pod for ailment in found}
-    found += [
-        ContainerFailure(_node(pod), pod["metadata"]["name"], "-", "running, but not ready")
+    failures = [lines[0] for pod in listed if (lines := container_failures([pod]).get(node_of(pod)))]
+    failed = {failure.pod for failure in failures}
+    failures += [
+        ContainerFailure(node_of(pod), pod["metadata"]["name"], "-", "running, but not ready")
         for pod in listed
-        if pod["metadata"]["name"] not in named and not _ready(pod)
+        if pod["metadata"]["name"] not in failed and not is_ready(pod)
     ]
-    return sorted(found, key=lambda ailment: -ailment.restarts)[:limit]
+    return sorted(failures, key=lambda failure: -failure.restarts)[:limit]
 
 
-def format_rollout(ailment: ContainerFailure) -> str:
-    """One pod's trouble in words, with its node."""
-    place = f" on node {ailment.node}" if ailment.node else " (on no node)"
-    return f"{ailment}{place}"
+def format_failure(failure: ContainerFailure) -> str:
+    """One pod's failure as text, with its node."""
+    return f"{failure} on node {failure.node}" if failure.node else f"{failure} (on no node)"
 
 
-def _ready(pod: Document) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-
-
-def _node(pod: Document) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
+def _with_log(client: Client, namespace: str, failure: ContainerFailure) -> ContainerFailure:
+    if failure.container == "-":
+        return failure
+    query: dict[str, t.Any] = {"container": failure.container, "tailLines": _LOG_LINES}
+    if failure.restarts:
+        query["previous"] = "true"
+    try:
+        text = client.text(f"{NAMESPACES}/{namespace}/pods/{failure.pod}/log", query)
+    except ApiError:
+        return failure
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines or lines[-1] in failure.reason:
+        return failure
+    return replace(failure, reason=f"{failure.reason}; log: {lines[-1][:300]}")
