@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an earlier step of the same run creates, so that a first run can be previewed."""
+"""Objects that an earlier step of the same run creates, so that a first run can be previewed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ class ModuleDocFragment:
 options:
   expected:
     description:
-      - What earlier steps of this run will have created by the time of the real run, but which does not exist yet in
-        check mode on a first run. Objects that hang on it are previewed as new.
-      - A kind or namespace that neither exists nor is expected is a failure, in check mode as in the run.
+      - Used by the roles of this collection; not a stable interface.
+      - Namespaces and kinds that earlier steps of a real run create, and that do not exist yet in
+        check mode on a first run. Objects that depend on them are previewed as new.
+      - A kind or namespace that neither exists nor is expected is a failure, also in check mode.
     type: dict
     suboptions:
       namespaces:
@@ -23,7 +24,7 @@ options:
         elements: str
         default: []
       kinds:
-        description: Kinds that a CustomResourceDefinition of an earlier step brings.
+        description: Kinds that a CustomResourceDefinition of an earlier step creates.
         type: list
         elements: dict
         default: []

@@ -129,7 +129,7 @@ gpu_info:
       type: dict
       returned: when O(gpu_pools) are given
     impact:
-      description: The same for all nodes together, those of no pool too; C(reasons), why drivers are rolled, and C(at_most) how many
+      description: The same for all nodes together, those of no pool too; C(reasons), why drivers are rolled, and C(max_parallel) how many
         at a time (V(0), only when somebody deletes their pods); C(release), the operator's version now and then, or null; C(held_back),
         whether drivers, and nothing else, wait for O(accel.gpu.cluster_policy#module:allow_driver_rollout).
       type: dict
@@ -241,11 +241,11 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     told["release"] = changes.releases.as_dict(allowed, warnings.NAMES_LIMIT)
     if module.params["include_impact"]:
         rolls = preview_restarts(module.client, plan, there.policy)
-        asked = pods() if changes.edits or rolls.roll.any else []
-        counts, steps = impact_preview(module.client, found, nodes, rolls.roll, asked)
+        asked = pods() if changes.edits or rolls.restart.any else []
+        counts, steps = impact_preview(module.client, found, nodes, rolls.restart, asked)
         for name, of_pool in told["pools"].items():
             of_pool["impact"] = counts[name]
-        told["impact"] = rolls.told(total(counts.values()))
+        told["impact"] = rolls.as_dict(total(counts.values()))
         told["steps"] = {change.node: change.as_dict() for change in steps.node_changes[: warnings.NAMES_LIMIT]}
         told["release"] = steps.releases.as_dict(allowed, warnings.NAMES_LIMIT)
     return _limited(module, told, report_data.rows(nodes, plan.pools, membership, changes.edits, held))
@@ -254,7 +254,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 def _tell(client: Client, there: Detection, found: Overview, nodes: list[Node], told: dict[str, t.Any]) -> None:
     """Add what the pools declare against what is seen."""
     plan, membership = found.plan, found.membership
-    told["installed"] = {name: of.as_dict() for name, of in there.found.items()}
+    told["installed"] = {name: of.as_dict() for name, of in there.findings.items()}
     told["pools"] = report_data.pools(found.allocation, nodes, membership, found.changes.edits, found.geometries)
     kept = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, proof in evidence.proofs(plan, nodes, membership, kept).items():

@@ -103,7 +103,7 @@ from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.export import variables
 from ..module_utils.export.live_sharing import Live, mig_configmap, plugin_configmap
 from ..module_utils.export.pools import groups
-from ..module_utils.gpu_operator.detect import adapt_plan, is_ours
+from ..module_utils.gpu_operator.detect import adapt_plan, is_managed_release
 from ..module_utils.helm.release_records import ReleaseRecords
 from ..module_utils.kube.cluster_identity import read_recorded_name, read_uid
 from ..module_utils.kube.errors import ApiError
@@ -186,7 +186,7 @@ def _as_ours(
     module: GpuModule, part: str, release: variables.Release | None, given: Object
 ) -> variables.Release | None:
     """A release that we installed, with what Helm was given where that may be read; site upgrades what gpu_cluster names."""
-    if release is None or not is_ours(
+    if release is None or not is_managed_release(
         module.client, (release.name, release.namespace), getattr(derive(given, {}, []), part)
     ):
         return None

@@ -6,57 +6,57 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: helm_release
-short_description: Do what Helm leaves undone before a release, and prove it afterwards
+short_description: Prepare a Helm release for kubernetes.core.helm, and wait for it afterwards
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - To be called before M(kubernetes.core.helm), which then installs or upgrades the release if RV(helm_release.action) says so.
-  - Checks that helm and the chart are there and that the chart accepts the values; the failure says what is missing and what to do.
-  - Repairs a release that a killed helm has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which
-    Helm itself refuses to touch ("another operation is in progress").
-  - Applies the CRDs of the chart and of those sub-charts that the values enable. Helm creates CRDs and never upgrades them. A CRD that is
-    as wanted costs its read; none is ever deleted.
-  - Tells whether Helm has anything to do, by chart name, version, app version and values, so that a second run starts no helm at all.
-  - Waits until the workloads of a release that Helm has nothing left to do for are rolled out.
-  - Of the release of a GPU operator it tells beforehand on how many nodes an upgrade rolls the driver, how many at a time, and why. Without
-    O(allow_driver_rollout) such an upgrade is refused, or held back if it is the driver's values alone that differ. With it, the old
-    operator is stopped first, so that it does not begin a roll which the new one would begin again; Helm starts the new one.
-  - Refuses an upgrade in which Helm would overwrite a field of the ClusterPolicy that somebody has set by hand. Helm leaves such a field
-    alone as long as the two charts agree about it.
+  - Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release if RV(helm_release.action) says so.
+  - Verifies that helm and the chart exist and that the chart accepts the values; the failure says what is missing and what to do.
+  - Repairs a Helm release that a killed helm has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which
+    Helm itself refuses to change ("another operation is in progress").
+  - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs and never upgrades them. An equal CRD costs
+    one read; no CRD is deleted.
+  - Compares chart name, version, app version and values, so that helm is not started when nothing has changed.
+  - Waits until the workloads of an unchanged Helm release are rolled out.
+  - For a Helm release of the GPU operator it returns in advance on how many nodes an upgrade rolls the driver, how many at a time, and why.
+    Without O(allow_driver_rollout) such an upgrade is refused, or held back if only values of the driver differ. With it, the old operator
+    is stopped first, since it would begin a roll that the new one would repeat. Helm starts the new one.
+  - Refuses an upgrade in which Helm would overwrite a field of the ClusterPolicy that was set by hand. Helm does not change such a field
+    while the two charts agree about it.
 notes:
-  - "A helm that is really at work is not disturbed. An unfinished revision is given up for dead by these rules, in this order:
-    a helm process on this machine that works on the release is at work;
-    a revision that this collection let helm write from this machine (it leaves a Lease C(accel-gpu-helm-<release>) in the release's
-    namespace beforehand), while no such process is left, is dead;
-    any other is dead when it is older than O(pending_timeout), and is waited for until then."
-  - The record of a dead revision is deleted, as if it had never begun. That of a dead first installation is marked C(superseded) instead, because
-    it is all that tells Helm what there is to upgrade from. The record of a failed revision stays, and Helm upgrades from it.
-  - Secrets of releases are read for chart, values and the names of workloads; no value of theirs comes into a result.
-  - Fails when C(HELM_KUBE*) in the environment names another cluster or user than this module has, and when Helm cannot be given the
-    connection (an option like O(host) or O(client_cert) of this module alone).
-  - helm itself is only used for C(helm pull) and C(helm template), and never reaches the cluster from here.
+  - "A running helm is not disturbed. An unfinished revision is checked by these rules, in this order:
+    a helm process on this machine that works on the Helm release is running;
+    a revision that this collection let helm write from this machine (it leaves a Lease C(accel-gpu-helm-<release>) in the namespace of the
+    Helm release beforehand) is abandoned if no such process exists;
+    any other revision is abandoned if it is older than O(pending_timeout), and is waited for until then."
+  - The record of an abandoned revision is deleted. That of an abandoned first installation is marked C(superseded) instead, because
+    it alone tells Helm what to upgrade from. The record of a failed revision stays, and Helm upgrades from it.
+  - Secrets of Helm releases are read for chart, values and the names of workloads; no result contains their values.
+  - Fails if C(HELM_KUBE*) in the environment names another cluster or user than this module uses, and if Helm cannot be given the
+    connection (an option such as O(host) or O(client_cert) of this module alone).
+  - helm itself is only used for C(helm pull) and C(helm template), without a connection to the cluster.
 options:
   release_name:
-    description: Name of the release.
+    description: Name of the Helm release.
     type: str
     required: true
     aliases: [name]
   release_namespace:
-    description: Namespace of the release. It must exist, or be among O(expected) in check mode.
+    description: Namespace of the Helm release. It must exist, or be among O(expected) in check mode.
     type: str
     required: true
     aliases: [namespace]
   chart_ref:
     description:
-      - A path (unpacked or .tgz), a bare name in O(chart_repo_url), an URL, an C(oci://) reference or C(repository/name).
+      - A path (unpacked or .tgz), a bare name in O(chart_repo_url), a URL, an C(oci://) reference or C(repository/name).
     type: str
     required: true
   chart_repo_url:
-    description: URL of the repository that has the chart.
+    description: URL of the chart's repository.
     type: str
   chart_version:
-    description: Version of the chart. A chart from a local path has the version it has.
+    description: Version of the chart. A chart from a local path has its own version.
     type: str
   release_values:
     description: Values for the chart.
@@ -65,27 +65,27 @@ options:
     aliases: [values]
   initial_values:
     description:
-      - Values that only a first installation gets; a release that exists keeps what it has of them.
-      - RV(helm_release.initial_values) tells what to give to Helm. O(release_values) win over them.
+      - Values for a first installation only; an existing Helm release keeps its own.
+      - RV(helm_release.initial_values) returns what to give to Helm. O(release_values) override them.
     type: dict
     default: {}
   binary_path:
-    description: Path of helm; the first one on PATH if not given.
+    description: Path of helm. By default, the first one on PATH.
     type: path
   pending_timeout:
     description:
-      - Seconds after which an unfinished revision of another machine or tool is taken for dead.
-      - Must be longer than the longest time-out with which helm is used on this release.
+      - Seconds after which an unfinished revision of another machine or tool counts as abandoned.
+      - Must be longer than the longest timeout with which helm is used on this Helm release.
     type: int
     default: 600
   allow_driver_rollout:
-    description: Whether an upgrade of the GPU operator's release may roll the driver on the nodes that have one.
+    description: Whether an upgrade of the GPU operator may roll the driver on the nodes that have one.
     type: bool
     default: false
   node_annotation:
     description:
-      - An annotation that the release puts on every node on which one of its DaemonSets runs.
-      - When given, the release counts as rolled out only once as many nodes carry it.
+      - An annotation that the Helm release sets on every node on which one of its DaemonSets runs.
+      - If set, the Helm release counts as rolled out only when as many nodes have it.
     type: str
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -119,69 +119,109 @@ EXAMPLES = r"""
     chart_version: 0.19.0
     release_values: {worker: {tolerations: []}}
     skip_crds: true
-  # The cluster and the user that helm_release has verified, and no other.
+  # The cluster and the user that helm_release has verified.
   environment: "{{ preparation.helm_release.helm_environment }}"
   when: preparation.helm_release.action != 'none'
 """
 
 RETURN = r"""
 helm_release:
-  description: The release as it was found, and what is left to do.
+  description: The Helm release as it was found, and the remaining action.
   returned: success
   type: dict
   contains:
     helm_environment:
-      description: Variables (none is secret) with which M(kubernetes.core.helm) reaches the verified cluster.
+      description: Environment variables (none is secret) with which M(kubernetes.core.helm) reaches the verified cluster.
       type: dict
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
     action:
       description: What Helm has to do next - V(install), V(upgrade) or V(none).
       type: str
+      returned: success
+      sample: upgrade
     reasons:
-      description: Why, in words; of values that differ only the names.
+      description: Why; of values that differ only the names.
       type: list
       elements: str
+      returned: success
+      sample: [chart gpu-operator-v25.3.4 becomes gpu-operator-v25.10.1]
     status:
-      description: Helm's status of the release, V(absent) when there is none.
+      description: Helm's status of the Helm release, V(absent) if there is none.
       type: str
+      returned: success
+      sample: deployed
     revision:
-      description: Its revision, 0 when there is none.
+      description: Its revision, 0 if there is none.
       type: int
+      returned: success
+      sample: 3
     chart_version:
-      description: Version of the chart that was found at O(chart_ref).
+      description: Version of the chart at O(chart_ref).
       type: str
+      returned: success
+      sample: v25.10.1
     repaired:
-      description: Unfinished revisions that were given up for dead, with the rule that said so.
+      description: Abandoned revisions, each with the reason.
       type: list
       elements: str
+      returned: success
+      sample: []
     crds:
-      description: Names of the chart's CRDs by what became of them.
+      description: Names of the chart's CRDs by action.
       type: dict
+      returned: success
+      sample: {created: [], updated: [clusterpolicies.nvidia.com], unchanged: []}
       contains:
-        created: {description: New ones., type: list, elements: str}
-        updated: {description: Changed ones., type: list, elements: str}
-        unchanged: {description: Those that are as the chart has them., type: list, elements: str}
+        created: {description: New CRDs., type: list, elements: str, returned: success, sample: []}
+        updated: {description: Changed CRDs., type: list, elements: str, returned: success, sample: [clusterpolicies.nvidia.com]}
+        unchanged: {description: Equal CRDs., type: list, elements: str, returned: success, sample: []}
     initial_values:
-      description: What of O(initial_values) to give to Helm.
+      description: The part of O(initial_values) to give to Helm.
       type: dict
+      returned: success
+      sample: {}
     driver_rollout:
-      description:
-        - What the upgrade costs, where it is one of a GPU operator whose driver has to follow. C(nodes) is 0 where none has.
-        - C(at_most) nodes are at work at a time, 0 where the ClusterPolicy leaves it to somebody to delete the driver's pods.
+      description: The impact of an upgrade of a GPU operator on its driver.
       type: dict
+      returned: success
+      sample: {nodes: 20, max_parallel: 1, reasons: [chart gpu-operator-v25.3.4 becomes gpu-operator-v25.10.1]}
       contains:
-        nodes: {description: On how many nodes the driver rolls., type: int}
-        at_most: {description: How many of them at a time., type: int}
-        reasons: {description: Why it does., type: list, elements: str}
+        nodes:
+          description: Number of nodes on which the driver rolls; 0 if it does not.
+          type: int
+          returned: success
+          sample: 20
+        max_parallel:
+          description: How many of them at a time; 0 if the ClusterPolicy requires that driver pods are deleted by hand.
+          type: int
+          returned: success
+          sample: 1
+        reasons:
+          description: Why the driver rolls.
+          type: list
+          elements: str
+          returned: success
+          sample: [driver.version 570.172.08 becomes 580.95.05]
     held_back:
-      description: Values that were held back because the driver would have rolled; empty when nothing was.
+      description: Values that were held back because they would roll the driver.
       type: list
       elements: str
+      returned: success
+      sample: [driver.version]
     workloads:
-      description: Pods ready and wanted of each workload that was waited for, by kind and name.
+      description: Ready and desired pods of each workload that was waited for, by kind and name. A timeout returns it, too.
       type: dict
+      returned: success
       sample: {"DaemonSet nfd-worker": "20/20"}
+code:
+  description:
+    - Reason of the failure. V(helm_missing); V(chart) that cannot be used; V(custom_fields) that Helm would overwrite; V(driver_rollout) that is not allowed; V(timeout).
+    - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
+      error. V(lease_held) by another run, V(lease_lost) during the run.
+  returned: failure
+  type: raw
+  sample: driver_rollout
 """
 
 import contextlib
@@ -190,13 +230,13 @@ import tempfile
 import typing as t
 
 from ..module_utils.common.results import diff_of
-from ..module_utils.gpu_operator.driver_rollout import DriverRollout
+from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.upgrade import OperatorUpgrade, UpgradeDecision, UpgradeRefused
-from ..module_utils.helm.await_workloads import await_workloads
 from ..module_utils.helm.chart import ChartProblem
 from ..module_utils.helm.cli import INSTALL_HELM
-from ..module_utils.helm.preparation import ReleaseOptions, ReleasePreparation, WaitOptions
+from ..module_utils.helm.preparation import ReleaseOptions, ReleasePreparation
 from ..module_utils.helm.release import NOTHING
+from ..module_utils.helm.workloads import await_workloads
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
 
@@ -216,10 +256,10 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Derive from the chart, read the release, repair and apply, and see that it runs."""
+    """Read chart and release, repair the release, apply CRDs, and wait when helm has nothing to do."""
     params = module.params
     release = ReleaseOptions.from_params(params)
-    binary = _binary(module)
+    binary = _find_helm(module)
     environment = helm_environment(module.client)
     waiting = WaitOptions(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder, contextlib.ExitStack() as held:
@@ -233,56 +273,55 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             waiting=waiting,
             before_write=lambda: held.enter_context(module.lease()),
         )
-        chart, definitions = preparation.chart(binary, folder)
-        preparation.settle()
-        upgrading = OperatorUpgrade(module.client, release.namespace, allowed=params["allow_driver_rollout"])
-        judgement = upgrading.judge(preparation.decide(chart), preparation, chart, release.wanted)
-        step = judgement.step
-        if judgement.roll:
-            module.warn(_announcement(judgement.roll, judgement.held_back))
-        preparation.apply_definitions(definitions)
-        preparation.announce(step)
+        chart, definitions = preparation.load_chart(binary, folder)
+        preparation.recover_pending()
+        upgrade = OperatorUpgrade(module.client, release.namespace, allowed=params["allow_driver_rollout"])
+        decision = upgrade.decide(preparation.next_step(chart), preparation, chart, release.desired_values)
+        _warn_about_driver(module, decision)
+        preparation.apply_crds(definitions)
+        preparation.write_marker(decision.step)
         resumed = False
-        if step.action == NOTHING:
-            resumed = upgrading.resume(preparation.manifest, check=module.check_mode, before_write=preparation.begin)
-        elif judgement.roll and not module.check_mode:
-            upgrading.stop(preparation.manifest, waiting)
+        if decision.step.action == NOTHING:
+            resumed = upgrade.resume(preparation.manifest, check=module.check_mode, before_write=preparation.begin)
+        elif decision.rollout and not module.check_mode:
+            upgrade.stop(preparation.manifest, waiting)
     workloads = {}
-    if step.action == NOTHING and params["wait"] and not module.check_mode:
+    if decision.step.action == NOTHING and params["wait"] and not module.check_mode:
         workloads = await_workloads(
             module.client, release.namespace, release.name, preparation.manifest, params["node_annotation"], waiting
         )
+    rollout = decision.rollout.as_dict() if decision.rollout else {"nodes": 0, "max_parallel": 0, "reasons": []}
     return {
         "changed": preparation.changed or resumed,
         "helm_release": {
-            **preparation.told(chart, step),
-            **_cost(judgement),
+            **preparation.as_dict(chart, decision.step),
+            "driver_rollout": rollout,
+            "held_back": list(decision.held_back),
             "workloads": workloads,
             "helm_environment": environment,
         },
-        "diff": diff_of(*preparation.shown(chart, step), f"Helm release {release.namespace}/{release.name}"),
+        "diff": diff_of(*preparation.diff(chart, decision.step), f"Helm release {release.namespace}/{release.name}"),
     }
 
 
-def _announcement(roll: DriverRollout, held_back: t.Sequence[str]) -> str:
-    if not held_back:
-        return roll.announcement
-    return f"{', '.join(held_back)} of the release's values was held back, because {roll}. Set allow_driver_rollout when that may happen."
+def _warn_about_driver(module: GpuModule, decision: UpgradeDecision) -> None:
+    if decision.rollout and decision.held_back:
+        module.warn(
+            f"{', '.join(decision.held_back)} of the Helm values was held back, because {decision.rollout}. "
+            "Set allow_driver_rollout to allow it."
+        )
+    elif decision.rollout:
+        module.warn(decision.rollout.announcement)
 
 
-def _cost(judgement: UpgradeDecision) -> dict[str, t.Any]:
-    roll = judgement.roll.as_dict() if judgement.roll else {"nodes": 0, "at_most": 0, "reasons": []}
-    return {"driver_rollout": roll, "held_back": list(judgement.held_back)}
-
-
-def _binary(module: GpuModule) -> str:
-    given = module.params["binary_path"]
-    if given and not os.access(given, os.X_OK):
-        module.fail_json(msg=f"There is no program at binary_path {given}. {INSTALL_HELM}", code="helm_missing")
-    found = given or module.get_bin_path("helm")
-    if not found:
+def _find_helm(module: GpuModule) -> str:
+    path = module.params["binary_path"]
+    if path and not os.access(path, os.X_OK):
+        module.fail_json(msg=f"There is no program at binary_path {path}. {INSTALL_HELM}", code="helm_missing")
+    binary = path or module.get_bin_path("helm")
+    if not binary:
         module.fail_json(msg=f"helm is not on this machine. {INSTALL_HELM}", code="helm_missing")
-    return str(found)
+    return str(binary)
 
 
 def main() -> None:

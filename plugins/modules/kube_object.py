@@ -1,24 +1,24 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubernetes objects that are compared before anything is sent."""
+"""Applies Kubernetes objects that differ from their definition."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_object
-short_description: Bring Kubernetes objects to their wanted content
+short_description: Apply or delete Kubernetes objects, and send only what differs
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reads each object, compares it with its definition and with what this collection applied earlier, and sends a
     server-side apply only where they differ. Equal objects cost one read each.
-  - What others put into an object stays. What an earlier definition had and this one no longer has is taken out.
+  - Fields of other managers stay. A field that an earlier definition had and this one no longer has is removed.
   - Quantities, numbers written as text, and defaults that the API server adds do not count as a difference.
-  - In check mode the API server itself tries the change (a dry run), so that V(changed) and the diff are those of the
-    run that follows.
-  - Objects of a kind, or in a namespace, that does not exist yet can be previewed on a first run; see O(expected).
+  - In check mode the API server validates the change (a dry run), so that C(changed) and the diff are those of the
+    real run.
+  - Objects of a kind, or in a namespace, that does not exist yet, can be previewed on a first run; see O(expected).
   - Kinds and namespaces are checked for all definitions before anything is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -31,36 +31,37 @@ options:
     description:
       - The objects, each with C(apiVersion), C(kind) and C(metadata.name), and with C(metadata.namespace) if its kind
         has namespaces.
-      - Namespaces and CustomResourceDefinitions are applied before all others, whatever their place in the list.
+      - Namespaces and CustomResourceDefinitions are applied before all others, in any order of the list.
     type: list
     elements: dict
     required: true
   state:
     description:
-      - V(present) applies the objects, V(absent) deletes those that are there.
+      - V(present) applies the objects, V(absent) deletes those that exist.
     type: str
     choices: [present, absent]
     default: present
   force:
     description:
-      - Whether fields that another manager owns are taken over. If not, such a field is a failure naming the manager.
+      - Whether to take over fields that another manager owns. If not, the module fails with the name of that manager.
     type: bool
     default: true
   note_creation:
     description:
-      - Whether an object that this module makes gets the annotation C(accel.gpu/created), by which M(accel.gpu.uninstall)
-        knows that it may go again. An object that was there before never gets it.
+      - Used by the roles of this collection; not a stable interface.
+      - Whether an object that this module creates gets the annotation C(accel.gpu/created), so that M(accel.gpu.uninstall)
+        may delete it. An object that existed before never gets it.
     type: bool
     default: false
 notes:
-  - A user who may read but not write gets a preview that is marked as not checked by the server.
+  - Without write permission, a preview is marked as not checked by the server.
   - Values of Secrets are hidden in the diff.
 seealso:
   - module: kubernetes.core.k8s
 """
 
 EXAMPLES = r"""
-- name: A namespace and what stands in it
+- name: Apply a namespace and a ConfigMap in it
   accel.gpu.kube_object:
     definitions:
       - apiVersion: v1
@@ -77,7 +78,7 @@ EXAMPLES = r"""
         data:
           greeting: hello
 
-- name: An object whose kind the operator's chart will bring, also on a first run with --check
+- name: Apply an object whose kind the operator's chart creates, also on a first run with --check
   accel.gpu.kube_object:
     definitions: "{{ lookup('file', 'policy.yml') | from_yaml_all }}"
     expected:
@@ -85,7 +86,7 @@ EXAMPLES = r"""
       kinds:
         - {api_version: nvidia.com/v1, kind: ClusterPolicy}
 
-- name: Take it out again
+- name: Delete the namespace
   accel.gpu.kube_object:
     definitions:
       - {apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}
@@ -94,12 +95,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kube_object:
-  description: What became, or in check mode would become, of the objects; when one fails, of those before it.
+  description: The changes to the objects, or in check mode those of the real run. If one fails, the changes before it.
   returned: always
   type: dict
   contains:
     objects:
-      description: One entry an object, in the order in which they were applied.
+      description: One entry for each object, in the order in which they were applied.
       type: list
       elements: dict
       contains:
@@ -107,34 +108,49 @@ kube_object:
           description: Group and version.
           type: str
           returned: always
+          sample: v1
         kind:
           description: Kind.
           type: str
           returned: always
+          sample: Namespace
         namespace:
-          description: Namespace; null for kinds that have none.
+          description: Namespace; null for cluster-scoped kinds.
           type: str
           returned: always
+          sample: null
         name:
           description: Name.
           type: str
           returned: always
+          sample: gpu-operator
         action:
           description: V(created), V(updated), V(unchanged) or V(deleted).
           type: str
           returned: always
+          sample: created
         note:
           description: Why a preview may be wrong.
           type: str
-          returned: when there is something to say
+          returned: when a preview may be wrong
+          sample: "not checked by the server: no right to a dry run"
       returned: always
       sample:
         - {api_version: v1, kind: Namespace, namespace: null, name: gpu-operator, action: unchanged}
+code:
+  description:
+    - Reason of the failure. V(invalid) objects are not sent, since all are checked first.
+    - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
+      error. V(lease_held) by another run, V(lease_lost) during the run.
+  returned: failure
+  type: raw
+  sample: invalid
 """
 
 import contextlib
 import typing as t
 
+from ..module_utils.common.results import diff_of
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.lease import LeaseLost
 from ..module_utils.kube.module import GpuModule
@@ -171,21 +187,20 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _result(changes: list[ObjectChange]) -> dict[str, t.Any]:
-    changed = [change for change in changes if change.changed]
+    diffs = [
+        diff_of(change.before, change.after, f"{change.label} ({change.note})" if change.note else change.label)
+        for change in changes
+        if change.changed
+    ]
     return {
-        "changed": bool(changed),
+        "changed": bool(diffs),
         "kube_object": {"objects": [change.summary() for change in changes]},
-        "diff": [_diff(change) for change in changed],
+        "diff": diffs,
     }
 
 
-def _diff(change: ObjectChange) -> dict[str, t.Any]:
-    header = f"{change.label} ({change.note})" if change.note else change.label
-    return {"before": change.before, "after": change.after, "before_header": header, "after_header": header}
-
-
 def main() -> None:
-    """Run as a module."""
+    """Run the module."""
     module = GpuModule(_SPEC, expected=True, lease=True)
     module.run(work)
 

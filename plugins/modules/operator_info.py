@@ -1,29 +1,29 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tells which NFD and which GPU operator a cluster has."""
+"""Detects the NFD and the GPU operator of a cluster."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: operator_info
-short_description: Tell which NFD and which GPU operator a cluster has, and whose they are
+short_description: Return which NFD and which GPU operator a cluster has, and what manages them
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Finds NFD's master and the GPU operator in any namespace and under any release name, by their Deployments, and tells from the marks on them
-    whether Argo CD, Flux, Helm, OLM, another object or nobody manages them.
-  - Ours is what this collection has installed (the Lease C(accel-gpu-helm-<release>) beside it says so), and a Helm release that the documents
-    name by C(release) or C(namespace). That is installed and upgraded by Helm.
-  - Whatever else is there is adopted. It is used as it is, and neither upgraded nor installed a second time. So is what Argo CD or Flux
-    installs, even where it is ours or named. Where one of them keeps the ClusterPolicy, RV(operator_info.operator.notes) tells
-    which fields of the pools it would revert, and how to exclude them.
-  - "Fails with one message where nothing sensible can be done: two of them that undo each other's work, an operator without a ClusterPolicy, a
-    ClusterPolicy whose operator is gone, a release of ours that the documents now want somewhere else, and OpenShift where one of them is
-    not installed yet, since both come from OLM there."
-  - Fails also when Helm is to be used and C(HELM_KUBE*) in the environment names another cluster or user than this module has.
-  - Costs two lists for each component, and one look at a Lease where Helm manages it.
+  - Finds NFD's master and the GPU operator in any namespace and under any release name, by their Deployments. Their marks say
+    whether Argo CD, Flux, Helm, OLM, another object or nothing manages them.
+  - Managed is an installation that this collection has made (the Lease C(accel-gpu-helm-<release>) records it), and a Helm release that
+    C(gpu_cluster) names by C(release) or C(namespace). Helm installs and upgrades it.
+  - Every other installation is adopted. It is used as it is, and neither upgraded nor installed a second time. The same holds for every
+    installation by Argo CD or Flux, even if it is managed or named. If one of them reconciles the ClusterPolicy, RV(operator_info.operator.notes)
+    contains the fields of the pools that it would revert, and how to exclude them.
+  - "Fails with one message when the state cannot be used: two conflicting installations, an operator without a ClusterPolicy, a
+    ClusterPolicy without an operator, a managed Helm release for which the configuration has another name or namespace, and OpenShift if a
+    component is not installed yet, since both come from OLM there."
+  - Fails also if Helm is to be used and C(HELM_KUBE*) in the environment names another cluster or user than this module uses.
+  - Costs two lists for each component, and one read of a Lease if Helm manages it.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -32,15 +32,15 @@ extends_documentation_fragment:
 options:
   components:
     description:
-      - Which of the two to look for.
+      - The components to look for.
     type: list
     elements: str
     choices: [nfd, operator]
     default: [nfd, operator]
   allow_release:
     description:
-      - As the option of M(accel.gpu.gpu_sharing). If given, the module fails where that one would refuse to release nodes from pools that
-        O(gpu_pools) does not declare any more, so that a run of several roles ends before it has changed anything.
+      - As the option of M(accel.gpu.gpu_sharing). If set, the module fails where that one would refuse to release nodes from pools that
+        O(gpu_pools) no longer declares, so that a run of several roles ends before it has changed anything.
     type: list
     elements: str
 seealso:
@@ -49,27 +49,27 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Look whether an operator is there already
+- name: Check whether an operator is installed
   accel.gpu.operator_info:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
     components: [operator]
   register: installed
 
-- name: Install one where there is none
+- name: Install one if there is none
   ansible.builtin.include_tasks: install.yml
   when: not installed.operator_info.operator.adopted
 """
 
 RETURN = r"""
 operator_info:
-  description: By component (C(nfd), C(operator)), what was found.
+  description: The finding for each component (C(nfd), C(operator)).
   returned: success
   type: dict
   sample:
     operator:
       found: true
-      ours: false
+      managed: false
       adopted: true
       what: "GPU operator v25.10.1 in namespace nvidia-gpu-operator (OLM, ClusterServiceVersion gpu-operator-certified.v25.10.1)"
       deployment: gpu-operator
@@ -85,17 +85,29 @@ operator_info:
       type: dict
       returned: when it is among O(components)
       contains:
-        found: {description: Whether it is there., type: bool}
-        ours: {description: Whether it is to be installed or upgraded by this collection., type: bool}
-        adopted: {description: Whether somebody else's is used as it is., type: bool}
-        what: {description: What and where it is in words., type: str}
-        deployment: {description: Name of its Deployment., type: str}
-        namespace: {description: Its namespace., type: str}
-        manager: {description: "V(argocd), V(flux), V(helm), V(olm), V(owner) (another object has made it) or V(nobody).", type: str}
-        managed_by: {description: The same in words., type: str}
-        version: {description: Its version; empty when nothing tells it., type: str}
-        problem: {description: Why it cannot be used. Empty here; M(accel.gpu.gpu_info) tells it instead of failing., type: str}
-        notes: {description: What to know of it., type: list, elements: str}
+        found: {description: Whether it is installed., type: bool, returned: always, sample: true}
+        managed: {description: Whether this collection installs and upgrades it., type: bool, returned: always, sample: false}
+        adopted: {description: Whether a foreign installation is used as it is., type: bool, returned: always, sample: true}
+        what: {description: "Component, version, namespace and manager.", type: str, returned: when found, sample: NFD v0.18.3 in namespace nfd (Helm release nfd/nfd)}
+        deployment: {description: Name of its Deployment., type: str, returned: when found, sample: gpu-operator}
+        namespace: {description: Its namespace., type: str, returned: when found, sample: gpu-operator}
+        manager:
+          description: V(argocd), V(flux), V(helm), V(olm), V(owner) (another object has created it) or V(unmanaged).
+          type: str
+          returned: when found
+          sample: helm
+        managed_by: {description: The manager as text., type: str, returned: when found, sample: Helm release gpu-operator/gpu-operator}
+        version: {description: Its version; empty if unknown., type: str, returned: when found, sample: v25.10.1}
+        problem: {description: Why it cannot be used. Empty here; M(accel.gpu.gpu_info) returns it instead of failing., type: str, returned: always, sample: ""}
+        notes: {description: Restrictions of an adopted installation., type: list, elements: str, returned: always, sample: []}
+code:
+  description:
+    - Reason of the failure. V(release_refused) - see O(allow_release).
+    - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
+      error.
+  returned: failure
+  type: raw
+  sample: invalid
 """
 
 import typing as t
@@ -111,7 +123,7 @@ _FIND = {"nfd": find_nfd, "operator": find_operator}
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Look at each component; warn of what an adopted one lacks."""
+    """Find each component; warn about the restrictions of an adopted one."""
     plan = module.plan
     if module.params["allow_release"] is not None:
         require_allowed(module.client, plan, frozenset(module.params["allow_release"]))
@@ -119,8 +131,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     problems = [finding.problem for finding in findings.values() if finding.problem]
     if problems:
         raise InvalidOptions(problems)
-    if any(finding.ours for finding in findings.values()):
-        # Helm will be used: an environment that leads it elsewhere is refused before anything is changed.
+    if any(finding.managed for finding in findings.values()):
+        # Helm will be used: fail before any change if the environment leads it to another cluster.
         helm_environment(module.client)
     for finding in findings.values():
         if finding.installation is not None:

@@ -141,9 +141,9 @@ import typing as t
 from ..module_utils.catalog.names import LEASE_NAME
 from ..module_utils.catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..module_utils.common.results import diff_of
-from ..module_utils.gpu_operator.cluster_policy import driver_nodes
-from ..module_utils.helm import preparation
-from ..module_utils.helm.release_records import note_path
+from ..module_utils.gpu_operator.daemonsets import count_driver_nodes
+from ..module_utils.common.wait import WaitOptions
+from ..module_utils.helm.release_records import marker_path
 from ..module_utils.helm.release_removal import ReleaseRemoval
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
@@ -174,14 +174,14 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     plan = derive(module.params["gpu_cluster"], {}, [])
     releases = [_leaving(module, release) for release in (plan.operator, plan.nfd)]
     half = _before if module.params["stage"] == "before_helm" else _after
-    environment = helm_environment(module.client) if half is _before and any(of.ours for of in releases) else {}
+    environment = helm_environment(module.client) if half is _before and any(of.managed for of in releases) else {}
     changed, account = half(module, plan, releases)
     for release in releases:
-        if release.there and not release.ours:
+        if release.exists and not release.managed:
             account.keeps(f"Helm release {release.namespace}/{release.name}", "this collection did not install it")
     return {
         "changed": changed,
-        "removal": {"releases": [of.told() for of in releases], "helm_environment": environment, **account.result()},
+        "removal": {"releases": [of.as_dict() for of in releases], "helm_environment": environment, **account.result()},
         "diff": diff_of(*account.diff(), "removal"),
     }
 
@@ -201,7 +201,7 @@ def _before(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tu
     params = module.params
     settings = before_helm.BeforeHelmSettings(
         namespace=plan.operator.namespace,
-        is_ours=lambda found: releases[0].ours and releases[0].has(found),
+        is_ours=lambda found: releases[0].managed and releases[0].contains(found),
         driver_nodes=driver_nodes,
         restart_mig_managers=lambda place, nodes, lease: restart_mig_manager(
             module.client, place, nodes, lease, module.progress
@@ -213,7 +213,7 @@ def _before(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tu
     )
     stage = before_helm.BeforeHelm(module.client, settings)
     found = stage.read()
-    to_open = [release for release in releases if release.ours and not release.open]
+    to_open = [release for release in releases if release.managed and not release.is_superseded]
     if any(settings.is_ours(policy) for policy in found.policies):
         warning = driver_warning(module.client, plan.operator.namespace, found.nodes)
         if warning:
@@ -225,9 +225,9 @@ def _before(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tu
             # Another run may have changed the cluster while this one waited for its lease.
             found = stage.read()
             for release in to_open:
-                release.settle()
+                release.await_other_helm()
                 lease.check()
-                release.reopen(module.run_id)
+                release.supersede(module.run_id)
             stage.clear(found, lease)
     for release in to_open:
         stage.account.took(f"Helm release {release.namespace}/{release.name}", release.found, how="to be uninstalled")
@@ -269,7 +269,7 @@ def _after(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tup
 
 def _leaving(module: GpuModule, release: ReleasePlan) -> ReleaseRemoval:
     params = module.params
-    waiting = preparation.WaitOptions(
+    waiting = WaitOptions(
         params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress
     )
     return ReleaseRemoval(
@@ -281,9 +281,9 @@ def _release(release: ReleaseRemoval, kinds: t.Iterable[tuple[str, str]]) -> aft
     return after_helm.UninstalledRelease(
         name=release.name,
         namespace=release.namespace,
-        ours=release.ours,
-        there=release.there,
-        note=note_path(release.name, release.namespace),
+        ours=release.managed,
+        there=release.exists,
+        note=marker_path(release.name, release.namespace),
         selector=f"app.kubernetes.io/instance={release.name}",
         kinds=tuple(Definition(*kind) for kind in kinds),
         has=release.has,

@@ -3,8 +3,8 @@
 """Which fields of a ClusterPolicy reach the template of the driver's DaemonSet, and how the driver then rolls: pure.
 
 Source: gpu-operator v25.10.1 controllers/object_controls.go (TransformDriver, applyCommonDaemonsetMetadata and -Config) and
-controllers/upgrade_controller.go. That DaemonSet is updated OnDelete: whatever changes its template is an upgrade to the
-operator, which goes from node to node.
+controllers/upgrade_controller.go. That DaemonSet is updated OnDelete: every change of its template is an upgrade for the
+operator, which upgrades node by node.
 """
 
 from __future__ import annotations
@@ -16,64 +16,66 @@ from dataclasses import dataclass
 Document = t.Mapping[str, t.Any]
 Path = tuple[str, ...]
 
-# How the operator goes about an upgrade, and what it leaves to other DaemonSets.
+# Settings of the upgrade itself, and of other DaemonSets.
 _NOT_IN_TEMPLATE: frozenset[Path] = frozenset(
     {("driver", "upgradePolicy"), ("daemonsets", "updateStrategy"), ("daemonsets", "rollingUpdate")}
 )
 PARTS = ("driver", "daemonsets", "gds", "gdrcopy", "hostPaths")
-# Sidecars, of which nothing is in the template unless they are enabled.
+# Sidecars, which are in the template only while they are enabled.
 _SIDECARS = frozenset({"gds", "gdrcopy"})
 
 
 def driver_fields(before: Document, after: Document) -> list[Path]:
-    """The paths, below spec, at which two policies differ and the driver's DaemonSet with them."""
-    found: list[Path] = []
+    """The paths below spec at which two policies differ so that the driver's DaemonSet changes."""
+    paths: list[Path] = []
     for part in PARTS:
         old, new = before.get(part), after.get(part)
-        if part in _SIDECARS and not (_enabled(old) or _enabled(new)):
+        if part in _SIDECARS and not any(isinstance(item, dict) and item.get("enabled") for item in (old, new)):
             continue
-        found += [path for path in differing_fields(old, new, (part,)) if path[:2] not in _NOT_IN_TEMPLATE]
-    return found
+        paths += [path for path in differing_fields(old, new, (part,)) if path[:2] not in _NOT_IN_TEMPLATE]
+    return paths
 
 
 def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]:
-    """Where two documents differ; a list is one value, and what is empty is as good as absent."""
+    """The paths at which two documents differ; a list is one value, and an empty value equals a missing one."""
     if isinstance(before, dict) or isinstance(after, dict):
         old, new = (value if isinstance(value, dict) else {} for value in (before, after))
         return [
-            found
+            difference
             for key in sorted({*old, *new})
-            for found in differing_fields(old.get(key), new.get(key), (*path, key))
+            for difference in differing_fields(old.get(key), new.get(key), (*path, key))
         ]
     return [] if before == after or (is_empty(before) and is_empty(after)) else [path]
 
 
 def is_empty(value: t.Any) -> bool:
-    """Whether a value says nothing; False and 0 say something."""
+    """Whether a value is None or empty; False and 0 are not."""
     return value is None or (isinstance(value, (str, list, dict)) and not value)
 
 
 @dataclass(frozen=True)
 class UpgradePolicy:
-    """How the operator replaces driver pods: by itself, or only those that somebody deletes."""
+    """How driver pods are replaced: automatically by the operator, or only after each is deleted by hand."""
 
-    by_itself: bool
+    automatic: bool
     parallel: int = 1
     unavailable: str = "25%"
 
     @classmethod
-    def of(cls, spec: Document) -> UpgradePolicy:
-        """From a ClusterPolicy's spec; without an upgradePolicy the operator leaves driver pods alone."""
-        said = (spec.get("driver") or {}).get("upgradePolicy") or {}
+    def from_spec(cls, spec: Document) -> UpgradePolicy:
+        """From a ClusterPolicy's spec; without an upgradePolicy the operator does not replace driver pods."""
+        policy = (spec.get("driver") or {}).get("upgradePolicy") or {}
         sandbox = (spec.get("sandboxWorkloads") or {}).get("enabled")
+        parallel, unavailable = policy.get("maxParallelUpgrades"), policy.get("maxUnavailable")
+        # The defaults are the CRD's; 0 is a value.
         return cls(
-            by_itself=bool(said.get("autoUpgrade")) and not sandbox,
-            parallel=int(_or(said.get("maxParallelUpgrades"), 1)),
-            unavailable=str(_or(said.get("maxUnavailable"), "25%")),
+            automatic=bool(policy.get("autoUpgrade")) and not sandbox,
+            parallel=1 if parallel is None else int(parallel),
+            unavailable="25%" if unavailable is None else str(unavailable),
         )
 
-    def at_most(self, nodes: int) -> int:
-        """How many of so many nodes are at work at a time; a share of the nodes is rounded up, as the operator does it."""
+    def max_parallel(self, nodes: int) -> int:
+        """How many of `nodes` nodes are upgraded at a time; a percentage is rounded up, as by the operator."""
         limit = nodes
         if self.unavailable.endswith("%"):
             limit = math.ceil(nodes * int(self.unavailable[:-1]) / 100)
@@ -84,45 +86,32 @@ class UpgradePolicy:
 
 @dataclass(frozen=True)
 class DriverRollout:
-    """A change that the driver has to follow: on how many nodes, how fast, and why."""
+    """A change that rolls the driver: the number of nodes, the upgrade policy, and the reasons."""
 
     nodes: int
-    pacing: UpgradePolicy
+    upgrade_policy: UpgradePolicy
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:
-        why = "; ".join(self.reasons)
-        if not self.pacing.by_itself:
+        reasons = "; ".join(self.reasons)
+        if not self.upgrade_policy.automatic:
             return (
-                f"the driver is out of date on {self.nodes} nodes: {why}. The ClusterPolicy's driver.upgradePolicy.autoUpgrade "
-                "is off, so on each node it changes when somebody deletes its driver pod"
+                f"the driver is out of date on {self.nodes} nodes: {reasons}. The ClusterPolicy's driver.upgradePolicy.autoUpgrade "
+                "is off, so each node keeps its driver until its driver pod is deleted"
             )
-        return f"the driver rolls on {self.nodes} nodes, at most {self.at_most} at a time: {why}"
+        return f"the driver rolls on {self.nodes} nodes, at most {self.max_parallel} at a time: {reasons}"
 
     @property
-    def at_most(self) -> int:
-        """How many nodes are at work at a time; 0 where driver pods are left to somebody to delete."""
-        return self.pacing.at_most(self.nodes) if self.pacing.by_itself else 0
+    def max_parallel(self) -> int:
+        """How many nodes are upgraded at a time; 0 where driver pods must be deleted by hand."""
+        return self.upgrade_policy.max_parallel(self.nodes) if self.upgrade_policy.automatic else 0
 
     @property
     def announcement(self) -> str:
-        """A sentence for whoever runs the change."""
+        """A sentence for the warning before the change."""
         text = str(self)
         return f"{text[0].upper()}{text[1:]}. GPU pods are evicted from each node first."
 
     def as_dict(self) -> dict[str, t.Any]:
-        """For a result."""
-        return {
-            "nodes": self.nodes,
-            "at_most": self.at_most,
-            "reasons": list(self.reasons),
-        }
-
-
-def _or(value: t.Any, default: t.Any) -> t.Any:
-    """The CRD's own default where nothing is said; 0 says something."""
-    return default if value is None else value
-
-
-def _enabled(part: t.Any) -> bool:
-    return bool(isinstance(part, dict) and part.get("enabled"))
+        """The roll-out as modules return it."""
+        return {"nodes": self.nodes, "max_parallel": self.max_parallel, "reasons": list(self.reasons)}

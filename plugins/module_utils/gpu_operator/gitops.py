@@ -1,11 +1,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects that Argo CD or Flux keeps as a repository has them: how they are recognized, and what that means for our fields (pure).
+"""Recognizes objects that Argo CD or Flux reconciles from a repository, and warns about our fields in them (pure).
 
 Argo CD marks an object by the annotation argocd.argoproj.io/tracking-id, `<application>:<group>/<kind>:<namespace>/<name>`, or by
-a label; the one that its documentation proposes beside app.kubernetes.io/instance, which every Helm chart sets, is
-argocd.argoproj.io/instance (https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/). Flux marks what comes of a
-HelmRelease or a Kustomization by two labels of that kind's API group (fluxcd/helm-controller internal/postrender/origin_labels.go,
+a label: its documentation proposes argocd.argoproj.io/instance besides app.kubernetes.io/instance, which every Helm chart sets
+ (https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/). Flux marks objects of a
+HelmRelease or a Kustomization with two labels of that kind's API group (fluxcd/helm-controller internal/postrender/origin_labels.go,
 fluxcd/pkg ssa/manager.go SetOwnerLabels).
 """
 
@@ -20,7 +20,7 @@ TOOLS = (ARGO_CD, FLUX)
 _TRACKING_ID, _INSTANCE = "argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance"
 _FLUX_GROUPS = (("helm.toolkit.fluxcd.io", "HelmRelease"), ("kustomize.toolkit.fluxcd.io", "Kustomization"))
 
-# How fields are left out of what is healed. Argo CD: user-guide/diffing and user-guide/sync-options (RespectIgnoreDifferences).
+# How to exclude fields from drift correction. Argo CD: user-guide/diffing and user-guide/sync-options (RespectIgnoreDifferences).
 # Flux: fluxcd.io/flux/components/helm/helmreleases (Drift detection) and .../kustomize/kustomizations (server-side apply).
 _EXCLUSIONS = {
     "application": (
@@ -32,7 +32,7 @@ _EXCLUSIONS = {
         "HelmRelease (target.kind: ClusterPolicy)"
     ),
     "Kustomization": (
-        "server-side apply reverts those that the source has: leave them out of the source, or annotate the ClusterPolicy there with "
+        "server-side apply reverts those that the source sets: remove them from the source, or annotate the ClusterPolicy there with "
         "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent"
     ),
 }
@@ -40,7 +40,7 @@ _EXCLUSIONS = {
 
 @dataclass(frozen=True)
 class GitOpsOwner:
-    """What keeps an object as it is in a repository: `tool` is one of TOOLS, `kind` one of application, HelmRelease and Kustomization."""
+    """The GitOps resource that reconciles an object: `tool` is one of TOOLS, `kind` is application, HelmRelease or Kustomization."""
 
     tool: str
     kind: str
@@ -50,30 +50,30 @@ class GitOpsOwner:
         return f"{'Argo CD' if self.tool == ARGO_CD else 'Flux'} {self.kind} {self.name}"
 
 
-def gitops_owner(found: t.Mapping[str, t.Any], kind: str) -> GitOpsOwner | None:
-    """The owner of an object of this kind; None where the object carries no such mark, or one that was copied from another object."""
-    metadata = found["metadata"]
+def gitops_owner(item: t.Mapping[str, t.Any], kind: str) -> GitOpsOwner | None:
+    """The owner of an object of this kind; None when it has no such mark, or a mark copied from another object."""
+    metadata = item["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     for group, owner in _FLUX_GROUPS:
         name, namespace = labels.get(f"{group}/name"), labels.get(f"{group}/namespace")
         if name:
             return GitOpsOwner(FLUX, owner, f"{namespace}/{name}" if namespace else name)
     application, dummy, tracked = str(annotations.get(_TRACKING_ID) or "").partition(":")
-    if application and _names(tracked, kind, metadata["name"]):
+    if application and _refers_to(tracked, kind, metadata["name"]):
         return GitOpsOwner(ARGO_CD, "application", application)
     instance = labels.get(_INSTANCE) or annotations.get(_INSTANCE)
     return GitOpsOwner(ARGO_CD, "application", instance) if instance else None
 
 
 def reverted_fields_note(owner: GitOpsOwner, policy: str, fields: t.Iterable[str]) -> str | None:
-    """What a user has to know where an owner keeps the ClusterPolicy: `fields` are JSON pointers; None where we set none."""
-    listed = ", ".join(sorted(fields))
-    if not listed:
+    """A note for a ClusterPolicy with an owner: `fields` are the JSON pointers that the pools set; None when there are none."""
+    pointers = ", ".join(sorted(fields))
+    if not pointers:
         return None
-    return f"{owner} keeps ClusterPolicy {policy} as its source has it, and the pools set {listed} there; {_EXCLUSIONS[owner.kind]}"
+    return f"{owner} reconciles ClusterPolicy {policy} from its source, and the pools set {pointers} there; {_EXCLUSIONS[owner.kind]}"
 
 
-def _names(tracked: str, kind: str, name: str) -> bool:
-    """Whether `<group>/<kind>:<namespace>/<name>` names this object."""
-    of_kind, dummy, of_name = tracked.partition(":")
-    return of_kind.rpartition("/")[2] == kind and of_name.rpartition("/")[2] == name
+def _refers_to(tracked: str, kind: str, name: str) -> bool:
+    """Whether `<group>/<kind>:<namespace>/<name>` is this object."""
+    group_kind, dummy, path = tracked.partition(":")
+    return group_kind.rpartition("/")[2] == kind and path.rpartition("/")[2] == name

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which NFD and which GPU operator a cluster has, whose they are, and what follows from that: pure.
+"""What the Deployment of NFD or of the GPU operator says about its installation, and what the collection does with it: pure.
 
-The evidence is the Deployment. Its own marks tell who manages it: those of Argo CD and Flux, Helm's annotations, OLM's labels, an
-owner, or nothing. What is neither installed by this collection nor named by gpu_cluster is adopted: used as it is, and never upgraded;
-so is what Argo CD or Flux installs, whoever has named it.
+The Deployment's own marks say what manages it: those of Argo CD and Flux, Helm's annotations, OLM's labels, an owner, or nothing.
+An installation that this collection has not made and that gpu_cluster does not name is adopted: used as it is, and never upgraded.
+The same holds for every installation by Argo CD or Flux, even a named one.
 """
 
 from __future__ import annotations
@@ -22,23 +22,20 @@ from .gitops import TOOLS, gitops_owner, reverted_fields_note
 
 Document = t.Mapping[str, t.Any]
 
-# OLM's labels on what a ClusterServiceVersion brings (operator-lifecycle-manager pkg/lib/ownerutil).
+# OLM's labels on the objects of a ClusterServiceVersion (operator-lifecycle-manager pkg/lib/ownerutil).
 _OLM_OWNER, _OLM_KIND = "olm.owner", "olm.owner.kind"
-HELM, OLM, OWNER, NOBODY = "helm", "olm", "owner", "nobody"
+HELM, OLM, OWNER, UNMANAGED = "helm", "olm", "owner", "unmanaged"
 
 _VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.-]+)?")
 _PROGRAMS = {"operator": "gpu-operator", "nfd": "nfd-master"}
-_TITLES = {"operator": "GPU operator", "nfd": "NFD"}
-_CREATE_POLICY = (
-    "Create its ClusterPolicy (of OLM's: the one among the alm-examples of its ClusterServiceVersion), and run again."
-)
+TITLES = {"operator": "GPU operator", "nfd": "NFD"}
 
 
 @dataclass(frozen=True)
 class Installation:
     """One Deployment of NFD's master or of the GPU operator. `release` is (name, namespace) where Helm manages it.
 
-    `manager` is argocd, flux, helm, olm, owner or nobody, and `managed_by` says the same in words; `version` is empty where nothing tells it.
+    `manager` is argocd, flux, helm, olm, owner or unmanaged; `managed_by` is the same as text; `version` is empty when unknown.
     """
 
     component: str
@@ -52,49 +49,47 @@ class Installation:
 
     @property
     def title(self) -> str:
-        """What it is and where, in words."""
+        """The component, its version, its namespace and its manager."""
         version = f" {self.version}" if self.version else ""
-        return f"{_TITLES[self.component]}{version} in namespace {self.namespace} ({self.managed_by})"
+        return f"{TITLES[self.component]}{version} in namespace {self.namespace} ({self.managed_by})"
 
 
 @dataclass(frozen=True)
 class InstallationFinding:
-    """What a component's role has to do: install or upgrade it (`ours`), adopt it, or fail with the problem."""
+    """What a component's role does: install or upgrade it (`managed`), adopt it, or fail with the problem."""
 
     installation: Installation | None
-    ours: bool
+    managed: bool
     problem: str = ""
     notes: tuple[str, ...] = ()
 
     @property
     def adopted(self) -> bool:
-        """Whether somebody else's is used as it is."""
-        return self.installation is not None and not self.ours and not self.problem
+        """Whether a foreign installation is used as it is."""
+        return self.installation is not None and not self.managed and not self.problem
 
     def as_dict(self) -> dict[str, t.Any]:
-        """For a result."""
-        found = self.installation
-        told: dict[str, t.Any] = {"found": found is not None, "ours": self.ours, "adopted": self.adopted}
-        if found is not None:
-            told.update(
-                what=found.title,
-                deployment=found.deployment,
-                namespace=found.namespace,
-                manager=found.manager,
-                managed_by=found.managed_by,
-                version=found.version,
-            )
-        return {**told, "problem": self.problem, "notes": list(self.notes)}
+        """The finding as modules return it."""
+        installation = self.installation
+        result: dict[str, t.Any] = {
+            "found": installation is not None,
+            "managed": self.managed,
+            "adopted": self.adopted,
+            "problem": self.problem,
+            "notes": list(self.notes),
+        }
+        if installation is not None:
+            result["what"] = installation.title
+            for key in ("deployment", "namespace", "manager", "managed_by", "version"):
+                result[key] = getattr(installation, key)
+        return result
 
 
-def installation(component: str, deployment: Document) -> Installation | None:
-    """What a Deployment tells of itself; None when it runs another program than the component's.
-
-    `component` is operator or nfd.
-    """
+def read_installation(component: str, deployment: Document) -> Installation | None:
+    """The installation that a Deployment is part of; None when it runs another program. `component` is operator or nfd."""
     containers = deployment["spec"]["template"]["spec"].get("containers") or []
-    running = next((found for found in containers if _runs(found, _PROGRAMS[component])), None)
-    if running is None:
+    container = next((item for item in containers if _runs(item, _PROGRAMS[component])), None)
+    if container is None:
         return None
     metadata = deployment["metadata"]
     manager, managed_by, release = _manager(deployment)
@@ -104,49 +99,53 @@ def installation(component: str, deployment: Document) -> Installation | None:
         namespace=metadata["namespace"],
         manager=manager,
         managed_by=managed_by,
-        version=_version(metadata, running),
+        version=_version(metadata, container),
         release=release,
         running=deployment["spec"].get("replicas", 1) != 0,
     )
 
 
-def judge_nfd(
-    found: t.Sequence[Installation],
-    wanted: ReleasePlan,
-    ours: t.Container[Release],
+def evaluate_nfd(
+    installations: t.Sequence[Installation],
+    planned: ReleasePlan,
+    managed: t.Container[Release],
     replaced: Release | None = None,
 ) -> InstallationFinding:
-    """What follows for NFD. `ours` are the Helm releases that this collection has installed.
+    """The finding for NFD. `managed` are the Helm releases that this collection has installed.
 
-    `replaced` is an operator's release that is to be upgraded, and with our values has no NFD of its own any more.
+    `replaced` is an operator's release that will be upgraded to our values, which install no NFD with it.
     """
-    return _judge([item for item in found if not replaced or item.release != replaced], wanted, ours)
+    return _evaluate([item for item in installations if not replaced or item.release != replaced], planned, managed)
 
 
-def judge_operator(
-    found: t.Sequence[Installation], policies: t.Sequence[Document], wanted: ReleasePlan, ours: t.Container[Release]
+def evaluate_operator(
+    installations: t.Sequence[Installation],
+    policies: t.Sequence[Document],
+    planned: ReleasePlan,
+    managed: t.Container[Release],
 ) -> InstallationFinding:
-    """What follows for the GPU operator, which works by the oldest ClusterPolicy."""
-    finding = _judge(found, wanted, ours)
+    """The finding for the GPU operator, which follows the oldest ClusterPolicy."""
+    finding = _evaluate(installations, planned, managed)
     if finding.problem:
         return finding
     if finding.installation is None:
-        strange = [item for item in policies if marks_of(item) != (wanted.name, wanted.namespace)]
-        return InstallationFinding(None, ours=True, problem=_abandoned(strange)) if strange else finding
-    if finding.ours:
+        orphans = [item for item in policies if marks_of(item) != (planned.name, planned.namespace)]
+        return replace(finding, problem=_orphans_problem(orphans)) if orphans else finding
+    if finding.managed:
         return finding
     if not policies:
         problem = (
-            f"{finding.installation.title} is there, but no ClusterPolicy that tells it what to do. {_CREATE_POLICY}"
+            f"{finding.installation.title} has no ClusterPolicy. Create one (for OLM: the one in the alm-examples of its "
+            "ClusterServiceVersion), and run again."
         )
-        return InstallationFinding(finding.installation, ours=False, problem=problem)
-    return InstallationFinding(finding.installation, ours=False, notes=(*finding.notes, *_several(policies)))
+        return replace(finding, problem=problem, notes=())
+    return replace(finding, notes=(*finding.notes, *_ignored_policies(policies)))
 
 
 def with_reverted_fields(
     finding: InstallationFinding, policy: Document | None, planned: PolicyPlan
 ) -> InstallationFinding:
-    """With a note where Argo CD or Flux keeps the ClusterPolicy, since it would take out again what the pools set in it."""
+    """Add a note where Argo CD or Flux reconciles the ClusterPolicy, since it would revert the fields that the pools set."""
     owner = gitops_owner(policy, "ClusterPolicy") if policy is not None else None
     if policy is None or owner is None or finding.problem:
         return finding
@@ -157,94 +156,94 @@ def with_reverted_fields(
     return replace(finding, notes=(*finding.notes, note)) if note else finding
 
 
-def refused_on_openshift(finding: InstallationFinding, component: str, version: str) -> InstallationFinding:
-    """On OpenShift nothing is installed by Helm; what is there already stays what it was found to be."""
-    if finding.installation is not None or not finding.ours or finding.problem:
+def reject_on_openshift(finding: InstallationFinding, component: str, version: str) -> InstallationFinding:
+    """On OpenShift nothing is installed by Helm; an existing installation keeps its finding."""
+    if finding.installation is not None or not finding.managed or finding.problem:
         return finding
     problem = (
-        f"This cluster is OpenShift{version and f' {version}'}, where {_TITLES[component]} is not installed by Helm: install the operators Node "
-        "Feature Discovery and NVIDIA GPU Operator from the OperatorHub (OLM), create their NodeFeatureDiscovery and ClusterPolicy, and "
-        "run again; both are then used as they are."
+        f"This cluster is OpenShift{version and f' {version}'}, where {TITLES[component]} is not installed by Helm. Install the operators "
+        "Node Feature Discovery and NVIDIA GPU Operator from the OperatorHub (OLM), create their NodeFeatureDiscovery and "
+        "ClusterPolicy, and run again; both are then used as they are."
     )
-    return InstallationFinding(None, ours=False, problem=problem)
+    return InstallationFinding(None, managed=False, problem=problem)
 
 
-def needed_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Document]) -> list[Document]:
+def missing_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Document]) -> list[Document]:
     """The taints of the pools that keep the workers of an adopted NFD away."""
-    specs = [found["spec"]["template"]["spec"] for found in workers]
+    specs = [item["spec"]["template"]["spec"] for item in workers]
     if not specs:
         return []
     return untolerated_taints([item for spec in specs for item in spec.get("tolerations") or []], taints)
 
 
-def never_labelled(nodes: t.Iterable[Document], lacking: t.Iterable[Document]) -> list[str]:
-    """The nodes that have such a taint, and of which NFD had told nothing before they had it."""
-    kept = {(taint["key"], taint["effect"]) for taint in lacking}
+def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) -> list[str]:
+    """The nodes with one of these taints that NFD has not labelled before they got it."""
+    blocking = {(taint["key"], taint["effect"]) for taint in taints}
     return [
         node["metadata"]["name"]
         for node in nodes
-        if any((taint["key"], taint["effect"]) in kept for taint in node["spec"].get("taints") or ())
+        if any((taint["key"], taint["effect"]) in blocking for taint in node["spec"].get("taints") or ())
         and not any(label.startswith(NFD_PREFIX) for label in node["metadata"].get("labels") or ())
     ]
 
 
-def _judge(found: t.Sequence[Installation], wanted: ReleasePlan, ours: t.Container[Release]) -> InstallationFinding:
-    # What somebody has scaled to nothing does no harm beside one that runs.
-    counted = [item for item in found if item.running] or list(found)
-    if not counted:
-        return InstallationFinding(None, ours=True)
-    if len(counted) > 1:
-        listed = "; ".join(item.title for item in counted)
-        title = _TITLES[counted[0].component]
-        problem = (
-            f"The cluster has {len(counted)} of {title}, which undo each other's work: {listed}. Uninstall all but one."
-        )
-        return InstallationFinding(counted[0], ours=False, problem=problem)
-    (only,) = counted
-    if only.manager in TOOLS:
-        # An upgrade by Helm would be undone, or fight with the next one from the repository.
-        return InstallationFinding(only, ours=False, notes=_unheeded(only, wanted))
-    if only.release == (wanted.name, wanted.namespace) and (wanted.named or only.release in ours):
-        return InstallationFinding(only, ours=True)
-    if only.release in ours:
-        name, namespace = t.cast("Release", only.release)
-        problem = (
-            f"This collection has installed {_TITLES[only.component]} as Helm release {namespace}/{name}, and gpu_cluster now says "
-            f"{wanted.namespace}/{wanted.name}. A release cannot be moved: say the old names, or run accel.gpu.uninstall with them first."
-        )
-        return InstallationFinding(only, ours=False, problem=problem)
-    return InstallationFinding(only, ours=False, notes=_unheeded(only, wanted))
+def _evaluate(
+    installations: t.Sequence[Installation], planned: ReleasePlan, managed: t.Container[Release]
+) -> InstallationFinding:
+    # An installation that is scaled to zero does not interfere with a running one.
+    relevant = [item for item in installations if item.running] or list(installations)
+    if not relevant:
+        return InstallationFinding(None, managed=True)
+    first = relevant[0]
+    title = TITLES[first.component]
+    if len(relevant) > 1:
+        titles = "; ".join(item.title for item in relevant)
+        problem = f"The cluster has {len(relevant)} installations of {title}, which conflict: {titles}. Uninstall all but one."
+        return InstallationFinding(first, managed=False, problem=problem)
+    # Argo CD and Flux would revert an upgrade by Helm.
+    if first.manager not in TOOLS and (planned.named or first.release in managed):
+        if first.release == (planned.name, planned.namespace):
+            return InstallationFinding(first, managed=True)
+        if first.release in managed:
+            name, namespace = t.cast("Release", first.release)
+            problem = (
+                f"This collection has installed {title} as Helm release {namespace}/{name}, but gpu_cluster names "
+                f"{planned.namespace}/{planned.name}. A Helm release cannot be moved: restore the old names, or run accel.gpu.uninstall "
+                "with them first."
+            )
+            return InstallationFinding(first, managed=False, problem=problem)
+    notes = (
+        f"gpu_cluster.{first.component} names the Helm release {planned.namespace}/{planned.name}, which is not installed in addition",
+    )
+    return InstallationFinding(first, managed=False, notes=notes if planned.named else ())
 
 
-def _unheeded(found: Installation, wanted: ReleasePlan) -> tuple[str, ...]:
-    if not wanted.named:
-        return ()
-    key = found.component
-    return (f"gpu_cluster.{key} names the release {wanted.namespace}/{wanted.name}, which is not installed beside it",)
-
-
-def _several(policies: t.Sequence[Document]) -> t.Iterator[str]:
+def _ignored_policies(policies: t.Sequence[Document]) -> t.Iterator[str]:
     if len(policies) > 1:
-        followed = t.cast("Document", active_policy(policies))["metadata"]["name"]
-        others = sorted(item["metadata"]["name"] for item in policies if item["metadata"]["name"] != followed)
-        yield f"it follows the oldest ClusterPolicy, {followed}, and ignores {', '.join(others)}: delete what is not needed"
+        active = t.cast("Document", active_policy(policies))["metadata"]["name"]
+        others = sorted(item["metadata"]["name"] for item in policies if item["metadata"]["name"] != active)
+        yield f"it follows the oldest ClusterPolicy, {active}, and ignores {', '.join(others)}: delete what is not needed"
 
 
-def _abandoned(policies: t.Sequence[Document]) -> str:
-    names = ", ".join(sorted(item["metadata"]["name"] for item in policies))
+def _orphans_problem(policies: t.Sequence[Document]) -> str:
+    names = sorted(item["metadata"]["name"] for item in policies)
     return (
-        f"ClusterPolicy {names} is there, but no GPU operator that works by it. Bring that operator back, or delete what it has "
-        f"left (kubectl delete clusterpolicy {names.replace(',', '')}), and run again."
+        f"ClusterPolicy {', '.join(names)} exists without a GPU operator. Restore that operator, or delete its objects "
+        f"(kubectl delete clusterpolicy {' '.join(names)}), and run again."
     )
 
 
 def _runs(container: Document, program: str) -> bool:
-    """By its command, or, where that is the image's own, by the image's name."""
+    """Whether a container runs the program, by its command or, without one, by the image's name."""
     command = [*(container.get("command") or []), *(container.get("args") or [])]
     if command and str(command[0]).rpartition("/")[2] == program:
         return True
-    image = str(container.get("image") or "").partition("@")[0].rpartition("/")[2].partition(":")[0]
-    return not container.get("command") and image == program
+    return not container.get("command") and _image(container).partition(":")[0] == program
+
+
+def _image(container: Document) -> str:
+    """The last part of the image's path, with its tag."""
+    return str(container.get("image") or "").partition("@")[0].rpartition("/")[2]
 
 
 def _manager(deployment: Document) -> tuple[str, str, Release | None]:
@@ -258,25 +257,20 @@ def _manager(deployment: Document) -> tuple[str, str, Release | None]:
         return HELM, f"Helm release {release[1]}/{release[0]}", release
     if labels.get(_OLM_KIND) == "ClusterServiceVersion" and labels.get(_OLM_OWNER):
         return OLM, f"OLM, ClusterServiceVersion {labels[_OLM_OWNER]}", None
-    for owner in metadata.get("ownerReferences") or []:
-        kind = OLM if owner["kind"] == "ClusterServiceVersion" else OWNER
-        return kind, f"{owner['kind']} {owner['name']}", None
-    return NOBODY, "managed by neither Helm nor OLM", None
+    for reference in metadata.get("ownerReferences") or []:
+        kind = OLM if reference["kind"] == "ClusterServiceVersion" else OWNER
+        return kind, f"{reference['kind']} {reference['name']}", None
+    return UNMANAGED, "managed by neither Helm nor OLM", None
 
 
 def _version(metadata: Document, container: Document) -> str:
-    """The image's tag; else what OLM's owner, the labels or the chart say."""
+    """The version in the image's tag; else in OLM's owner, the labels or the chart."""
     labels = metadata.get("labels") or {}
-    tag = str(container.get("image") or "").partition("@")[0].rpartition("/")[2].partition(":")[2]
-    owners = [owner["name"] for owner in metadata.get("ownerReferences") or []]
-    for text in (
-        tag,
+    texts = [
+        _image(container).partition(":")[2],
         labels.get(_OLM_OWNER),
-        *owners,
+        *(owner["name"] for owner in metadata.get("ownerReferences") or []),
         labels.get("app.kubernetes.io/version"),
         labels.get("helm.sh/chart"),
-    ):
-        found = _VERSION.search(str(text or ""))
-        if found:
-            return found[0]
-    return ""
+    ]
+    return next((match[0] for text in texts if (match := _VERSION.search(str(text or "")))), "")

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the operator has really done what the ClusterPolicy says, or the story of why not: pure.
+"""Whether the operator has applied the ClusterPolicy everywhere, and if not, why: pure.
 
-`status.state: ready` alone proves nothing. It stays from before an edit until the operator has looked, and a DaemonSet whose desired count
-has not been written yet passes as ready (500 nodes: "ready" with 2,732 pods Pending). So the proof is in what the operator made:
+`status.state: ready` alone proves nothing. It remains from before an edit until the operator has processed it, and a DaemonSet whose desired
+count has not been written yet counts as ready (500 nodes: "ready" with 2,732 pods Pending). So the operator's objects are checked:
 its conditions, the DaemonSets' templates and numbers, and our own count of the nodes on which their pods belong.
 """
 
@@ -15,10 +15,19 @@ from dataclasses import dataclass, field
 from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
 from ..catalog.taints import toleration_identity
 from ..cluster_state.driver_upgrade import Upgrade, remedies, upgrade_of
+from ..cluster_state.unusual_nodes import as_list
 from ..schema.messages import abbreviate
-from .cluster_policy import is_driver, owned
-from .daemonset_nodes import expected_nodes, lingering_nodes, untolerated
-from .daemonset_template import stale_by
+from .daemonsets import (
+    app_label,
+    expected_nodes,
+    is_current,
+    is_driver,
+    is_operand,
+    is_outdated,
+    lingering_nodes,
+    template_delay,
+    untolerated,
+)
 from .driver_rollout import UpgradePolicy
 
 Document = t.Mapping[str, t.Any]
@@ -27,11 +36,12 @@ _OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
 # The DaemonSets that mount our ConfigMaps (gpu-operator assets/state-device-plugin, state-mig-manager).
 PLUGIN_DAEMONSET = "nvidia-device-plugin-daemonset"
 MIG_DAEMONSET = "nvidia-mig-manager"
+_MAX_NODES = 100
 
 
 @dataclass(frozen=True)
 class Operand:
-    """One DaemonSet: where its pods belong by our own count, and how many are there."""
+    """One DaemonSet: `expected` is our own count of its nodes, `desired` and `ready` are its status."""
 
     name: str
     app: str
@@ -48,9 +58,9 @@ class Operand:
 
 @dataclass(frozen=True)
 class OperatorReadiness:
-    """`waiting` is empty when everything is seen; each line of it is one thing that is not, in words for a user.
+    """`waiting` has one line for each unmet condition and is empty when everything is ready.
 
-    `halted` says what to do where waiting is of no use. `set_aside` are the nodes that are not waited for, with the reason.
+    `blocked` says what to do where waiting cannot help. `ignored_nodes` are the nodes that are not waited for, with the reason.
     """
 
     state: str
@@ -58,52 +68,65 @@ class OperatorReadiness:
     gpu_nodes: int
     operands: tuple[Operand, ...] = ()
     waiting: tuple[str, ...] = ()
-    unreached: tuple[str, ...] = field(default=())
+    untolerated_nodes: tuple[str, ...] = ()
     upgrade: Upgrade = field(default_factory=Upgrade)
-    halted: tuple[str, ...] = ()
-    set_aside: t.Mapping[str, str] = field(default_factory=dict)
+    blocked: tuple[str, ...] = ()
+    ignored_nodes: t.Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ready(self) -> bool:
-        """Everything is seen."""
+        """Whether all conditions are met."""
         return not self.waiting
 
     @property
     def unfinished(self) -> list[Operand]:
-        """The operands that are not as they should be."""
+        """The operands that are not rolled out."""
         return [operand for operand in self.operands if not operand.done]
 
     @property
     def pods(self) -> tuple[int, int]:
-        """Pods that are ready and pods that should be, over all operands."""
-        return sum(min(item.ready, item.expected) for item in self.operands), sum(
-            item.expected for item in self.operands
-        )
+        """The number of ready and of expected pods of all operands."""
+        ready = sum(min(item.ready, item.expected) for item in self.operands)
+        return ready, sum(item.expected for item in self.operands)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The readiness as the module returns it."""
+        return {
+            "ready": self.ready,
+            "state": self.state,
+            "reason": self.reason,
+            "waiting": list(self.waiting),
+            "gpu_nodes": self.gpu_nodes,
+            "operands": {item.name: {"desired": item.expected, "ready": item.ready} for item in self.operands},
+            "untolerated_nodes": list(self.untolerated_nodes)[:_MAX_NODES],
+            "driver_upgrade": self.upgrade.as_dict(),
+            "unusual_nodes": as_list(dict(sorted(self.ignored_nodes.items())), _MAX_NODES),
+        }
 
 
 @dataclass(frozen=True)
 class RequiredEffect:
-    """What the applied policy must have left in the DaemonSets' templates before their numbers count.
+    """What the DaemonSets' templates must contain before their numbers count.
 
-    `configmaps` says which ConfigMap each DaemonSet mounts.
+    `configmaps` is the ConfigMap that each DaemonSet mounts.
     """
 
     tolerations: tuple[Document, ...] = ()
     configmaps: t.Mapping[str, str] = field(default_factory=dict)
 
 
-def configmaps_mounted_by(spec: Document) -> dict[str, str]:
-    """Which ConfigMap each DaemonSet is to mount by this part of a policy's spec."""
-    named = {
+def mounted_configmaps(spec: Document) -> dict[str, str]:
+    """The ConfigMap that each DaemonSet mounts because of this part of a policy's spec."""
+    names = {
         daemonset: ((spec.get(part) or {}).get("config") or {}).get("name")
         for daemonset, part in ((PLUGIN_DAEMONSET, "devicePlugin"), (MIG_DAEMONSET, "migManager"))
     }
-    return {daemonset: str(name) for daemonset, name in named.items() if name}
+    return {daemonset: str(name) for daemonset, name in names.items() if name}
 
 
 @dataclass(frozen=True)
 class IgnoredNodes:
-    """Nodes that are not waited for, since NVIDIA's pods fail there: the reason of each, and by app where its pod is not ready."""
+    """Nodes that are not waited for, since NVIDIA's pods fail there: the reasons by node, and by app the nodes whose pod is not ready."""
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
     unready: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
@@ -115,57 +138,52 @@ def assess(
     nodes: t.Sequence[Document],
     effect: RequiredEffect,
     upgrade: Upgrade | None = None,
-    set_aside: IgnoredNodes | None = None,
+    ignored: IgnoredNodes | None = None,
 ) -> OperatorReadiness:
-    """Judge one reading of the cluster; without a newer reading, the nodes tell how far a driver upgrade is.
+    """Assess one reading of the cluster; without `upgrade`, the progress of a driver upgrade is taken from the nodes.
 
-    What the operator says of operands that are not ready is passed over where all that lack are on nodes that are set aside.
+    The operator's report of operands that are not ready is disregarded where all missing pods are on ignored nodes.
     """
-    aside = set_aside or IgnoredNodes()
-    ours = [found for found in daemonsets if owned(found)]
-    if not any(is_driver(found) for found in ours):
-        upgrade = Upgrade()  # what labels say of a driver that is gone says nothing
+    ignored = ignored or IgnoredNodes()
+    operand_sets = [item for item in daemonsets if is_operand(item)]
+    if not any(is_driver(item) for item in operand_sets):
+        upgrade = Upgrade()  # Labels of a removed driver mean nothing.
     elif upgrade is None:
         upgrade = upgrade_of(
             (node["metadata"]["name"], node["metadata"].get("labels") or {})
             for node in nodes
-            if node["metadata"]["name"] not in aside.reasons
+            if node["metadata"]["name"] not in ignored.reasons
         )
-    state, reason, problems = _reported(policy)
+    state, reason, problems = _reported_state(policy)
     gpu_nodes = [node for node in nodes if is_gpu_node(node)]
     operands = tuple(
-        operand(found, expected_nodes(found, nodes), lingering_nodes(found, nodes), aside.unready) for found in ours
+        operand(item, expected_nodes(item, nodes), lingering_nodes(item, nodes), ignored.unready)
+        for item in operand_sets
     )
-    if aside.reasons and all(item.done for item in operands) and _reports_operands(policy):
+    if ignored.reasons and all(item.done for item in operands) and _reports_operands(policy):
         problems = []
-    waiting = [*problems, *_nodes_waiting(gpu_nodes, reason)]
-    if gpu_nodes and not ours:
-        waiting.append("the operator has created none of its DaemonSets yet")
+    waiting = [*problems, *_unlabelled_nodes(gpu_nodes, reason)]
+    if gpu_nodes and not operand_sets:
+        waiting.append("the operator has not created any of its DaemonSets yet")
     spec = policy.get("spec") or {}
-    waiting += [line for found in ours for line in (_stale(found, effect) or stale_by(spec, found))]
+    waiting += [line for item in operand_sets for line in (_missing_effect(item, effect) or template_delay(spec, item))]
     waiting += upgrade.told()
-    waiting += [_unfinished(item) for item in operands if not item.done]
+    waiting += [_describe_unfinished(item) for item in operands if not item.done]
     return OperatorReadiness(
         state=state,
         reason=reason,
         gpu_nodes=len(gpu_nodes),
         operands=operands,
         waiting=tuple(waiting),
-        unreached=_unreached(ours, gpu_nodes),
+        untolerated_nodes=_untolerated_nodes(operand_sets, gpu_nodes),
         upgrade=upgrade,
-        halted=tuple(_halted(policy, ours, upgrade)),
-        set_aside=aside.reasons,
+        blocked=tuple(_blocked_upgrade(policy, operand_sets, upgrade)),
+        ignored_nodes=ignored.reasons,
     )
 
 
-def is_outdated(daemonset: Document) -> bool:
-    """Whether pods of an older template are left, by the DaemonSet's own count."""
-    status = daemonset.get("status") or {}
-    return int(status.get("updatedNumberScheduled") or 0) < int(status.get("desiredNumberScheduled") or 0)
-
-
 def is_gpu_node(node: Document) -> bool:
-    """What the operator takes for a GPU node: NFD has found NVIDIA's PCI vendor, and nobody has opted the node out."""
+    """Whether the operator treats this as a GPU node: NFD has found NVIDIA's PCI vendor, and the node is not opted out."""
     labels = node["metadata"].get("labels") or {}
     if labels.get(_OPERANDS_LABEL) == "false":
         return False
@@ -174,24 +192,24 @@ def is_gpu_node(node: Document) -> bool:
 
 def operand(
     daemonset: Document,
-    belongs: t.Sequence[str],
-    lingering: t.Sequence[str] = (),
+    expected_on: t.Sequence[str],
+    lingering_on: t.Sequence[str] = (),
     unready: t.Mapping[str, t.Collection[str]] | None = None,
 ) -> Operand:
-    """The DaemonSet's numbers beside our own count; nodes on which pods may linger may be counted or not.
+    """The DaemonSet's numbers and our own count; nodes with lingering pods may be counted or not.
 
-    `unready` are, by app, the nodes that are not waited for and whose pod is not ready.
+    `unready` are, by app, the ignored nodes whose pod is not ready.
     """
-    metadata, status = daemonset["metadata"], daemonset.get("status") or {}
+    status = daemonset.get("status") or {}
     desired = int(status.get("desiredNumberScheduled") or 0)
     ready = int(status.get("numberAvailable") or 0)
     updated = int(status.get("updatedNumberScheduled") or 0)
-    current = int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
-    expected = max(len(belongs), min(desired, len(belongs) + len(lingering)))
-    app = str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or "")
-    excused = len(set((unready or {}).get(app, ())) & set(belongs))
+    current = is_current(daemonset)
+    expected = max(len(expected_on), min(desired, len(expected_on) + len(lingering_on)))
+    app = app_label(daemonset)
+    excused = len(set((unready or {}).get(app, ())) & set(expected_on))
     return Operand(
-        name=metadata["name"],
+        name=daemonset["metadata"]["name"],
         app=app,
         expected=expected,
         desired=desired,
@@ -202,15 +220,15 @@ def operand(
     )
 
 
-def _reported(policy: Document) -> tuple[str, str, list[str]]:
-    """State, reason and what speaks against believing them."""
+def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
+    """The operator's state and reason, and the problems that it reports."""
     name = policy["metadata"]["name"]
     status = policy.get("status") or {}
     state = str(status.get("state") or "")
     conditions = {item.get("type"): item for item in status.get("conditions") or []}
     ready, error = conditions.get("Ready") or {}, conditions.get("Error") or {}
     if not state and not conditions:
-        return "", "", [f"the operator has not looked at ClusterPolicy {name} yet (it has no status)"]
+        return "", "", [f"the operator has not processed ClusterPolicy {name} yet (it has no status)"]
     if error.get("status") == "True":
         reason = str(error.get("reason") or "Error")
         return state, reason, [f"the operator reports {reason}: {str(error.get('message') or '').strip()}"]
@@ -221,74 +239,71 @@ def _reported(policy: Document) -> tuple[str, str, list[str]]:
 
 
 def _reports_operands(policy: Document) -> bool:
-    """Whether all that the operator reports is that operands are not ready (gpu-operator internal/conditions)."""
+    """Whether the operator reports only that operands are not ready (gpu-operator internal/conditions)."""
     for item in (policy.get("status") or {}).get("conditions") or []:
         if item.get("type") == "Error" and item.get("status") == "True":
             return item.get("reason") in ("OperandNotReady", "DriverNotReady")
     return False
 
 
-def _halted(policy: Document, ours: t.Iterable[Document], upgrade: Upgrade) -> t.Iterator[str]:
-    """What to do about a driver that does not become the new one by itself."""
-    drivers = [found for found in ours if is_driver(found)]
-    nodes = sum(int((found.get("status") or {}).get("desiredNumberScheduled") or 0) for found in drivers)
-    pacing = UpgradePolicy.of(policy.get("spec") or {})
-    if pacing.by_itself:
-        if upgrade.stuck(pacing.at_most(nodes)):
+def _blocked_upgrade(policy: Document, daemonsets: t.Iterable[Document], upgrade: Upgrade) -> t.Iterator[str]:
+    """What to do when the driver is not replaced automatically, or its upgrade has stopped."""
+    drivers = [item for item in daemonsets if is_driver(item)]
+    nodes = sum(int((item.get("status") or {}).get("desiredNumberScheduled") or 0) for item in drivers)
+    upgrade_policy = UpgradePolicy.from_spec(policy.get("spec") or {})
+    if upgrade_policy.automatic:
+        if upgrade.stuck(upgrade_policy.max_parallel(nodes)):
             yield from remedies(upgrade)
         return
-    for found in drivers:
-        metadata, status = found["metadata"], found.get("status") or {}
-        if is_outdated(found) and int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0):
+    for item in drivers:
+        if is_outdated(item) and is_current(item):
             yield (
-                f"pods of DaemonSet {metadata['name']} are out of date and the ClusterPolicy's driver.upgradePolicy.autoUpgrade is "
-                "off: drain each node and delete its driver pod, or switch autoUpgrade on; then run again"
+                f"pods of DaemonSet {item['metadata']['name']} are out of date and the ClusterPolicy's "
+                "driver.upgradePolicy.autoUpgrade is off: drain each node and delete its driver pod, or set autoUpgrade; then run again"
             )
 
 
-def _nodes_waiting(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]:
+def _unlabelled_nodes(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]:
     unlabelled = [
         node["metadata"]["name"]
         for node in gpu_nodes
         if (node["metadata"].get("labels") or {}).get(GPU_PRESENT_LABEL) != "true"
     ]
-    waiting = []
+    lines = []
     if unlabelled:
-        waiting.append(
-            f"{len(unlabelled)} GPU nodes have not been labelled by the operator yet: {abbreviate(unlabelled)}"
-        )
+        lines.append(f"the operator has not labelled {len(unlabelled)} GPU nodes yet: {abbreviate(unlabelled)}")
     if reason == "NFDLabelsMissing":
-        waiting.append("NFD has not labelled any node: is it installed, and do its workers run?")
+        lines.append("NFD has not labelled any node: check that it is installed and that its workers run")
     elif gpu_nodes and reason == "NoGPUNodes":
-        waiting.append(f"the operator has seen no GPU node yet, though NFD has labelled {len(gpu_nodes)}")
-    return waiting
+        lines.append(f"the operator has not found any GPU node yet, though NFD has labelled {len(gpu_nodes)}")
+    return lines
 
 
-def _stale(daemonset: Document, effect: RequiredEffect) -> list[str]:
-    """Whether the operator has not yet carried the policy over into this template."""
+def _missing_effect(daemonset: Document, effect: RequiredEffect) -> list[str]:
+    """What the operator has not yet written into this template."""
     spec = daemonset["spec"]["template"]["spec"]
     name = daemonset["metadata"]["name"]
-    there = [toleration_identity(item) for item in spec.get("tolerations") or []]
-    if any(toleration_identity(item) not in there for item in effect.tolerations):
+    present = {toleration_identity(item) for item in spec.get("tolerations") or []}
+    if any(toleration_identity(item) not in present for item in effect.tolerations):
         return [f"DaemonSet {name} does not have the policy's tolerations yet"]
-    wanted = effect.configmaps.get(name)
+    configmap = effect.configmaps.get(name)
     mounted = [(volume.get("configMap") or {}).get("name") for volume in spec.get("volumes") or []]
-    if wanted and wanted not in mounted:
-        return [f"DaemonSet {name} does not mount ConfigMap {wanted} yet"]
+    if configmap and configmap not in mounted:
+        return [f"DaemonSet {name} does not mount ConfigMap {configmap} yet"]
     return []
 
 
-def _unfinished(item: Operand) -> str:
+def _describe_unfinished(item: Operand) -> str:
     if not item.current:
-        return f"DaemonSet {item.name}: its last change has not been taken up yet"
+        return f"DaemonSet {item.name}: its controller has not processed the last change yet"
     if item.desired != item.expected:
-        return f"DaemonSet {item.name}: wanted on {item.desired} nodes so far, but {item.expected} nodes match"
+        return f"DaemonSet {item.name}: scheduled to {item.desired} nodes so far, but {item.expected} nodes match"
     return f"DaemonSet {item.name}: {item.ready} of {item.expected} pods are ready"
 
 
-def _unreached(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[Document]) -> tuple[str, ...]:
-    """GPU nodes whose taints keep every operand away: nothing will ever make their GPUs usable."""
-    specs = [found["spec"]["template"]["spec"] for found in daemonsets]
+def _untolerated_nodes(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[Document]) -> tuple[str, ...]:
+    """GPU nodes whose taints keep every operand away, so that their GPUs never become usable."""
+    specs = [item["spec"]["template"]["spec"] for item in daemonsets]
     if not specs:
         return ()
     return tuple(node["metadata"]["name"] for node in gpu_nodes if all(untolerated(spec, node) for spec in specs))

@@ -1,11 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An upgrade of the operator's release: what it costs, whether that was allowed, and one roll of the driver instead of two.
+"""Upgrades of the operator's Helm release: their impact, whether it is allowed, and one roll of the driver instead of two.
 
-Helm changes the operator's Deployment and the ClusterPolicy at about the same time, and until its successor has taken over the
-old operator acts on what it sees: it would begin to roll the driver, and the new one would roll it again. So the old one is
-stopped first. Helm starts the new one, since both charts say how many replicas there are (helm v3 pkg/kube/client.go: of a
-kind that it knows, what differs from the manifest is put right).
+Helm changes the operator's Deployment and the ClusterPolicy at about the same time. The old operator works until the new one has
+taken over: it would begin to roll the driver, and the new one would roll it again. So the old one is stopped first. Helm starts
+the new one, since both charts set the number of replicas (helm v3 pkg/kube/client.go corrects what differs from the manifest).
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from dataclasses import dataclass
 
 from ..catalog.names import STOPPING_MANAGER
 from ..cluster_state.cluster_policy import active_policy
-from ..common.wait import wait_until
+from ..common.wait import WaitOptions, wait_until
 from ..helm.chart import Chart
-from ..helm.preparation import ReleasePreparation, WaitOptions
-from ..helm.release import NOTHING, UPGRADE, ReleaseStep, differing
+from ..helm.preparation import ReleasePreparation
+from ..helm.release import NOTHING, UPGRADE, ReleaseStep, differing_values
 from ..kube.client import Client
 from ..kube.managed_fields import child, owned_by
 from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
-from .cluster_policy import driver_nodes
+from .daemonsets import count_driver_nodes
 from .driver_rollout import PARTS, DriverRollout, UpgradePolicy
 from .upgrade_preview import UpgradePreview, operator_deployments, preview_upgrade
 
@@ -31,77 +30,77 @@ _PODS = "app=gpu-operator"
 
 
 class UpgradeRefused(Exception):
-    """The upgrade is not begun; the message says why and what to do, `code` which of the reasons it is."""
+    """The upgrade is not started; the message says why and what to do, `code` is the reason."""
 
     def __init__(self, code: str, message: str) -> None:
-        """Keep both."""
+        """`code` is custom_fields or driver_rollout."""
         super().__init__(message)
         self.code = code
 
 
 @dataclass(frozen=True)
 class UpgradeDecision:
-    """What is left to do once the cost is known; `roll` is None when the driver stays as it is."""
+    """The remaining step once the impact is known; `rollout` is None when the driver does not change."""
 
     step: ReleaseStep
-    roll: DriverRollout | None = None
+    rollout: DriverRollout | None = None
     held_back: tuple[str, ...] = ()
 
 
 class OperatorUpgrade:
-    """Judges one upgrade, and stops the operator for it."""
+    """Checks one upgrade, and stops the operator for it."""
 
     def __init__(self, client: Client, namespace: str, *, allowed: bool) -> None:
-        """`namespace` is the release's; `allowed` whether the driver may roll."""
+        """`namespace` is the Helm release's; `allowed`: the driver may roll."""
         self._client = client
         self._namespace = namespace
         self._allowed = allowed
 
-    def judge(
-        self, step: ReleaseStep, preparation: ReleasePreparation, chart: Chart, said: t.Mapping[str, t.Any]
+    def decide(
+        self, step: ReleaseStep, preparation: ReleasePreparation, chart: Chart, desired: t.Mapping[str, t.Any]
     ) -> UpgradeDecision:
-        """Raises UpgradeRefused where it would overwrite what others have set, or roll the driver without leave."""
-        held = preparation.held
+        """Raises UpgradeRefused when it would overwrite fields set by hand, or roll the driver without permission."""
+        held = preparation.content
         if step.action != UPGRADE or held is None or not operator_deployments(held.manifest):
             return UpgradeDecision(step)
         live = t.cast("Object | None", active_policy(self._client.list_known(CLUSTER_POLICIES)))
-        found = (
-            preview_upgrade((held.chart, held.manifest), (chart, preparation.rendered()), live, said) if live else None
-        )
-        if live is None or found is None:
+        if live is None:
             return UpgradeDecision(step)
-        if found.lost:
-            raise UpgradeRefused("custom_fields", _custom(found, live["metadata"]["name"]))
+        preview = preview_upgrade((held.chart, held.manifest), (chart, preparation.render()), live, desired)
+        if preview is None:
+            return UpgradeDecision(step)
+        if preview.lost:
+            raise UpgradeRefused("custom_fields", _custom_fields_message(preview, live["metadata"]["name"]))
         namespace = (live.get("status") or {}).get("namespace") or self._namespace
-        nodes = driver_nodes(self._client.list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets"))
-        if not nodes or not found.reasons:
+        nodes = count_driver_nodes(self._client.list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets"))
+        if not nodes or not preview.reasons:
             return UpgradeDecision(step)
-        roll = DriverRollout(nodes, UpgradePolicy.of(found.spec), found.reasons)
+        rollout = DriverRollout(nodes, UpgradePolicy.from_spec(preview.spec), preview.reasons)
         if self._allowed:
-            return UpgradeDecision(step, roll)
-        paths = differing(held.config, preparation.wanted)
-        if found.by_values and paths and all(path.partition(".")[0] in PARTS for path in paths):
-            return UpgradeDecision(ReleaseStep(NOTHING), roll, tuple(paths))
-        raise UpgradeRefused("driver_rollout", _without_leave(roll, held.chart, chart))
+            return UpgradeDecision(step, rollout)
+        paths = differing_values(held.config, preparation.desired_values)
+        if preview.by_values and paths and all(path.partition(".")[0] in PARTS for path in paths):
+            return UpgradeDecision(ReleaseStep(NOTHING), rollout, tuple(paths))
+        raise UpgradeRefused("driver_rollout", _refusal_message(rollout, held.chart, chart))
 
     def stop(self, manifest: str, waiting: WaitOptions) -> None:
-        """Stop the operators of a manifest, and wait until their pods are gone; raises TimeoutStory."""
+        """Stop the operators of a manifest, and wait until their pods are gone; raises WaitTimeout."""
         for name in operator_deployments(manifest):
-            # One that somebody has deleted is brought back by the upgrade.
+            # The upgrade restores a deleted one.
             if self._client.get(self._path(name)) is not None:
                 self._scale(name, 0)
         wait_until(
             lambda: [pod["metadata"]["name"] for pod in self._client.list(self._pods(), label_selector=_PODS)],
-            lambda left: not left,
+            lambda pods: not pods,
             timeout=waiting.timeout or 60,
             interval=waiting.interval,
-            story=lambda left: f"The old GPU operator does not stop: pod {', '.join(left)} in {self._namespace} stays.",
-            say=lambda left: f"waiting for the old GPU operator to stop: {', '.join(left)}",
+            story=lambda pods: f"The old GPU operator does not stop: pod {', '.join(pods)} in {self._namespace} remains.",
+            say=lambda pods: f"waiting for the old GPU operator to stop: {', '.join(pods)}",
             progress=waiting.progress,
         )
 
     def resume(self, manifest: str, *, check: bool, before_write: t.Callable[[], None]) -> bool:
-        """Start operators that we have stopped for an upgrade which never came; whether there were any."""
+        """Start operators that were stopped for an upgrade that did not happen; whether there were any."""
         stopped = [name for name in operator_deployments(manifest) if self._is_stopped(name)]
         if stopped and not check:
             before_write()
@@ -113,7 +112,7 @@ class OperatorUpgrade:
         live = self._client.get(self._path(name))
         if live is None or live["spec"].get("replicas") != 0:
             return False
-        # Whoever scales it next takes the field over, Helm or a person.
+        # A later scaling, by Helm or by hand, takes the field over.
         return "f:replicas" in child(owned_by(live, STOPPING_MANAGER), "spec")
 
     def _scale(self, name: str, replicas: int) -> None:
@@ -132,14 +131,14 @@ class OperatorUpgrade:
         return f"{NAMESPACES}/{self._namespace}/pods"
 
 
-def _custom(found: UpgradePreview, name: str) -> str:
+def _custom_fields_message(preview: UpgradePreview, name: str) -> str:
     return (
-        f"Helm would overwrite what somebody has set by hand in ClusterPolicy {name}: {', '.join(found.lost)}. To keep it, say it "
-        "in the release's values (release_values; gpu_cluster.operator.values, without 'spec.'). To give it up, say there what "
-        "is to come. Nothing has been upgraded."
+        f"Helm would overwrite fields that were set by hand in ClusterPolicy {name}: {', '.join(preview.lost)}. To keep them, set them "
+        "in the values of the Helm release (release_values; gpu_cluster.operator.values, without 'spec.'). To discard them, set the "
+        "new values there. Nothing has been upgraded."
     )
 
 
-def _without_leave(roll: DriverRollout, held: Chart, chart: Chart) -> str:
-    stay = f"stay with version {held.version}" if held != chart else "take the driver's values out"
-    return f"Not upgraded, because {roll}. Set allow_driver_rollout (gpu_operator_allow_driver_rollout) when that may happen, or {stay}."
+def _refusal_message(rollout: DriverRollout, held: Chart, chart: Chart) -> str:
+    alternative = f"keep version {held.version}" if held != chart else "remove the driver's values"
+    return f"Not upgraded, because {rollout}. Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it, or {alternative}."

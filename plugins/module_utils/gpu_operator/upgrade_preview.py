@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an upgrade of the operator's release makes of the ClusterPolicy, before Helm does it: pure.
+"""Predicts how an upgrade of the operator's Helm release changes the ClusterPolicy: pure.
 
-For a kind that helm does not know it sends the difference of two manifests, the old revision's and the new one's, as a JSON
-merge patch (helm v3 pkg/kube/client.go, createPatch). So a field that somebody has set by hand stays where both manifests
-agree, and is overwritten, or taken out, where they do not.
+For a kind that helm does not know it sends the difference of the old and the new revision's manifest as a JSON merge patch
+(helm v3 pkg/kube/client.go, createPatch). So a field that was set by hand stays where both manifests agree, and is
+overwritten or removed where they differ.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.nested import get_nested
-from ..helm.chart import Chart, documents
+from ..helm.chart import Chart, matching_documents
 from .cluster_policy import KIND, PolicyChange
 from .driver_rollout import Path, driver_fields, is_empty
 
@@ -24,16 +24,16 @@ Document = t.Mapping[str, t.Any]
 _MISSING = object()
 _DEPLOYMENT = re.compile(r"^kind:\s*[\"']?Deployment\b", re.MULTILINE)
 _POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
-# Of these a reader may see the value; others may hold what is nobody's business.
+# Fields whose values may be shown; others may be confidential.
 _SHOWN = frozenset({"version", "image", "repository", "enabled", "usePrecompiled", "kernelModuleType"})
 
 
 @dataclass(frozen=True)
 class UpgradePreview:
-    """What Helm will do to the policy that counts; `spec` is what comes out of it.
+    """The effect on the active policy; `spec` is the result.
 
-    `lost` are the fields that somebody has set by hand and Helm would overwrite; `reasons` say why the driver's DaemonSet
-    changes, and are empty when it does not. `by_values`: it changes although the chart stays as it is.
+    `lost` are the fields that were set by hand and Helm would overwrite; `reasons` say why the driver's DaemonSet
+    changes, and are empty when it does not. `by_values`: it changes although the chart stays the same.
     """
 
     spec: Object
@@ -43,11 +43,11 @@ class UpgradePreview:
 
 
 def preview_upgrade(
-    held: tuple[Chart, str], new: tuple[Chart, str], live: Document, said: t.Mapping[str, t.Any]
+    held: tuple[Chart, str], new: tuple[Chart, str], live: Document, desired: t.Mapping[str, t.Any]
 ) -> UpgradePreview | None:
-    """Compare the charts with their manifests; None when neither manifest is that of a GPU operator.
+    """Compare two charts with their manifests; None unless both contain a GPU operator.
 
-    `live` is the ClusterPolicy that counts, `said` the values that the user gives outright: what they say is meant so.
+    `live` is the active ClusterPolicy, `desired` the values that the user sets: a field that they set may be overwritten.
     """
     if not operator_deployments(held[1]) or not operator_deployments(new[1]):
         return None
@@ -59,13 +59,13 @@ def preview_upgrade(
     paths = driver_fields(spec, outcome)
     replaced = held[0] != new[0]
     reasons = [f"chart {held[0].label} becomes {new[0].label}"] if replaced else []
-    # A new chart labels every pod with its version; of the rest only the driver itself is worth a word then.
+    # A new chart changes many fields, and the version label of every pod; then only the driver itself is named.
     named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
-    reasons += [format_paths(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
+    reasons += [format_change(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
     return UpgradePreview(
         spec=outcome,
         reasons=tuple(reasons) if replaced or paths else (),
-        lost=tuple(".".join(("spec", *path)) for path in _lost(patch, before, spec, said)),
+        lost=tuple(".".join(("spec", *path)) for path in _lost_fields(patch, before, spec, desired)),
         by_values=bool(paths) and not replaced,
     )
 
@@ -74,28 +74,25 @@ def operator_deployments(manifest: str) -> list[str]:
     """The names of the Deployments in a manifest that run the GPU operator."""
     return [
         item["metadata"]["name"]
-        for item in documents(manifest, _DEPLOYMENT)
+        for item in matching_documents(manifest, _DEPLOYMENT)
         if item.get("kind") == "Deployment"
         and (item["spec"]["template"]["metadata"].get("labels") or {}).get("app") == "gpu-operator"
     ]
 
 
 def merge_patch(before: t.Any, after: t.Any) -> t.Any:
-    """RFC 7386: what turns one document into the other; only maps are gone into."""
+    """The RFC 7386 patch that turns one document into the other."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
         return after
     patch: Object = {key: None for key in before if key not in after}
     for key, value in after.items():
-        held = before.get(key, _MISSING)
-        if held is _MISSING:
-            patch[key] = value
-        elif held != value:
-            patch[key] = merge_patch(held, value)
+        if key not in before or before[key] != value:
+            patch[key] = merge_patch(before.get(key), value)
     return patch
 
 
 def reaching_paths(live: Document, change: PolicyChange) -> list[Path]:
-    """The paths below spec at which a change of ours to the policy reaches the driver's DaemonSet."""
+    """The paths below spec at which our change to the policy reaches the driver's DaemonSet."""
     if not change.reaches_driver:
         return []
     spec = live.get("spec") or {}
@@ -115,42 +112,40 @@ def apply_merge_patch(document: t.Any, patch: t.Any) -> t.Any:
     return result
 
 
-def format_paths(before: Document, after: Document, path: Path) -> str:
-    """A path at which two specs differ, with both values where a reader may see them."""
+def format_change(before: Document, after: Document, path: Path) -> str:
+    """A path at which two specs differ, with both values where they may be shown."""
     name = ".".join(path)
     if path[-1] not in _SHOWN:
         return name
-    old, new = (_word(get_nested(document, *path)) for document in (before, after))
+    old, new = (_format_value(get_nested(document, *path)) for document in (before, after))
     return f"{name} {old} becomes {new}"
 
 
-def _lost(patch: Object, before: Object, live: Object, said: t.Mapping[str, t.Any]) -> list[tuple[str, ...]]:
-    """The patch's fields of which the live one is neither what the old revision has set nor what is to come."""
-    found: list[tuple[str, ...]] = []
+def _lost_fields(patch: Object, before: Object, live: Object, desired: t.Mapping[str, t.Any]) -> list[Path]:
+    """The patch's fields whose live value is neither the old revision's nor the new one."""
 
-    def look(patch: t.Any, old: t.Any, now: t.Any, meant: t.Any, path: tuple[str, ...]) -> None:
+    def find(patch: t.Any, old: t.Any, now: t.Any, wanted: t.Any, path: Path) -> t.Iterator[Path]:
         if isinstance(patch, dict) and isinstance(now, dict):
             for key, below in patch.items():
-                look(below, _at(old, key), _at(now, key), _at(meant, key), (*path, key))
-        elif now is not _MISSING and not is_empty(now) and now not in (old, patch) and meant is _MISSING:
-            found.append(path)
+                yield from find(below, _get(old, key), _get(now, key), _get(wanted, key), (*path, key))
+        elif now is not _MISSING and not is_empty(now) and now not in (old, patch) and wanted is _MISSING:
+            yield path
 
-    look(patch, before, live, dict(said), ())
-    return found
+    return list(find(patch, before, live, dict(desired), ()))
 
 
-def _at(document: t.Any, key: str) -> t.Any:
+def _get(document: t.Any, key: str) -> t.Any:
     return document.get(key, _MISSING) if isinstance(document, dict) else _MISSING
 
 
-def _word(value: t.Any) -> str:
+def _format_value(value: t.Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "(not set)" if is_empty(value) else str(value)
 
 
 def _spec(manifest: str, name: str) -> Object:
-    for item in documents(manifest, _POLICY):
+    for item in matching_documents(manifest, _POLICY):
         if item.get("kind") == KIND and item["metadata"]["name"] == name:
             return dict(item.get("spec") or {})
     return {}

@@ -59,7 +59,7 @@ def _turns(steps: Document) -> t.Iterator[tuple[str, str]]:
 
 def _explained(total: Document) -> t.Iterator[tuple[str, str]]:
     if total["release"]:
-        installed, wanted = total["release"]["installed"], total["release"]["wanted"]
+        installed, wanted = total["release"]["installed"], total["release"]["desired"]
         yield "operator", f"{installed} becomes {wanted}, so that all of NVIDIA's pods start anew"
     if total["drivers"]:
         without = "held back" if total["held_back"] else "refused"
@@ -77,7 +77,7 @@ def _explained(total: Document) -> t.Iterator[tuple[str, str]]:
 
 def _roll(total: Document) -> str:
     why = "; ".join(total["reasons"])
-    if not total["at_most"]:
+    if not total["max_parallel"]:
         return f"the driver is to follow on {total['drivers']} node(s), on each once somebody deletes its driver pod: {why}"
     evicted = "pods that hold a GPU there are evicted first"
-    return f"the driver rolls on {total['drivers']} node(s), at most {total['at_most']} at a time: {why}; {evicted}"
+    return f"the driver rolls on {total['drivers']} node(s), at most {total['max_parallel']} at a time: {why}; {evicted}"

@@ -71,7 +71,7 @@ def test_whose_the_installations_are_costs_a_few_reads(cluster: Cluster) -> None
         "list /apis/nvidia.com/v1/clusterpolicies",
     ]
     told = found["operator_info"]
-    assert {name: (part["ours"], part["adopted"], part["manager"]) for name, part in told.items()} == {
+    assert {name: (part["managed"], part["adopted"], part["manager"]) for name, part in told.items()} == {
         "nfd": (True, False, "helm"),
         "operator": (True, False, "helm"),
     }
@@ -123,7 +123,7 @@ def test_what_changes_cost_is_counted_only_where_something_changes(cluster: Clus
     # A toleration that is new to the ClusterPolicy rolls the driver wherever there is one.
     assert dear["impact"]["drivers"] == dear["totals"]["gpu_nodes"]
     assert dear["impact"]["held_back"] is True
-    assert (dear["impact"]["at_most"], dear["impact"]["reasons"]) == (1, ["daemonsets.tolerations"])
+    assert (dear["impact"]["max_parallel"], dear["impact"]["reasons"]) == (1, ["daemonsets.tolerations"])
     assert any("MIG manager" in warning for warning in dear["warnings"])
 
 

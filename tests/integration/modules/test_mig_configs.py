@@ -97,7 +97,7 @@ def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
     path = object_path("v1", "ConfigMap", "accel-gpu-mig-parted", fleet.namespace)
     text = fleet.text()
     fleet.kube.client.delete(path)
-    made = ClusterPolicyClient(fleet.kube.client, fleet.namespace).lacking(plan, None)
+    made = ClusterPolicyClient(fleet.kube.client, fleet.namespace).missing_configmaps(plan, None)
     assert [body["data"]["config.yaml"] for body in made if body["metadata"]["name"] == "accel-gpu-mig-parted"] == [
         text
     ]

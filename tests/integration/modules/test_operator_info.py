@@ -98,10 +98,10 @@ def test_what_a_repository_keeps_is_used_and_fields_that_it_reverts_are_named(la
     told = cluster.run(operator_info.main, gpu_pools=cluster.pools())
     assert not told.get("failed"), told
     operator, nfd = (told["operator_info"][part] for part in ("operator", "nfd"))
-    assert (operator["ours"], operator["adopted"], operator["manager"]) == (False, True, "argocd")
-    assert (nfd["ours"], nfd["adopted"], nfd["managed_by"]) == (False, True, "Flux HelmRelease flux-system/nfd")
+    assert (operator["managed"], operator["adopted"], operator["manager"]) == (False, True, "argocd")
+    assert (nfd["managed"], nfd["adopted"], nfd["managed_by"]) == (False, True, "Flux HelmRelease flux-system/nfd")
     (note,) = operator["notes"]
-    assert "Argo CD application gpu keeps ClusterPolicy cluster-policy as its source has it" in note
+    assert "Argo CD application gpu reconciles ClusterPolicy cluster-policy as its source has it" in note
     assert "/spec/devicePlugin/config" in note
     assert "spec.ignoreDifferences" in note
     assert note in json.dumps(told["warnings"])

@@ -76,5 +76,5 @@ def test_some_nodes_have_their_own(lab: Lab, tmp_path: Path) -> None:
     assert held.changed() == 0
     told = held.module_results("accel.gpu.helm_release")[-1]["helm_release"]
     assert told["held_back"] == ["driver.enabled"]
-    assert told["driver_rollout"] == {"nodes": 2, "at_most": 1, "reasons": ["driver.enabled true becomes false"]}
+    assert told["driver_rollout"] == {"nodes": 2, "max_parallel": 1, "reasons": ["driver.enabled true becomes false"]}
     assert driver_pods(cluster) == {"t4-1", "t4-2"}

@@ -28,7 +28,7 @@ FLEET = {
 ROLL = "rolls on 3 nodes, at most 1 at a time: chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1"
 COST = {
     "nodes": 3,
-    "at_most": 1,
+    "max_parallel": 1,
     "reasons": [
         "chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",
         "driver.manager.version v0.8.0 becomes v0.9.1",

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
     DesiredPolicy,
-    changes,
-    created_by_chart,
-    driver_nodes,
-    first_contact,
-    merge,
+    plan_change,
+    initial_change,
+    has_no_record,
+    merge_tolerations,
 )
 
 Object = dict[str, Any]
@@ -65,7 +64,7 @@ MERGES = [
 def test_merge(
     held: list[Object], noted: list[Object], wanted: list[Object], written: list[Object] | None, ours: list[Object]
 ) -> None:
-    assert merge(held, noted, wanted) == (held if written is None else written, ours)
+    assert merge_tolerations(held, noted, wanted) == (held if written is None else written, ours)
 
 
 _entries = st.lists(
@@ -79,16 +78,16 @@ _entries = st.lists(
 def test_what_others_put_there_survives_any_number_of_pools(
     theirs: list[Object], first: list[Object], second: list[Object]
 ) -> None:
-    held, ours = merge(theirs, [], first)
-    held, ours = merge(held, ours, second)
+    held, ours = merge_tolerations(theirs, [], first)
+    held, ours = merge_tolerations(held, ours, second)
     assert all(entry in held for entry in theirs + second)
-    held, ours = merge(held, ours, [])
+    held, ours = merge_tolerations(held, ours, [])
     assert held == theirs
     assert ours == []
 
 
 def test_a_new_policy_shows_all_that_is_ours() -> None:
-    change = created_by_chart(DesiredPolicy(CONFIG, (GPU, TEAM)))
+    change = initial_change(DesiredPolicy(CONFIG, (GPU, TEAM)))
     assert change.before == {}
     assert change.after["spec"] == {**CONFIG, "daemonsets": {"tolerations": [GPU, TEAM]}}
     assert json.loads(change.after["metadata"]["annotations"][NOTE]) == [GPU, TEAM]
@@ -96,8 +95,8 @@ def test_a_new_policy_shows_all_that_is_ours() -> None:
 
 def test_what_the_chart_made_of_our_own_installation_ends_as_predicted() -> None:
     wanted = DesiredPolicy(CONFIG, (GPU, TEAM))
-    change = changes(policy([GPU, TEAM], devicePlugin={"enabled": True}), wanted, seeded=True)
-    assert change.after == created_by_chart(wanted).after
+    change = plan_change(policy([GPU, TEAM], devicePlugin={"enabled": True}), wanted, seeded=True)
+    assert change.after == initial_change(wanted).after
     assert change.before["spec"] == {"daemonsets": {"tolerations": [GPU, TEAM]}}
     assert change.reaches_driver is False
     assert change.body is not None
@@ -106,30 +105,30 @@ def test_what_the_chart_made_of_our_own_installation_ends_as_predicted() -> None
 
 
 def test_equal_entries_of_a_foreign_installation_are_not_ours() -> None:
-    change = changes(policy([GPU, TEAM]), DesiredPolicy(CONFIG, (GPU, TEAM)), seeded=False)
+    change = plan_change(policy([GPU, TEAM]), DesiredPolicy(CONFIG, (GPU, TEAM)), seeded=False)
     assert json.loads(change.after["metadata"]["annotations"][NOTE]) == []
 
 
 def test_nothing_is_sent_when_nothing_differs() -> None:
     live = policy([GPU, THEIRS, TEAM], noted=[TEAM], **CONFIG)
-    assert not first_contact(live)
-    change = changes(live, DesiredPolicy(CONFIG, (GPU, TEAM)), seeded=False)
+    assert not has_no_record(live)
+    change = plan_change(live, DesiredPolicy(CONFIG, (GPU, TEAM)), seeded=False)
     assert (change.changed, change.body, change.before, change.after) == (False, None, {}, {})
 
 
 def test_a_new_toleration_reaches_the_driver_and_can_be_held_back() -> None:
     live = policy([GPU], noted=[])
     wanted = DesiredPolicy(CONFIG, (GPU, TEAM))
-    change = changes(live, wanted, seeded=False)
+    change = plan_change(live, wanted, seeded=False)
     assert change.reaches_driver
     assert change.body is not None
     assert change.body["spec"]["daemonsets"] == {"tolerations": [GPU, TEAM]}
-    held = changes(live, wanted, seeded=False, hold_driver=True)
+    held = plan_change(live, wanted, seeded=False, hold_driver=True)
     assert held.body is not None
     assert held.body["spec"] == CONFIG
     assert not held.reaches_driver
     assert json.loads(held.body["metadata"]["annotations"][NOTE]) == []
-    assert not changes(policy([GPU], noted=[], **CONFIG), wanted, seeded=False, hold_driver=True).changed
+    assert not plan_change(policy([GPU], noted=[], **CONFIG), wanted, seeded=False, hold_driver=True).changed
 
 
 def test_a_list_once_applied_stays_in_what_is_applied() -> None:
@@ -143,11 +142,11 @@ def test_a_list_once_applied_stays_in_what_is_applied() -> None:
             },
         }
     ]
-    change = changes(live, DesiredPolicy(CONFIG, (GPU,)), seeded=False)
+    change = plan_change(live, DesiredPolicy(CONFIG, (GPU,)), seeded=False)
     assert change.body is not None
     assert change.body["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS]
     # Held back it is carried along as it is, or the server would take it away.
-    held = changes(
+    held = plan_change(
         live, DesiredPolicy({"devicePlugin": {"config": {"name": "other"}}}, (GPU,)), seeded=False, hold_driver=True
     )
     assert held.body is not None
@@ -166,7 +165,7 @@ def test_fields_that_are_ours_and_no_longer_wanted_are_shown_and_go() -> None:
             "fieldsV1": {"f:spec": {"f:devicePlugin": {"f:config": {"f:name": {}}}}},
         }
     ]
-    change = changes(live, DesiredPolicy({}, (GPU,)), seeded=False)
+    change = plan_change(live, DesiredPolicy({}, (GPU,)), seeded=False)
     assert change.before["spec"]["devicePlugin"] == {"config": {"name": "accel-gpu-device-plugin"}}
     assert "devicePlugin" not in change.after["spec"]
 
@@ -175,21 +174,9 @@ def test_fields_that_are_ours_and_no_longer_wanted_are_shown_and_go() -> None:
 def test_a_spoilt_note_claims_nothing(text: str) -> None:
     live = policy([GPU, TEAM])
     live["metadata"]["annotations"] = {NOTE: text}
-    change = changes(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True)
+    change = plan_change(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True)
     assert change.body is not None
     assert "daemonsets" not in change.body["spec"]
-
-
-def test_drivers_are_counted_by_the_nodes_that_have_one() -> None:
-    def daemonset(component: str, scheduled: int, owner: str = "ClusterPolicy") -> Object:
-        return {
-            "metadata": {"labels": {"app.kubernetes.io/component": component}, "ownerReferences": [{"kind": owner}]},
-            "status": {"currentNumberScheduled": scheduled},
-        }
-
-    assert driver_nodes([]) == 0
-    assert driver_nodes([daemonset("nvidia-driver", 3), daemonset("nvidia-driver", 4), daemonset("", 9)]) == 7
-    assert driver_nodes([daemonset("nvidia-driver", 3, owner="NVIDIADriver")]) == 0
 
 
 MIG = {"config": {"name": "accel-gpu-mig-parted"}}
@@ -197,24 +184,24 @@ MIG = {"config": {"name": "accel-gpu-mig-parted"}}
 
 def test_a_mig_strategy_for_all_goes_whoever_set_it() -> None:
     live = policy([GPU], [GPU], mig={"strategy": "single"}, **CONFIG)
-    assert not changes(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True).changed
-    change = changes(live, DesiredPolicy({**CONFIG, "migManager": MIG}, (GPU,), mig_by_node=True), seeded=True)
+    assert not plan_change(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True).changed
+    change = plan_change(live, DesiredPolicy({**CONFIG, "migManager": MIG}, (GPU,), mig_by_node=True), seeded=True)
     assert change.removal == {"spec": {"mig": {"strategy": None}}}
     assert change.before["spec"]["mig"] == {"strategy": "single"}
     assert "mig" not in change.after["spec"]
     assert change.after["spec"]["migManager"] == MIG
     assert not change.reaches_driver
     gone = policy([GPU], [GPU], mig={}, **CONFIG)
-    assert changes(gone, DesiredPolicy(CONFIG, (GPU,), mig_by_node=True), seeded=True).removal is None
+    assert plan_change(gone, DesiredPolicy(CONFIG, (GPU,), mig_by_node=True), seeded=True).removal is None
 
 
 def test_our_mig_configuration_stays_named_after_the_last_pool_with_mig() -> None:
     live = policy([GPU], [GPU], migManager={**MIG, "enabled": True})
-    change = changes(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True)
+    change = plan_change(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True)
     assert change.body is not None
     assert change.body["spec"]["migManager"] == MIG
     theirs = policy([GPU], [GPU], migManager={"config": {"name": "theirs"}})
-    change = changes(theirs, DesiredPolicy(CONFIG, (GPU,)), seeded=True)
+    change = plan_change(theirs, DesiredPolicy(CONFIG, (GPU,)), seeded=True)
     assert change.body is not None
     assert "migManager" not in change.body["spec"]
 
@@ -229,7 +216,7 @@ OUR_MIG: Object = {**CONFIG, "migManager": {"config": {"name": "accel-gpu-mig-pa
 
 def test_what_ours_takes_the_place_of_in_an_adopted_policy_is_noted() -> None:
     wanted = DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True, adopted=True)
-    change = changes(policy([GPU], **THEIR_MIG), wanted, seeded=False)
+    change = plan_change(policy([GPU], **THEIR_MIG), wanted, seeded=False)
     assert change.body is not None
     note = json.loads(change.body["metadata"]["annotations"][FORMER])
     assert note == {"mig": {"strategy": "single"}, "migManager": {"config": {"name": "theirs"}}}
@@ -239,12 +226,12 @@ def test_the_note_stays_once_ours_is_there() -> None:
     live = policy([GPU], **{**THEIR_MIG, **OUR_MIG, "mig": {}})
     noted = {"migManager": {"config": {"name": "theirs"}}}
     live["metadata"]["annotations"][FORMER] = json.dumps(noted)
-    change = changes(live, DesiredPolicy({}, (GPU, TEAM), adopted=True), seeded=False)
+    change = plan_change(live, DesiredPolicy({}, (GPU, TEAM), adopted=True), seeded=False)
     assert change.body is not None
     assert json.loads(change.body["metadata"]["annotations"][FORMER]) == noted
 
 
 def test_a_policy_of_our_own_release_needs_no_such_note() -> None:
-    change = changes(policy([GPU], **THEIR_MIG), DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True), seeded=False)
+    change = plan_change(policy([GPU], **THEIR_MIG), DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True), seeded=False)
     assert change.body is not None
     assert FORMER not in change.body["metadata"]["annotations"]

@@ -56,7 +56,7 @@ def test_taints_at_registration_that_its_workers_do_not_tolerate(pool: Object, m
     assert finding.adopted
     assert [note for note in finding.notes if "tolerate" in note] == (
         [
-            f"its workers do not tolerate {missing}: give them a toleration where NFD is managed, or they will not come back there"
+            f"its workers do not tolerate {missing}: add a toleration where NFD is managed, or they cannot restart there"
         ]
         if missing
         else []

@@ -24,7 +24,7 @@ def test_a_driver_upgrade_is_waited_for() -> None:
     verdict = world.verdict()
     assert verdict.upgrade.working == {"gpu-1": "pod-restart-required"}
     assert "the driver is being upgraded on gpu-1 (pod-restart-required)" in verdict.waiting
-    assert verdict.halted == ()
+    assert verdict.blocked == ()
     # A node that is not done is not ready, whatever its pods say.
     upgrading(world, "upgrade-done", "upgrade-done", "uncordon-required")
     world.driver["status"]["updatedNumberScheduled"] = 3
@@ -36,18 +36,18 @@ def test_a_driver_upgrade_is_waited_for() -> None:
 def test_a_driver_upgrade_that_does_not_go_on_ends_the_wait() -> None:
     world = World()
     upgrading(world, "upgrade-done", "upgrade-failed", "upgrade-required")
-    assert "kubectl label node --overwrite gpu-1" in world.verdict().halted[0]
+    assert "kubectl label node --overwrite gpu-1" in world.verdict().blocked[0]
     upgrading(world, "upgrade-done", "upgrade-failed", "upgrade-required", maxParallelUpgrades=2, maxUnavailable="100%")
-    assert world.verdict().halted == ()
+    assert world.verdict().blocked == ()
 
 
 def test_without_the_upgrade_controller_old_pods_stay() -> None:
     world = World()
     upgrading(world, "", "", "", autoUpgrade=False)
-    assert "delete its driver pod" in world.verdict().halted[0]
+    assert "delete its driver pod" in world.verdict().blocked[0]
     # As long as its controller has not looked at the new template, the numbers are those of the old one.
     world.driver["metadata"]["generation"] = 3
-    assert world.verdict().halted == ()
+    assert world.verdict().blocked == ()
 
 
 def test_what_a_driver_that_is_gone_has_left_on_nodes_says_nothing() -> None:

@@ -11,19 +11,19 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.gitops import ARGO_CD, FLUX
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
     HELM,
-    NOBODY,
+    UNMANAGED,
     OLM,
     OWNER,
     Installation,
     InstallationFinding,
-    installation,
-    judge_nfd,
-    judge_operator,
-    needed_tolerations,
-    refused_on_openshift,
+    read_installation,
+    evaluate_nfd,
+    evaluate_operator,
+    missing_tolerations,
+    reject_on_openshift,
     with_reverted_fields,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.relocation import adopt_installed, relocate_plan
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import adopt_installed, relocate_plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
 
@@ -62,7 +62,7 @@ def deployment(
 
 
 def operator(**changes: Any) -> Installation:
-    found = installation("operator", deployment(**{"command": ["gpu-operator"], **changes}))
+    found = read_installation("operator", deployment(**{"command": ["gpu-operator"], **changes}))
     assert found is not None
     return found
 
@@ -94,9 +94,9 @@ IDENTITIES = [
     # As `helm template | kubectl apply` leaves it: Helm's labels, and no release.
     (
         deployment(image="reg:5000/gpu-operator", labels={"app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "gpu-operator-v24.9.2"}),
-        NOBODY, "managed by neither Helm nor OLM", "v24.9.2",
+        UNMANAGED, "managed by neither Helm nor OLM", "v24.9.2",
     ),
-    (deployment(image="reg:5000/gpu-operator"), NOBODY, "managed by neither Helm nor OLM", ""),
+    (deployment(image="reg:5000/gpu-operator"), UNMANAGED, "managed by neither Helm nor OLM", ""),
     # Flux upgrades by Helm, so that both have marked it; Argo CD renders a chart, and there is no release.
     (
         deployment(helm=("x", "y"), labels={"helm.toolkit.fluxcd.io/name": "gpu", "helm.toolkit.fluxcd.io/namespace": "flux-system"}),
@@ -106,14 +106,14 @@ IDENTITIES = [
     (deployment(annotations={TRACKING: "gpu:apps/Deployment:gpu-operator/gpu-operator"}), ARGO_CD, "Argo CD application gpu", "v25.10.1"),
     (deployment(labels={"argocd.argoproj.io/instance": "gpu"}), ARGO_CD, "Argo CD application gpu", "v25.10.1"),
     # Copied with the annotations of the object that made this one; and the label that every chart sets.
-    (deployment(annotations={TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}), NOBODY, "managed by neither Helm nor OLM", "v25.10.1"),
-    (deployment(labels={"app.kubernetes.io/instance": "gpu-operator"}), NOBODY, "managed by neither Helm nor OLM", "v25.10.1"),
+    (deployment(annotations={TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}), UNMANAGED, "managed by neither Helm nor OLM", "v25.10.1"),
+    (deployment(labels={"app.kubernetes.io/instance": "gpu-operator"}), UNMANAGED, "managed by neither Helm nor OLM", "v25.10.1"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("found", "manager", "words", "version"), IDENTITIES)
 def test_a_deployment_tells_whose_it_is(found: Object, manager: str, words: str, version: str) -> None:
-    seen = installation("operator", found)
+    seen = read_installation("operator", found)
     assert seen is not None
     assert (seen.manager, seen.managed_by, seen.version) == (manager, words, version)
 
@@ -129,7 +129,7 @@ def test_a_deployment_tells_whose_it_is(found: Object, manager: str, words: str,
     ],
 )
 def test_only_the_program_itself_counts(component: str, found: Object, counts: bool) -> None:
-    assert (installation(component, found) is not None) == counts
+    assert (read_installation(component, found) is not None) == counts
 
 
 OURS = ("gpu-operator", "gpu-operator")
@@ -142,16 +142,16 @@ JUDGEMENTS: list[tuple[str, list[Installation], list[Object], Object, set[Any], 
     ("Helm, at our default names", [operator(helm=OURS)], [policy(helm=OURS)], {}, set(), "adopted", ""),
     ("Helm, at names that are said", [operator(helm=OURS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "ours", ""),
     ("Helm elsewhere", [operator(helm=("a", "b"), namespace="b")], [policy()], {}, set(), "adopted", ""),
-    ("other names are said", [operator(helm=("a", "b"))], [policy()], NAMED_ELSEWHERE, set(), "adopted", "names the release gpus/mine"),
+    ("other names are said", [operator(helm=("a", "b"))], [policy()], NAMED_ELSEWHERE, set(), "adopted", "names the Helm release gpus/mine"),
     ("ours, elsewhere", [operator(helm=OURS)], [policy()], NAMED_ELSEWHERE, {OURS}, "problem", "cannot be moved"),
     ("without a manager", [operator()], [policy()], {}, set(), "adopted", ""),
-    ("without a policy", [operator()], [], {}, set(), "problem", "no ClusterPolicy that tells it what to do"),
+    ("without a policy", [operator()], [], {}, set(), "problem", "has no ClusterPolicy"),
     ("a policy alone", [], [policy("gpu-cluster-policy")], {}, set(), "problem", "kubectl delete clusterpolicy gpu-cluster-policy"),
-    ("two operators", [operator(), operator(namespace="b")], [policy()], {}, set(), "problem", "undo each other's work"),
+    ("two operators", [operator(), operator(namespace="b")], [policy()], {}, set(), "problem", "which conflict"),
     ("one of two at rest", [operator(replicas=0), operator(helm=OURS)], [policy()], {}, {OURS}, "ours", ""),
     ("at rest alone", [operator(replicas=0)], [policy()], {}, set(), "adopted", ""),
     ("Flux took ours over", [operator(helm=OURS, labels=FLUX_LABELS)], [policy(helm=OURS)], {}, {OURS}, "adopted", ""),
-    ("Flux, at names that are said", [operator(helm=OURS, labels=FLUX_LABELS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "adopted", "not installed beside it"),
+    ("Flux, at names that are said", [operator(helm=OURS, labels=FLUX_LABELS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "adopted", "not installed in addition"),
     ("two policies", [operator()], [policy("b", "2"), policy("a", "1")], {}, set(), "adopted", "oldest ClusterPolicy, a, and ignores b"),
 ]  # fmt: skip
 
@@ -164,8 +164,8 @@ JUDGEMENTS: list[tuple[str, list[Installation], list[Object], Object, set[Any], 
 def test_what_follows(
     found: list[Installation], policies: list[Object], cluster: Object, ours: set[Any], verdict: str, words: str
 ) -> None:
-    finding = judge_operator(found, policies, wanted(cluster), ours)
-    assert {"ours": finding.ours and not finding.problem, "adopted": finding.adopted, "problem": bool(finding.problem)} == {
+    finding = evaluate_operator(found, policies, wanted(cluster), ours)
+    assert {"ours": finding.managed and not finding.problem, "adopted": finding.adopted, "problem": bool(finding.problem)} == {
         word: word == verdict for word in ("ours", "adopted", "problem")
     }  # fmt: skip
     assert words in " ".join([finding.problem, *finding.notes])
@@ -179,7 +179,7 @@ REVERTED: list[tuple[Object, Object, list[Object], str]] = [
     # labels and annotations of the ClusterPolicy, the pools, what the note says
     ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, f"the pools set {POINTERS} there; automated sync with selfHeal"),
     ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, "spec.ignoreDifferences"),
-    (FLUX_LABELS, {}, SHARED, "Flux HelmRelease flux/gpu keeps ClusterPolicy cluster-policy"),
+    (FLUX_LABELS, {}, SHARED, "Flux HelmRelease flux/gpu reconciles ClusterPolicy cluster-policy"),
     (FLUX_LABELS, {}, SHARED, "spec.driftDetection.ignore"),
     (FLUX_LABELS, {}, CUT, "/spec/mig/strategy, /spec/migManager/config"),
     ({"kustomize.toolkit.fluxcd.io/name": "gpu"}, {}, SHARED, "kustomize.toolkit.fluxcd.io/ssa"),
@@ -193,36 +193,36 @@ def test_fields_that_a_repository_reverts_are_named(
 ) -> None:
     live = {"metadata": {"name": "cluster-policy", "labels": labels, "annotations": annotations}, "spec": {}}
     finding = with_reverted_fields(
-        InstallationFinding(operator(), ours=False), live, derive({"name": "c"}, {}, pools).policy
+        InstallationFinding(operator(), managed=False), live, derive({"name": "c"}, {}, pools).policy
     )
     assert words in " ".join(finding.notes)
     assert bool(finding.notes) == bool(words)
 
 
 def test_on_openshift_nothing_is_installed_by_helm_and_what_is_there_is_used() -> None:
-    refused = refused_on_openshift(InstallationFinding(None, ours=True), "nfd", "4.18.3")
-    assert not refused.ours
-    assert refused.problem.startswith("This cluster is OpenShift 4.18.3, where NFD is not installed by Helm: install")
+    refused = reject_on_openshift(InstallationFinding(None, managed=True), "nfd", "4.18.3")
+    assert not refused.managed
+    assert refused.problem.startswith("This cluster is OpenShift 4.18.3, where NFD is not installed by Helm. Install")
     assert (
         "OpenShift, where GPU operator"
-        in refused_on_openshift(InstallationFinding(None, ours=True), "operator", "").problem
+        in reject_on_openshift(InstallationFinding(None, managed=True), "operator", "").problem
     )
     for kept in (
-        InstallationFinding(operator(), ours=False),
-        InstallationFinding(operator(helm=OURS), ours=True),
-        InstallationFinding(None, ours=False, problem="x"),
+        InstallationFinding(operator(), managed=False),
+        InstallationFinding(operator(helm=OURS), managed=True),
+        InstallationFinding(None, managed=False, problem="x"),
     ):
-        assert refused_on_openshift(kept, "operator", "4.18.3") == kept
+        assert reject_on_openshift(kept, "operator", "4.18.3") == kept
 
 
 def master(helm: tuple[str, str] | None = None) -> Installation:
-    found = installation("nfd", deployment("nfd-master", command=["nfd-master"], helm=helm, image="nfd:v0.18.2"))
+    found = read_installation("nfd", deployment("nfd-master", command=["nfd-master"], helm=helm, image="nfd:v0.18.2"))
     assert found is not None
     return found
 
 
 def test_an_nfd_that_came_with_somebody_elses_operator_is_used() -> None:
-    finding = judge_nfd([master(("nvidia", "gpus"))], wanted(component="nfd"), set())
+    finding = evaluate_nfd([master(("nvidia", "gpus"))], wanted(component="nfd"), set())
     assert finding.adopted
     assert finding.installation is not None
     assert finding.installation.title == "NFD v0.18.2 in namespace gpu-operator (Helm release gpus/nvidia)"
@@ -230,8 +230,8 @@ def test_an_nfd_that_came_with_somebody_elses_operator_is_used() -> None:
 
 def test_an_nfd_that_goes_with_an_upgrade_of_ours_is_replaced_first() -> None:
     release = ("nvidia", "gpus")
-    finding = judge_nfd([master(release)], wanted(component="nfd"), set(), replaced=release)
-    assert (finding.ours, finding.installation) == (True, None)
+    finding = evaluate_nfd([master(release)], wanted(component="nfd"), set(), replaced=release)
+    assert (finding.managed, finding.installation) == (True, None)
 
 
 TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
@@ -243,8 +243,8 @@ TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
 )
 def test_taints_that_keep_the_workers_of_an_adopted_nfd_away(tolerations: list[Object], lacking: list[Object]) -> None:
     worker = {"spec": {"template": {"spec": {"tolerations": tolerations}}}}
-    assert needed_tolerations([worker], [TAINT]) == lacking
-    assert needed_tolerations([], [TAINT]) == []
+    assert missing_tolerations([worker], [TAINT]) == lacking
+    assert missing_tolerations([], [TAINT]) == []
 
 
 POOLS = [{"name": "p", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}]

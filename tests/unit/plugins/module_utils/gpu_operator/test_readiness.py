@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonset_nodes import expected_nodes
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets import expected_nodes
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import IgnoredNodes, assess
 from tests.helpers.readiness import EFFECT, Object, World, node, status
 
@@ -17,7 +17,7 @@ from tests.helpers.readiness import EFFECT, Object, World, node, status
 def test_everything_seen() -> None:
     verdict = World().verdict()
     assert verdict.ready
-    assert (verdict.gpu_nodes, verdict.pods, verdict.unreached) == (3, (6, 6), ())
+    assert (verdict.gpu_nodes, verdict.pods, verdict.untolerated_nodes) == (3, (6, 6), ())
 
 
 def _false_ready(world: World) -> None:
@@ -82,20 +82,20 @@ def _none_created(world: World) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (_false_ready, "nvidia-device-plugin-daemonset: its last change has not been taken up"),
-        (_desired_lags, "wanted on 1 nodes so far, but 3 nodes match"),
-        (_old_generation, "its last change has not been taken up"),
+        (_false_ready, "nvidia-device-plugin-daemonset: its controller has not processed the last change"),
+        (_desired_lags, "scheduled to 1 nodes so far, but 3 nodes match"),
+        (_old_generation, "its controller has not processed the last change"),
         (_not_updated, "nvidia-driver-daemonset: 2 of 3 pods are ready"),
         (_unavailable, "nvidia-driver-daemonset: 2 of 3 pods are ready"),
         (_stale_tolerations, "does not have the policy's tolerations yet"),
         (_stale_volume, "does not mount ConfigMap accel-gpu-device-plugin yet"),
-        (_no_status, "has not looked at ClusterPolicy cluster-policy yet"),
+        (_no_status, "has not processed ClusterPolicy cluster-policy yet"),
         (_error, "ReconcileFailed: open /host-etc/os-release: no such file"),
         (_not_ready, "reports state notReady"),
-        (_no_gpu_nodes, "has seen no GPU node yet, though NFD has labelled 3"),
+        (_no_gpu_nodes, "has not found any GPU node yet, though NFD has labelled 3"),
         (_nfd_missing, "NFD has not labelled any node"),
-        (_unlabelled, "1 GPU nodes have not been labelled by the operator yet: gpu-0"),
-        (_none_created, "has created none of its DaemonSets yet"),
+        (_unlabelled, "has not labelled 1 GPU nodes yet: gpu-0"),
+        (_none_created, "has not created any of its DaemonSets yet"),
     ],
 )
 def test_one_thing_is_missing(spoil: Callable[[World], None], said: str) -> None:
@@ -128,7 +128,7 @@ def test_a_taint_that_no_operand_tolerates_is_told_and_not_waited_for() -> None:
     world.nodes.append(node("gpu-3", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]))
     verdict = world.verdict()
     assert verdict.ready
-    assert verdict.unreached == ("gpu-3",)
+    assert verdict.untolerated_nodes == ("gpu-3",)
 
 
 @pytest.mark.parametrize("counted", [2, 3], ids=["looked again", "not looked again"])
@@ -140,13 +140,13 @@ def test_pods_that_outlive_a_new_taint_may_be_counted_or_not(counted: int) -> No
         found["status"].update(dict.fromkeys(numbers, counted))
     verdict = world.verdict()
     assert verdict.ready
-    assert verdict.unreached == ("gpu-0",)
+    assert verdict.untolerated_nodes == ("gpu-0",)
 
 
 def test_a_taint_that_evicts_is_counted() -> None:
     world = World()
     world.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoExecute"}]
-    assert "wanted on 3 nodes so far, but 2 nodes match" in " ".join(world.verdict().waiting)
+    assert "scheduled to 3 nodes so far, but 2 nodes match" in " ".join(world.verdict().waiting)
 
 
 IN_A_OR_B = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
@@ -242,7 +242,7 @@ def test_a_node_that_is_set_aside_is_not_waited_for(spoil: Callable[[World], t.A
     spoil(world)
     found = assess(world.policy, [world.driver, world.plugin], world.nodes, EFFECT, None, ASIDE)
     assert found.ready is ready, found.waiting
-    assert found.set_aside == ASIDE.reasons
+    assert found.ignored_nodes == ASIDE.reasons
 
 
 def test_a_driver_upgrade_that_failed_on_a_node_that_is_set_aside_halts_nothing() -> None:

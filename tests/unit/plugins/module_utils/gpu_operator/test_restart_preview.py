@@ -13,13 +13,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact imp
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
     DesiredPolicy,
     PolicyChange,
-    changes,
+    plan_change,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import UpgradePolicy
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.relocation import adopt_installed
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import adopt_installed
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.restart_preview import (
     RestartPreview,
-    predicted_policy,
+    predict_restarts,
     restarted_operands,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -49,15 +49,15 @@ def test_a_part_of_the_policy_reaches_those_who_read_it(
 
 
 def test_what_is_told_of_drivers() -> None:
-    none = {"at_most": 0, "reasons": [], "held_back": False, "release": None}
-    found = RestartPreview(reasons=("driver.version",), pacing=UpgradePolicy(by_itself=True))
-    assert found.told({"drivers": 0, "pods": 0}) == {"drivers": 0, "pods": 0, **none}
-    told = {**none, "drivers": 8, "at_most": 1, "reasons": ["driver.version"], "held_back": True}
-    assert found.told({"drivers": 8}) == told
-    assert found._replace(pacing=UpgradePolicy(by_itself=False)).told({"drivers": 8}) == {**told, "at_most": 0}
+    none = {"max_parallel": 0, "reasons": [], "held_back": False, "release": None}
+    found = RestartPreview(reasons=("driver.version",), upgrade_policy=UpgradePolicy(automatic=True))
+    assert found.as_dict({"drivers": 0, "pods": 0}) == {"drivers": 0, "pods": 0, **none}
+    told = {**none, "drivers": 8, "max_parallel": 1, "reasons": ["driver.version"], "held_back": True}
+    assert found.as_dict({"drivers": 8}) == told
+    assert found._replace(upgrade_policy=UpgradePolicy(automatic=False)).as_dict({"drivers": 8}) == {**told, "max_parallel": 0}
     # An upgrade is refused as a whole, and nothing is held back.
-    release = {"installed": "v1", "wanted": "v2"}
-    assert found._replace(release=("v1", "v2")).told({"drivers": 8}) == {**told, "held_back": False, "release": release}
+    release = {"installed": "v1", "desired": "v2"}
+    assert found._replace(versions=("v1", "v2")).as_dict({"drivers": 8}) == {**told, "held_back": False, "release": release}
 
 
 EXISTS = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -88,10 +88,10 @@ def foreseen(
     plan = derive(cluster, {}, [{"name": "t4", "match": {"model": "Tesla-T4"}, "taints": taints or []}])
     if adopted:
         plan = adopt_installed(plan, "v25.10.1")
-    wanted = DesiredPolicy.by(plan, live)
+    wanted = DesiredPolicy.derive(plan, live)
     # What the pools ask of other agents is another matter.
     quiet = wanted.__class__({}, wanted.tolerations)
-    return predicted_policy(live, plan, changes(live, quiet, seeded=True))
+    return predict_restarts(live, plan, plan_change(live, quiet, seeded=True))
 
 
 CASES: list[tuple[Object, OperandRestart, list[str]]] = [
@@ -118,21 +118,21 @@ CASES: list[tuple[Object, OperandRestart, list[str]]] = [
 @pytest.mark.parametrize(("operator", "roll", "reasons"), CASES)
 def test_what_the_release_changes(operator: Object, roll: OperandRestart, reasons: list[str]) -> None:
     found = foreseen(policy(), **operator)
-    assert (found.roll, list(found.reasons)) == (roll, reasons)
-    assert found.roll.driver == bool(reasons)
-    assert found.release == (("v25.10.1", "v25.10.0") if roll.every else None)
+    assert (found.restart, list(found.reasons)) == (roll, reasons)
+    assert found.restart.driver == bool(reasons)
+    assert found.versions == (("v25.10.1", "v25.10.0") if roll.every else None)
 
 
 def test_the_pace_is_that_of_the_policy_as_it_will_be() -> None:
-    assert foreseen(policy()).pacing == UpgradePolicy(by_itself=True, parallel=2)
+    assert foreseen(policy()).upgrade_policy == UpgradePolicy(automatic=True, parallel=2)
     faster = {"driver": {"upgradePolicy": {"maxParallelUpgrades": 4}}}
-    assert foreseen(policy(), values=faster).pacing == UpgradePolicy(by_itself=True, parallel=4)
+    assert foreseen(policy(), values=faster).upgrade_policy == UpgradePolicy(automatic=True, parallel=4)
 
 
 def test_a_taint_that_is_new_to_the_cluster() -> None:
     found = foreseen(policy(), taints=[TAINT])
-    assert found.roll.driver
-    assert (found.reasons, found.release) == (("daemonsets.tolerations",), None)
+    assert found.restart.driver
+    assert (found.reasons, found.versions) == (("daemonsets.tolerations",), None)
 
 
 @pytest.mark.parametrize(
@@ -142,4 +142,4 @@ def test_a_taint_that_is_new_to_the_cluster() -> None:
 )
 def test_an_operator_of_somebody_else_s_is_neither_upgraded_nor_given_values(live: Object, adopted: bool) -> None:
     found = foreseen(live, [TAINT], adopted, version="v25.10.1", driver={"version": "580.82.07"})
-    assert (found.reasons, found.release) == (("daemonsets.tolerations",), None)
+    assert (found.reasons, found.versions) == (("daemonsets.tolerations",), None)

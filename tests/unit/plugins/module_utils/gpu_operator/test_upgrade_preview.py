@@ -190,11 +190,11 @@ PACES = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "nodes", "at_most"), PACES)
-def test_how_many_nodes_are_at_work_at_a_time(policy: Object, nodes: int, at_most: int) -> None:
-    pacing = UpgradePolicy.of({"driver": {"upgradePolicy": policy}})
-    assert pacing.by_itself
-    assert pacing.at_most(nodes) == at_most
+@pytest.mark.parametrize(("policy", "nodes", "max_parallel"), PACES)
+def test_how_many_nodes_are_at_work_at_a_time(policy: Object, nodes: int, max_parallel: int) -> None:
+    pacing = UpgradePolicy.from_spec({"driver": {"upgradePolicy": policy}})
+    assert pacing.automatic
+    assert pacing.max_parallel(nodes) == max_parallel
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ def test_how_many_nodes_are_at_work_at_a_time(policy: Object, nodes: int, at_mos
     ],
 )
 def test_without_the_upgrade_controller_somebody_has_to_delete_pods(spec: Object) -> None:
-    roll = DriverRollout(3, UpgradePolicy.of(spec), ("a reason",))
-    assert roll.as_dict() == {"nodes": 3, "at_most": 0, "reasons": ["a reason"]}
-    assert "when somebody deletes its driver pod" in str(roll)
+    roll = DriverRollout(3, UpgradePolicy.from_spec(spec), ("a reason",))
+    assert roll.as_dict() == {"nodes": 3, "max_parallel": 0, "reasons": ["a reason"]}
+    assert "until its driver pod is deleted" in str(roll)
 
 
 TREES = st.recursive(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What helm has to do, and who is dead: tables over helm's records."""
+"""Helm's records of a release and the next step that follows from them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import Chart
 from ansible_collections.accel.gpu.plugins.module_utils.helm.release import (
-    PendingWatch,
     ReleaseContent,
     Revision,
-    abandoned,
-    content,
-    differing,
-    merged,
+    decode_content,
+    differing_values,
+    merge_values,
     next_step,
-    revisions,
-    seeded,
-    superseded,
+    select_initial_values,
+    sort_revisions,
+    supersede_patch,
 )
 
 Object = dict[str, Any]
@@ -62,13 +60,13 @@ def revision(state: str = "deployed", number: int = 1, age: float = 60) -> Revis
     return Revision("s", "u", "5", number, state, NOW - datetime.timedelta(seconds=age))
 
 
-def test_revisions_come_newest_first_by_number() -> None:
-    found = revisions([secret(2, "superseded"), secret(10, "deployed"), secret(9, "failed")])
+def test_revisions_are_sorted_by_number_newest_first() -> None:
+    found = sort_revisions([secret(2, "superseded"), secret(10, "deployed"), secret(9, "failed")])
     assert [(item.number, item.status) for item in found] == [(10, "deployed"), (9, "failed"), (2, "superseded")]
 
 
-def test_a_record_is_read_and_its_values_are_not_shown() -> None:
-    held = content(packed(RELEASE))
+def test_content_is_decoded_and_its_repr_has_no_values() -> None:
+    held = decode_content(packed(RELEASE))
     assert held is not None
     assert (held.chart, held.config, held.manifest) == (CHART, {"password": "secret"}, "kind: Deployment")
     assert "secret" not in repr(held)
@@ -76,12 +74,12 @@ def test_a_record_is_read_and_its_values_are_not_shown() -> None:
 
 @pytest.mark.parametrize("data", [{}, {"release": ""}, {"release": "bm90IGd6aXA="}, {"release": None}])
 def test_a_record_of_another_format_is_none(data: Object) -> None:
-    assert content({**secret(1, "deployed"), "data": data}) is None
-    assert superseded({**secret(1, "deployed"), "data": data}) is None
+    assert decode_content({**secret(1, "deployed"), "data": data}) is None
+    assert supersede_patch({**secret(1, "deployed"), "data": data}) is None
 
 
 def test_superseded_changes_the_status_in_both_places_and_nothing_else() -> None:
-    patch = superseded(packed(RELEASE))
+    patch = supersede_patch(packed(RELEASE))
     assert patch is not None
     assert patch["metadata"] == {"labels": {"status": "superseded"}, "resourceVersion": "5"}
     text = gzip.decompress(base64.b64decode(base64.b64decode(patch["data"]["release"])))
@@ -138,8 +136,8 @@ def test_next_step(
         ({"a": {"b": 1}}, {}, ["a.b"]),
     ],
 )
-def test_values_differ_by_their_paths_alone(held: Object, wanted: Object, paths: list[str]) -> None:
-    assert differing(held, wanted) == paths
+def test_differing_values_are_paths(held: Object, wanted: Object, paths: list[str]) -> None:
+    assert differing_values(held, wanted) == paths
 
 
 TOLERATIONS = {"daemonsets": {"tolerations": [{"key": "team"}]}}
@@ -158,37 +156,9 @@ TOLERATIONS = {"daemonsets": {"tolerations": [{"key": "team"}]}}
         ),
     ],
 )
-def test_initial_values_are_for_a_first_installation(held: Object | None, given: Object) -> None:
-    assert seeded(TOLERATIONS, held) == given
+def test_initial_values_are_kept_as_the_release_has_them(held: Object | None, given: Object) -> None:
+    assert select_initial_values(TOLERATIONS, held) == given
 
 
 def test_values_merge_as_helm_merges_them() -> None:
-    assert merged({"a": {"b": 1, "c": [1]}, "d": 1}, {"a": {"c": [2]}}) == {"a": {"b": 1, "c": [2]}, "d": 1}
-
-
-def note(machine: str, number: int) -> Object:
-    annotations = {"accel.gpu/machine": machine, "accel.gpu/revision": str(number)}
-    return {"metadata": {"annotations": annotations}, "spec": {"holderIdentity": "run-1"}}
-
-
-VERDICTS = [
-    # helm here, note, age -> dead, why
-    (True, note("here", 2), 9999.0, False, "a helm process on this machine"),
-    (False, note("here", 2), 1.0, True, "run run-1"),
-    (False, note("here", 1), 1.0, False, "another machine"),
-    (False, note("there", 2), 1.0, False, "another machine"),
-    (False, None, 599.0, False, "another machine"),
-    (False, None, 601.0, True, "nothing has finished it"),
-    (False, note("there", 2), 601.0, True, "nothing has finished it"),
-    # Where processes cannot be seen, only age tells.
-    (None, note("here", 2), 1.0, False, "another machine"),
-    (None, note("here", 2), 601.0, True, "nothing has finished it"),
-]
-
-
-@pytest.mark.parametrize(("helm_here", "left", "age", "dead", "why"), VERDICTS)
-def test_who_is_dead(helm_here: bool | None, left: Object | None, age: float, dead: bool, why: str) -> None:
-    watch = PendingWatch(here="here", helm_here=helm_here, note=left, now=NOW, timeout=600)
-    verdict, reason = abandoned(revision("pending-upgrade", 2, age), watch)
-    assert verdict is dead
-    assert why in reason
+    assert merge_values({"a": {"b": 1, "c": [1]}, "d": 1}, {"a": {"c": [2]}}) == {"a": {"b": 1, "c": [2]}, "d": 1}

@@ -80,7 +80,7 @@ PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
 def _costing(**counts: t.Any) -> dict[str, t.Any]:
     each = {name: counts.pop(name, 0) for name in ("drivers", "pods", "agent_pods", "cut_nodes", "resets")}
-    total = {**each, "at_most": 0, "reasons": [], "held_back": False, "release": None, **counts}
+    total = {**each, "max_parallel": 0, "reasons": [], "held_back": False, "release": None, **counts}
     return _info(pools={"notebooks": _pool(changes=CHANGES, impact=each)}, impact=total)
 
 
@@ -184,7 +184,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             agent_pods=31,
             cut_nodes=2,
             resets=1,
-            at_most=1,
+            max_parallel=1,
             reasons=["daemonsets.tolerations", "driver.env"],
             held_back=True,
         ),
@@ -199,7 +199,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     (
         "another operator",
         "plan",
-        _costing(drivers=2, reasons=["operator a becomes b"], release={"installed": "v25.3.2", "wanted": "v25.10.1"}),
+        _costing(drivers=2, reasons=["operator a becomes b"], release={"installed": "v25.3.2", "desired": "v25.10.1"}),
         [
             "operator: v25.3.2 becomes v25.10.1, so that all of NVIDIA's pods start anew",
             "drivers: the driver is to follow on 2 node(s), on each once somebody deletes its driver pod: operator a becomes b; "

@@ -1,0 +1,188 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator's DaemonSets: where their pods belong, whether their templates follow the policy, and stalled updates: pure.
+
+Sources: kubernetes v1.36 pkg/controller/daemon/daemon_controller.go (NodeShouldRunDaemonPod), util/daemonset_util.go and update.go
+(rollingUpdate); gpu-operator v25.10.1 controllers/object_controls.go (applyCommonDaemonsetMetadata, transformDriverContainer).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.taints import untolerated_taints
+from ..cluster_state.operand_pods import is_ready, node_of
+from .cluster_policy import KIND
+
+Document = t.Mapping[str, t.Any]
+
+# The DaemonSet controller adds these tolerations to every daemon pod.
+_ALWAYS_TOLERATED = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+_HOST_NETWORK_TOLERATED = (("node.kubernetes.io/network-unavailable", "NoSchedule"),)
+# The operator keeps its own values of these labels, since they select pods.
+_NOT_COPIED = frozenset({"app", "app.kubernetes.io/part-of"})
+_DRIVER_CONTAINER = "nvidia-driver-ctr"
+# The DaemonSet controller maintains both: an annotation of the DaemonSet and a label of its pods.
+_TEMPLATE_GENERATION, _POD_GENERATION = "deprecated.daemonset.template.generation", "pod-template-generation"
+
+
+def is_operand(daemonset: Document) -> bool:
+    """Whether a ClusterPolicy owns the DaemonSet."""
+    return any(owner.get("kind") == KIND for owner in daemonset["metadata"].get("ownerReferences") or [])
+
+
+def is_driver(daemonset: Document) -> bool:
+    """Whether this is a driver DaemonSet of the ClusterPolicy (on OpenShift there is one for each OS version)."""
+    labels = daemonset["metadata"].get("labels") or {}
+    return labels.get("app.kubernetes.io/component") == "nvidia-driver" and is_operand(daemonset)
+
+
+def count_driver_nodes(daemonsets: t.Iterable[Document]) -> int:
+    """The number of nodes with a driver pod that a new template would replace."""
+    statuses = [item.get("status") or {} for item in daemonsets if is_driver(item)]
+    return sum(int(status.get("currentNumberScheduled") or 0) for status in statuses)
+
+
+def app_label(daemonset: Document) -> str:
+    """The label `app` of a DaemonSet's pods; empty without one."""
+    return str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or "")
+
+
+def is_current(daemonset: Document) -> bool:
+    """Whether the status is about the current generation."""
+    observed = int((daemonset.get("status") or {}).get("observedGeneration") or 0)
+    return observed >= int(daemonset["metadata"].get("generation") or 0)
+
+
+def is_outdated(daemonset: Document) -> bool:
+    """Whether pods of an older template remain, by the DaemonSet's own count."""
+    status = daemonset.get("status") or {}
+    return int(status.get("updatedNumberScheduled") or 0) < int(status.get("desiredNumberScheduled") or 0)
+
+
+def expected_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
+    """The nodes on which the DaemonSet must have a pod, by the controller's own rule."""
+    spec = daemonset["spec"]["template"]["spec"]
+    return [node["metadata"]["name"] for node in nodes if selects(spec, node) and not untolerated(spec, node)]
+
+
+def lingering_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
+    """The nodes that may keep a pod of this DaemonSet although they refuse a new one: all untolerated taints are NoSchedule.
+
+    The controller does not process the DaemonSet again when such a taint is added, so its numbers may or may not include these
+    nodes (kubernetes pkg/controller/daemon, syncNodeUpdate).
+    """
+    spec = daemonset["spec"]["template"]["spec"]
+    return [
+        node["metadata"]["name"]
+        for node in nodes
+        if {taint.get("effect") for taint in untolerated(spec, node)} == {"NoSchedule"} and selects(spec, node)
+    ]
+
+
+def selects(pod_spec: Document, node: Document) -> bool:
+    """Whether node selector and required node affinity admit the node."""
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (pod_spec.get("nodeSelector") or {}).items()):
+        return False
+    affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return not required or any(_term_matches(term, node) for term in required.get("nodeSelectorTerms") or [])
+
+
+def untolerated(pod_spec: Document, node: Document) -> list[Document]:
+    """The node's taints that keep a daemon pod of this spec away."""
+    implicit = _ALWAYS_TOLERATED + (_HOST_NETWORK_TOLERATED if pod_spec.get("hostNetwork") else ())
+    tolerations = list(pod_spec.get("tolerations") or [])
+    tolerations += [{"key": key, "operator": "Exists", "effect": effect} for key, effect in implicit]
+    return untolerated_taints(tolerations, node.get("spec", {}).get("taints") or [])
+
+
+def _term_matches(term: Document, node: Document) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    names = {"metadata.name": node["metadata"]["name"]}
+    return bool(expressions or fields) and (
+        all(_rule_matches(rule, labels) for rule in expressions) and all(_rule_matches(rule, names) for rule in fields)
+    )
+
+
+def _rule_matches(rule: Document, labels: Document) -> bool:
+    value, operands = labels.get(rule["key"]), rule.get("values") or []
+    operator = rule["operator"]
+    if operator in ("Exists", "DoesNotExist"):
+        return (value is not None) == (operator == "Exists")
+    if operator == "NotIn":
+        return value not in operands
+    if operator == "In" or value is None:
+        return value is not None and value in operands
+    try:
+        return int(value) > int(operands[0]) if operator == "Gt" else int(value) < int(operands[0])
+    except (ValueError, IndexError):
+        return False
+
+
+def template_delay(spec: Document, daemonset: Document) -> list[str]:
+    """The part of the policy's `spec` that the operator has not written into the template yet, as text.
+
+    A restarted operator has not processed anything yet, and everything that its predecessor left looks ready. The chart writes
+    its version into the labels that the operator gives every pod, so an upgrade is visible in each template.
+    """
+    name = daemonset["metadata"]["name"]
+    if _lacks_labels(spec, daemonset):
+        return [f"DaemonSet {name} does not have the policy's labels yet"]
+    if is_driver(daemonset) and _lacks_driver(spec.get("driver") or {}, daemonset):
+        return [f"DaemonSet {name} does not have the policy's driver yet"]
+    return []
+
+
+def _lacks_labels(spec: Document, daemonset: Document) -> bool:
+    labels = daemonset["spec"]["template"]["metadata"].get("labels") or {}
+    desired = (spec.get("daemonsets") or {}).get("labels") or {}
+    return any(labels.get(key) != value for key, value in desired.items() if key not in _NOT_COPIED)
+
+
+def _lacks_driver(driver: Document, daemonset: Document) -> bool:
+    containers = daemonset["spec"]["template"]["spec"].get("containers") or []
+    container = next((item for item in containers if item.get("name") == _DRIVER_CONTAINER), None)
+    if container is None:
+        return False
+    # The operator appends the node's OS to the version; a digest follows an @.
+    if str(driver.get("version") or "") not in str(container.get("image") or ""):
+        return True
+    env = {item["name"]: item.get("value", "") for item in container.get("env") or []}
+    return any(env.get(item["name"]) != item.get("value", "") for item in driver.get("env") or [])
+
+
+def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
+    """Whether all pods that are not ready are on the nodes of `unready`, so that the rolling update cannot continue.
+
+    A DaemonSet replaces a ready pod only while fewer than maxUnavailable of its pods are not ready, including those of broken
+    nodes: one broken node can keep all others on the old template.
+    """
+    if is_driver(daemonset) or (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
+        return False
+    status = daemonset.get("status") or {}
+    missing = int(status.get("desiredNumberScheduled") or 0) - int(status.get("numberAvailable") or 0)
+    return bool(unready) and is_current(daemonset) and is_outdated(daemonset) and missing <= len(unready)
+
+
+def next_pod_to_replace(daemonset: Document, pods: t.Iterable[Document], ignored: t.Collection[str]) -> Document | None:
+    """A ready pod of an older template; None while a pod of a node that is not ignored is not ready."""
+    generation = (daemonset["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
+    candidates = [pod for pod in sorted(pods, key=node_of) if node_of(pod) not in ignored]
+    if any(not is_ready(pod) or pod["metadata"].get("deletionTimestamp") for pod in candidates):
+        return None
+    outdated = [
+        pod
+        for pod in candidates
+        if generation and (pod["metadata"].get("labels") or {}).get(_POD_GENERATION) != generation
+    ]
+    return outdated[0] if outdated else None

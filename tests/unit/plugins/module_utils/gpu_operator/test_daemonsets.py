@@ -1,0 +1,127 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Driver nodes, delayed templates and stalled rolling updates of the operator's DaemonSets."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets import (
+    count_driver_nodes,
+    is_stalled,
+    next_pod_to_replace,
+    template_delay,
+)
+from tests.helpers.readiness import Object, daemonset
+
+def test_count_driver_nodes() -> None:
+    def owned(component: str, scheduled: int, owner: str = "ClusterPolicy") -> Object:
+        return {
+            "metadata": {"labels": {"app.kubernetes.io/component": component}, "ownerReferences": [{"kind": owner}]},
+            "status": {"currentNumberScheduled": scheduled},
+        }
+
+    assert count_driver_nodes([]) == 0
+    assert count_driver_nodes([owned("nvidia-driver", 3), owned("nvidia-driver", 4), owned("", 9)]) == 7
+    assert count_driver_nodes([owned("nvidia-driver", 3, owner="NVIDIADriver")]) == 0
+
+
+CHART = {"helm.sh/chart": "gpu-operator-v25.3.2"}
+
+
+def with_template(driver: bool = True) -> Object:
+    container = {
+        "name": "nvidia-driver-ctr",
+        "image": "nvcr.io/nvidia/driver:570.148.08-ubuntu24.04",
+        "env": [{"name": "NODE_NAME", "valueFrom": {}}, {"name": "A", "value": "1"}],
+    }
+    labels = {"app.kubernetes.io/component": "nvidia-driver"} if driver else {}
+    return {
+        "metadata": {"name": "ds", "labels": labels, "ownerReferences": [{"kind": "ClusterPolicy"}]},
+        "spec": {"template": {"metadata": {"labels": {"app": "ds", **CHART}}, "spec": {"containers": [container]}}},
+    }
+
+
+TEMPLATES: list[tuple[Object, str]] = [
+    ({}, ""),
+    ({"daemonsets": {"labels": {**CHART, "app": "else", "app.kubernetes.io/part-of": "else"}}}, ""),
+    ({"daemonsets": {"labels": {"helm.sh/chart": "gpu-operator-v25.10.1"}}}, "labels"),
+    ({"driver": {"version": "570.148.08", "env": [{"name": "A", "value": "1"}]}}, ""),
+    ({"driver": {"version": "580.105.08"}}, "driver"),
+    ({"driver": {"env": [{"name": "A", "value": "2"}]}}, "driver"),
+    ({"driver": {"env": [{"name": "B", "value": ""}]}}, "driver"),
+]
+
+
+@pytest.mark.parametrize(("spec", "lacking"), TEMPLATES)
+def test_template_delay(spec: Object, lacking: str) -> None:
+    expected = [f"DaemonSet ds does not have the policy's {lacking} yet"] if lacking else []
+    assert template_delay(spec, with_template()) == expected
+    # The driver's fields are nothing to the other DaemonSets.
+    assert template_delay(spec, with_template(driver=False)) == (expected if lacking == "labels" else [])
+
+
+def test_a_driver_by_digest() -> None:
+    found = with_template()
+    found["spec"]["template"]["spec"]["containers"][0]["image"] = "nvcr.io/nvidia/driver@sha256:0123"
+    assert template_delay({"driver": {"version": "sha256:0123"}}, found) == []
+
+
+PLUGIN = "nvidia-device-plugin-daemonset"
+BROKEN = {"gpu-3"}
+
+
+def rolling(**status: int) -> Object:
+    """Four nodes, of which gpu-3 is broken and has the new template; all others have the old one."""
+    counts = {"updatedNumberScheduled": 1, "numberAvailable": 3, **status}
+    found = daemonset(PLUGIN, 4, "device-plugin", **counts)
+    found["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "2"}
+    return found
+
+
+def pod(node: str, generation: str = "1", ready: bool = True, **metadata: t.Any) -> Object:
+    return {
+        "metadata": {"name": f"plugin-{node}", "labels": {"pod-template-generation": generation}, **metadata},
+        "spec": {"nodeName": node},
+        "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "unready", "stalled"),
+    [
+        (rolling(), BROKEN, True),
+        (rolling(), (), False),
+        (rolling(updatedNumberScheduled=4), BROKEN, False),
+        # Another pod is not ready either: it goes on once that is.
+        (rolling(numberAvailable=2), BROKEN, False),
+        (rolling(observedGeneration=1), BROKEN, False),
+    ],
+)
+def test_is_stalled(found: Object, unready: t.Collection[str], stalled: bool) -> None:
+    assert is_stalled(found, unready) is stalled
+
+
+def test_a_daemonset_whose_pods_somebody_deletes_is_not_stalled() -> None:
+    on_delete = rolling()
+    on_delete["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    assert not is_stalled(on_delete, BROKEN)
+
+
+@pytest.mark.parametrize(
+    ("pods", "chosen"),
+    [
+        ([pod("gpu-1"), pod("gpu-0"), pod("gpu-2"), pod("gpu-3", "2", ready=False)], "plugin-gpu-0"),
+        ([pod("gpu-0", "2"), pod("gpu-1"), pod("gpu-3", "2", ready=False)], "plugin-gpu-1"),
+        # One after the other.
+        ([pod("gpu-0", "2", ready=False), pod("gpu-1")], None),
+        ([pod("gpu-0", deletionTimestamp="2026-01-01T00:00:00Z"), pod("gpu-1")], None),
+        ([pod("gpu-0", "2"), pod("gpu-1", "2")], None),
+        ([pod("gpu-3")], None),
+    ],
+)
+def test_the_next_pod(pods: list[Object], chosen: str | None) -> None:
+    found = next_pod_to_replace(rolling(), pods, BROKEN)
+    assert (found["metadata"]["name"] if found else None) == chosen

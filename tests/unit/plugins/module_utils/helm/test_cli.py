@@ -1,0 +1,66 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Helm's command lines, its reasons in one line, and its processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.helm.cli import Helm, error_summary, is_running
+
+
+@pytest.mark.parametrize(
+    ("errors", "text"),
+    [
+        ("Error: dial tcp 127.0.0.1:9: connect: connection refused\n", "Nothing answers there"),
+        ("Error: lookup example.org: no such host\n", "does not resolve"),
+        ('Error: chart "x" version "9" not found in http://r repository', "Check the chart's name and version"),
+        ("Error: repo x not found", "name and version"),
+        ("Error: unexpected status: 401 Unauthorized", "registry login"),
+        ("", "helm gave no reason"),
+    ],
+)
+def test_error_summary_is_one_line_with_the_remedy(errors: str, text: str) -> None:
+    line = error_summary(errors)
+    assert text in line
+    assert "\n" not in line
+    assert not line.startswith("helm says: Error")
+
+
+def test_helm_gets_no_value_on_its_command_line_and_no_cluster(tmp_path: Path) -> None:
+    calls: list[tuple[list[str], dict[str, str]]] = []
+    inputs: list[str | None] = []
+
+    def run(args: list[str], *, environ_update: dict[str, str], data: str | None = None) -> tuple[int, str, str]:
+        calls.append((args, environ_update))
+        inputs.append(data)
+        return (
+            (1, "", "Error: chart requires kubeVersion which is incompatible with Kubernetes v1")
+            if len(calls) == 1
+            else (0, "out", "")
+        )
+
+    helm = Helm("helm", run, str(tmp_path))
+    assert helm.render("/charts/x", "x", "ns", {"password": "s3cr3t"}, lambda: "v1.36.4") == "out"
+    assert all(
+        "s3cr3t" not in " ".join(args) and environment["KUBECONFIG"] == "/dev/null" for args, environment in calls
+    )
+    assert calls[1][0][-2:] == ["--kube-version", "v1.36.4"]
+    assert inputs == ["password: s3cr3t\n"] * 2
+    assert list(tmp_path.iterdir()) == [], "a file would remain after a run that is killed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "running"),
+    [
+        (["/usr/bin/helm", "upgrade", "-i", "nfd", "/charts/nfd"], True),
+        (["helm", "--namespace=x", "upgrade", "other", "c"], False),
+        (["python", "helm", "nfd"], False),
+        ([""], False),
+        ([], False),
+    ],
+)
+def test_is_running(arguments: list[str], running: bool) -> None:
+    assert is_running("nfd", [["sh"], arguments]) is running

@@ -1,0 +1,100 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rollouts of a release's workloads, and the failures of their pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.helm.workloads import (
+    format_failure,
+    pod_failures,
+    workload_rollout,
+    workloads,
+)
+
+MANIFEST = """---
+# Source: x/templates/deployment.yaml
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: operator
+---
+# Source: x/templates/service.yaml
+apiVersion: v1
+kind: Service
+metadata: {name: x}
+---
+# Source: x/templates/worker.yaml
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: worker}
+"""
+
+
+def test_workloads_of_a_manifest() -> None:
+    assert workloads(MANIFEST) == [("Deployment", "operator"), ("DaemonSet", "worker")]
+    assert workloads("") == []
+
+
+def live(kind: str, generation: int = 1, observed: int = 1, **status: int) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "w", "generation": generation},
+        "spec": {
+            "selector": {"matchLabels": {"b": "2", "a": "1"}},
+            **({"replicas": 2} if kind == "Deployment" else {}),
+        },
+        "status": {"observedGeneration": observed, **status},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "done"),
+    [
+        ("DaemonSet", live("DaemonSet", desiredNumberScheduled=3, updatedNumberScheduled=3, numberAvailable=3), True),
+        ("DaemonSet", live("DaemonSet", desiredNumberScheduled=3, updatedNumberScheduled=2, numberAvailable=3), False),
+        ("DaemonSet", live("DaemonSet", desiredNumberScheduled=3, updatedNumberScheduled=3, numberAvailable=2), False),
+        ("DaemonSet", live("DaemonSet", generation=2), False),
+        ("DaemonSet", live("DaemonSet", observed=0), False),
+        ("Deployment", live("Deployment", updatedReplicas=2, availableReplicas=2), True),
+        ("Deployment", live("Deployment", updatedReplicas=2, availableReplicas=1), False),
+        ("Deployment", live("Deployment"), False),
+    ],
+)
+def test_a_workload_is_rolled_out(kind: str, found: dict[str, Any], done: bool) -> None:
+    assert workload_rollout(kind, found).done is done
+    assert workload_rollout(kind, found).selector == "a=1,b=2"
+
+
+def test_pod_failures_are_sorted_by_restarts() -> None:
+    def pod(name: str, node: str = "n", **status: Any) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": status}
+
+    ready: dict[str, Any] = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [{"name": "c"}],
+    }
+    crash = {"name": "c", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    found = pod_failures(
+        [
+            pod("fine", "n", **ready),
+            pod("starting", phase="Running", containerStatuses=[{"name": "c"}]),
+            pod(
+                "pending",
+                "",
+                phase="Pending",
+                conditions=[{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}],
+            ),
+            pod("crashing", "gpu-1", phase="Running", containerStatuses=[crash]),
+        ]
+    )
+    lines = [format_failure(failure) for failure in found]
+    assert "crashing" in lines[0]
+    assert "CrashLoopBackOff" in lines[0]
+    assert "on node gpu-1" in lines[0]
+    assert any("pending" in line and "0/3 nodes" in line and "on no node" in line for line in lines)
+    assert any("starting" in line and "not ready" in line for line in lines)
+    assert len(lines) == 3
