@@ -141,7 +141,6 @@ import typing as t
 from ..module_utils.catalog.names import LEASE_NAME
 from ..module_utils.catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..module_utils.common.results import diff_of
-from ..module_utils.gpu_operator.daemonsets import count_driver_nodes
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.helm.release_records import marker_path
 from ..module_utils.helm.release_removal import ReleaseRemoval
@@ -202,7 +201,7 @@ def _before(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tu
     settings = before_helm.BeforeHelmSettings(
         namespace=plan.operator.namespace,
         is_ours=lambda found: releases[0].managed and releases[0].contains(found),
-        driver_nodes=driver_nodes,
+        driver_nodes=count_driver_nodes,
         restart_mig_managers=lambda place, nodes, lease: restart_mig_manager(
             module.client, place, nodes, lease, module.progress
         ),
@@ -230,7 +229,9 @@ def _before(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tu
                 release.supersede(module.run_id)
             stage.clear(found, lease)
     for release in to_open:
-        stage.account.took(f"Helm release {release.namespace}/{release.name}", release.found, how="to be uninstalled")
+        stage.account.took(
+            f"Helm release {release.namespace}/{release.name}", release.initial_status, how="to be uninstalled"
+        )
     return stage.account.changed, stage.account
 
 
@@ -269,9 +270,7 @@ def _after(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> tup
 
 def _leaving(module: GpuModule, release: ReleasePlan) -> ReleaseRemoval:
     params = module.params
-    waiting = WaitOptions(
-        params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress
-    )
+    waiting = WaitOptions(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
     return ReleaseRemoval(
         module.client, release.name, release.namespace, module.run_command, waiting, float(params["pending_timeout"])
     )
@@ -286,7 +285,7 @@ def _release(release: ReleaseRemoval, kinds: t.Iterable[tuple[str, str]]) -> aft
         note=marker_path(release.name, release.namespace),
         selector=f"app.kubernetes.io/instance={release.name}",
         kinds=tuple(Definition(*kind) for kind in kinds),
-        has=release.has,
+        has=release.contains,
     )
 
 

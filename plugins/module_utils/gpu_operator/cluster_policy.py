@@ -89,7 +89,9 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     current = policy_tolerations(live)
     recorded = _recorded_tolerations(live)
     if recorded is None:
-        recorded = [item for item in current if seeded and toleration_identity(item) in _identities(desired.tolerations)]
+        recorded = [
+            item for item in current if seeded and toleration_identity(item) in _identities(desired.tolerations)
+        ]
     merged, owned = merge_tolerations(current, recorded, desired.tolerations)
     spec = _with_mig_configmap(live, desired.spec)
     if hold_driver:

@@ -122,7 +122,7 @@ def _rule_matches(rule: Document, labels: Document) -> bool:
     if operator == "NotIn":
         return value not in operands
     if operator == "In" or value is None:
-        return value is not None and value in operands
+        return bool(value is not None and value in operands)
     try:
         return int(value) > int(operands[0]) if operator == "Gt" else int(value) < int(operands[0])
     except (ValueError, IndexError):

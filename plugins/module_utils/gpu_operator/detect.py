@@ -215,8 +215,6 @@ def _installations(client: Client, component: str, selections: t.Sequence[dict[s
     return [item for item in found if item is not None]
 
 
-def _managed_releases(
-    client: Client, installations: t.Sequence[Installation], planned: ReleasePlan
-) -> set[Release]:
+def _managed_releases(client: Client, installations: t.Sequence[Installation], planned: ReleasePlan) -> set[Release]:
     releases = {item.release for item in installations if item.release}
     return {release for release in releases if is_managed_release(client, release, planned)}

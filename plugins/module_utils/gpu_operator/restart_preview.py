@@ -95,4 +95,3 @@ def restarted_operands(change: PolicyChange, reaching_driver: t.Iterable[Path] =
     parts = {part for part in {*before, *after} if before.get(part) != after.get(part)}
     parts |= {path[0] for path in reaching_driver}
     return frozenset().union(*(_READERS.get(part, frozenset(operand_pods.OPERANDS)) for part in parts))
-

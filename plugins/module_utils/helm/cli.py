@@ -10,7 +10,9 @@ import typing as t
 
 from .chart import ChartProblem, dump, is_local_chart
 
-INSTALL_HELM = "Install Helm from https://helm.sh/docs/intro/install/ so that it is on PATH, or set the option binary_path."
+INSTALL_HELM = (
+    "Install Helm from https://helm.sh/docs/intro/install/ so that it is on PATH, or set the option binary_path."
+)
 
 _PREFIX = re.compile(r"^(Error:\s*|WARNING:.*\n)+", re.IGNORECASE)
 _INCOMPATIBLE = "incompatible with Kubernetes"
@@ -60,7 +62,9 @@ class Helm:
         command += ["--version", version] if version else []
         status, dummy, errors = self._call(command)
         if status:
-            chart = reference + (f" in {repository}" if repository else "") + (f" at version {version}" if version else "")
+            chart = (
+                reference + (f" in {repository}" if repository else "") + (f" at version {version}" if version else "")
+            )
             raise ChartProblem(f"Cannot fetch chart {chart}. {error_summary(errors)}")
         archive = next(name for name in sorted(os.listdir(self._folder)) if name.endswith(".tgz"))
         return os.path.join(self._folder, archive)

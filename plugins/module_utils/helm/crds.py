@@ -40,7 +40,9 @@ def _await_established(client: Client, name: str) -> None:
         return (definition.get("status") or {}).get("conditions") or []
 
     def describe(definition: Object) -> str:
-        texts = [f"{item.get('type')}={item.get('status')} {item.get('message', '')}" for item in conditions(definition)]
+        texts = [
+            f"{item.get('type')}={item.get('status')} {item.get('message', '')}" for item in conditions(definition)
+        ]
         return f"The API server does not serve CRD {name}: {'; '.join(texts) or 'no status'}"
 
     wait_until(

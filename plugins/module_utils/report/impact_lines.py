@@ -80,4 +80,6 @@ def _roll(total: Document) -> str:
     if not total["max_parallel"]:
         return f"the driver is to follow on {total['drivers']} node(s), on each once somebody deletes its driver pod: {why}"
     evicted = "pods that hold a GPU there are evicted first"
-    return f"the driver rolls on {total['drivers']} node(s), at most {total['max_parallel']} at a time: {why}; {evicted}"
+    return (
+        f"the driver rolls on {total['drivers']} node(s), at most {total['max_parallel']} at a time: {why}; {evicted}"
+    )

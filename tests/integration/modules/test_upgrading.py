@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import OperatorUpgrade
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import OperatorUpgrade
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from tests.helpers.cluster import Cluster

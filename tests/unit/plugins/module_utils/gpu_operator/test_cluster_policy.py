@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
     DesiredPolicy,
-    plan_change,
-    initial_change,
     has_no_record,
+    initial_change,
     merge_tolerations,
+    plan_change,
 )
 
 Object = dict[str, Any]

@@ -16,6 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets 
 )
 from tests.helpers.readiness import Object, daemonset
 
+
 def test_count_driver_nodes() -> None:
     def owned(component: str, scheduled: int, owner: str = "ClusterPolicy") -> Object:
         return {

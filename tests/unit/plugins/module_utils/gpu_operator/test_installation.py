@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import adopt_installed, relocate_plan
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.gitops import ARGO_CD, FLUX
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
     HELM,
-    UNMANAGED,
     OLM,
     OWNER,
+    UNMANAGED,
     Installation,
     InstallationFinding,
-    read_installation,
     evaluate_nfd,
     evaluate_operator,
     missing_tolerations,
+    read_installation,
     reject_on_openshift,
     with_reverted_fields,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import adopt_installed, relocate_plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
 

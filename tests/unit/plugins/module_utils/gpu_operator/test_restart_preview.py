@@ -15,8 +15,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_pol
     PolicyChange,
     plan_change,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import UpgradePolicy
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import adopt_installed
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import UpgradePolicy
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.restart_preview import (
     RestartPreview,
     predict_restarts,
@@ -54,10 +54,17 @@ def test_what_is_told_of_drivers() -> None:
     assert found.as_dict({"drivers": 0, "pods": 0}) == {"drivers": 0, "pods": 0, **none}
     told = {**none, "drivers": 8, "max_parallel": 1, "reasons": ["driver.version"], "held_back": True}
     assert found.as_dict({"drivers": 8}) == told
-    assert found._replace(upgrade_policy=UpgradePolicy(automatic=False)).as_dict({"drivers": 8}) == {**told, "max_parallel": 0}
+    assert found._replace(upgrade_policy=UpgradePolicy(automatic=False)).as_dict({"drivers": 8}) == {
+        **told,
+        "max_parallel": 0,
+    }
     # An upgrade is refused as a whole, and nothing is held back.
     release = {"installed": "v1", "desired": "v2"}
-    assert found._replace(versions=("v1", "v2")).as_dict({"drivers": 8}) == {**told, "held_back": False, "release": release}
+    assert found._replace(versions=("v1", "v2")).as_dict({"drivers": 8}) == {
+        **told,
+        "held_back": False,
+        "release": release,
+    }
 
 
 EXISTS = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
