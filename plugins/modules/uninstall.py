@@ -142,6 +142,7 @@ from ..module_utils.catalog.names import LEASE_NAME
 from ..module_utils.catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
+from ..module_utils.gpu_operator.daemonsets import count_driver_nodes
 from ..module_utils.helm.release_records import marker_path
 from ..module_utils.helm.release_removal import ReleaseRemoval
 from ..module_utils.kube.helm_environment import helm_environment

@@ -118,11 +118,11 @@ def _rule_matches(rule: Document, labels: Document) -> bool:
     value, operands = labels.get(rule["key"]), rule.get("values") or []
     operator = rule["operator"]
     if operator in ("Exists", "DoesNotExist"):
-        return (value is not None) == (operator == "Exists")
+        return bool((value is not None) == (operator == "Exists"))
     if operator == "NotIn":
         return value not in operands
     if operator == "In" or value is None:
-        return bool(value is not None and value in operands)
+        return value is not None and value in operands
     try:
         return int(value) > int(operands[0]) if operator == "Gt" else int(value) < int(operands[0])
     except (ValueError, IndexError):
