@@ -75,7 +75,7 @@ options:
         type: str
       impersonate_user:
         description:
-          - The user as whom all requests are made, those of Helm included.
+          - The user that all requests impersonate, including those of Helm.
         type: str
       impersonate_groups:
         description:
