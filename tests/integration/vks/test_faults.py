@@ -179,12 +179,12 @@ def test_who_has_no_right_is_told_in_a_sentence(account: Account) -> None:
     account.client = "lab-reader"
     denied = bring(account, **NEW)
     assert denied["code"] == 403
-    assert "VKS denies this (POST " in denied["msg"]
+    assert "VKS denies the request (POST " in denied["msg"]
     account.client = "lab"
     assert not bring(account, **NEW).get("failed")
     account.put("forbidden", "metadata")
     assert (
-        "/metadata): Access denied. The service account needs the right in IAM"
+        "/metadata): Access denied. The service account needs the permission in IAM"
         in bring(account, labels={"a": "2"})["msg"]
     )
 

@@ -117,4 +117,4 @@ def test_a_folder_that_is_not_there(account: Account) -> None:
 def test_who_has_no_right_is_told_in_a_sentence(account: Account, dest: Path) -> None:
     account.client = "lab-unprivileged"
     denied = fetch(account, dest)
-    assert (denied["code"], "VKS denies this" in denied["msg"]) == (403, True)
+    assert (denied["code"], "VKS denies the request" in denied["msg"]) == (403, True)
