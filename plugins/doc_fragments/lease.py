@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run at a time changes a cluster."""
+"""The options of the Lease, so that one run at a time changes a cluster."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class ModuleDocFragment:
 options:
   lease_wait_timeout:
     description:
-      - Seconds to wait for another run that is changing the cluster. V(0) refuses at once.
-      - The lease is taken only when there is something to change, and never in check mode.
+      - Seconds to wait for another run that is changing the cluster. V(0) fails immediately.
+      - The Lease is acquired only if the module changes something, and never in check mode.
     type: int
     default: 300
   lease_namespace:
     description:
-      - Namespace of the Lease C(accel-gpu) by which the runs know of each other.
+      - Namespace of the Lease C(accel-gpu), which all runs that change the cluster must share.
     type: str
     default: kube-system
 """

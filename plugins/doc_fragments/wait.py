@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a module waits until what it changed can be seen."""
+"""The options of waiting for the effect of a change."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ class ModuleDocFragment:
 options:
   wait:
     description:
-      - Whether to wait until the cluster is as it should be.
+      - Whether to wait until the cluster has the desired state.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds to wait. When they are over the module fails, with what was reached and what is missing.
+      - Seconds to wait. After that the module fails, and its result contains what was reached and what is missing.
     type: int
     default: 600
   wait_sleep:
     description:
-      - Seconds between two looks.
+      - Seconds between two checks.
     type: int
     default: 2
 """

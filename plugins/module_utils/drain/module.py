@@ -12,8 +12,7 @@ from ansible.module_utils.basic import missing_required_lib
 
 from ..catalog.names import LEASE_NAMESPACE
 from ..common.module import ArgumentSpec, BaseModule
-from ..kube.connection_options import secret_variables
-from ..kube.connection_spec import CONNECTION
+from ..kube.connection_options import CONNECTION, secret_variables
 from ..kube.errors import ApiError, WrongCluster, explain
 from ..kube.lease import Lease, LeaseHeld, LeaseLost
 from ..kube.lease_holder import holder_of

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog import releases
-from ..kube.helm_marks import marks_of
+from ..helm.release import helm_release_of
 from ..nvidia_config.yaml_text import render
 from ..pools.derive import derive
 from ..schema.messages import abbreviate
@@ -55,7 +55,7 @@ def release_of(live: t.Mapping[str, t.Any] | None) -> Release | None:
     """Whose release an object is, by what Helm notes on it; None where it is none's."""
     if live is None:
         return None
-    marks = marks_of(live)
+    marks = helm_release_of(live)
     if marks is None:
         return None
     version = _VERSION.search((live["metadata"].get("labels") or {}).get(_CHART_LABEL, ""))

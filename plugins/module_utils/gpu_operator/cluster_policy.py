@@ -16,8 +16,8 @@ from ..catalog.names import FIELD_MANAGER, FORMER_ANNOTATION, MIG_CONFIGMAP, OWN
 from ..catalog.taints import toleration_identity
 from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec
 from ..common.nested import get_nested
+from ..helm.release import helm_release_of
 from ..kube.diff import difference
-from ..kube.helm_marks import marks_of
 from ..kube.managed_fields import child, owned_by
 
 if t.TYPE_CHECKING:
@@ -46,7 +46,7 @@ class DesiredPolicy:
     @classmethod
     def derive(cls, plan: Plan, live: Document | None) -> DesiredPolicy:
         """From the plan; a policy of another Helm release than the planned one is adopted."""
-        adopted = live is not None and marks_of(live) != (plan.operator.name, plan.operator.namespace)
+        adopted = live is not None and helm_release_of(live) != (plan.operator.name, plan.operator.namespace)
         return cls(plan.policy.spec, tuple(plan.policy.tolerations), plan.policy.mig_by_node, adopted)
 
 

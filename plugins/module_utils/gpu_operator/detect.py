@@ -10,10 +10,10 @@ from dataclasses import replace
 from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, POOL_LABEL
 from ..catalog.taints import format_taint
 from ..cluster_state.cluster_policy import active_policy
+from ..helm.release import ReleaseId, helm_release_of
 from ..helm.release_records import is_marked_installed, marker_path
 from ..kube.client import Client
 from ..kube.errors import ApiError
-from ..kube.helm_marks import Release, marks_of
 from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, NODES, object_path
 from ..pools.plan import Plan, ReleasePlan
 from ..schema.messages import abbreviate_nodes
@@ -149,7 +149,7 @@ def adapt_plan_to_cluster(client: Client, plan: Plan) -> Plan:
     return adapt_plan(client, plan, active_policy(client.list_known(CLUSTER_POLICIES)))
 
 
-def is_managed_release(client: Client, release: Release, planned: ReleasePlan) -> bool:
+def is_managed_release(client: Client, release: ReleaseId, planned: ReleasePlan) -> bool:
     """Whether the marker of a Helm release says that this collection installed it.
 
     A missing right to read the marker is an error for the planned release only: a user without it has not installed another one.
@@ -194,7 +194,7 @@ def _operator_namespace(client: Client, policy: t.Mapping[str, t.Any], planned: 
     reported = (policy.get("status") or {}).get("namespace")
     if reported:
         return str(reported)
-    release = marks_of(policy)
+    release = helm_release_of(policy)
     if release is not None:
         return release[1]
     running = [item for item in _operators(client) if item.running]
@@ -215,6 +215,6 @@ def _installations(client: Client, component: str, selections: t.Sequence[dict[s
     return [item for item in found if item is not None]
 
 
-def _managed_releases(client: Client, installations: t.Sequence[Installation], planned: ReleasePlan) -> set[Release]:
+def _managed_releases(client: Client, installations: t.Sequence[Installation], planned: ReleasePlan) -> set[ReleaseId]:
     releases = {item.release for item in installations if item.release}
     return {release for release in releases if is_managed_release(client, release, planned)}

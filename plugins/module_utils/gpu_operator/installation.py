@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ..catalog.names import NFD_PREFIX
 from ..catalog.taints import untolerated_taints
 from ..cluster_state.cluster_policy import active_policy
-from ..kube.helm_marks import Release, marks_of
+from ..helm.release import ReleaseId, helm_release_of
 from ..pools.plan import PolicyPlan, ReleasePlan
 from .gitops import TOOLS, gitops_owner, reverted_fields_note
 
@@ -44,7 +44,7 @@ class Installation:
     manager: str
     managed_by: str
     version: str
-    release: Release | None = None
+    release: ReleaseId | None = None
     running: bool = True
 
     @property
@@ -108,8 +108,8 @@ def read_installation(component: str, deployment: Document) -> Installation | No
 def evaluate_nfd(
     installations: t.Sequence[Installation],
     planned: ReleasePlan,
-    managed: t.Container[Release],
-    replaced: Release | None = None,
+    managed: t.Container[ReleaseId],
+    replaced: ReleaseId | None = None,
 ) -> InstallationFinding:
     """The finding for NFD. `managed` are the Helm releases that this collection has installed.
 
@@ -122,14 +122,14 @@ def evaluate_operator(
     installations: t.Sequence[Installation],
     policies: t.Sequence[Document],
     planned: ReleasePlan,
-    managed: t.Container[Release],
+    managed: t.Container[ReleaseId],
 ) -> InstallationFinding:
     """The finding for the GPU operator, which follows the oldest ClusterPolicy."""
     finding = _evaluate(installations, planned, managed)
     if finding.problem:
         return finding
     if finding.installation is None:
-        orphans = [item for item in policies if marks_of(item) != (planned.name, planned.namespace)]
+        orphans = [item for item in policies if helm_release_of(item) != (planned.name, planned.namespace)]
         return replace(finding, problem=_orphans_problem(orphans)) if orphans else finding
     if finding.managed:
         return finding
@@ -188,7 +188,7 @@ def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) 
 
 
 def _evaluate(
-    installations: t.Sequence[Installation], planned: ReleasePlan, managed: t.Container[Release]
+    installations: t.Sequence[Installation], planned: ReleasePlan, managed: t.Container[ReleaseId]
 ) -> InstallationFinding:
     # An installation that is scaled to zero does not interfere with a running one.
     relevant = [item for item in installations if item.running] or list(installations)
@@ -205,7 +205,7 @@ def _evaluate(
         if first.release == (planned.name, planned.namespace):
             return InstallationFinding(first, managed=True)
         if first.release in managed:
-            name, namespace = t.cast("Release", first.release)
+            name, namespace = t.cast("ReleaseId", first.release)
             problem = (
                 f"This collection has installed {title} as Helm release {namespace}/{name}, but gpu_cluster names "
                 f"{planned.namespace}/{planned.name}. A Helm release cannot be moved: restore the old names, or run accel.gpu.uninstall "
@@ -246,10 +246,10 @@ def _image(container: Document) -> str:
     return str(container.get("image") or "").partition("@")[0].rpartition("/")[2]
 
 
-def _manager(deployment: Document) -> tuple[str, str, Release | None]:
+def _manager(deployment: Document) -> tuple[str, str, ReleaseId | None]:
     metadata = deployment["metadata"]
     labels = metadata.get("labels") or {}
-    release = marks_of(deployment)
+    release = helm_release_of(deployment)
     owner = gitops_owner(deployment, "Deployment")
     if owner is not None:
         return owner.tool, str(owner), release

@@ -11,7 +11,7 @@ import typing as t
 
 from ..cluster_state import operand_pods
 from ..cluster_state.impact import OperandRestart
-from ..kube.helm_marks import marks_of
+from ..helm.release import helm_release_of
 from .cluster_policy import DesiredPolicy, PolicyChange, has_no_record, plan_change
 from .cluster_policy_client import ClusterPolicyClient
 from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields
@@ -70,7 +70,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
     """The effect of the planned Helm release, and of the `change` that the pools make to the policy: pure."""
     spec, operator = live.get("spec") or {}, plan.operator
     # Only the planned release is upgraded or gets values.
-    planned = marks_of(live) == (operator.name, operator.namespace)
+    planned = helm_release_of(live) == (operator.name, operator.namespace)
     installed = (live["metadata"].get("labels") or {}).get(VERSION_LABEL) or ""
     upgraded = bool(planned and installed) and installed.removeprefix("v") != operator.version.removeprefix("v")
     values = {part: operator.values[part] for part in PARTS if planned and part in operator.values}

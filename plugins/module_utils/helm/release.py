@@ -23,6 +23,12 @@ DEPLOYED, FAILED, SUPERSEDED, UNINSTALLED = "deployed", "failed", "superseded", 
 # A revision that a helm works on, or worked on when it was killed; helm refuses every further operation on it.
 UNFINISHED = frozenset({"pending-install", "pending-upgrade", "pending-rollback", "uninstalling"})
 
+# The annotations by which Helm knows the objects of its releases (helm v3 pkg/action/validate.go).
+_NAME_ANNOTATION, _NAMESPACE_ANNOTATION = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+
+# Name and namespace.
+ReleaseId = tuple[str, str]
+
 _MISSING = object()
 
 
@@ -172,3 +178,10 @@ def select_initial_values(initial: t.Mapping[str, t.Any], held: t.Mapping[str, t
         elif below := select_initial_values(initial[key], held[key]):
             kept[key] = below
     return kept
+
+
+def helm_release_of(found: t.Mapping[str, t.Any]) -> ReleaseId | None:
+    """The Helm release that an object belongs to by its annotations."""
+    annotations = found["metadata"].get("annotations") or {}
+    name, namespace = annotations.get(_NAME_ANNOTATION), annotations.get(_NAMESPACE_ANNOTATION)
+    return (name, namespace) if name and namespace else None

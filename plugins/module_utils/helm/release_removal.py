@@ -8,8 +8,8 @@ import typing as t
 
 from ..common.wait import WaitOptions
 from ..kube.client import Client
-from ..kube.helm_marks import marks_of
 from . import release as helm
+from .release import helm_release_of
 from .release_records import ReleaseRecords, RunCommand, is_marked_installed
 
 
@@ -60,7 +60,7 @@ class ReleaseRemoval:
 
     def contains(self, item: t.Mapping[str, t.Any]) -> bool:
         """Whether an object is part of this release."""
-        return marks_of(item) == (self.name, self.namespace)
+        return helm_release_of(item) == (self.name, self.namespace)
 
     def await_other_helm(self) -> None:
         """Wait until no other helm works on the release; raises WaitTimeout."""

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The name that a cluster remembers, and its UID: what only that cluster has, whatever kubeconfig or address leads to it.
+"""The recorded name of a cluster and its UID, which identify it whatever kubeconfig or address is used.
 
-The name is an annotation of the Lease kube-system/accel-gpu, which every run that changes the cluster takes. The run that takes it first
-records its gpu_cluster.name in the same write, so that of two runs with two names one is refused, also when they start at once.
+The name is an annotation of the Lease kube-system/accel-gpu, which every run that changes the cluster acquires. The first run records
+its gpu_cluster.name in the same write, so that of two runs with different names one fails, also when they start at the same time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import typing as t
 
 from ..catalog.names import CLUSTER_NAME_ANNOTATION, LEASE_NAME, LEASE_NAMESPACE
 from .errors import ApiError, WrongCluster
-from .lease_client import LeaseClient
 from .paths import NAMESPACES, object_path
 
 Object = dict[str, t.Any]
@@ -21,11 +20,26 @@ Object = dict[str, t.Any]
 RECORD = f"Lease {LEASE_NAMESPACE}/{LEASE_NAME}"
 _RECORD_PATH = object_path("coordination.k8s.io/v1", "Lease", LEASE_NAME, LEASE_NAMESPACE)
 _UID_PATH = f"{NAMESPACES}/{LEASE_NAMESPACE}"
-_TRIES = 5
+_ATTEMPTS = 5
+
+
+class LeaseClient(t.Protocol):
+    """The part of a client that leases use; `guard` is called with the path of each request and may raise."""
+
+    guard: t.Callable[[str], None] | None
+
+    def get(self, path: str, query: t.Mapping[str, t.Any] | None = None) -> Object | None:
+        """The object at a path, or None."""
+
+    def create(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
+        """Create in a collection."""
+
+    def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
+        """Write the whole object."""
 
 
 class ReportedClient(LeaseClient, t.Protocol):
-    """The same, with what a report says of the connection."""
+    """A client with the connection's fields in a report."""
 
     @property
     def server(self) -> str:
@@ -33,39 +47,39 @@ class ReportedClient(LeaseClient, t.Protocol):
 
     @property
     def origin(self) -> str:
-        """Where the connection comes from, in words."""
+        """The source of the connection, as text."""
 
 
 class AnyCluster:
-    """The identity of a cluster that the run does not name: nothing is required, nothing is recorded."""
+    """The identity of a cluster that the run does not name: nothing is checked or recorded."""
 
     def require(self, path: str, lease: Object | None) -> None:
         """Raise WrongCluster where the Lease at a path records another name."""
 
     def annotations(self, path: str, lease: Object | None) -> dict[str, str]:
-        """What the Lease at a path is to carry; what others have put there stays."""
+        """The annotations to write to the Lease at a path; foreign annotations stay."""
         return dict(((lease or {}).get("metadata") or {}).get("annotations") or {})
 
-    def taken(self, path: str, give_back: t.Callable[[], None]) -> None:
-        """Note, after the Lease at a path was taken, that the name is recorded; record it where that Lease is not the place for it."""
+    def record_acquired(self, path: str, release: t.Callable[[], None]) -> None:
+        """Called after the Lease at a path was acquired; records the name where that Lease is not the one for it."""
 
     def last_read(self, path: str) -> tuple[Object | None] | None:
-        """The Lease at a path where verify() has just read it, once; None otherwise."""
+        """The Lease at a path if verify() has read it, once; None otherwise."""
         return None
 
 
 class ClusterIdentity(AnyCluster):
-    """What gpu_cluster says of the identity (`name`, `renamed_from`, `uid`), checked against the cluster."""
+    """The identity that gpu_cluster declares (`name`, `renamed_from`, `uid`), compared with the cluster."""
 
     def __init__(
-        self, client: LeaseClient, cluster: t.Mapping[str, t.Any], reached: str, *, records: bool = True
+        self, client: LeaseClient, cluster: t.Mapping[str, t.Any], server: str, *, records: bool = True
     ) -> None:
-        """Ask nothing yet. `reached` says in words which server it is; records: whether taking the lease records the name."""
+        """Send nothing yet. `server` is the address for messages; records: whether acquiring the lease records the name."""
         self._client = client
         self.name = str(cluster.get("name") or "")
         self.renamed_from = str(cluster.get("renamed_from") or "")
         self.uid = str(cluster.get("uid") or "")
-        self._reached = reached
+        self._server = server
         self._records = records and bool(self.name)
         self._lock = threading.Lock()
         self._read: tuple[Object | None] | None = None
@@ -73,7 +87,7 @@ class ClusterIdentity(AnyCluster):
         self.recorded = ""
 
     def verify(self) -> None:
-        """Compare with the cluster before anything else is asked of it; raises WrongCluster."""
+        """Compare with the cluster before other requests are sent; raises WrongCluster."""
         if self.name:
             lease = self._client.get(_RECORD_PATH)
             self._read = (lease,)
@@ -95,7 +109,7 @@ class ClusterIdentity(AnyCluster):
         self.recorded = recorded_name(lease)
         if self.recorded not in ("", self.name, self.renamed_from):
             raise WrongCluster(
-                f"This is another cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._reached} is recorded as "
+                f"This is another cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._server} is recorded as "
                 f"{self.recorded!r} (annotation {CLUSTER_NAME_ANNOTATION} of {RECORD}). Use the kubeconfig, context or credential of "
                 f"{self.name!r}. If the cluster {self.recorded!r} is to be called {self.name!r} from now on, set "
                 f"gpu_cluster.renamed_from: {self.recorded} for one run."
@@ -108,8 +122,8 @@ class ClusterIdentity(AnyCluster):
             found[CLUSTER_NAME_ANNOTATION] = self.name
         return found
 
-    def taken(self, path: str, give_back: t.Callable[[], None]) -> None:
-        """See AnyCluster; raises WrongCluster, once the lease was given back, where another run was faster to record another name."""
+    def record_acquired(self, path: str, release: t.Callable[[], None]) -> None:
+        """See AnyCluster; releases the lease and raises WrongCluster where another run has recorded another name meanwhile."""
         if not self._records:
             return
         with self._lock:
@@ -117,33 +131,33 @@ class ClusterIdentity(AnyCluster):
                 try:
                     self._record()
                 except Exception:
-                    give_back()
+                    release()
                     raise
-            self._note()
+            self._note_recorded()
 
     @property
     def change(self) -> tuple[str, str] | None:
-        """The name that was recorded before this module, and the one that it has recorded; None where it has recorded none."""
+        """The name before this module and the one that it has recorded; None where it has recorded none."""
         return self._change
 
     @property
     def pending(self) -> tuple[str, str] | None:
-        """The recorded name, and the one that the next change of the cluster will record; None where they are the same."""
+        """The recorded name and the one that the next change of the cluster records; None where they are equal."""
         return (self.recorded, self.name) if self._records and self.recorded != self.name else None
 
     @property
     def renames(self) -> bool:
-        """Whether the recorded name is the one that the cluster had before, so that recording the new one is a change of its own."""
+        """Whether the recorded name is `renamed_from`, so that recording the new name is itself a change."""
         return self.pending is not None and bool(self.recorded)
 
-    def _note(self) -> None:
+    def _note_recorded(self) -> None:
         if self.pending is not None:
             self._change = self._change or self.pending
             self.recorded = self.name
 
     def _record(self) -> None:
-        """Write the name where it belongs, although the runs exclude each other by a Lease of another namespace."""
-        for left in reversed(range(_TRIES)):
+        """Write the name to its Lease, although the lock is a Lease in another namespace."""
+        for left in reversed(range(_ATTEMPTS)):
             lease = self._client.get(_RECORD_PATH)
             self.require(_RECORD_PATH, lease)
             if self.pending is None:
@@ -162,13 +176,12 @@ class ClusterIdentity(AnyCluster):
                     raise
 
     def _require_uid(self) -> None:
-        found = self._client.get(_UID_PATH)
-        uid = str(((found or {}).get("metadata") or {}).get("uid") or "")
+        uid = _uid_of(self._client.get(_UID_PATH))
         if uid != self.uid:
             raise WrongCluster(
                 f"This is another cluster: gpu_cluster.uid is {self.uid!r}, but the namespace {LEASE_NAMESPACE} of the cluster at "
-                f"{self._reached} has the UID {uid or 'none'!r}. Use the kubeconfig, context or credential of the cluster that is "
-                "meant; correct gpu_cluster.uid if the cluster was made again."
+                f"{self._server} has the UID {uid or 'none'!r}. Use the kubeconfig, context or credential of the intended "
+                "cluster; correct gpu_cluster.uid if the cluster was created again."
             )
 
 
@@ -178,18 +191,12 @@ def recorded_name(lease: t.Mapping[str, t.Any] | None) -> str:
 
 
 def read_uid(client: LeaseClient) -> str:
-    """The UID of namespace kube-system, for a report; empty where it may not be read."""
-    try:
-        found = client.get(_UID_PATH)
-    except ApiError as error:
-        if not error.forbidden:
-            raise
-        return ""
-    return str(((found or {}).get("metadata") or {}).get("uid") or "")
+    """The UID of namespace kube-system for a report; empty where it may not be read."""
+    return _uid_of(_get_if_allowed(client, _UID_PATH))
 
 
 def identity_report(client: ReportedClient, identity: ClusterIdentity) -> dict[str, t.Any]:
-    """Which cluster was reached, for people who compare it with the one that they mean; what may not be read is None."""
+    """The identity of the cluster for a report; values that may not be read are None."""
     recorded = identity.recorded if identity.name else read_recorded_name(client)
     return {
         "uid": read_uid(client) or None,
@@ -201,10 +208,18 @@ def identity_report(client: ReportedClient, identity: ClusterIdentity) -> dict[s
 
 
 def read_recorded_name(client: LeaseClient) -> str:
-    """The recorded name, for a report of a cluster that the run does not name; empty where it may not be read."""
+    """The recorded name of a cluster that the run does not name, for a report; empty where it may not be read."""
+    return recorded_name(_get_if_allowed(client, _RECORD_PATH))
+
+
+def _get_if_allowed(client: LeaseClient, path: str) -> Object | None:
     try:
-        return recorded_name(client.get(_RECORD_PATH))
+        return client.get(path)
     except ApiError as error:
         if not error.forbidden:
             raise
-        return ""
+        return None
+
+
+def _uid_of(namespace: Object | None) -> str:
+    return str(((namespace or {}).get("metadata") or {}).get("uid") or "")

@@ -33,6 +33,24 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "proxy": ("PROXY",),
     "no_proxy": ("NO_PROXY",),
 }
+# The argument spec of the connection, with the names of kubernetes.core. No option falls back to its variable K8S_AUTH_*: the variables are
+# used together or not at all.
+CONNECTION: dict[str, dict[str, t.Any]] = {
+    "gpu_cluster": {"type": "dict"},
+    "kubeconfig": {"type": "raw", "no_log": False},
+    "context": {"type": "str"},
+    "host": {"type": "str"},
+    "api_key": {"type": "str", "no_log": True},
+    "validate_certs": {"type": "bool", "aliases": ["verify_ssl"]},
+    "ca_cert": {"type": "path", "aliases": ["ssl_ca_cert"]},
+    "client_cert": {"type": "path", "aliases": ["cert_file"]},
+    "client_key": {"type": "path", "aliases": ["key_file"], "no_log": False},
+    "proxy": {"type": "str"},
+    "no_proxy": {"type": "str"},
+    "impersonate_user": {"type": "str"},
+    "impersonate_groups": {"type": "list", "elements": "str"},
+    "request_timeout": {"type": "int", "default": 30},
+}
 _CLUSTER = ("kubeconfig", "context", "host")
 _USER = ("api_key", "client_cert", "client_key")
 _TUNING = ("ca_cert", "validate_certs", "proxy", "no_proxy")

@@ -1,51 +1,56 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run at a time changes a cluster: a coordination.k8s.io Lease, held and renewed while the changes are made."""
+"""A coordination.k8s.io Lease, held and renewed during changes, so that one run at a time changes a cluster."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import threading
 import time
 import types
 import typing as t
 
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
-from ..common.clock import elapsed
 from ..common.progress import Progress
-from .cluster_identity import AnyCluster
+from .cluster_identity import AnyCluster, LeaseClient
 from .errors import ApiError
-from .lease_client import LeaseClient
-from .lease_holder import HOLDER_ANNOTATION, all_ended, annotation, others, remaining, this_process
-from .lease_state import held_message, reason_lost
+from .lease_holder import HOLDER_ANNOTATION, all_ended, held_message, others, reason_lost, remaining, this_process
 from .paths import object_path
 
 _POLL = 1.0
-# A process that was stopped, or whose machine slept, finds out within this time.
+# Within this time a process that was stopped, or whose machine slept, notices that its lease has expired.
 _TICK = 1.0
 
 Object = dict[str, t.Any]
 
 
 class LeaseHeld(Exception):
-    """Another run is changing this cluster; names it and says how long it has."""
+    """Another run is changing this cluster; the message names it."""
 
 
 class LeaseLost(Exception):
-    """The lease could not be renewed or was taken: nothing more may be sent."""
+    """The lease could not be renewed or was taken by another run: no further request may be sent."""
 
     def __init__(self, message: str) -> None:
-        """Nothing was reached yet, as far as the lease knows."""
+        """There is no result yet."""
         super().__init__(message)
         self.partial: dict[str, t.Any] = {}
 
 
-class Lease:
-    """A context manager; inside it, `lost` is set (and check() raises) once the lease is no longer ours.
+def elapsed() -> float:
+    """Seconds on a clock that continues while the machine is suspended, where the system has one: other machines count that time, too."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
-    From then on the client sends no request at all, so that every wait that asks the API server ends as well. Whether another holder
-    is dead is told by how long *we* have seen it not renew, so that clocks need not agree.
+
+class Lease:
+    """A context manager; inside it, `lost` is set (and check() raises) once this run no longer holds the lease.
+
+    From then on the client sends no request, so that every wait for the API server ends, too. Another holder counts as dead after this
+    process has observed no renewal for the duration of the lease, so that the clocks of the machines need not agree.
     """
 
     def __init__(
@@ -66,12 +71,12 @@ class Lease:
     ) -> None:
         """Send nothing yet; a lease that is not active (check mode) never sends anything.
 
-        holder: see lease_holder.holder_of(). The lease is shared with whoever has the same.
+        holder: see lease_holder.holder_of(). All processes of the same holder share the lease.
         """
         self._client = client
         self._holder = holder
         self._process = this_process()
-        self._namespace, self._name, self._place = namespace, name, f"{namespace}/{name}"
+        self._namespace, self._name, self._full_name = namespace, name, f"{namespace}/{name}"
         self._collection = object_path("coordination.k8s.io/v1", "Lease", "", namespace).rstrip("/")
         self._path = f"{self._collection}/{name}"
         self._duration = duration
@@ -80,7 +85,7 @@ class Lease:
         self._active = active
         self._clock, self._wall_clock, self._identity = clock, wall_clock, identity or AnyCluster()
         self._sleep = sleep
-        self._looked: tuple[Object | None] | None = None
+        self._observed: tuple[Object | None] | None = None
         self.untouched = False
         self._held: Object | None = None
         self._renewed_at = self._renewed_wall = 0.0
@@ -90,25 +95,26 @@ class Lease:
         self._reason = ""
         self.lost = threading.Event()
 
-    def look(self) -> None:
-        """Note who holds it. Once it is ours, `untouched` tells whether nobody else has held it since this look.
+    def observe(self) -> None:
+        """Read the Lease. Once it is acquired, `untouched` tells whether no other run has held it since.
 
-        Then what was read after the look is what there is, as far as other runs are concerned.
+        Then what was read from the cluster after observe() is still valid, as far as other runs are concerned.
         """
         if self._active:
             with contextlib.suppress(ApiError):
-                self._looked = self._identity.last_read(self._path) or (self._client.get(self._path),)
+                self._observed = self._identity.last_read(self._path) or (self._client.get(self._path),)
 
     def __enter__(self) -> Lease:
-        """Take the lease, waiting for a living holder up to the limit; raises LeaseHeld."""
+        """Acquire the lease; waits for a living holder up to the limit, then raises LeaseHeld."""
         if self._active:
-            looked, self._looked = self._looked, None
-            self.untouched = looked is not None and self._is_unused(looked[0]) and self._taken(looked[0])
-            if not self.untouched:
-                self._take(self._wait())
-            self._identity.taken(self._path, self._release)
+            observed, self._observed = self._observed, None
+            self.untouched = observed is not None and self._is_unused(observed[0]) and self._write(observed[0])
+            held = self.untouched
+            while not held:
+                held = self._write(self._wait())
+            self._identity.record_acquired(self._path, self._release)
             if self._clock() - self._renewed_at > self._duration / 3:
-                # The server was slow to answer: what is left of the lease may not be enough.
+                # The server was slow: the rest of the lease may be too short.
                 self._renew()
             self._outer_guard, self._client.guard = self._client.guard, self._admit
             self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
@@ -118,7 +124,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
-        """Release the lease; raises LeaseLost if it was lost, also where only the release finds that, and nothing else went wrong."""
+        """Release the lease; without another error raises LeaseLost if it was lost, also where only the release shows that."""
         if self._thread is None:
             return
         self._stop.set()
@@ -131,20 +137,22 @@ class Lease:
         self._release()
         if self.lost.is_set() and error is None:
             raise LeaseLost(
-                f"The lease {self._place} was lost before the run ended: {self._reason}. All was sent by then, but another run may have "
-                "changed the cluster meanwhile; run again."
+                f"The lease {self._full_name} was lost before the run ended: {self._reason}. All requests were sent by then, but another run may "
+                "have changed the cluster meanwhile; run again."
             )
 
     def check(self) -> None:
-        """Raise LeaseLost unless the lease is ours now; to be called before each change."""
+        """Raise LeaseLost unless this run holds the lease; to be called before each change."""
         if not self._active:
             return
         self._expire()
         if self.lost.is_set():
-            raise LeaseLost(f"The lease {self._place} was lost: {self._reason}. Nothing more was sent; run again.")
+            raise LeaseLost(
+                f"The lease {self._full_name} was lost: {self._reason}. No further request was sent; run again."
+            )
 
     def _admit(self, path: str) -> None:
-        """The client's guard: without the lease nothing may be asked but about the lease itself."""
+        """The client's guard: without the lease, only requests for the Lease itself are sent."""
         if self._outer_guard is not None:
             self._outer_guard(path)
         if path not in (self._path, self._collection):
@@ -155,19 +163,19 @@ class Lease:
         self.lost.set()
 
     def _expire(self) -> None:
-        """Lose a lease that was not renewed in time: this process was stopped, its machine slept, or nobody answered."""
+        """Lose a lease that was not renewed in time: this process was stopped, its machine slept, or the server did not answer."""
         silent = self._clock() - self._renewed_at
         if silent > self._duration:
             self._lose(
-                f"it was not renewed for {silent:.0f} s and is good for {self._duration:.0f} s (was this process stopped, or "
-                "the API server away?)"
+                f"it was not renewed for {silent:.0f} s and is valid for {self._duration:.0f} s (was this process stopped, or did "
+                "the API server not answer?)"
             )
 
     def _wait(self) -> Object | None:
-        """The lease as it is when it may be taken; None when there is none yet."""
+        """Wait until the Lease may be acquired; returns it, None when it does not exist yet."""
         start = self._clock()
-        seen: tuple[t.Any, ...] | None = None
-        seen_at = start
+        last_renewal: tuple[t.Any, ...] | None = None
+        renewed_at = start
         while True:
             live = self._client.get(self._path)
             if live is None:
@@ -177,12 +185,12 @@ class Lease:
             spec = live.get("spec") or {}
             holder = spec.get("holderIdentity")
             now = self._clock()
-            if seen != (holder, spec.get("renewTime")):
-                seen, seen_at = (holder, spec.get("renewTime")), now
-            if now - seen_at > float(spec.get("leaseDurationSeconds") or self._duration):
+            if last_renewal != (holder, spec.get("renewTime")):
+                last_renewal, renewed_at = (holder, spec.get("renewTime")), now
+            if now - renewed_at > float(spec.get("leaseDurationSeconds") or self._duration):
                 return live
             if now - start >= self._wait_timeout:
-                raise LeaseHeld(held_message(self._place, spec, self._holder, now - start))
+                raise LeaseHeld(held_message(self._full_name, spec, self._holder, now - start))
             self._progress.say(f"waiting for {holder}, which is changing this cluster ({now - start:.0f} s)")
             self._sleep(min(_POLL, max(0.05, start + self._wait_timeout - now)))
 
@@ -192,15 +200,11 @@ class Lease:
         return live is None or not holder or holder == self._holder or all_ended(live)
 
     def _is_unused(self, live: Object | None) -> bool:
-        """Free, and not held by another process of our own either."""
+        """Free, and not held by another process of this run either."""
         return self._is_free(live) and not remaining(live)
 
-    def _take(self, live: Object | None) -> None:
-        while not self._taken(live):
-            live = self._wait()
-
-    def _taken(self, live: Object | None) -> bool:
-        """Whether it is ours now; not when somebody was faster."""
+    def _write(self, live: Object | None) -> bool:
+        """Write the Lease with this holder; returns False when another process was faster."""
         began = self._now()
         try:
             if live is None:
@@ -218,14 +222,14 @@ class Lease:
             self._expire()
             if self.lost.is_set():
                 return
-            # A machine that slept without its clock noticing has its time of day set right first.
+            # After a sleep that CLOCK_BOOTTIME does not count, a virtual machine gets its time of day corrected.
             passed = max(self._clock() - self._renewed_at, self._wall_clock() - self._renewed_wall)
             if passed < self._duration / 3:
                 continue
             try:
                 self._renew()
             except ApiError as error:
-                # As client-go does, give up well before anybody else may believe us dead.
+                # As client-go does: give up well before other runs may take the lease.
                 if self._clock() - self._renewed_at >= self._duration * 2 / 3:
                     self._lose(f"it could not be renewed in time ({error.message})")
 
@@ -244,7 +248,7 @@ class Lease:
         if live is None or reason:
             self._lose(reason)
             return
-        # Another module of this same run and host has written it.
+        # Another module of this run and host has written it.
         self._note(self._client.replace(self._path, self._body(live), budget=budget), began)
 
     def _release(self) -> None:
@@ -254,7 +258,7 @@ class Lease:
             body = self._body(self._held)
             left = others(self._held, self._holder, self._process)
             if left:
-                body["metadata"]["annotations"][HOLDER_ANNOTATION] = annotation(left)
+                body["metadata"]["annotations"][HOLDER_ANNOTATION] = json.dumps(left)
             else:
                 body["spec"].update(holderIdentity="", leaseDurationSeconds=1)
                 del body["metadata"]["annotations"][HOLDER_ANNOTATION]
@@ -263,14 +267,14 @@ class Lease:
                 return
             except ApiError as error:
                 if not (error.conflict or error.not_found):
-                    # It was ours to the end, and expires.
+                    # This run held it to the end, and it expires.
                     return
             try:
                 live = self._client.get(self._path)
             except ApiError:
                 return
             if _is_written(live, body):
-                # By the first of two tries, whose answer was lost.
+                # By the first of two attempts, whose answer was lost.
                 return
             reason = self._reason_lost(live)
             if reason:
@@ -282,7 +286,7 @@ class Lease:
         return reason_lost(self._held, live, self._holder) if self._held is not None else ""
 
     def _now(self) -> tuple[float, float]:
-        """To be asked before a request: how long it, or a stop of this process, takes is not known."""
+        """The time before a request, since the request, or a stop of this process, may take long."""
         return self._clock(), self._wall_clock()
 
     def _note(self, live: Object, began: tuple[float, float]) -> None:
@@ -290,7 +294,7 @@ class Lease:
         self._renewed_at, self._renewed_wall = began
 
     def _body(self, live: Object | None) -> Object:
-        """The lease with us as its holder; carries the identity and the resourceVersion of what was read."""
+        """The Lease with this holder; has the uid and the resourceVersion of the one that was read."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = (live or {}).get("spec") or {}
         same = before.get("holderIdentity") == self._holder
@@ -298,7 +302,7 @@ class Lease:
         metadata: Object = {
             "name": self._name,
             "namespace": self._namespace,
-            "annotations": {**self._identity.annotations(self._path, live), HOLDER_ANNOTATION: annotation(processes)},
+            "annotations": {**self._identity.annotations(self._path, live), HOLDER_ANNOTATION: json.dumps(processes)},
         }
         if live is not None:
             metadata.update({key: live["metadata"].get(key) for key in ("uid", "resourceVersion")})
@@ -317,8 +321,10 @@ class Lease:
 
 
 def _is_written(live: Object | None, body: Object) -> bool:
-    """Whether a Lease is as we wanted to write it."""
+    """Whether a Lease is as this process wrote it."""
     if live is None or live["metadata"].get("uid") != body["metadata"].get("uid"):
         return False
-    now, then = live.get("spec") or {}, body["spec"]
-    return all((now.get(key) or "") == (then[key] or "") for key in ("holderIdentity", "renewTime", "leaseTransitions"))
+    now, written = live.get("spec") or {}, body["spec"]
+    return all(
+        (now.get(key) or "") == (written[key] or "") for key in ("holderIdentity", "renewTime", "leaseTransitions")
+    )

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who holds a lease: an inventory host of one run, and the processes that work for it at the moment.
+"""The holder of a lease: an inventory host of one run, and the processes that work for it.
 
 Modules of one run and host may hold the lease together (a task in the background and the next one). The Lease lists their
-processes, so that the one that ends first does not release it, and a later run on the same machine does not wait for dead ones.
+processes, so that the first one to end does not release it, and a later run on the same machine does not wait for dead ones.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Process = dict[str, t.Any]
 
 
 def holder_of(run_id: str, inventory_hostname: str) -> str:
-    """The holder's identity; a module that no action plugin has started knows of no inventory host."""
+    """The holder's identity; without an action plugin the inventory host is unknown (empty)."""
     return f"{run_id}/{inventory_hostname}" if inventory_hostname else run_id
 
 
 def this_process() -> Process:
-    """Identifies one user of a lease: enough to see later, on the same machine, whether its process still runs."""
+    """One user of a lease, by which a later run on the same machine can see whether its process still runs."""
     return {"id": uuid.uuid4().hex, "machine": machine(), "pid": os.getpid(), "start": start_time(os.getpid())}
 
 
@@ -44,14 +44,42 @@ def others(lease: Object | None, holder: str, process: Process) -> list[Process]
 
 
 def all_ended(lease: Object | None) -> bool:
-    """True when the holder ran on this machine and none of its processes is left: no need to wait until the lease expires."""
+    """Whether the holder ran on this machine and none of its processes is left; then its Lease need not expire first."""
     listed = _listed(lease)
     return bool(listed) and all(map(_has_ended, listed))
 
 
-def annotation(processes: t.Sequence[Process]) -> str:
-    """The value of the annotation that lists these processes."""
-    return json.dumps(list(processes))
+def reason_lost(held: Object, live: Object | None, holder: str) -> str:
+    """Why the live Lease is not the one that `holder` wrote last as `held`; empty when it is.
+
+    Another process of the same holder may have written it. Everything else, a release in between included, means that another run may
+    have changed the cluster.
+    """
+    if live is None or live["metadata"].get("uid") != held["metadata"].get("uid"):
+        return "it was deleted"
+    now, before = live.get("spec") or {}, held["spec"]
+    other = now.get("holderIdentity")
+    if other and other != holder:
+        return f"another run, {other}, took it"
+    if not other or any(now.get(key) != before.get(key) for key in ("leaseTransitions", "acquireTime")):
+        return "another run held it meanwhile"
+    if str(now.get("renewTime")) < str(before.get("renewTime")):
+        return "it was set back to an earlier state (is the cluster being restored from a backup?)"
+    return ""
+
+
+def held_message(name: str, spec: Object, own_holder: str, waited: float) -> str:
+    """Which run holds the lease, since when, and the remedy."""
+    holder, since, last = (spec.get(key) for key in ("holderIdentity", "acquireTime", "renewTime"))
+    run, slash, host = str(holder).partition("/")
+    subject, remedy = f"Another run, {holder},", "Wait for its end, or raise lease_wait_timeout."
+    if slash and run == own_holder.partition("/")[0]:
+        subject = f"Inventory host {host} of this same run"
+        remedy = "One inventory host is one cluster: give each cluster to one host of the inventory."
+    return (
+        f"{subject} has been changing this cluster since {since}; it renewed its lease {name} last at {last} (waited {waited:.0f} s). "
+        f"{remedy} If that run is dead, the lease expires {spec.get('leaseDurationSeconds')} s after its last renewal."
+    )
 
 
 def _listed(lease: Object | None) -> list[Process]:
@@ -60,9 +88,7 @@ def _listed(lease: Object | None) -> list[Process]:
         value = json.loads(text or "[]")
     except ValueError:
         return []
-    # Before several processes could hold a lease, the annotation had one object.
-    found = value if isinstance(value, list) else [value]
-    return [process for process in found if isinstance(process, dict)]
+    return [process for process in value if isinstance(process, dict)] if isinstance(value, list) else []
 
 
 def _has_ended(process: Process) -> bool:

@@ -22,8 +22,7 @@ from .client import Client
 from .cluster_identity import RECORD, ClusterIdentity
 from .conflicts import ignored_variables
 from .connection import KUBERNETES_IMPORT_ERROR, check_cluster
-from .connection_options import ConnectionOptions, secret_variables
-from .connection_spec import CONNECTION
+from .connection_options import CONNECTION, ConnectionOptions, secret_variables
 from .errors import ApiError, WrongCluster, explain
 from .lease import Lease, LeaseHeld, LeaseLost
 from .lease_holder import holder_of

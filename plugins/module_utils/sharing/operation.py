@@ -72,7 +72,7 @@ class SharingOperation:
     def execute(self) -> dict[str, t.Any]:
         """Preview in check mode, else apply and verify; returns the module's result."""
         lease = self._module.lease()
-        lease.look()
+        lease.observe()
         state = self._reader.read()
         if state.problems:
             raise InvalidOptions(state.problems)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..kube.helm_marks import marks_of
+from ..helm.release import helm_release_of
 from .crds import NODE_FEATURE, by_agent
 from .ownership_marks import has_entries_of_others
 
@@ -60,7 +60,7 @@ def _goes(kind: str, metadata: Document, leaving: ReleasedContents) -> bool:
         return True
     if kind == "ConfigMap" and name in leaving.configmaps and not has_entries_of_others({"metadata": metadata}):
         return True
-    if marks_of({"metadata": metadata}) in leaving.releases:
+    if helm_release_of({"metadata": metadata}) in leaving.releases:
         return True
     if kind == NODE_FEATURE and by_agent({"metadata": metadata}):
         return True

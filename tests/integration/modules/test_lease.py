@@ -72,7 +72,7 @@ def test_a_look_tells_whether_anybody_else_held_it_since(kube: Kube, place: dict
     for looked, between in ((True, False), (True, True), (False, False), (True, False)):
         lease = Lease(kube.client, "me", **place)
         if looked:
-            lease.look()
+            lease.observe()
         if between:
             with stranger(kube, place):
                 pass
@@ -81,7 +81,7 @@ def test_a_look_tells_whether_anybody_else_held_it_since(kube: Kube, place: dict
             assert spec(kube)["holderIdentity"] == "me"
     lease = Lease(kube.client, "me", **place)
     with stranger(kube, place):
-        lease.look()
+        lease.observe()
     with lease:
         assert not lease.untouched
 

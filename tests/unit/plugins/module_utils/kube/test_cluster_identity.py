@@ -137,7 +137,7 @@ def test_one_look_serves_the_lease_as_well(api: Api) -> None:
         pass
     api.asked.clear()
     found = lease(api, identity(api))
-    found.look()
+    found.observe()
     assert api.asked == [f"GET {RECORD}"]
     with found:
         assert found.untouched

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.clock import elapsed
 from ansible_collections.accel.gpu.plugins.module_utils.kube import lease as module
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld, LeaseLost
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld, LeaseLost, elapsed
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION, holder_of
 from tests.helpers.waiting import until
 
@@ -134,7 +133,7 @@ LOSSES: dict[Callable[[Server], None], str] = {
     released_by_hand: "another run held it meanwhile",
     deleted: "it was deleted",
     recreated: "it was deleted",
-    restored: "put back to an earlier state",
+    restored: "set back to an earlier state",
 }
 
 
@@ -226,7 +225,7 @@ def test_stopped_for_longer_than_it_lasts(server: Server, clock: Clock) -> None:
     held = lease(server, clock, PROD)
     held.__enter__()
     clock.pass_by(90)
-    with pytest.raises(LeaseLost, match="not renewed for 90 s and is good for 30 s"):
+    with pytest.raises(LeaseLost, match="not renewed for 90 s and is valid for 30 s"):
         held.check()
     # Waits that ask nobody end too, within a tick of the real clock.
     assert held.lost.wait(5)

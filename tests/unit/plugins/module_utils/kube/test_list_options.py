@@ -27,7 +27,7 @@ NO_CLUSTER = "The kubeconfig /nonexistent does not exist."
         ({"pool_names": ""}, NO_CLUSTER),
         ({"pool_names": ["notebooks", " inference "]}, NO_CLUSTER),
         ({"pool_names": ","}, "pool_names: names nothing; give names"),
-        ({"pool_names": "notebook"}, "pool_names: notebook is no declared pool"),
+        ({"pool_names": "notebook"}, "pool_names: notebook is not a declared pool"),
         ({"pool_names": "", "state": "reset"}, "pool_names: names no pool; name the pools to reset"),
         ({"pool_names": [], "state": "reset"}, "pool_names: names no pool; name the pools to reset"),
         ({"state": "reset"}, NO_CLUSTER),
