@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: nodes
+module: node_metadata
 short_description: Label, annotate and taint sets of Kubernetes nodes
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - One call serves any number of sets and nodes. All nodes are read once, in pages; only those that differ are patched,
-    one request a node, several at a time. Where nothing differs nothing is sent.
-  - What this module puts on a node is noted in annotations of the node (C(accel.gpu/labels), C(accel.gpu/annotations),
-    C(accel.gpu/taints)), so that it can be taken out again. What was there before, and what others put there, stays.
-  - A label or taint that a pool puts on its nodes (M(accel.gpu.gpu_sharing)) cannot be changed here.
+  - One call handles any number of sets and nodes. All nodes are read once, in pages; only those that differ are patched,
+    with one request each, several at a time. If nothing differs, nothing is sent.
+  - What this module sets on a node is recorded in annotations of the node (C(accel.gpu/labels), C(accel.gpu/annotations),
+    C(accel.gpu/taints)), so that it can be removed again. What existed before, and what others set, stays.
+  - A label or taint that a pool sets on its nodes (M(accel.gpu.gpu_sharing)) cannot be changed here.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.lease
@@ -25,37 +25,37 @@ extends_documentation_fragment:
 options:
   sets:
     description:
-      - The sets of nodes and what their nodes are to carry. A node may be in several sets, as long as they do not
-        contradict each other.
-      - Which nodes are in a set is said by one or more of C(selector) (a label selector as kubectl takes it, an empty
-        one for all nodes), C(names) (a list of node names, which must exist) and C(match) (a map of C(model), a GPU
-        model of the catalog, C(pool), the name in the node's label C(accel.gpu/pool), and C(labels), a map of exact
-        labels). A node must meet all that are given.
-      - C(labels) and C(annotations) are maps. A value of null takes the entry out, if this module put it there.
+      - The sets of nodes and the metadata of their nodes. A node may be in several sets, as long as these do not
+        conflict.
+      - The nodes of a set are selected by one or more of C(label_selectors) (a list of label selectors as in kubectl, of
+        which a node must match all; an empty list selects all nodes), C(names) (a list of names of existing nodes) and
+        C(match) (a map of C(model), a GPU model of the catalog, C(pool), the name in the node's label C(accel.gpu/pool),
+        and C(labels), a map of exact labels). A node must match all that are given.
+      - C(labels) and C(annotations) are maps. A value of null removes the entry, if this module has set it.
       - C(taints) is a list of maps with C(key), C(effect) (C(NoSchedule), C(PreferNoSchedule) or C(NoExecute)) and
-        C(value), which may be left out. A taint of the same key and effect gets the value.
-      - C(state=absent) takes out what is listed, if this module put it there; values do not matter then.
-      - C(purge=true) also takes out of these nodes everything else that this module put there.
-      - C(name) is what messages and the result call the set.
+        optionally C(value). An existing taint of the same key and effect gets the value.
+      - C(state=absent) removes the listed entries, if this module has set them, whatever their values.
+      - C(purge=true) also removes everything else that this module has set on these nodes.
+      - C(name) is the name of the set in messages and in the result.
     type: list
     elements: dict
     required: true
   parallel:
     description:
-      - How many nodes are patched at the same time.
+      - Maximum number of nodes that are patched at the same time.
     type: int
     default: 16
   report_path:
     description:
-      - File for the whole result as JSON, with all names. What the module returns names up to 100 nodes.
-      - The file is made with mode 0600, one that exists keeps its mode; a symbolic link is refused.
+      - File for the whole result as JSON, with all names. The module's result has the names of up to 100 nodes.
+      - A new file gets mode 0600, an existing one keeps its mode; a symbolic link is refused.
     type: path
 notes:
-  - A node that vanishes meanwhile is counted in RV(nodes.gone), and is no failure.
+  - A node that is deleted during the run is counted in RV(node_metadata.gone), and is no failure.
 """
 
 EXAMPLES = r"""
-- name: All L40S nodes belong to the team vision, and only its pods run there
+- name: Assign all L40S nodes to the team vision, for its pods only
   accel.gpu.node_metadata:
     sets:
       - name: vision
@@ -64,64 +64,71 @@ EXAMPLES = r"""
         taints:
           - {key: example.com/team, value: vision, effect: NoSchedule}
 
-- name: Pin two nodes to a pool, and drop an annotation from all nodes of a zone
+- name: Pin two nodes to a pool, and remove an annotation from all nodes of two zones
   accel.gpu.node_metadata:
     sets:
       - names: [node-3, node-4]
         labels: {accel.gpu/pool: notebooks}
-      - selector: topology.kubernetes.io/zone in (a, b),!example.com/keep
+      - label_selectors: ["topology.kubernetes.io/zone in (a, b)", "!example.com/keep"]
         annotations: {example.com/note: null}
 
-- name: Take out of all nodes whatever this module has put there
+- name: Remove everything that this module has set on any node
   accel.gpu.node_metadata:
     sets:
-      - selector: ""
+      - label_selectors: []
         purge: true
 """
 
 RETURN = r"""
-nodes:
+node_metadata:
   description: What was done, or in check mode would be done.
   returned: always
   type: dict
   contains:
     matched:
-      description: How many nodes are in at least one set.
+      description: Number of nodes in at least one set.
       type: int
       returned: always
+      sample: 12
     changed:
-      description: How many of them were changed.
+      description: Number of nodes that were changed.
       type: int
       returned: always
+      sample: 3
     unchanged:
-      description: How many of them were as they should be.
+      description: Number of nodes without a difference.
       type: int
       returned: always
+      sample: 9
     failed:
-      description: How many could not be changed.
+      description: Number of nodes that could not be changed.
       type: int
       returned: always
+      sample: 0
     gone:
-      description: How many vanished before they could be changed.
+      description: Number of nodes that were deleted before they could be changed.
       type: int
       returned: always
+      sample: 0
     names_changed:
       description: Names of up to 100 nodes that were changed.
       type: list
       elements: str
       returned: always
+      sample: [node-1, node-2, node-3]
     failures:
       description: The message for each of up to 100 nodes that could not be changed.
       type: dict
       returned: always
+      sample: {}
     sets:
-      description: For each set, how many nodes are in it.
+      description: The number of nodes in each set.
       type: dict
       returned: always
       sample: {vision: 12}
     after_discovery:
-      description: Sets that ask for a GPU model, where nodes whose GPU is not known yet (C(undiscovered), up to 100
-        names) may come to belong to them. In check mode they count as a change.
+      description: Sets with a GPU model, and up to 100 nodes whose GPU is not known yet (C(undiscovered)), which may belong
+        to them. In check mode they count as a change.
       type: dict
       returned: when there are such sets and nodes
       sample: {sets: [vision], undiscovered: [node-7]}
@@ -129,10 +136,20 @@ nodes:
       description: Why a preview may be wrong.
       type: str
       returned: in check mode, without the right to a dry run
+      sample: "not checked by the server: no right to a dry run"
     report_path:
-      description: Where the whole result is.
+      description: Path of the whole result.
       type: str
       returned: when O(report_path) is given
+      sample: /tmp/nodes.json
+code:
+  description:
+    - Reason of the failure. V(partial) - some nodes could not be changed, see RV(node_metadata.failures).
+    - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
+      error. V(lease_held) by another run, V(lease_lost) during the run.
+  returned: failure
+  type: raw
+  sample: partial
 """
 
 import typing as t
@@ -149,7 +166,7 @@ _SPEC: dict[str, dict[str, t.Any]] = {
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Bring the nodes of the sets to what they are to carry."""
+    """Apply the metadata of the sets."""
     sets = node_sets(module.params["sets"])
     outcome = reconcile(
         module.client,
@@ -165,7 +182,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def main() -> None:
-    """Run as a module."""
+    """Run the module."""
     module = GpuModule(_SPEC, lease=True)
     module.run(work)
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One list, then a bounded number of patches at a time: the nodes of some sets brought to what they are to carry."""
+"""Applies the metadata of node sets: one list, then a bounded number of patches at a time."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from ..common import private_file
 from ..common.errors import InvalidOptions, PartialFailure
 from ..common.parallel import DEFAULT_LIMIT, Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
+from ..common.results import diff_of
 from ..kube.client import Client
 from ..kube.errors import ApiError, explain
 from ..kube.lease import Lease, LeaseLost
 from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
-from .node_patch import ConflictingSets, metadata_of, node_edit
+from .node_patch import ConflictingSets, desired_metadata, node_edit
 from .node_sets import NodeSet, is_discovered
 
-NAMES_SHOWN = 100
+MAX_NAMES = 100
 
 
 @dataclass
 class SetMatches:
-    """What one list of the nodes says."""
+    """The sets compared with one list of the nodes."""
 
     edits: dict[str, NodeEdit] = field(default_factory=dict)
     by_set: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -40,44 +41,46 @@ class SetMatches:
 
 @dataclass
 class NodesOutcome:
-    """What was done to the nodes; `failures` maps a node to its message."""
+    """The result of the patches; `failures` maps a node to its message."""
 
     sets: list[NodeSet]
-    survey: SetMatches
+    matches: SetMatches
     check: bool
-    fates: dict[str, PatchStatus] = field(default_factory=dict)
+    statuses: dict[str, PatchStatus] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     cause: ApiError | LeaseLost | PartialFailure | None = None
 
     @property
     def changed(self) -> list[str]:
-        """Names of the nodes that were changed, or in check mode would be."""
-        return [name for name, fate in self.fates.items() if fate in ("changed", "unchecked")]
+        """The nodes that were changed, or in check mode would be."""
+        return [name for name, status in self.statuses.items() if status in ("changed", "unchecked")]
 
     def result(self, report_path: str | None) -> dict[str, t.Any]:
-        """The module's result; the report gets all names, the result 100 of them."""
-        gone = sum(fate == "gone" for fate in self.fates.values())
-        said: dict[str, t.Any] = {
-            "matched": self.survey.matched,
+        """The module's result with up to MAX_NAMES names; the report has all names."""
+        statuses = list(self.statuses.values())
+        gone = statuses.count("gone")
+        report: dict[str, t.Any] = {
+            "matched": self.matches.matched,
             "changed": len(self.changed),
-            "unchanged": self.survey.matched - len(self.changed) - len(self.failures) - gone,
+            "unchanged": self.matches.matched - len(self.changed) - len(self.failures) - gone,
             "failed": len(self.failures),
             "gone": gone,
             "names_changed": self.changed,
             "failures": self.failures,
-            "sets": {chosen.name: self.survey.by_set[chosen.name] for chosen in self.sets},
+            "sets": {node_set.name: self.matches.by_set[node_set.name] for node_set in self.sets},
         }
-        waiting = [chosen.name for chosen in self.sets if chosen.model is not None]
-        if waiting and self.survey.undiscovered:
-            said["after_discovery"] = {"sets": waiting, "undiscovered": self.survey.undiscovered}
-        if "unchecked" in self.fates.values():
-            said["note"] = NOT_CHECKED
+        by_model = [node_set.name for node_set in self.sets if node_set.model is not None]
+        awaits_discovery = bool(by_model and self.matches.undiscovered)
+        if awaits_discovery:
+            report["after_discovery"] = {"sets": by_model, "undiscovered": self.matches.undiscovered}
+        if "unchecked" in statuses:
+            report["note"] = NOT_CHECKED
         if report_path:
-            private_file.write(report_path, json.dumps(said, indent=2), keep_mode=True)
-            said["report_path"] = report_path
+            private_file.write(report_path, json.dumps(report, indent=2), keep_mode=True)
+            report["report_path"] = report_path
         return {
-            "changed": bool(self.changed) or (self.check and "after_discovery" in said),
-            "nodes": _shortened(said),
+            "changed": bool(self.changed) or (self.check and awaits_discovery),
+            "node_metadata": _shorten(report),
             "diff": self._diff(),
         }
 
@@ -88,16 +91,9 @@ class NodesOutcome:
             raise self.cause
 
     def _diff(self) -> dict[str, t.Any]:
-        edits = [self.survey.edits[name] for name in self.changed[:NAMES_SHOWN]]
-        header = "nodes"
-        if len(self.changed) > NAMES_SHOWN:
-            header = f"nodes (the first {NAMES_SHOWN} of {len(self.changed)})"
-        return {
-            "before": {edit.name: edit.before for edit in edits},
-            "after": {edit.name: edit.after for edit in edits},
-            "before_header": header,
-            "after_header": header,
-        }
+        edits = [self.matches.edits[name] for name in self.changed[:MAX_NAMES]]
+        header = f"nodes (the first {MAX_NAMES} of {len(self.changed)})" if len(self.changed) > MAX_NAMES else "nodes"
+        return diff_of({edit.name: edit.before for edit in edits}, {edit.name: edit.after for edit in edits}, header)
 
 
 def reconcile(
@@ -109,100 +105,89 @@ def reconcile(
     progress: Progress,
     parallel: int = DEFAULT_LIMIT,
 ) -> NodesOutcome:
-    """Read all nodes, patch those that differ; the lease is taken only when there are any, and then all is read again.
+    """Read all nodes and patch those that differ; only then the lease is taken, and the nodes are read again.
 
-    Raises InvalidOptions before anything is sent when sets contradict each other or name nodes that are not there.
+    Raises InvalidOptions before the first patch when sets conflict or name nodes that do not exist.
     """
-    survey = _read(client, sets)
-    if not survey.edits:
-        return NodesOutcome(sets, survey, check)
+    outcome = NodesOutcome(sets, _read(client, sets), check)
+    if not outcome.matches.edits:
+        return outcome
     with lease:
         if not check:
-            survey = _read(client, sets)
-        outcome = NodesOutcome(sets, survey, check)
+            outcome.matches = _read(client, sets)
+        edits = outcome.matches.edits
         done = 0
 
         def count(dummy: Outcome[PatchStatus]) -> None:
             nonlocal done
             done += 1
-            progress.say("nodes checked" if check else "nodes changed", done, len(survey.edits))
+            progress.say("nodes checked" if check else "nodes changed", done, len(edits))
 
-        outcomes = run_bounded(
-            (
-                (name, functools.partial(_send, client, sets, edit, check=check, lease=lease))
-                for name, edit in survey.edits.items()
-            ),
-            parallel,
-            on_done=count,
-            stop=lease.lost,
-        )
-        _note(outcome, outcomes, client)
+        def patch(edit: NodeEdit) -> PatchStatus:
+            def compute(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
+                node = parse(raw)
+                desired = desired_metadata(node, sets)
+                return node_edit(node, desired) if desired is not None else None
+
+            return patch_node(client, edit, compute, lease.check, dry_run=check).status
+
+        calls = [(name, functools.partial(patch, edit)) for name, edit in edits.items()]
+        _record(outcome, run_bounded(calls, parallel, on_done=count, stop=lease.lost), client)
     return outcome
 
 
 def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
-    """Stream the nodes past the sets; without taints to look at, only their metadata is asked for."""
-    survey = SetMatches()
+    """Compare the nodes with the sets as they are listed; without taints, only their metadata is requested."""
+    matches = SetMatches()
     problems: list[str] = []
-    missing = {name for chosen in sets for name in chosen.names or ()}
-    undiscovered: list[str] = []
-    for raw in client.list(NODES, metadata_only=not any(chosen.needs_taints for chosen in sets)):
+    missing = {name for node_set in sets for name in node_set.names or ()}
+    for raw in client.list(NODES, metadata_only=not any(node_set.needs_taints for node_set in sets)):
         node = parse(raw)
         missing.discard(node.name)
-        if (node.has_gpu and not node.product) or not (node.has_gpu or is_discovered(node.labels)):
-            undiscovered.append(node.name)
+        if not node.product if node.has_gpu else not is_discovered(node.labels):
+            matches.undiscovered.append(node.name)
         try:
-            wish = metadata_of(node, sets)
+            desired = desired_metadata(node, sets)
         except ConflictingSets as error:
             problems.append(str(error))
             continue
-        if wish is None:
+        if desired is None:
             continue
-        survey.matched += 1
-        survey.by_set.update(chosen.name for chosen in sets if chosen.holds(node))
-        edit = node_edit(node, wish)
+        matches.matched += 1
+        matches.by_set.update(node_set.name for node_set in sets if node_set.contains(node))
+        edit = node_edit(node, desired)
         if edit is not None:
-            survey.edits[node.name] = edit
-    problems.extend(f"Node {name} does not exist, but is one of the names of a set." for name in sorted(missing))
+            matches.edits[node.name] = edit
+    problems += [f"Node {name} does not exist, but a set names it." for name in sorted(missing)]
     if problems:
-        raise InvalidOptions(problems[:NAMES_SHOWN], "The sets do not fit the nodes:")
-    survey.undiscovered = undiscovered
-    return survey
+        raise InvalidOptions(problems[:MAX_NAMES], "The sets do not fit the nodes:")
+    return matches
 
 
-def _send(client: Client, sets: list[NodeSet], edit: NodeEdit, *, check: bool, lease: Lease) -> PatchStatus:
-    def compute(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
-        node = parse(raw)
-        wish = metadata_of(node, sets)
-        return node_edit(node, wish) if wish is not None else None
-
-    return patch_node(client, edit, compute, lease.check, dry_run=check).status
-
-
-def _note(outcome: NodesOutcome, outcomes: list[Outcome[PatchStatus]], client: Client) -> None:
-    for done in outcomes:
-        if done.value is not None:
-            outcome.fates[done.name] = done.value
-        elif isinstance(done.error, (ApiError, LeaseLost)):
-            said = explain(done.error, client) if isinstance(done.error, ApiError) else str(done.error)
-            outcome.failures[done.name] = said
-            # What meets every node (no rights, no connection, a lost lease) is told as itself.
-            if is_fatal(done.error):
-                outcome.cause = done.error
-        elif done.error is not None:
-            raise done.error
+def _record(outcome: NodesOutcome, patches: list[Outcome[PatchStatus]], client: Client) -> None:
+    for patch in patches:
+        error = patch.error
+        if patch.value is not None:
+            outcome.statuses[patch.name] = patch.value
+        elif isinstance(error, (ApiError, LeaseLost)):
+            outcome.failures[patch.name] = explain(error, client) if isinstance(error, ApiError) else str(error)
+            # An error that concerns every node (no rights, no connection, a lost lease) is raised itself.
+            if is_fatal(error):
+                outcome.cause = error
+        elif error is not None:
+            raise error
     if outcome.failures and outcome.cause is None:
-        name, said = next(iter(outcome.failures.items()))
-        outcome.cause = PartialFailure(f"{len(outcome.failures)} nodes could not be changed; {name}: {said}")
+        name, message = next(iter(outcome.failures.items()))
+        outcome.cause = PartialFailure(f"{len(outcome.failures)} nodes could not be changed; {name}: {message}")
 
 
-def _shortened(said: dict[str, t.Any]) -> dict[str, t.Any]:
+def _shorten(report: dict[str, t.Any]) -> dict[str, t.Any]:
     short = {
-        **said,
-        "names_changed": said["names_changed"][:NAMES_SHOWN],
-        "failures": dict(list(said["failures"].items())[:NAMES_SHOWN]),
+        **report,
+        "names_changed": report["names_changed"][:MAX_NAMES],
+        "failures": dict(list(report["failures"].items())[:MAX_NAMES]),
     }
-    if "after_discovery" in said:
-        found = said["after_discovery"]
-        short["after_discovery"] = {**found, "undiscovered": found["undiscovered"][:NAMES_SHOWN]}
+    if "after_discovery" in report:
+        names = report["after_discovery"]["undiscovered"][:MAX_NAMES]
+        short["after_discovery"] = {**report["after_discovery"], "undiscovered": names}
     return short

@@ -29,7 +29,7 @@ def taints(kube: Kube, name: str) -> list[Object]:
 def wanted(kube: Kube, **more: Any) -> Object:
     return {
         "name": "vision",
-        "selector": f"test={kube.prefix}",
+        "label_selectors": [f"test={kube.prefix}"],
         "labels": {"example.com/team": "vision"},
         "annotations": {"example.com/contact": "vision@example.com"},
         "taints": [OURS],
@@ -66,7 +66,7 @@ def test_put_changed_and_taken_out_again(kube: Kube) -> None:
     assert taints(kube, names[1]) == [THEIRS]
     assert "example.com/more" in kube.node(names[1])["metadata"]["labels"]
 
-    converge(kube, {"selector": f"test={kube.prefix}", "purge": True})
+    converge(kube, {"label_selectors": [f"test={kube.prefix}"], "purge": True})
     for old, name in zip(before, names, strict=True):
         now = kube.node(name)
         assert now["metadata"]["labels"] == old["metadata"]["labels"]
@@ -111,14 +111,14 @@ def test_sets_may_share_nodes_and_must_not_contradict(kube: Kube) -> None:
 def test_all_mistakes_at_once_before_anything_is_sent(kube: Kube, check: bool) -> None:
     (name,) = kube.nodes(1)
     bad = [
-        {"selector": "a in b", "labels": {"x": "1"}},
+        {"label_selectors": "a in b", "labels": {"x": "1"}},
         {"names": [name], "labels": {"no spaces please": "1"}, "taints": [{"key": "k", "effect": "Sometimes"}]},
         {"names": [name], "labls": {"x": "1"}},
         {"names": [name], "labels": {"x": "y" * 64}},
     ]
     problems = kube.run(node_metadata.main, check=check, sets=bad)["details"]["problems"]
     assert [problem.partition(":")[0] for problem in problems] == [
-        "sets[0].selector",
+        "sets[0].label_selectors[0]",
         "sets[1].labels['no spaces please']",
         "sets[1].taints[0].effect",
         "sets[2].labls",

@@ -39,7 +39,7 @@ def slow(kube: Kube) -> Iterator[Watched]:
 
 def play(kube: Kube, slow: Watched, *arguments: str, **keywords: Any) -> PlaybookRun:
     """Two tasks on a host that is called prod; `keywords` go to the first one."""
-    label = {"selector": f"test={kube.prefix}", "labels": {"example.com/run": str(time.monotonic_ns())}}
+    label = {"label_selectors": [f"test={kube.prefix}"], "labels": {"example.com/run": str(time.monotonic_ns())}}
     nodes = {"accel.gpu.node_metadata": {"sets": [label], "parallel": 1}, "name": "Label", **keywords}
     tasks = [nodes, {"accel.gpu.print_lines": {"lines": ["pool  nodes", "a     12"]}, "name": "Show"}]
     document = {

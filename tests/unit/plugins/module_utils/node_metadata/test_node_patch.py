@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What sets do to a node, as laws: twice is once, foreign state survives, what we put can be taken out."""
+"""Laws of patches of a node: applying twice equals once, foreign entries survive, ours can be removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.node_metadata.node_patch import (
     ConflictingSets,
-    metadata_of,
+    desired_metadata,
     node_edit,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.node_metadata.node_sets import NodeSet, node_sets
@@ -42,13 +42,13 @@ _wanted = st.fixed_dictionaries({"labels": _marks, "annotations": _marks, "taint
 
 
 def sets(said: dict[str, t.Any], **more: t.Any) -> list[NodeSet]:
-    return node_sets([{"selector": "", **said, **more}])
+    return node_sets([{"label_selectors": [], **said, **more}])
 
 
 def after(node: Node, chosen: list[NodeSet]) -> Node:
     """The node once it is patched, as a merge patch does it."""
-    wish = metadata_of(node, chosen)
-    edit = node_edit(node, wish) if wish else None
+    desired = desired_metadata(node, chosen)
+    edit = node_edit(node, desired) if desired else None
     if edit is None:
         return node
 
@@ -119,9 +119,9 @@ def kept(node: Node, first: dict[str, str], second: dict[str, str]) -> dict[str,
 
 def test_the_taint_list_is_written_only_over_what_was_read() -> None:
     node = Node("n", resource_version="7")
-    wish = metadata_of(node, sets({"taints": [{"key": "k", "effect": "NoSchedule"}]}))
-    assert wish is not None
-    edit = node_edit(node, wish)
+    desired = desired_metadata(node, sets({"taints": [{"key": "k", "effect": "NoSchedule"}]}))
+    assert desired is not None
+    edit = node_edit(node, desired)
     assert edit is not None
     assert edit.patch["metadata"]["resourceVersion"] == "7"
     assert json.loads(edit.patch["metadata"]["annotations"]["accel.gpu/taints"]) == ["k:NoSchedule"]
@@ -141,26 +141,31 @@ def test_the_taint_list_is_written_only_over_what_was_read() -> None:
     ],
 )
 def test_sets_that_contradict_each_other(one: dict[str, t.Any], other: dict[str, t.Any]) -> None:
-    chosen = node_sets([{"selector": "", **one}, {"selector": "", **other}])
+    chosen = node_sets([{"label_selectors": [], **one}, {"label_selectors": [], **other}])
     for order in (chosen, chosen[::-1]):
         with pytest.raises(ConflictingSets, match="Node n is in the sets"):
-            metadata_of(Node("n"), order)
+            desired_metadata(Node("n"), order)
 
 
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"labels": {"a": "1"}}, "sets[0]: names no nodes"),
-        ({"selector": ""}, "sets[0]: says nothing about its nodes"),
-        ({"match": {"model": None}, "labels": {"a": "1"}}, "sets[0].match: asks for nothing"),
+        ({"labels": {"a": "1"}}, "sets[0]: selects no nodes"),
+        ({"label_selectors": []}, "sets[0]: changes nothing"),
+        ({"match": {"model": None}, "labels": {"a": "1"}}, "sets[0].match: is empty"),
         ({"match": {"model": "T5"}, "labels": {"a": "1"}}, "sets[0].match.model:"),
-        ({"selector": "", "purge": True, "state": "absent"}, "sets[0].purge: does not go with state: absent"),
-        ({"selector": "", "labels": {"accel.gpu/labels": "x"}}, "is reserved"),
-        ({"selector": "", "labels": {"a": True}}, "sets[0].labels.a"),
-        ({"selector": "", "state": "gone", "labels": {"a": "1"}}, "sets[0].state"),
         (
-            {"selector": "", "taints": [{"key": "k", "effect": "NoSchedule"}] * 2},
-            "sets[0].taints: k:NoSchedule is there more than once",
+            {"label_selectors": [], "purge": True, "state": "absent"},
+            "sets[0].purge: cannot be combined with state: absent",
+        ),
+        ({"label_selectors": [], "labels": {"accel.gpu/labels": "x"}}, "is reserved"),
+        ({"label_selectors": [], "labels": {"a": True}}, "sets[0].labels.a"),
+        ({"label_selectors": 1.5, "labels": {"a": "1"}}, "sets[0].label_selectors: is not a list"),
+        ({"label_selectors": "a in b", "labels": {"a": "1"}}, "sets[0].label_selectors[0]"),
+        ({"label_selectors": [], "state": "gone", "labels": {"a": "1"}}, "sets[0].state"),
+        (
+            {"label_selectors": [], "taints": [{"key": "k", "effect": "NoSchedule"}] * 2},
+            "sets[0].taints: k:NoSchedule is listed more than once",
         ),
     ],
 )
@@ -168,3 +173,20 @@ def test_mistakes(said: dict[str, t.Any], problem: str) -> None:
     with pytest.raises(InvalidOptions) as caught:
         node_sets([copy.deepcopy(said)])
     assert any(problem in found for found in caught.value.problems), caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("label_selectors", "labels", "expected"),
+    [
+        ([], {}, True),
+        ("", {}, True),
+        ("zone in (a, b), !keep", {"zone": "b"}, True),
+        ("zone in (a, b), !keep", {"zone": "b", "keep": ""}, False),
+        (["zone in (a", "b)"], {"zone": "b"}, True),
+        (["zone=a", "disk=ssd"], {"zone": "a", "disk": "ssd"}, True),
+        (["zone=a", "disk=ssd"], {"zone": "a"}, False),
+    ],
+)
+def test_label_selectors_are_a_list_or_text(label_selectors: t.Any, labels: dict[str, str], expected: bool) -> None:
+    (chosen,) = node_sets([{"label_selectors": label_selectors, "purge": True}])
+    assert chosen.contains(Node("n", labels)) is expected
