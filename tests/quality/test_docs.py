@@ -58,13 +58,14 @@ def test_links_lead_somewhere(page: Any) -> None:
         assert not fragment or fragment in anchors(found.read_text(encoding="utf-8")), f"{target}#{fragment}"
 
 
-def test_the_paths_of_the_architecture_exist() -> None:
-    named = re.findall(
-        r"`((?:plugins|roles|playbooks|molecule|examples|meta|lab|tests|tools)/[^`]*)`",
-        (DOCS / "architecture.md").read_text(),
-    )
-    assert named
-    assert [path for path in named if not (REPO / path).exists()] == []
+@pytest.mark.parametrize("page", ["architecture.md", "catalog.md", "testing.md"])
+def test_the_files_that_a_page_names_exist(page: str) -> None:
+    folders = "plugins|roles|playbooks|molecule|examples|meta|lab|tests|tools"
+    text = (DOCS / page).read_text(encoding="utf-8")
+    paths = re.findall(rf"`((?:{folders})/[^` ]*)`", text)
+    names = re.findall(r"`(\w+\.py)`", text)
+    assert [path for path in paths if not (REPO / path).exists()] == []
+    assert [name for name in names if not any(any((REPO / top).rglob(name)) for top in ("plugins", "tests"))] == []
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
