@@ -225,7 +225,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             raise
         told.update(reachable=False, reason=reason)
         return _limited(module, told, [])
-    told["cluster"] = told["cluster"] or module.client.cluster_name or module.client.server
+    told["cluster"] = told["cluster"] or module.client.connection.cluster_name or module.client.server
     told.update(reachable=True, identity=identity_report(module.client, module.identity), **report_data.observed(nodes))
     told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][: warnings.NAMES_LIMIT]
     pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))

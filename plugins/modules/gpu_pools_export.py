@@ -161,7 +161,13 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 def _given(module: GpuModule) -> Object:
     """gpu_cluster as it was given, with the cluster's UID, but without a rename, or a kubeconfig that is a dictionary with credentials."""
     client, declared = module.client, module.params["gpu_cluster"] or {}
-    name = declared.get("name") or read_recorded_name(client) or client.cluster_name or client.context_name or "cluster"
+    name = (
+        declared.get("name")
+        or read_recorded_name(client)
+        or client.connection.cluster_name
+        or client.connection.context_name
+        or "cluster"
+    )
     uid = declared.get("uid") or read_uid(client)
     left_out = [
         "name",

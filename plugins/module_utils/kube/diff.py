@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare before sending: what we want against what is there and what we own of it (pure)."""
+"""Compares a desired object with the live one and the fields that we own in it (pure)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VOLATILE = ("creationTimestamp", "generation", "managedFields", "resourceVersio
 
 @dataclass(frozen=True)
 class Difference:
-    """What applying `patch_body` would do; before and after are shown to users, without what changes by itself."""
+    """The effect of applying `patch_body`; before and after are for users, without fields that the server maintains."""
 
     changed: bool
     before: Object
@@ -29,7 +29,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class _FieldContext:
-    """Where in an object two values are compared."""
+    """The field at which two values are compared."""
 
     built_in: bool
     tree: managed_fields.Tree
@@ -51,22 +51,22 @@ class _FieldContext:
 
 
 def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
-    """Changed unless live holds all of wanted and nothing that the manager has applied is missing from wanted."""
+    """Changed unless live contains all of wanted, and wanted contains all that the manager has applied."""
     body = normalized(wanted)
     if live is None:
         return Difference(True, {}, shown(body), body)
-    place = _FieldContext(is_built_in(str(body.get("apiVersion", ""))), managed_fields.known_shape(live))
+    context = _FieldContext(is_built_in(str(body.get("apiVersion", ""))), managed_fields.known_shape(live))
     owned = managed_fields.owned_by(live, manager)
-    changed = not _holds(live, body, place) or next(managed_fields.dropped(live, owned, body), None) is not None
+    changed = not _contains(live, body, context) or next(managed_fields.dropped(live, owned, body), None) is not None
     remaining = (
         managed_fields.without(live, owned, body, managed_fields.owned_by_others(live, manager)) if changed else live
     )
-    after = shown(_merged(remaining, body, place)) if changed else shown(live)
+    after = shown(_merged(remaining, body, context)) if changed else shown(live)
     return Difference(changed, shown(live), after, body)
 
 
 def normalized(wanted: Object) -> Object:
-    """What is sent: without status and what only the server writes, a Secret's text encoded."""
+    """The body to send: without status and fields that only the server writes; the text of a Secret is encoded."""
     body = copy.deepcopy(wanted)
     body.pop("status", None)
     metadata = body.setdefault("metadata", {})
@@ -80,11 +80,8 @@ def normalized(wanted: Object) -> Object:
 
 
 def shown(found: Object | None) -> Object:
-    """An object as a diff shows it: no status, nothing volatile, no secret value."""
-    if not found:
-        return {}
-    view = {key: value for key, value in found.items() if key != "status"}
-    view["metadata"] = {key: value for key, value in (found.get("metadata") or {}).items() if key not in _VOLATILE}
+    """An object for a diff: without status, fields that only the server writes, and values of Secrets."""
+    view = _bare(found)
     if view.get("kind") == "Secret":
         for name in ("data", "stringData"):
             if view.get(name):
@@ -93,7 +90,7 @@ def shown(found: Object | None) -> Object:
 
 
 def same_object(one: Object | None, other: Object | None) -> bool:
-    """True when two versions of an object differ in nothing but what the server keeps for itself."""
+    """Whether two versions of an object differ only in fields that the server maintains."""
     return _bare(one) == _bare(other)
 
 
@@ -106,77 +103,77 @@ def _bare(found: Object | None) -> Object:
     }
 
 
-def _holds(live: t.Any, wanted: t.Any, place: _FieldContext) -> bool:
-    """Live contains wanted; fields that only live has are somebody else's, or a default of the server."""
+def _contains(live: t.Any, wanted: t.Any, context: _FieldContext) -> bool:
+    """Whether live contains wanted; other fields of live are foreign, or defaults of the server."""
     if wanted is None:
         return live is None
     if isinstance(wanted, dict):
-        return isinstance(live, dict) and _map_holds(live, wanted, place)
+        return isinstance(live, dict) and _map_contains(live, wanted, context)
     if isinstance(wanted, list):
-        return isinstance(live, list) and _list_holds(live, wanted, place)
-    return same_scalar(live, wanted, quantities=place.quantities, text=place.text)
+        return isinstance(live, list) and _list_contains(live, wanted, context)
+    return same_scalar(live, wanted, quantities=context.quantities, text=context.text)
 
 
-def _map_holds(live: Object, wanted: Object, place: _FieldContext) -> bool:
+def _map_contains(live: Object, wanted: Object, context: _FieldContext) -> bool:
     for key, value in wanted.items():
         if key in live:
-            if not _holds(live[key], value, place.below(key)):
+            if not _contains(live[key], value, context.below(key)):
                 return False
-        elif not _may_be_left_out(key, value, place):
+        elif not _may_be_omitted(key, value, context):
             return False
-    # Nobody owns single fields of an atom: what is more there than we want, and is no default, has to go.
-    return not place.atomic or all(key in wanted or is_default(key, live[key]) for key in live)
+    # The fields of an atom have one owner: further ones that are not defaults have to be removed.
+    return not context.atomic or all(key in wanted or is_default(key, live[key]) for key in live)
 
 
-def _may_be_left_out(key: str, value: t.Any, place: _FieldContext) -> bool:
+def _may_be_omitted(key: str, value: t.Any, context: _FieldContext) -> bool:
     if value is None:
         return True
     if value == {} or value == []:
         return key in ("annotations", "labels", "finalizers", "ownerReferences")
-    return place.built_in and not place.text and value in (False, 0, "")
+    return context.built_in and not context.text and value in (False, 0, "")
 
 
-def _list_holds(live: list[t.Any], wanted: list[t.Any], place: _FieldContext) -> bool:
-    names = managed_fields.list_keys(place.tree)
+def _list_contains(live: list[t.Any], wanted: list[t.Any], context: _FieldContext) -> bool:
+    names = managed_fields.list_keys(context.tree)
     if names:
-        return all(_element_holds(live, value, names, place) for value in wanted)
-    if managed_fields.is_set(place.tree):
+        return all(_element_contains(live, value, names, context) for value in wanted)
+    if managed_fields.is_set(context.tree):
         return all(value in live for value in wanted)
-    inside = place.at({}, atomic=True)
-    return len(live) == len(wanted) and all(map(lambda one, other: _holds(one, other, inside), live, wanted))
+    inside = context.at({}, atomic=True)
+    return len(live) == len(wanted) and all(map(lambda one, other: _contains(one, other, inside), live, wanted))
 
 
-def _element_holds(live: list[t.Any], value: t.Any, names: tuple[str, ...], place: _FieldContext) -> bool:
+def _element_contains(live: list[t.Any], value: t.Any, names: tuple[str, ...], context: _FieldContext) -> bool:
     if not isinstance(value, dict):
         return False
     wanted_keys = {name: value[name] for name in names if name in value}
     for candidate in live:
         if isinstance(candidate, dict) and all(candidate.get(name) == key for name, key in wanted_keys.items()):
-            tree = managed_fields.element(place.tree, {name: candidate.get(name) for name in names})
-            if _holds(candidate, value, place.at(tree)):
+            tree = managed_fields.element(context.tree, {name: candidate.get(name) for name in names})
+            if _contains(candidate, value, context.at(tree)):
                 return True
     return False
 
 
-def _merged(live: t.Any, wanted: t.Any, place: _FieldContext) -> t.Any:
-    """Live with wanted written over it, as the server would; live's own spelling is kept where both mean the same."""
+def _merged(live: t.Any, wanted: t.Any, context: _FieldContext) -> t.Any:
+    """Live with wanted merged into it, as the server does; the spelling of live is kept where both are equal."""
     if isinstance(live, dict) and isinstance(wanted, dict):
         merged = dict(live)
         for key, value in wanted.items():
             if value is None:
                 merged.pop(key, None)
             elif key in live:
-                merged[key] = _merged(live[key], value, place.below(key))
-            elif not _may_be_left_out(key, value, place):
+                merged[key] = _merged(live[key], value, context.below(key))
+            elif not _may_be_omitted(key, value, context):
                 merged[key] = value
         return merged
     if isinstance(live, list) and isinstance(wanted, list):
-        return _merged_list(live, wanted, place)
-    return live if not isinstance(wanted, (dict, list)) and _holds(live, wanted, place) else wanted
+        return _merged_list(live, wanted, context)
+    return live if not isinstance(wanted, (dict, list)) and _contains(live, wanted, context) else wanted
 
 
-def _merged_list(live: list[t.Any], wanted: list[t.Any], place: _FieldContext) -> list[t.Any]:
-    names = managed_fields.list_keys(place.tree)
+def _merged_list(live: list[t.Any], wanted: list[t.Any], context: _FieldContext) -> list[t.Any]:
+    names = managed_fields.list_keys(context.tree)
     if names:
         merged = list(live)
         for value in wanted:
@@ -188,8 +185,8 @@ def _merged_list(live: list[t.Any], wanted: list[t.Any], place: _FieldContext) -
             if index is None:
                 merged.append(value)
             else:
-                merged[index] = _merged(merged[index], value, place)
+                merged[index] = _merged(merged[index], value, context)
         return merged
-    if managed_fields.is_set(place.tree):
+    if managed_fields.is_set(context.tree):
         return [*live, *(value for value in wanted if value not in live)]
-    return live if _list_holds(live, wanted, place) else wanted
+    return live if _list_contains(live, wanted, context) else wanted

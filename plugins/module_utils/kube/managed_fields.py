@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields of an object by owner, as the API server notes them in managedFields (structured-merge-diff, FieldsV1)."""
+"""The fields of an object by owner, as the API server records them in managedFields (structured-merge-diff, FieldsV1)."""
 
 from __future__ import annotations
 
@@ -14,33 +14,22 @@ _SELF = "."
 
 
 def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Tree:
-    """What a manager has applied; what it has written in another way takes nothing away by a later apply."""
-    merged: Tree = {}
-    for entry in _entries(live):
-        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"):
-            _merge(merged, entry.get("fieldsV1") or {})
-    return merged
+    """The fields that a manager has applied; a later apply removes no field that it has written in another way."""
+    return _fields(live, lambda entry: _is_applied_by(entry, manager) and not entry.get("subresource"))
 
 
 def owned_by_others(live: t.Mapping[str, t.Any], manager: str) -> Tree:
-    """What anybody else has written, or the manager itself in another way than by applying."""
-    merged: Tree = {}
-    for entry in _entries(live):
-        if not (entry.get("manager") == manager and entry.get("operation") == "Apply"):
-            _merge(merged, entry.get("fieldsV1") or {})
-    return merged
+    """The fields of all other managers, and those that the manager has written in another way than by applying."""
+    return _fields(live, lambda entry: not _is_applied_by(entry, manager))
 
 
 def known_shape(live: t.Mapping[str, t.Any]) -> Tree:
-    """The fields of all managers together, which also say which lists are maps, sets or atoms."""
-    merged: Tree = {}
-    for entry in _entries(live):
-        _merge(merged, entry.get("fieldsV1") or {})
-    return merged
+    """The fields of all managers, which also show which lists are maps, sets or atoms."""
+    return _fields(live, lambda entry: True)
 
 
 def child(tree: Tree, key: str) -> Tree:
-    """The tree below a map's key; empty when nobody wrote there."""
+    """The tree below the key of a map; empty where no field is owned."""
     return t.cast("Tree", tree.get(f"f:{key}") or {})
 
 
@@ -53,7 +42,7 @@ def list_keys(tree: Tree) -> tuple[str, ...]:
 
 
 def is_set(tree: Tree) -> bool:
-    """True for a list whose elements are owned one by one by their value."""
+    """Whether the elements of a list are owned one by one by their value."""
     return any(entry.startswith("v:") for entry in tree)
 
 
@@ -66,7 +55,7 @@ def element(tree: Tree, keys: t.Mapping[str, t.Any]) -> Tree:
 
 
 def without(live: t.Any, tree: Tree, wanted: t.Any, others: Tree) -> t.Any:
-    """A copy of live from which everything is gone that the tree's owner alone has and no longer wants."""
+    """A copy of live without the fields that only the owner of the tree has and no longer wants."""
     if isinstance(live, dict) and not _is_leaf(tree):
         return _map_without(live, tree, wanted if isinstance(wanted, dict) else {}, others)
     if isinstance(live, list) and not _is_leaf(tree):
@@ -75,22 +64,22 @@ def without(live: t.Any, tree: Tree, wanted: t.Any, others: Tree) -> t.Any:
 
 
 def dropped(live: t.Any, tree: Tree, wanted: t.Any, path: Path = ()) -> t.Iterator[Path]:
-    """Paths of live fields that the tree's owner has and no longer wants."""
+    """Paths of live fields that the owner of the tree has and no longer wants."""
     for entry, below in tree.items():
         if entry == _SELF:
             continue
-        found, here = _lookup(live, entry)
-        if not found:
+        exists, live_value = _lookup(live, entry)
+        if not exists:
             continue
-        asked, there = _lookup(wanted, entry)
-        if not asked:
+        is_wanted, wanted_value = _lookup(wanted, entry)
+        if not is_wanted:
             yield (*path, entry)
         elif not _is_leaf(below):
-            yield from dropped(here, below, there, (*path, entry))
+            yield from dropped(live_value, below, wanted_value, (*path, entry))
 
 
 def matches(candidate: t.Any, keys: t.Mapping[str, t.Any]) -> bool:
-    """True when an element of an associative list has these key fields; one it leaves out has the server's default."""
+    """Whether an element of an associative list has these key fields; a missing one has the default of the server."""
     return (
         isinstance(candidate, dict)
         and all(candidate[key] == value for key, value in keys.items() if key in candidate)
@@ -112,7 +101,7 @@ def _map_without(live: dict[str, t.Any], tree: Tree, wanted: dict[str, t.Any], o
                 kept[key] = value
         else:
             rest = without(value, below, None, others.get(entry) or {})
-            # What others put below stays; what is empty now was only ours.
+            # Fields of others below it stay; an empty map was the owner's alone.
             if rest or entry in others:
                 kept[key] = rest
     return kept
@@ -126,9 +115,9 @@ def _list_without(live: list[t.Any], tree: Tree, wanted: list[t.Any], others: Tr
         if entry is None:
             kept.append(value)
             continue
-        asked, there = _lookup(wanted, entry)
-        if asked or entry in others:
-            kept.append(without(value, tree[entry], there, others.get(entry) or {}))
+        is_wanted, wanted_value = _lookup(wanted, entry)
+        if is_wanted or entry in others:
+            kept.append(without(value, tree[entry], wanted_value, others.get(entry) or {}))
     return kept
 
 
@@ -162,8 +151,16 @@ def _is_leaf(tree: Tree) -> bool:
     return not any(entry != _SELF for entry in tree)
 
 
-def _entries(live: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
-    return (live.get("metadata") or {}).get("managedFields") or []
+def _is_applied_by(entry: t.Mapping[str, t.Any], manager: str) -> bool:
+    return entry.get("manager") == manager and entry.get("operation") == "Apply"
+
+
+def _fields(live: t.Mapping[str, t.Any], is_included: t.Callable[[t.Mapping[str, t.Any]], bool]) -> Tree:
+    merged: Tree = {}
+    for entry in (live.get("metadata") or {}).get("managedFields") or []:
+        if is_included(entry):
+            _merge(merged, entry.get("fieldsV1") or {})
+    return merged
 
 
 def _merge(into: Tree, other: t.Mapping[str, t.Any]) -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Forms in which an API server gives back what it was sent: quantities, numbers as text, defaults, dropped zeros."""
+"""Forms in which an API server returns what it was sent: quantities, numbers as text, defaults, omitted zeros."""
 
 from __future__ import annotations
 
@@ -8,29 +8,8 @@ import re
 import typing as t
 from decimal import Decimal
 
-_SUFFIXES = {
-    "": Decimal(1),
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "k": Decimal("1e3"),
-    "M": Decimal("1e6"),
-    "G": Decimal("1e9"),
-    "T": Decimal("1e12"),
-    "P": Decimal("1e15"),
-    "E": Decimal("1e18"),
-    "Ki": Decimal(2**10),
-    "Mi": Decimal(2**20),
-    "Gi": Decimal(2**30),
-    "Ti": Decimal(2**40),
-    "Pi": Decimal(2**50),
-    "Ei": Decimal(2**60),
-}
-
-_QUANTITY = re.compile(
-    rf"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?P<suffix>{'|'.join(filter(None, _SUFFIXES))})?"
-)
-
+# parse_quantity() also accepts text that an API server rejects, such as "inf" and "1_000".
+_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?([KMGTPE]i|[numkMGTPE])?")
 # Fields whose values (or whose keys' values) are quantities: k8s.io/api core/v1 ResourceList and its like.
 _QUANTITY_FIELDS = frozenset(
     {
@@ -52,10 +31,10 @@ _QUANTITY_FIELDS = frozenset(
     }
 )
 
-# Fields that are maps of plain text: what looks like a number in them is none.
+# Maps of text, in which nothing is a number.
 _TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data", "binaryData", "selector"})
 
-# What the API server writes into elements of atomic lists by itself (k8s.io/kubernetes pkg/apis/*/v1/defaults.go).
+# Defaults that the API server writes into elements of atomic lists (k8s.io/kubernetes pkg/apis/*/v1/defaults.go).
 _DEFAULTS: dict[str, tuple[t.Any, ...]] = {
     "apiGroup": ("", "rbac.authorization.k8s.io"),
     "apiVersion": ("v1",),
@@ -68,7 +47,7 @@ _DEFAULTS: dict[str, tuple[t.Any, ...]] = {
     "singular": (),
 }
 
-# API groups of Kubernetes itself: their objects leave out fields that are false, 0 or empty text.
+# API groups of Kubernetes itself, whose objects omit fields that are false, 0 or empty text.
 _BUILT_IN = frozenset(
     {
         "",
@@ -94,37 +73,37 @@ _BUILT_IN = frozenset(
 
 
 def is_built_in(api_version: str) -> bool:
-    """True for a kind of Kubernetes itself, False for one that a CRD brought."""
+    """Whether a kind belongs to Kubernetes itself, and not to a CRD."""
     return (api_version.rpartition("/")[0]) in _BUILT_IN
 
 
 def is_default(key: str, value: t.Any) -> bool:
-    """True for a field that the server may have added to an element of an atomic list."""
+    """Whether the server may have added the field to an element of an atomic list."""
     return value in (None, "", [], {}) or value in _DEFAULTS.get(key, ())
 
 
 def is_text_map(key: str) -> bool:
-    """True for a map whose values are text whatever they look like."""
+    """Whether the values of the map are always text."""
     return key in _TEXT_MAPS
 
 
 def is_quantity_field(key: str) -> bool:
-    """True for a field that holds a quantity or a map of quantities."""
+    """Whether the field holds a quantity or a map of quantities."""
     return key in _QUANTITY_FIELDS
 
 
 def quantity(value: t.Any) -> Decimal | None:
-    """The amount that a quantity names, or None when it is none ("500m", "1Gi", 2, "1e3")."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+    """The amount of a quantity ("500m", "1Gi", 2, "1e3"); None for other values."""
+    # Imported here, since this file is also used where the library is missing, which kube/module.py reports.
+    from kubernetes.utils.quantity import parse_quantity
+
+    if isinstance(value, bool) or not _QUANTITY.fullmatch(str(value)):
         return None
-    found = _QUANTITY.fullmatch(str(value))
-    if found is None:
-        return None
-    return Decimal(found["number"]) * _SUFFIXES[found["suffix"] or ""]
+    return t.cast("Decimal", parse_quantity(str(value)))
 
 
 def same_scalar(live: t.Any, wanted: t.Any, *, quantities: bool, text: bool) -> bool:
-    """Equal as the API server understands it at that place."""
+    """Whether the API server treats both values as equal in such a field."""
     if type(live) is type(wanted) and live == wanted:
         return True
     if text:

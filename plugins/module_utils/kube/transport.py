@@ -58,26 +58,18 @@ class Transport:
         method: str,
         path: str,
         *,
-        query: t.Mapping[str, t.Any] | None = None,
-        body: t.Any = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
         repeatable: bool = True,
         budget: float | None = None,
         is_final: t.Callable[[ApiError], bool] = lambda error: False,
+        **request: t.Any,
     ) -> HttpResponse:
-        """The answer, after as many attempts as fit into the budget (seconds; default twice the request timeout); see Retrier.send()."""
+        """The answer, after as many attempts as fit into the budget (seconds; default twice the request timeout); see Retrier.send().
+
+        `request`: the other arguments of open().
+        """
 
         def attempt(left: float) -> HttpResponse:
-            response = self.open(
-                method,
-                path,
-                query=query,
-                body=body,
-                content_type=content_type,
-                accept=accept,
-                timeout=min(self._timeout, max(1.0, left)),
-            )
+            response = self.open(method, path, timeout=min(self._timeout, max(1.0, left)), **request)
             return HttpResponse(response.status, _read(response, method, path))
 
         return self._retrier.send(

@@ -162,7 +162,7 @@ def test_a_context_that_is_not_there(kube: Kube) -> None:
 
 
 def test_the_cluster_s_other_names(kube: Kube) -> None:
-    context, cluster = kube.client.context_name, kube.client.cluster_name
+    context, cluster = kube.client.connection.context_name, kube.client.connection.cluster_name
     for name in (context, cluster):
         assert not kube.run(node_metadata.main, check=True, sets=SETS, gpu_gpu_cluster={"name": name}).get("failed")
     mine = {"name": "prod", "kube_name": cluster}

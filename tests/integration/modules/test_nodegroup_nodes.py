@@ -58,7 +58,7 @@ def asked(kube: Kube, count: int = 2, **more: Any) -> Object:
         "taints": [TAINT],
         "sharing": {"mode": "time-slicing", "replicas": 4},
     }
-    named = kube.client.cluster_name
+    named = kube.client.connection.cluster_name
     return {
         "gpu_cluster": {"name": named, "cloud": {"magnum": {}}},
         "gpu_pools": [pool],
@@ -149,7 +149,7 @@ def test_a_pool_that_makes_no_nodes_cannot_be_named(kube: Kube) -> None:
 def test_pools_without_node_groups_cost_no_list(kube: Kube) -> None:
     with kube.watched() as watched:
         options: Object = {
-            "gpu_cluster": {"name": kube.client.cluster_name},
+            "gpu_cluster": {"name": kube.client.connection.cluster_name},
             "gpu_pools": [{"name": "old", "match": {"model": "T4"}}],
         }
         done = kube.run(nodegroup_nodes.main, kubeconfig=watched.kubeconfig, **options)

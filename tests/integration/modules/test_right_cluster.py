@@ -96,7 +96,10 @@ def recorded(kube: Kube) -> str | None:
 
 def record(kube: Kube, name: str) -> None:
     """Make the cluster remember a name, by the first change under it."""
-    done = run("kube_object", {"name": name, "kube_name": kube.client.cluster_name, "kubeconfig": str(kube.kubeconfig)})
+    done = run(
+        "kube_object",
+        {"name": name, "kube_name": kube.client.connection.cluster_name, "kubeconfig": str(kube.kubeconfig)},
+    )
     assert done["changed"], done
     assert recorded(kube) == name
 
@@ -110,7 +113,7 @@ def test_every_module_is_covered() -> None:
 def test_credentials_of_another_cluster_in_the_environment(kube: Kube, other: OtherCluster) -> None:
     env = {"K8S_AUTH_HOST": other.url, "K8S_AUTH_API_KEY": "key-of-another-cluster", "K8S_AUTH_VERIFY_SSL": "false"}
     with kube.watched() as watched:
-        cluster = {"name": kube.client.cluster_name, "kubeconfig": str(watched.kubeconfig)}
+        cluster = {"name": kube.client.connection.cluster_name, "kubeconfig": str(watched.kubeconfig)}
         for name, check in itertools.product((*GROUP, DRAINING), (True, False)):
             result = run(name, cluster, env=env, check=check)
             assert (result.get("failed"), result.get("code")) == (True, "wrong_cluster"), (name, result)
@@ -184,7 +187,7 @@ def test_a_cluster_that_remembers_another_name(fresh: Kube, ways: dict[str, Call
 
 def test_the_uid_of_another_cluster(fresh: Kube) -> None:
     uid = fresh.require("/api/v1/namespaces/kube-system")["metadata"]["uid"]
-    mine = {"name": fresh.client.cluster_name, "kubeconfig": str(fresh.kubeconfig), "uid": uid}
+    mine = {"name": fresh.client.connection.cluster_name, "kubeconfig": str(fresh.kubeconfig), "uid": uid}
     told = run("gpu_info", mine)["gpu_info"]["identity"]
     assert (told["uid"], told["recorded_name"], told["name_to_record"]) == (uid, None, mine["name"])
     assert run("gpu_pools_export", {**mine, "uid": None})["gpu_cluster"]["uid"] == uid
@@ -201,7 +204,7 @@ def test_the_uid_of_another_cluster(fresh: Kube) -> None:
 
 
 def test_the_name_is_recorded_by_the_first_change_and_renamed_in_one_step(fresh: Kube) -> None:
-    mine = {"name": "prod", "kube_name": fresh.client.cluster_name, "kubeconfig": str(fresh.kubeconfig)}
+    mine = {"name": "prod", "kube_name": fresh.client.connection.cluster_name, "kubeconfig": str(fresh.kubeconfig)}
     foreseen = run("kube_object", mine, check=True)
     assert foreseen["diff"][-1]["after"] == {"cluster_name": "prod"}
     assert run("gpu_info", mine)["changed"] is False
@@ -249,7 +252,7 @@ def test_of_two_hosts_for_one_cluster_in_one_run_one_is_refused(fresh: Kube) -> 
 
     with fresh.watched() as watched:
         watched.proxy.before = hold
-        cluster = {"kube_name": fresh.client.cluster_name, "kubeconfig": str(watched.kubeconfig)}
+        cluster = {"kube_name": fresh.client.connection.cluster_name, "kubeconfig": str(watched.kubeconfig)}
         hosts = {name: {"gpu_cluster": {"name": name, **cluster}} for name in ("prod", "test")}
         (fresh.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
         (fresh.folder / "play.yml").write_text(PLAY)
