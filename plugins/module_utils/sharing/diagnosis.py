@@ -21,15 +21,10 @@ if t.TYPE_CHECKING:
 _MAX_NAMES = 5
 
 
-def diagnose_node(client: Client, plan: Plan, since: Since, finding: Finding) -> str:
-    """The message for one node; `since` knows for how long it has had its finding."""
-    return diagnose(client, plan, {finding.node: finding}, [], since)
-
-
 def diagnose(
     client: Client, plan: Plan, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str], since: Since
 ) -> str:
-    """The message for these nodes, with details for the first few; reads the operand pods."""
+    """The message for these nodes, with details for the first few; `since` knows for how long each has had its finding."""
     namespace = plan.config.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR))
     failures = operand_pods.container_failures(pods)

@@ -23,15 +23,15 @@ from ..kube.errors import ApiError
 from ..schema import rollout as rollout_fields
 from . import node_patches
 from .node_change import NodeChange, is_marked, node_change
-from .node_result import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeFailure, NodeResult
 from .node_verification import NodeVerifier, restart_mig_manager
+from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeFailure, NodeResult
 from .watched_nodes import WatchedNode
 
 if t.TYPE_CHECKING:
     from ..cluster_state.cordon import Patch
     from ..cluster_state.ownership import NodeEdit
     from ..cluster_state.pool_edit import LastGood
-    from .node_result import RunnerContext
+    from .run_context import NodeContext
 
 # As long as the MIG manager waits for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
 CLIENTS_TIMEOUT = 300.0
@@ -40,7 +40,7 @@ CLIENTS_TIMEOUT = 300.0
 class NodeRunner:
     """The change of one node."""
 
-    def __init__(self, context: RunnerContext, change: NodeChange) -> None:
+    def __init__(self, context: NodeContext, change: NodeChange) -> None:
         """Keep the arguments; nothing is sent."""
         self._context = context
         self._change = change
@@ -125,12 +125,12 @@ class NodeRunner:
 
     def _fresh_change(self, node: Node) -> NodeChange | None:
         """The change of the node and the pods that are there now."""
-        pods = self._context.list_pods(self._name)
-        return node_change(node, self._pool, self._edit(node), pods, repair=self._context.repair)
+        pods = self._context.reader.list_pods(self._name)
+        return node_change(node, self._pool, self._edit(node), pods, repair=self._context.scope.repairs)
 
     def _edit(self, node: Node) -> NodeEdit | None:
         """The edit of the node; a repair changes only nodes that a release has abandoned."""
-        if self._context.repair and not (self._pool is None and is_abandoned(node)):
+        if self._context.scope.repairs and not (self._pool is None and is_abandoned(node)):
             return None
         return node_edit(node, self._pool, self._context.held_back)
 
@@ -170,7 +170,7 @@ class NodeRunner:
 
     def _await_termination(self, uids: t.Collection[str], timeout: float, advice: str) -> None:
         def list_pods() -> t.Sequence[t.Any]:
-            return self._context.list_pods(self._name).gpu_pods.get(self._name, ())
+            return self._context.reader.list_pods(self._name).gpu_pods.get(self._name, ())
 
         await_termination(list_pods, uids, timeout, self._context.lease, advice)
 

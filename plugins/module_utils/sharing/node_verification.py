@@ -17,14 +17,14 @@ from ..drain.operand_diagnosis import failing_operands
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
 from . import operands
-from .node_result import NodeFailure
 from .reboot import RebootFailed
+from .run_context import NodeFailure
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
     from ..pools.plan import PoolPlan, RebootPlan
     from .node_change import NodeChange
-    from .node_result import NodeResult, RunnerContext
+    from .run_context import NodeContext, NodeResult
     from .watched_nodes import WatchedNode
 
 _LABELS_LATE = "its labels are late"
@@ -35,7 +35,7 @@ _OPERANDS_INTERVAL = 5.0
 class NodeVerifier:
     """Verifies one node; `result` gets the repairs that were made."""
 
-    def __init__(self, context: RunnerContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
+    def __init__(self, context: NodeContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
         """Keep the arguments; nothing is read."""
         self._context = context
         self._node = node
@@ -54,7 +54,7 @@ class NodeVerifier:
         # A node that is discovered in the usual time costs no list of pods.
         self._operands_checked = time.monotonic()
         reboot = pool.rollout.reboot if change is not None and change.transition.cuts else None
-        may_restart, may_reset = True, self._context.repair
+        may_restart, may_reset = True, self._context.scope.repairs
         while True:
             verdict = self._node.wait(self._verdict, self._context.wait_timeout, self._check_operands)
             node = self._node.now
@@ -104,7 +104,7 @@ class NodeVerifier:
         restart_mig_manager(self._context, self._node)
 
     def _failure(self, finding: Finding | None, stuck: str, advice: str = "") -> NodeFailure:
-        message = self._context.describe(finding) if finding else f"{self._node.name} is not ready"
+        message = self._context.describe({finding.node: finding}) if finding else f"{self._node.name} is not ready"
         return NodeFailure("mig-failed" if stuck else "not-verified", f"{message}{advice}")
 
     def _verdict(self, node: Node | None) -> str | None:
@@ -116,7 +116,7 @@ class NodeVerifier:
             self._context.since.forget(node.name)
             return "" if node.ready else None
         seconds = self._context.since.note(node.name, finding.seen)
-        if self._context.repair and node_edit(node, self._pool, self._context.held_back) is not None:
+        if self._context.scope.repairs and node_edit(node, self._pool, self._context.held_back) is not None:
             # A repair does not change what the node is to become.
             return "" if is_working(node) and not remedy(node, self._pool) else None
         if not self._discovery_restarted and operands.labels_are_late(finding, seconds):
@@ -169,7 +169,7 @@ class NodeVerifier:
         self._node.write(lambda dummy: {"metadata": {"labels": {MIG_CONFIG_LABEL: name, MIG_STATE_LABEL: None}}})
 
 
-def restart_mig_manager(context: RunnerContext, node: WatchedNode) -> None:
+def restart_mig_manager(context: NodeContext, node: WatchedNode) -> None:
     """Restart the node's MIG manager, so that it reads new entries and retries what has failed."""
     actual = node.now
     if actual is not None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import typing as t
 
@@ -14,17 +13,18 @@ from ..common import private_file
 from ..common.errors import ConnectionProblem, InvalidOptions, ReleaseRefused
 from ..common.results import diff_of
 from ..pools.derive import derive
-from .diagnosis import diagnose, diagnose_node
 from .preconditions import mig_config_problem
 from .reader import ClusterState, ExpectedPolicy, StateReader
 from .readiness_watch import ObservedNodes, ReadinessWatch
 from .reboot import Rebooter
 from .reconciler import Reconciler
 from .result import after_discovery, build_result, warnings
-from .rollout import Rollout, RolloutContext
+from .rollout import Rollout
+from .run_context import RunContext
 from .scope import RESET, Scope, parse_scope, without_sharing
 
 if t.TYPE_CHECKING:
+    from ..kube.lease import Lease
     from ..kube.module import GpuModule
 
 
@@ -50,30 +50,29 @@ class SharingOperation:
     def __init__(self, module: GpuModule, scope: Scope) -> None:
         """Keep the arguments; nothing is read."""
         self._module = module
-        self._scope = scope
         self._allowed = frozenset(module.params["allow_release"])
         self._policy = module.params["expected_policy"] if module.check_mode else {}
         expected = ExpectedPolicy(
             tuple(self._policy.get("tolerations") or ()), tuple(self._policy.get("configmaps") or ())
         )
-        client, plan, progress = module.client, module.plan, module.progress
-        self._reader = StateReader(client, plan, scope=scope, expected=expected)
-        self._watch = ReadinessWatch(client, plan, self._reader, scope, progress)
-        context = RolloutContext(
+        self._context = RunContext(
+            client=module.client,
+            plan=module.plan,
+            scope=scope,
+            reader=StateReader(module.client, module.plan, scope=scope, expected=expected),
+            progress=module.progress,
             run_id=module.run_id,
-            progress=progress,
             rebooter=Rebooter(module.run_command),
-            describe=functools.partial(diagnose_node, client, plan, self._watch.since),
-            since=self._watch.since,
             wait_timeout=module.params["wait_timeout"],
         )
-        self._rollout = Rollout(client, plan, self._reader, scope, context)
+        self._watch = ReadinessWatch(self._context)
+        self._rollout = Rollout(self._context)
 
     def execute(self) -> dict[str, t.Any]:
         """Preview in check mode, else apply and verify; returns the module's result."""
         lease = self._module.lease()
         lease.observe()
-        state = self._reader.read()
+        state = self._context.reader.read()
         if state.problems:
             raise InvalidOptions(state.problems)
         uses_mig_entries = any(
@@ -81,7 +80,7 @@ class SharingOperation:
         )
         # In a preview of site the ClusterPolicy is still the old one.
         if uses_mig_entries and not self._policy:
-            problem = mig_config_problem(self._module.client, self._module.plan)
+            problem = mig_config_problem(self._context.client, self._context.plan)
             if problem:
                 raise InvalidOptions([problem])
         refusal = state.changes.releases.refusal(self._allowed)
@@ -91,20 +90,7 @@ class SharingOperation:
             raise refused
         if self._module.check_mode:
             return self._preview(state, check_on_server=True)
-        return self._run(
-            state,
-            Reconciler(
-                self._reader,
-                self._rollout,
-                self._watch,
-                lease,
-                self._describe,
-                # A repair verifies each node that it changes, and does not require the others to be as declared.
-                wait=self._module.params["wait"] and not self._scope.repairs,
-                wait_timeout=self._module.params["wait_timeout"],
-                allowed=self._allowed,
-            ),
-        )
+        return self._run(state, lease)
 
     def _preview(self, state: ClusterState, *, check_on_server: bool) -> dict[str, t.Any]:
         self._watch.look_for_failures(state)
@@ -127,10 +113,13 @@ class SharingOperation:
             "diff": diff_of(before, after, "gpu_sharing"),
         }
 
-    def _run(self, state: ClusterState, reconciler: Reconciler) -> dict[str, t.Any]:
+    def _run(self, state: ClusterState, lease: Lease) -> dict[str, t.Any]:
         before, after = state.changes.diff()
+        # A repair verifies each node that it changes, and does not require the others to be as declared.
+        wait = self._module.params["wait"] and not self._context.scope.repairs
+        reconciler = Reconciler(self._context, self._rollout, self._watch, wait=wait, allowed=self._allowed)
         try:
-            observed = reconciler.reconcile(state)
+            observed = reconciler.reconcile(state, lease)
         except Exception as error:
             observed = self._watch.latest or ObservedNodes(state, self._watch.findings(state), [])
             error.partial = {  # type: ignore[attr-defined]
@@ -161,10 +150,6 @@ class SharingOperation:
                 # The changes of the cluster are reported even if the file cannot be written.
                 self._module.warn(f"The report {error}")
         return result
-
-    def _describe(self, observed: ObservedNodes) -> str:
-        client, plan = self._module.client, self._module.plan
-        return diagnose(client, plan, observed.findings, observed.undiscovered, self._watch.since)
 
     def _unusual(self, state: ClusterState) -> dict[str, str]:
         """The GPU nodes that are not waited for, with the reason."""

@@ -12,7 +12,6 @@ from dataclasses import replace
 from ..cluster_state.node import Node, parse
 from ..cluster_state.node_check import Finding, check, pending_message, settled
 from ..cluster_state.pool_assignment import awaited_nodes
-from ..common.wait import Since
 from ..drain.operand_diagnosis import failing_operands
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
@@ -20,11 +19,7 @@ from . import operands
 from .reader import ClusterState
 
 if t.TYPE_CHECKING:
-    from ..common.progress import Progress
-    from ..kube.client import Client
-    from ..pools.plan import Plan
-    from .reader import StateReader
-    from .scope import Scope
+    from .run_context import RunContext
 
 # Seconds for which newly discovered nodes are collected before they are compared.
 _COLLECT = 3.0
@@ -43,24 +38,9 @@ class ObservedNodes(t.NamedTuple):
 class ReadinessWatch:
     """Verifies nodes and waits for them; nodes outside the scope and `excused` ones are not verified."""
 
-    def __init__(
-        self,
-        client: Client,
-        plan: Plan,
-        reader: StateReader,
-        scope: Scope,
-        progress: Progress,
-        *,
-        clock: t.Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Keep the arguments; nothing is read."""
-        self._client = client
-        self._plan = plan
-        self._reader = reader
-        self._scope = scope
-        self._progress = progress
-        self._clock = clock
-        self.since = Since(clock)
+    def __init__(self, context: RunContext) -> None:
+        """Keep the context; nothing is read."""
+        self._context = context
         self.excused: set[str] = set()
         # Restarts gpu-feature-discovery on some nodes, once for each; set only if the run may change the cluster.
         self.restart_discovery: t.Callable[[t.Collection[str]], None] | None = None
@@ -86,21 +66,21 @@ class ReadinessWatch:
         discovered_at: float | None = None
         operands_checked: float | None = None
         while not settled(findings) or undiscovered:
-            left = deadline - self._clock()
+            left = deadline - time.monotonic()
             if self._waiting_for_discovery(nodes, findings, undiscovered):
-                if operands_checked is None or self._clock() - operands_checked >= _OPERANDS_INTERVAL:
+                if operands_checked is None or time.monotonic() - operands_checked >= _OPERANDS_INTERVAL:
                     self._find_failing(nodes, state, findings, undiscovered)
-                    operands_checked = self._clock()
+                    operands_checked = time.monotonic()
                     continue
-                left = min(left, operands_checked + _OPERANDS_INTERVAL - self._clock())
+                left = min(left, operands_checked + _OPERANDS_INTERVAL - time.monotonic())
             if discovered_at is not None:
-                left = min(left, discovered_at + _COLLECT - self._clock())
+                left = min(left, discovered_at + _COLLECT - time.monotonic())
             if left <= 0:
                 break
             left = min(left, self._until_labels_are_late(findings))
-            self._progress.say(pending_message(findings, undiscovered), total - len(findings), total)
+            self._context.progress.say(pending_message(findings, undiscovered), total - len(findings), total)
             try:
-                for event in self._client.watch(NODES, resource_version=version, timeout=max(left, 1.0)):
+                for event in self._context.client.watch(NODES, resource_version=version, timeout=max(left, 1.0)):
                     version = event["object"]["metadata"]["resourceVersion"]
                     node = parse(event["object"])
                     was_failing = False
@@ -114,22 +94,22 @@ class ReadinessWatch:
                         self._update(node, state, findings)
                     if node.discovered and (node.name in undiscovered or was_failing):
                         undiscovered.discard(node.name)
-                        discovered_at = discovered_at or self._clock()
+                        discovered_at = discovered_at or time.monotonic()
                     if settled(findings) and not undiscovered:
                         break
-                    self._progress.say(pending_message(findings, undiscovered), total - len(findings), total)
-                    if discovered_at is not None and self._clock() > discovered_at + _COLLECT:
+                    self._context.progress.say(pending_message(findings, undiscovered), total - len(findings), total)
+                    if discovered_at is not None and time.monotonic() > discovered_at + _COLLECT:
                         break
             except ApiError as error:
                 if not error.gone:
                     raise
                 # The server has forgotten that version: start again with a list.
-                state = self._reader.read()
+                state = self._context.reader.read()
                 nodes, version = dict(state.nodes), state.resource_version
                 findings = self.findings(state)
                 undiscovered = self._undiscovered(nodes, state)
         if discovered_at is not None:
-            fresh = self._reader.compare(nodes, version)
+            fresh = self._context.reader.compare(nodes, version)
             return ObservedNodes(fresh, self.findings(fresh), sorted(undiscovered))
         return ObservedNodes(replace(state, nodes=nodes, resource_version=version), findings, sorted(undiscovered))
 
@@ -145,20 +125,20 @@ class ReadinessWatch:
         if self.restart_discovery is None:
             return math.inf
         ages = {
-            name: self.since.note(name, finding.seen)
+            name: self._context.since.note(name, finding.seen)
             for name, finding in findings.items()
             if finding.labels_only and name not in self._restarted
         }
         late = [name for name, seconds in ages.items() if operands.labels_are_late(findings[name], seconds)]
         if late:
-            self._progress.say(f"restarting gpu-feature-discovery on {len(late)} nodes")
+            self._context.progress.say(f"restarting gpu-feature-discovery on {len(late)} nodes")
             self._restarted.update(late)
             self.restart_discovery(late)
         return min((operands.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
 
     def _undiscovered(self, nodes: t.Mapping[str, Node], state: ClusterState) -> set[str]:
-        names = awaited_nodes(self._plan.pools, nodes.values(), state.membership)
-        return {name for name in names if self._scope.contains(nodes[name], None) and name not in self.failing}
+        names = awaited_nodes(self._context.plan.pools, nodes.values(), state.membership)
+        return {name for name in names if self._context.scope.contains(nodes[name], None) and name not in self.failing}
 
     def look_for_failures(self, state: ClusterState) -> None:
         """Find the undiscovered nodes on which NVIDIA's pods fail, without waiting (for a preview)."""
@@ -178,7 +158,7 @@ class ReadinessWatch:
     ) -> None:
         """Note the nodes that cannot be discovered because a pod of NVIDIA's fails there."""
         waiting = self._waiting_for_discovery(nodes, findings, undiscovered)
-        found = failing_operands(self._client, self._plan.config.namespace, waiting, time.time())
+        found = failing_operands(self._context.client, self._context.namespace, waiting, time.time())
         self.failing.update(found)
         undiscovered.difference_update(found)
         for name in found:
@@ -187,14 +167,17 @@ class ReadinessWatch:
     def _update(self, node: Node, state: ClusterState, findings: dict[str, Finding]) -> None:
         pool = state.pool_of(node.name)
         verified = (
-            pool is not None and node.ready and node.name not in self.excused and self._scope.contains(node, pool)
+            pool is not None
+            and node.ready
+            and node.name not in self.excused
+            and self._context.scope.contains(node, pool)
         )
         finding = check(node, pool) if verified and pool else None
         if finding and not node.discovered and node.name in self.failing:
             finding = Finding(node.name, finding.pool, (self.failing[node.name],), final=True)
         if finding:
             findings[node.name] = finding
-            self.since.note(node.name, finding.seen)
+            self._context.since.note(node.name, finding.seen)
         else:
             findings.pop(node.name, None)
-            self.since.forget(node.name)
+            self._context.since.forget(node.name)

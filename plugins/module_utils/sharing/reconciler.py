@@ -14,9 +14,10 @@ from .readiness_watch import ObservedNodes
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
-    from .reader import ClusterState, StateReader
+    from .reader import ClusterState
     from .readiness_watch import ReadinessWatch
     from .rollout import Rollout
+    from .run_context import RunContext
 
 _MAX_NAMES = 5
 # If something undoes the changes this often, the run reports that and stops.
@@ -27,57 +28,45 @@ class Reconciler:
     """Reconciles a cluster; raises PartialFailure or WaitTimeout for nodes that are not as declared."""
 
     def __init__(
-        self,
-        reader: StateReader,
-        rollout: Rollout,
-        watch: ReadinessWatch,
-        lease: Lease,
-        describe: t.Callable[[ObservedNodes], str],
-        *,
-        wait: bool,
-        wait_timeout: float,
-        allowed: t.Collection[str] = (),
+        self, context: RunContext, rollout: Rollout, watch: ReadinessWatch, *, wait: bool, allowed: t.Collection[str]
     ) -> None:
-        """Keep the arguments; the lease is acquired before the first change."""
-        self._reader = reader
+        """Keep the arguments; nothing is sent."""
+        self._context = context
         self._rollout = rollout
         self._watch = watch
-        self._lease = lease
-        self._describe = describe
         self._wait = wait
-        self._timeout = wait_timeout
         self._allowed = allowed
 
-    def reconcile(self, state: ClusterState) -> ObservedNodes:
-        """Make the changes; includes nodes that join or are discovered meanwhile."""
-        deadline = time.monotonic() + self._timeout
+    def reconcile(self, state: ClusterState, run_lease: Lease) -> ObservedNodes:
+        """Make the changes, including those of nodes that join or are discovered meanwhile; the lease is acquired before the first change."""
+        deadline = time.monotonic() + self._context.wait_timeout
         rounds = 0
         with contextlib.ExitStack() as stack:
             lease: Lease | None = None
 
             def restart_discovery(nodes: t.Collection[str]) -> None:
                 nonlocal lease
-                lease = lease or stack.enter_context(self._lease)
+                lease = lease or stack.enter_context(run_lease)
                 self._rollout.restart_discovery(nodes, lease)
 
             self._watch.restart_discovery = restart_discovery
             while True:
                 if state.changes.changed and rounds < _MAX_ROUNDS:
                     if lease is None:
-                        lease = stack.enter_context(self._lease)
+                        lease = stack.enter_context(run_lease)
                         if not lease.untouched:
                             # Another run may have changed the cluster before this one acquired the lease.
-                            state = self._reader.read_anew()
+                            state = self._context.reader.read_anew()
                     refusal = state.changes.releases.refusal(self._allowed, begun=self._rollout.done.any)
                     if refusal:
                         raise ReleaseRefused(refusal)
                     self._rollout.apply(state, lease)
                     self._excuse(state)
                     rounds += 1
-                    deadline = time.monotonic() + self._timeout
+                    deadline = time.monotonic() + self._context.wait_timeout
                     if state.changes.rolling_changes:
                         # A rolling update takes long: nodes may have joined, and others may have changed nodes.
-                        state = self._reader.read()
+                        state = self._context.reader.read()
                         if state.changes.node_changes:
                             continue
                 if not self._wait:
@@ -100,7 +89,7 @@ class Reconciler:
         done = self._rollout.done
         left = {*done.failed, *done.not_started, *state.changes.limited, *state.changes.not_ready}
         self._watch.excused |= left
-        self._reader.excluded |= left
+        self._context.reader.excluded |= left
 
     def _require_verified(self, observed: ObservedNodes) -> None:
         findings = {
@@ -108,11 +97,11 @@ class Reconciler:
         }
         if not findings and not observed.undiscovered:
             return
-        message = self._describe(observed._replace(findings=findings))
+        message = self._context.describe(findings, observed.undiscovered)
         failed = f"{self._failures()}\n" if self._rollout.done.failed else ""
         raise WaitTimeout(
             f"{failed}{len(findings) + len(observed.undiscovered)} node(s) are not as their pools declare "
-            f"(wait_timeout {self._timeout:.0f} s):\n{message}"
+            f"(wait_timeout {self._context.wait_timeout:.0f} s):\n{message}"
         )
 
     def _require_success(self) -> None:

@@ -15,9 +15,9 @@ from ..cluster_state.warnings import NAMES_LIMIT, not_ready_message, of_membersh
 from ..mig.layout import format_layout
 from ..schema.messages import abbreviate
 from .change_plan import held_back_taints
-from .node_result import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK
 from .operands import DISCOVERY_RESTARTED
 from .released_nodes import UNKNOWN
+from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding

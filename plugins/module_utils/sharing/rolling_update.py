@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from .node_change import NodeChange, in_rollout_order
-from .node_result import QUARANTINED, NodeResult
+from .run_context import QUARANTINED, NodeResult
 
 # Threads that mostly wait; more would only wait for each other.
 MAX_THREADS = 64

@@ -18,24 +18,20 @@ from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from ..schema import rollout
 from . import operands
-from .node_result import INTERRUPTED, QUARANTINED, ROLLED_BACK, NodeResult, RunnerContext
 from .node_runner import NodeRunner
 from .rolling_update import pool_queues, run_rolling_update
+from .run_context import INTERRUPTED, QUARANTINED, ROLLED_BACK, NodeContext, NodeResult
 from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
     from ..cluster_state.ownership import NodeEdit
-    from ..common.progress import Progress
-    from ..common.wait import Since
-    from ..kube.client import Client
     from ..kube.lease import Lease
-    from ..pools.plan import Plan, PoolPlan
+    from ..pools.plan import PoolPlan
     from .node_change import NodeChange
-    from .reader import ClusterState, StateReader
-    from .reboot import Rebooter
+    from .reader import ClusterState
     from .rolling_update import RollingResult
-    from .scope import Scope
+    from .run_context import RunContext
 
 _OUTCOMES = {
     ROLLED_BACK: " (it is back on its last good configuration)",
@@ -78,62 +74,45 @@ class RolloutResult:
             self.failed[change.node] = f"{result.failure}{_OUTCOMES.get(result.outcome, '')}"
 
 
-@dataclass(frozen=True)
-class RolloutContext:
-    """What a rollout needs from the module, or from a test."""
-
-    run_id: str
-    progress: Progress
-    rebooter: Rebooter
-    describe: t.Callable[[Finding], str]
-    since: Since
-    wait_timeout: float
-
-
 class Rollout:
     """Applies one plan to one cluster; `done` counts what was sent, so that a failure reports how far it came."""
 
-    def __init__(self, client: Client, plan: Plan, reader: StateReader, scope: Scope, context: RolloutContext) -> None:
-        """Keep the arguments; nothing is sent."""
-        self._client = client
-        self._plan = plan
-        self._reader = reader
-        self._scope = scope
+    def __init__(self, context: RunContext) -> None:
+        """Keep the context; nothing is sent."""
         self._context = context
         self.done = RolloutResult()
 
     def apply(self, state: ClusterState, lease: Lease) -> None:
         """Send the changes in the order that NVIDIA's operands need; a node that fails does not stop the others."""
         changes, context = state.changes, self._context
-        self.done.added.extend(self._reader.configmaps.add_entries(changes, lease))
+        self.done.added.extend(self._context.reader.configmaps.add_entries(changes, lease))
         if changes.nodes_to_refresh:
             values = {name: f"{_configuration(state, name)} {context.run_id}" for name in changes.nodes_to_refresh}
-            namespace = self._plan.config.namespace
-            self.done.refreshed_pods += operands.refresh_configmaps(self._client, namespace, values, lease)
+            self.done.refreshed_pods += operands.refresh_configmaps(context.client, context.namespace, values, lease)
         if changes.immediate_mig_nodes:
             nodes = [state.nodes[name] for name in changes.immediate_mig_nodes if name in state.nodes]
-            operands.restart_mig_manager(self._client, self._plan.mig.namespace, nodes, lease, context.progress)
+            operands.restart_mig_manager(context.client, context.namespace, nodes, lease, context.progress)
         self._patch_immediate(state, lease)
         if changes.rolling_changes:
             self._run_rolling_update(state, lease)
 
     def restart_discovery(self, nodes: t.Collection[str], lease: Lease) -> None:
         """Restart gpu-feature-discovery on nodes whose labels do not match what they offer."""
-        operands.restart_discovery(self._client, self._plan.config.namespace, nodes, lease)
+        operands.restart_discovery(self._context.client, self._context.namespace, nodes, lease)
         self.done.discovery_restarted.update(nodes)
 
     def remove_unused_entries(self, state: ClusterState, lease: Lease) -> None:
         """Remove the entries of the ConfigMaps that no node names any more."""
-        self.done.removed.extend(self._reader.configmaps.remove_entries(state.changes, lease))
+        self.done.removed.extend(self._context.reader.configmaps.remove_entries(state.changes, lease))
 
     def dry_run(self, state: ClusterState) -> str | None:
         """Have the server check the ConfigMaps and one node of each pool; returns why it did not."""
         changes = state.changes
         try:
-            self._reader.configmaps.add_entries(changes, dry_run=True)
+            self._context.reader.configmaps.add_entries(changes, dry_run=True)
             samples = {changes.pool_of.get(edit.name, ""): edit for edit in changes.edits}
             for edit in samples.values():
-                self._client.strategic_merge(f"{NODES}/{edit.name}", edit.patch, dry_run=True)
+                self._context.client.strategic_merge(f"{NODES}/{edit.name}", edit.patch, dry_run=True)
         except ApiError as error:
             if not error.forbidden:
                 raise
@@ -153,9 +132,9 @@ class Rollout:
         ]
         if not failed:
             return
-        with WatchedNodes(self._client, state.nodes, state.resource_version) as nodes:
-            context = self._runner_context(state, nodes, lease)
-            messages = {change.node: self._context.describe(findings[change.node]) for change in failed}
+        with WatchedNodes(self._context.client, state.nodes, state.resource_version) as nodes:
+            context = self._node_context(state, nodes, lease)
+            messages = {change.node: self._context.describe({change.node: findings[change.node]}) for change in failed}
             calls = [
                 (change.node, functools.partial(NodeRunner(context, change).fail_immediate, messages[change.node]))
                 for change in failed
@@ -170,8 +149,8 @@ class Rollout:
         changes = {change.node: change for change in state.changes.rolling_changes}
         sizes = {name: len(members) for name, members in state.membership.by_pool.items()}
         runners: dict[str, NodeRunner] = {}
-        with WatchedNodes(self._client, state.nodes, state.resource_version) as nodes:
-            context = self._runner_context(state, nodes, lease)
+        with WatchedNodes(self._context.client, state.nodes, state.resource_version) as nodes:
+            context = self._node_context(state, nodes, lease)
 
             def on_done(total: RollingResult) -> None:
                 self._context.progress.say("nodes changed in the rolling update", len(total.results), len(changes))
@@ -190,20 +169,13 @@ class Rollout:
         if total.error is not None:
             raise total.error
 
-    def _runner_context(self, state: ClusterState, nodes: WatchedNodes, lease: Lease) -> RunnerContext:
-        return RunnerContext(
-            client=self._client,
+    def _node_context(self, state: ClusterState, nodes: WatchedNodes, lease: Lease) -> NodeContext:
+        return NodeContext(
+            **vars(self._context),
             lease=lease,
             nodes=nodes,
-            list_pods=self._reader.list_pods,
-            describe=self._context.describe,
-            since=self._context.since,
-            report=progress_by_node(self._context.progress),
-            rebooter=self._context.rebooter,
             held_back=state.changes.held_back,
-            namespace=self._plan.config.namespace,
-            wait_timeout=self._context.wait_timeout,
-            repair=self._scope.repairs,
+            report=progress_by_node(self._context.progress),
         )
 
     def _patch_immediate(self, state: ClusterState, lease: Lease) -> None:
@@ -242,7 +214,7 @@ class Rollout:
             drain_first = fresh is not None and pool is None and is_cut(node)
             return None if drain_first else fresh
 
-        status = patch_node(self._client, edit, fresh_edit, lease.check).status
+        status = patch_node(self._context.client, edit, fresh_edit, lease.check).status
         return status == "changed" or (status == "unchanged" and not drain_first)
 
 

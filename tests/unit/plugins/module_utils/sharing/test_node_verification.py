@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import threading
 from collections.abc import Callable
@@ -14,18 +13,16 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check
+from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since
-from ansible_collections.accel.gpu.plugins.module_utils.drain.pods_on_nodes import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import operands, watched_nodes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.diagnosis import diagnose_node
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import (
-    NodeFailure,
-    NodeResult,
-    RunnerContext,
-)
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_verification import NodeVerifier
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import StateReader
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reboot import Rebooter
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import NodeContext, NodeFailure, NodeResult
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNode, WatchedNodes
 from tests.helpers.fleet import node, pool
 
@@ -73,21 +70,21 @@ class Cluster:
 def verifier(cluster: Cluster, actual: Node, to: PoolPlan | None, result: NodeResult | None = None) -> NodeVerifier:
     """Verifies this node after its change."""
     cluster.nodes = WatchedNodes(cluster, {actual.name: actual}, "1", clock=cluster.clock)  # type: ignore[arg-type]
-    since = Since(cluster.clock)
     plan = derive({"name": "lab"}, {}, [])
-    context = RunnerContext(
+    context = NodeContext(
         client=cluster,  # type: ignore[arg-type]
+        plan=plan,
+        scope=EVERYTHING,
+        reader=StateReader(cluster, plan),  # type: ignore[arg-type]
+        progress=Progress(None),
+        run_id="test",
+        rebooter=Rebooter(lambda command: (0, "", "")),
+        wait_timeout=TIMEOUT,
+        since=Since(cluster.clock),
         lease=cluster,  # type: ignore[arg-type]
         nodes=cluster.nodes,
-        list_pods=lambda name: PodsByNode({}, {}),
-        describe=functools.partial(diagnose_node, cluster, plan, since),  # type: ignore[arg-type]
-        since=since,
-        report=lambda name, text: None,
-        rebooter=None,  # type: ignore[arg-type]
         held_back=(),
-        namespace="gpu-operator",
-        wait_timeout=TIMEOUT,
-        repair=False,
+        report=lambda name, text: None,
     )
     node = WatchedNode(context.client, context.lease, context.nodes, actual.name)
     return NodeVerifier(context, node, to, result or NodeResult(actual.name))

@@ -13,16 +13,16 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_result import (
-    DONE,
-    QUARANTINED,
-    ROLLED_BACK,
-    NodeResult,
-)
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import (
     RollingResult,
     pool_queues,
     run_rolling_update,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import (
+    DONE,
+    QUARANTINED,
+    ROLLED_BACK,
+    NodeResult,
 )
 from tests.helpers.fleet import pool, rollout
 

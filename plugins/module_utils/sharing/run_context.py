@@ -1,19 +1,24 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The result of one node's change, and what all changes of a run share."""
+"""What the parts of a run share, and the result of one node's change."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, field
 
+from ..common.wait import Since
+from .diagnosis import diagnose
+
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
-    from ..common.wait import Since
-    from ..drain.pods_on_nodes import PodsByNode
+    from ..common.progress import Progress
     from ..kube.client import Client
     from ..kube.lease import Lease
+    from ..pools.plan import Plan
+    from .reader import StateReader
     from .reboot import Rebooter
+    from .scope import Scope
     from .watched_nodes import WatchedNodes
 
 DONE, ROLLED_BACK, QUARANTINED, UNCORDONED, GONE = "done", "rolled-back", "quarantined", "uncordoned", "gone"
@@ -42,22 +47,35 @@ class NodeFailure(Exception):
         self.reason = reason
 
 
-class RunnerContext(t.NamedTuple):
-    """What all changes of a rolling update share.
-
-    list_pods reads the pods of a node, describe returns the message for a finding, since remembers for how long each node has had its
-    finding, report takes a node's name and a line of progress.
-    """
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """What all parts of a run share; `since` remembers for how long each node has had its finding."""
 
     client: Client
+    plan: Plan
+    scope: Scope
+    reader: StateReader
+    progress: Progress
+    run_id: str
+    rebooter: Rebooter
+    wait_timeout: float
+    since: Since = field(default_factory=Since)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the operator."""
+        return self.plan.config.namespace
+
+    def describe(self, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str] = ()) -> str:
+        """The message for these findings and for GPU nodes that are not discovered."""
+        return diagnose(self.client, self.plan, findings, undiscovered, self.since)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeContext(RunContext):
+    """What all changes of a rolling update share; `report` takes a node's name and a line of progress."""
+
     lease: Lease
     nodes: WatchedNodes
-    list_pods: t.Callable[[str], PodsByNode]
-    describe: t.Callable[[Finding], str]
-    since: Since
-    report: t.Callable[[str, str], None]
-    rebooter: Rebooter
     held_back: t.Collection[str]
-    namespace: str
-    wait_timeout: float
-    repair: bool
+    report: t.Callable[[str, str], None]
