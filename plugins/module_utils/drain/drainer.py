@@ -19,12 +19,13 @@ from ..cluster_state import cordon
 from ..cluster_state.eviction_order import blocking_pods, pods_to_evict, scale_down_candidates
 from ..cluster_state.gpu_pods import all_pods
 from ..cluster_state.node import Node, parse
+from ..cluster_state.ownership import NodeEdit
 from ..common.parallel import DEFAULT_LIMIT, run_bounded
 from ..common.wait import WaitTimeout
+from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from ..nodegroups.provider import ClusterNode
 from .eviction import DrainOptions, EvictionRefused, await_termination, evict_pods
-from .node_patcher import NodePatcher
 from .pods_on_nodes import claims_of, pods_on
 
 if t.TYPE_CHECKING:
@@ -96,12 +97,12 @@ class NodeDrainer:
         if not names:
             return []
         with self._lease.held() as lease:
-            nodes = _NodeCache(node for node in self._list_nodes() if node.name in names)
+            nodes = {node.name: node for node in self._list_nodes() if node.name in names}
             by_node = all_pods(pods_on(self._client))
-            self._require_no_blocking_pods({name: by_node.get(name, ()) for name in nodes.names})
+            self._require_no_blocking_pods({name: by_node.get(name, ()) for name in nodes})
             try:
                 self._patch_all(nodes, cordon.cordon_for_removal, lease)
-                evicted = self._for_each(nodes, lambda name: self._drain_node(name, lease), self._parallel)
+                evicted = _for_each(nodes, lambda name: self._drain_node(name, lease), self._parallel)
             except Exception as error:
                 self._uncordon_after(error, nodes, lease)
                 raise
@@ -109,37 +110,45 @@ class NodeDrainer:
 
     def uncordon(self, names: t.Collection[str]) -> list[str]:
         """Take back the cordons that drain() has set; returns those nodes. Cordons of others stay."""
-        nodes = _NodeCache(
-            node for node in self._list_nodes() if node.name in names and cordon.is_cordoned_for_removal(node)
-        )
-        if nodes.names:
+        nodes = {node.name: node for node in self._list_nodes() if node.name in names}
+        cordoned = {name: node for name, node in nodes.items() if cordon.is_cordoned_for_removal(node)}
+        if cordoned:
             with self._lease.held() as lease:
-                self._patch_all(nodes, cordon.cancel_removal, lease)
-        return nodes.names
+                self._patch_all(cordoned, cordon.cancel_removal, lease)
+        return sorted(cordoned)
 
     def _list_nodes(self) -> t.Iterator[Node]:
         return map(parse, self._client.list(NODES))
 
-    def _patch_all(self, nodes: _NodeCache, make_patch: t.Callable[[Node], cordon.Patch | None], lease: Lease) -> None:
-        self._for_each(nodes, lambda name: NodePatcher(self._client, lease, nodes, name).write(make_patch))
+    def _patch_all(
+        self, nodes: dict[str, Node], make_patch: t.Callable[[Node], cordon.Patch | None], lease: Lease
+    ) -> None:
+        """Patch the nodes in parallel, and keep their new versions."""
 
-    def _uncordon_after(self, error: Exception, nodes: _NodeCache, lease: Lease) -> None:
+        def make_edit(node: Node) -> NodeEdit | None:
+            nodes[node.name] = node
+            patch = make_patch(node)
+            return NodeEdit(node.name, patch) if patch is not None else None
+
+        def send(name: str) -> None:
+            edit = make_edit(nodes[name])
+            if edit is not None:
+                result = patch_node(self._client, edit, lambda raw: make_edit(parse(raw)), lease.check, answer=True)
+                if result.node is not None:
+                    nodes[name] = parse(result.node)
+
+        _for_each(nodes, send)
+
+    def _uncordon_after(self, error: Exception, nodes: dict[str, Node], lease: Lease) -> None:
         """Uncordon after a failure; nodes that stay cordoned are added to its partial result."""
         try:
             self._patch_all(nodes, cordon.cancel_removal, lease)
         except Exception:
             partial = getattr(error, "partial", None)
             if partial is not None:
-                partial["left_cordoned"] = nodes.cordoned
-
-    def _for_each(self, nodes: _NodeCache, work: t.Callable[[str], T], limit: int = DEFAULT_LIMIT) -> list[T]:
-        """Call `work` for each node in parallel; all errors are raised as one."""
-        calls = [(name, functools.partial(work, name)) for name in nodes.names]
-        outcomes = run_bounded(calls, limit)
-        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-        if errors:
-            raise _merge_errors(errors)
-        return [t.cast("T", outcome.value) for outcome in outcomes]
+                partial["left_cordoned"] = sorted(
+                    name for name, node in nodes.items() if cordon.is_cordoned_for_removal(node)
+                )
 
     def _require_no_blocking_pods(self, by_node: t.Mapping[str, t.Sequence[PodOnNode]]) -> None:
         force = self._options.force or not self._options.evict
@@ -169,7 +178,7 @@ class NodeDrainer:
                 )
             options = dataclasses.replace(self._options, drain_timeout=left)
             if options.evict:
-                evict_pods(self._client, name, pods, options, lease, report)
+                evict_pods(self._client, name, pods, options, lease.check, report)
                 evicted += shown
             else:
                 report(f"waiting until {len(pods)} pod(s) end")
@@ -177,7 +186,7 @@ class NodeDrainer:
                     functools.partial(self._pods_to_evict, name),
                     {pod.uid for pod in pods},
                     left,
-                    lease,
+                    lease.check,
                     "drain.evict is false: wait until they end, raise drain.drain_timeout, or allow eviction.",
                 )
         return evicted
@@ -188,25 +197,13 @@ class NodeDrainer:
         return pods_to_evict(pods, force=True)
 
 
-class _NodeCache:
-    """The latest known version of each node; every node is written by one thread only."""
-
-    def __init__(self, nodes: t.Iterable[Node]) -> None:
-        self._nodes = {node.name: node for node in nodes}
-
-    @property
-    def names(self) -> list[str]:
-        return sorted(self._nodes)
-
-    @property
-    def cordoned(self) -> list[str]:
-        return [name for name in self.names if cordon.is_cordoned_for_removal(self._nodes[name])]
-
-    def get(self, name: str) -> Node | None:
-        return self._nodes.get(name)
-
-    def note(self, node: Node) -> None:
-        self._nodes[node.name] = node
+def _for_each(names: t.Iterable[str], work: t.Callable[[str], T], limit: int = DEFAULT_LIMIT) -> list[T]:
+    """Call `work` for each node in parallel; all errors are raised as one."""
+    outcomes = run_bounded([(name, functools.partial(work, name)) for name in sorted(names)], limit)
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if errors:
+        raise _merge_errors(errors)
+    return [t.cast("T", outcome.value) for outcome in outcomes]
 
 
 def _merge_errors(errors: t.Sequence[Exception]) -> Exception:

@@ -37,13 +37,6 @@ _BUDGET = re.compile(r"The disruption budget (\S+) (.+)", re.DOTALL)
 Object = t.Mapping[str, t.Any]
 
 
-class LeaseCheck(t.Protocol):
-    """The part of a lease that is needed before each change."""
-
-    def check(self) -> None:
-        """Raise unless this run holds the lease."""
-
-
 class EvictionRefused(WaitTimeout):
     """A pod cannot be evicted, and waiting does not help. All other pods were evicted if possible."""
 
@@ -73,7 +66,7 @@ def evict_pods(
     node: str,
     pods: t.Iterable[PodOnNode],
     options: DrainOptions,
-    lease: LeaseCheck,
+    check_lease: t.Callable[[], None],
     report: t.Callable[[str], None],
     *,
     now: t.Callable[[], float] = time.time,
@@ -82,10 +75,10 @@ def evict_pods(
 
     A pod that is being deleted is evicted again only to shorten its grace period; for a pod that is gone nothing is sent.
     `report` gets a line of progress for each poll.
-    Raises WaitTimeout after `drain_timeout`, EvictionRefused where waiting cannot help, what lease.check() raises, and ApiError when
+    Raises WaitTimeout after `drain_timeout`, EvictionRefused where waiting cannot help, what check_lease() raises, and ApiError when
     the right to evict is missing or the request is invalid. The failure's `partial` has `pods_left`.
     """
-    eviction = _Eviction(client, node, pods, options.grace_period, lease, now)
+    eviction = _Eviction(client, node, pods, options.grace_period, check_lease, now)
     start = time.monotonic()
     while True:
         try:
@@ -110,13 +103,13 @@ def await_termination(
     list_pods: t.Callable[[], t.Iterable[PodOnNode]],
     uids: t.Collection[str],
     timeout: float,
-    lease: LeaseCheck,
+    check_lease: t.Callable[[], None],
     advice: str,
 ) -> None:
     """Wait until none of these pods (by uid) is listed any more; `advice` says in the timeout's message why they are not evicted."""
 
     def remaining() -> list[str]:
-        lease.check()
+        check_lease()
         return [pod.shown for pod in list_pods() if pod.uid in uids]
 
     wait_until(
@@ -138,10 +131,10 @@ class _Eviction:
         node: str,
         pods: t.Iterable[PodOnNode],
         grace_period: int | None,
-        lease: LeaseCheck,
+        check_lease: t.Callable[[], None],
         now: t.Callable[[], float],
     ) -> None:
-        self._client, self._node, self._lease, self._now = client, node, lease, now
+        self._client, self._node, self._check_lease, self._now = client, node, check_lease, now
         self._pods = {pod.uid: pod for pod in pods}
         self._grace_period = grace_period
         # By uid: the metadata of each pod that is left, why its eviction was refused, and when it was requested.
@@ -166,7 +159,7 @@ class _Eviction:
         for uid, metadata in self.remaining.items():
             if not self._needs_request(uid, metadata):
                 continue
-            self._lease.check()
+            self._check_lease()
             self._requested[uid] = time.monotonic()
             try:
                 self._evict(self._pods[uid])

@@ -78,7 +78,7 @@ class NodeRunner:
     def interrupt(self, error: Exception) -> NodeResult:
         """The result of a run() that raised this error, or was stopped by it: nothing can be sent any more."""
         self.result.failure = f"the run was stopped during its change: {error}"
-        node = self._node.now
+        node = self._node.latest
         if node is not None and CORDONED_ANNOTATION in node.annotations:
             self.result.outcome = INTERRUPTED
         return self._finish()
@@ -151,8 +151,8 @@ class NodeRunner:
                 self.result.evicted = [pod.shown for pod in change.pods_to_evict]
                 self.result.changed = True
                 report = functools.partial(self._context.report, self._name)
-                client, lease = self._context.client, self._context.lease
-                evict_pods(client, self._name, change.pods_to_evict, options, lease, report)
+                client, check_lease = self._context.client, self._context.lease.check
+                evict_pods(client, self._name, change.pods_to_evict, options, check_lease, report)
             if not options.evict:
                 self._await_termination(
                     [pod.uid for pod in change.displaced if not pod.kept],
@@ -172,7 +172,7 @@ class NodeRunner:
         def list_pods() -> t.Sequence[t.Any]:
             return self._context.reader.list_pods(self._name).gpu_pods.get(self._name, ())
 
-        await_termination(list_pods, uids, timeout, self._context.lease, advice)
+        await_termination(list_pods, uids, timeout, self._context.lease.check, advice)
 
     def _apply(self, node: Node, change: NodeChange) -> None:
         if change.edit is None and node.mig_state in CHANGING and self._verifier.is_declared_after_wait():
@@ -218,7 +218,7 @@ class NodeRunner:
     def _roll_back(self, good: LastGood) -> bool:
         """Restore the last good configuration; returns whether the node works with it."""
         self._context.report(self._name, "rolling back to its last good configuration")
-        node = self._node.now
+        node = self._node.latest
         patch = node_patches.rollback_patch(node, good) if node else None
         try:
             if patch and MIG_CONFIG_LABEL in patch["metadata"]["labels"]:

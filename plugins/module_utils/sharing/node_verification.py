@@ -57,7 +57,7 @@ class NodeVerifier:
         may_restart, may_reset = True, self._context.scope.repairs
         while True:
             verdict = self._node.wait(self._verdict, self._context.wait_timeout, self._check_operands)
-            node = self._node.now
+            node = self._node.latest
             if verdict == "" or node is None:
                 return
             stuck = remedy(node, pool)
@@ -85,7 +85,7 @@ class NodeVerifier:
         may_restart = True
         while True:
             verdict = self._node.wait(self._whole_verdict, self._context.wait_timeout)
-            node = self._node.now
+            node = self._node.latest
             if verdict == "" or node is None:
                 return
             stuck = remedy(node, None)
@@ -133,7 +133,7 @@ class NodeVerifier:
 
     def _check_operands(self) -> None:
         """Raise NodeFailure if a failing pod of NVIDIA's keeps the node from being discovered."""
-        node = self._node.now
+        node = self._node.latest
         if node is None or node.discovered or time.monotonic() - self._operands_checked < _OPERANDS_INTERVAL:
             return
         self._operands_checked = time.monotonic()
@@ -171,7 +171,7 @@ class NodeVerifier:
 
 def restart_mig_manager(context: NodeContext, node: WatchedNode) -> None:
     """Restart the node's MIG manager, so that it reads new entries and retries what has failed."""
-    actual = node.now
+    actual = node.latest
     if actual is not None:
         context.report(node.name, "restarting its MIG manager")
         operands.restart_mig_manager(context.client, context.namespace, [actual], context.lease)

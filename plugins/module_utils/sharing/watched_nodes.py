@@ -9,11 +9,13 @@ import time
 import typing as t
 
 from ..cluster_state.node import Node, parse
-from ..drain.node_patcher import NodePatcher
+from ..cluster_state.ownership import NodeEdit
 from ..kube.errors import ApiError
+from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 
 if t.TYPE_CHECKING:
+    from ..cluster_state.cordon import Patch
     from ..kube.client import Client
     from ..kube.lease import Lease
 
@@ -127,14 +129,51 @@ class WatchedNodes:
             self._changed.notify_all()
 
 
-class WatchedNode(NodePatcher):
-    """Reads, patches and awaits one of the watched nodes."""
+class WatchedNode:
+    """Reads, patches and awaits one of the watched nodes. `changed`: a patch was sent."""
 
     def __init__(self, client: Client, lease: Lease, nodes: WatchedNodes, name: str) -> None:
         """Keep the arguments; nothing is read."""
-        super().__init__(client, lease, nodes, name)
-        self._check_lease = lease.check
+        self._client = client
+        self._lease = lease
         self._nodes = nodes
+        self.name = name
+        self.changed = False
+
+    @property
+    def latest(self) -> Node | None:
+        """The latest known version; None when the node is gone."""
+        return self._nodes.get(self.name)
+
+    def read(self) -> Node | None:
+        """Read the node from the server; None when it is gone."""
+        raw = self._client.get(f"{NODES}/{self.name}")
+        return self._note(raw) if raw else None
+
+    def write(self, make_patch: t.Callable[[Node], Patch | None]) -> Node | None:
+        """Send the patch that `make_patch` returns for the node, if any; returns the node afterwards, None when it is gone."""
+
+        def make_edit(node: Node) -> NodeEdit | None:
+            patch = make_patch(node)
+            return NodeEdit(self.name, patch) if patch is not None else None
+
+        node = self.latest
+        edit = make_edit(node) if node is not None else None
+        if edit is None:
+            return node
+        check = self._lease.check
+        result = patch_node(self._client, edit, lambda raw: make_edit(self._note(raw)), check, answer=True)
+        if result.status == "gone":
+            return None
+        if result.node is None:
+            return self.latest
+        self.changed = True
+        return self._note(result.node)
+
+    def _note(self, raw: t.Mapping[str, t.Any]) -> Node:
+        node = parse(raw)
+        self._nodes.note(node)
+        return node
 
     def wait(
         self, judge: t.Callable[[Node | None], t.Any], timeout: float, check: t.Callable[[], None] = lambda: None
@@ -145,7 +184,7 @@ class WatchedNode(NodePatcher):
         """
 
         def check_all() -> None:
-            self._check_lease()
+            self._lease.check()
             check()
 
         return self._nodes.wait(self.name, judge, timeout, check_all)

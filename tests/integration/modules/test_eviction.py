@@ -80,7 +80,7 @@ class NodeWithPods:
     def evict(self, *pods: PodOnNode, client: Client | None = None, **options: Any) -> None:
         now = options.pop("now", time.time)
         drain = DrainOptions(**{"drain_timeout": 20, **options})
-        evict_pods(client or self.kube.client, self.node, pods, drain, self.lease, self.progress.append, now=now)
+        evict_pods(client or self.kube.client, self.node, pods, drain, self.lease.check, self.progress.append, now=now)
 
     def exists(self, pod: PodOnNode) -> bool:
         return self.kube.client.get(self.path(pod.name)) is not None
