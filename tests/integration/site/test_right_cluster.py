@@ -209,7 +209,7 @@ def play_of(role: str, defaults: dict[str, Any], path: Path) -> str:
         "gather_facts": False,
         "vars": {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
         "module_defaults": {
-            "group/accel.gpu.kube": {"cluster": "{{ gpu_cluster }}"},
+            "group/accel.gpu.kube": {"gpu_cluster": "{{ gpu_cluster }}"},
             "group/kubernetes.core.helm": defaults,
             "kubernetes.core.helm": defaults,
         },
