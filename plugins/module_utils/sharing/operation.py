@@ -19,7 +19,7 @@ from .readiness_watch import ObservedNodes, ReadinessWatch
 from .reboot import Rebooter
 from .reconciler import Reconciler
 from .result import after_discovery, build_result, warnings
-from .rollout import Rollout
+from .rollout import Rollout, RolloutResult
 from .run_context import RunContext
 from .scope import RESET, Scope, parse_scope, without_sharing
 
@@ -94,15 +94,15 @@ class SharingOperation:
 
     def _preview(self, state: ClusterState, *, check_on_server: bool) -> dict[str, t.Any]:
         self._watch.look_for_failures(state)
-        unusual = self._unusual(state)
-        result = build_result(state, self._watch.findings(state), None, unusual=unusual)
+        unusual, predicted = self._unusual(state), RolloutResult.predict(state.changes)
+        result = build_result(state, self._watch.findings(state), predicted, unusual)
         later = after_discovery(state, self._watch.failing)
         if later:
             result["after_discovery"] = later
         unchecked = self._rollout.dry_run(state) if check_on_server else None
         if unchecked:
             result["unchecked"] = unchecked
-        for text in warnings(state, unusual=unusual):
+        for text in warnings(state, predicted, unusual):
             self._module.warn(text)
         before, after = state.changes.diff()
         if later:
@@ -128,7 +128,7 @@ class SharingOperation:
                 **getattr(error, "partial", {}),
             }
             raise
-        for text in warnings(observed.state, self._rollout.done, unusual=self._unusual(observed.state)):
+        for text in warnings(observed.state, self._rollout.done, self._unusual(observed.state)):
             self._module.warn(text)
         return {
             "changed": self._rollout.done.any,
@@ -139,10 +139,10 @@ class SharingOperation:
     def _result(self, observed: ObservedNodes) -> dict[str, t.Any]:
         """The result; `report_path` gets the one without limits."""
         done, unusual = self._rollout.done, self._unusual(observed.state)
-        result = build_result(observed.state, observed.findings, done, unusual=unusual)
+        result = build_result(observed.state, observed.findings, done, unusual)
         path = self._module.params["report_path"]
         if path:
-            unlimited = build_result(observed.state, observed.findings, done, limit=None, unusual=unusual)
+            unlimited = build_result(observed.state, observed.findings, done, unusual, limit=None)
             try:
                 private_file.write(path, json.dumps(unlimited, indent=1), keep_mode=True)
                 result["report_path"] = path

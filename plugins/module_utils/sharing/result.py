@@ -21,7 +21,6 @@ from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
-    from .change_plan import ChangePlan
     from .reader import ClusterState
     from .rollout import RolloutResult
 
@@ -29,26 +28,18 @@ if t.TYPE_CHECKING:
 def build_result(
     state: ClusterState,
     findings: t.Mapping[str, Finding],
-    done: RolloutResult | None,
+    done: RolloutResult,
+    unusual: t.Mapping[str, str],
     limit: int | None = NAMES_LIMIT,
-    *,
-    unusual: t.Mapping[str, str] | None = None,
 ) -> dict[str, t.Any]:
-    """Counts by pool and the names of changed nodes; without `done` (check mode), what would be changed.
-
-    `unusual` are the GPU nodes that are not waited for, with the reason.
-    """
-    changes = state.changes
-    steps = done.steps if done else {change.node: change.as_dict() for change in changes.node_changes}
-    changed = sorted(done.changed) if done else [change.node for change in changes.node_changes]
-    entries = (changes.device_plugin, changes.mig)
-    not_ready = sorted(name for name in changes.pool_of if name in state.nodes and not state.nodes[name].ready)
+    """The result with at most `limit` names in each list; `unusual` are the GPU nodes that are not waited for, with the reason."""
+    changed = sorted(done.changed)
     pools = {}
     for pool in state.plan.pools:
         nodes = state.members(pool.name)
         pools[pool.name] = {
             "nodes": len(nodes),
-            "changed": len({node.name for node in nodes} & set(changed)),
+            "changed": len({node.name for node in nodes} & done.changed),
             "verified": sum(1 for node in nodes if node.ready and node.name not in findings),
             **expected_state.expected_resources(nodes, pool),
             **({"missing": dict(state.missing[pool.name])} if pool.name in state.missing else {}),
@@ -58,24 +49,21 @@ def build_result(
         "pools": pools,
         "changed_nodes": changed[:limit],
         "changed_count": len(changed),
-        "released_nodes": dict(_released(state, done)[:limit]),
-        "change_counts": dict(sorted(collections.Counter(step["change"] for step in steps.values()).items())),
-        "steps": dict(sorted(steps.items())[:limit]),
-        "failed": dict(sorted(done.failed.items())[:limit]) if done else {},
-        "rolled_back": done.nodes_with(ROLLED_BACK)[:limit] if done else [],
-        "left_cordoned": done.nodes_with(QUARANTINED, INTERRUPTED)[:limit] if done else [],
-        "gone": done.nodes_with(GONE)[:limit] if done else [],
-        "not_started": sorted({*changes.limited, *(done.not_started if done else ())})[:limit],
-        "repaired": dict(sorted(_repaired(changes, done).items())[:limit]),
+        "released_nodes": dict(_released(done)[:limit]),
+        "change_counts": dict(sorted(collections.Counter(step["change"] for step in done.steps.values()).items())),
+        "steps": dict(sorted(done.steps.items())[:limit]),
+        "failed": dict(sorted(done.failed.items())[:limit]),
+        "rolled_back": done.nodes_with(ROLLED_BACK)[:limit],
+        "left_cordoned": done.nodes_with(QUARANTINED, INTERRUPTED)[:limit],
+        "gone": done.nodes_with(GONE)[:limit],
+        "not_started": sorted({*state.changes.limited, *done.not_started})[:limit],
+        "repaired": dict(sorted(_repaired(done).items())[:limit]),
         "not_as_declared": [str(findings[name]) for name in sorted(findings)][:limit],
-        "not_ready": not_ready[:limit],
-        "unusual_nodes": as_list(unusual or {}, limit),
-        "held_back": held_back_taints(changes, state.nodes, state.plan.pools),
-        "config_entries": {
-            "added": list(done.added if done else (name for of_map in entries for name in of_map.added)),
-            "removed": list(done.removed if done else (name for of_map in entries for name in of_map.removed)),
-        },
-        "refreshed_pods": done.refreshed_pods if done else 0,
+        "not_ready": _not_ready(state)[:limit],
+        "unusual_nodes": as_list(unusual, limit),
+        "held_back": held_back_taints(state.changes, state.nodes, state.plan.pools),
+        "config_entries": {"added": list(done.added), "removed": list(done.removed)},
+        "refreshed_pods": done.refreshed_pods,
         "overlaps": dict(sorted(membership.overlaps.items())[:limit]),
         "empty_pools": list(membership.empty),
         "undeclared_pins": {pool: names[:limit] for pool, names in membership.left.items()},
@@ -83,14 +71,8 @@ def build_result(
     }
 
 
-def _released(state: ClusterState, done: RolloutResult | None) -> list[tuple[str, str]]:
-    """The released nodes, or those to release, each with its pool."""
-    if done is None:
-        return [
-            (change.node, change.released_from or UNKNOWN)
-            for change in state.changes.node_changes
-            if change.released_from is not None
-        ]
+def _released(done: RolloutResult) -> list[tuple[str, str]]:
+    """The released nodes, each with its pool."""
     return [
         (name, step["released_from"] or UNKNOWN)
         for name, step in sorted(done.steps.items())
@@ -98,12 +80,14 @@ def _released(state: ClusterState, done: RolloutResult | None) -> list[tuple[str
     ]
 
 
-def _repaired(changes: ChangePlan, done: RolloutResult | None) -> dict[str, str]:
-    """By node, what was repaired, or is to be."""
-    if done is None:
-        return {change.node: change.stuck for change in changes.node_changes if change.stuck}
+def _repaired(done: RolloutResult) -> dict[str, str]:
+    """By node, what was repaired."""
     repaired = {name: node.repaired for name, node in done.results.items() if node.repaired and not node.failure}
     return {**dict.fromkeys(done.discovery_restarted, DISCOVERY_RESTARTED), **repaired}
+
+
+def _not_ready(state: ClusterState) -> list[str]:
+    return sorted(name for name in state.changes.pool_of if name in state.nodes and not state.nodes[name].ready)
 
 
 def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dict[str, t.Any]:
@@ -116,23 +100,21 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
     return {"nodes": nodes[:NAMES_LIMIT], "nodes_count": len(nodes), "pools": list(unknown)}
 
 
-def _release_warnings(state: ClusterState, done: RolloutResult | None) -> t.Iterator[str]:
-    by_pool: dict[str, list[str]] = {}
-    for name, pool in _released(state, done):
-        by_pool.setdefault(pool, []).append(name)
-    for pool, names in sorted(by_pool.items()):
-        verb = "is to be" if done is None else "was"
-        yield f"pool {pool}: no pool in gpu_pools claims its node(s) {abbreviate(names)} any more; each {verb} released"
-
-
-def warnings(
-    state: ClusterState, done: RolloutResult | None = None, *, unusual: t.Mapping[str, str] | None = None
-) -> list[str]:
-    """The warnings about a preview, or about a run (`done`)."""
-    texts = [*of_membership(state.membership, state.changes.released)]
-    texts += _release_warnings(state, done)
-    texts += unusual_warnings(unusual or {}, state.changes.pool_of)
-    gone = done.nodes_with(GONE) if done else []
+def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:
+    """The warnings about a run or its prediction."""
+    released: dict[str, list[str]] = {}
+    for name, pool_name in _released(done):
+        released.setdefault(pool_name, []).append(name)
+    texts = [
+        *of_membership(state.membership, state.changes.released),
+        *(
+            f"pool {name}: no pool in gpu_pools claims its node(s) {abbreviate(nodes)} any more; each "
+            f"{'is to be' if done.predicted else 'was'} released"
+            for name, nodes in sorted(released.items())
+        ),
+        *unusual_warnings(unusual, state.changes.pool_of),
+    ]
+    gone = done.nodes_with(GONE)
     if gone:
         texts.append(f"{abbreviate(gone)} disappeared from the cluster during the change")
     for pool, taints in held_back_taints(state.changes, state.nodes, state.plan.pools).items():
@@ -153,7 +135,6 @@ def warnings(
         f"pool {name} lacks {format_layout(missing)} of its sharing.demand: they do not fit its nodes"
         for name, missing in state.missing.items()
     ]
-    not_ready = sorted(name for name in state.changes.pool_of if name in state.nodes and not state.nodes[name].ready)
-    if not_ready:
-        texts.append(not_ready_message(not_ready))
+    if _not_ready(state):
+        texts.append(not_ready_message(_not_ready(state)))
     return texts

@@ -28,6 +28,7 @@ if t.TYPE_CHECKING:
     from ..cluster_state.ownership import NodeEdit
     from ..kube.lease import Lease
     from ..pools.plan import PoolPlan
+    from .change_plan import ChangePlan
     from .node_change import NodeChange
     from .reader import ClusterState
     from .rolling_update import RollingResult
@@ -42,7 +43,7 @@ _OUTCOMES = {
 
 @dataclass
 class RolloutResult:
-    """What was sent so far; `steps` are the changes that were started, with the pods that were evicted."""
+    """What was sent so far, or is predicted; `steps` are the changes that were started, with the pods that were evicted."""
 
     changed: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
@@ -54,6 +55,19 @@ class RolloutResult:
     discovery_restarted: set[str] = field(default_factory=set)
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    predicted: bool = False
+
+    @classmethod
+    def predict(cls, changes: ChangePlan) -> RolloutResult:
+        """The result of a run that makes all these changes."""
+        return cls(
+            changed={change.node for change in changes.node_changes},
+            results={change.node: NodeResult(change.node, repaired=change.stuck) for change in changes.node_changes},
+            steps={change.node: change.as_dict() for change in changes.node_changes},
+            added=[*changes.device_plugin.added, *changes.mig.added],
+            removed=[*changes.device_plugin.removed, *changes.mig.removed],
+            predicted=True,
+        )
 
     @property
     def any(self) -> bool:

@@ -83,12 +83,12 @@ def require_whole(rolling: Rolling) -> None:
     """Every node is configured for whole GPUs, offers them, is uncordoned, and has no labels or annotations of the collection."""
     rolling.require_offered(WHOLE)
     for name, node in rolling.cluster.nodes().items():
-        ours = [
+        managed = [
             key
             for key in {**node["metadata"]["labels"], **node["metadata"]["annotations"]}
             if key.startswith("accel.gpu/")
         ]
-        assert (ours, bool(node["spec"].get("unschedulable"))) == ([], False), name
+        assert (managed, bool(node["spec"].get("unschedulable"))) == ([], False), name
         if name.startswith("a100-"):
             labels = node["metadata"]["labels"]
             assert (labels[CONFIG], labels[STATE], is_cut(node)) == ("all-disabled", "success", False), name

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One lease for many threads: the first takes it, the last gives it back, and the next one is new."""
+"""SharedLease: the first user acquires it, the last one releases it, and the next one acquires a new one."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease,
 
 
 class Leases:
-    """Makes leases that note what is done with them; those that another run holds cannot be entered."""
+    """Creates leases that record acquire and release; `taken` ones are held by another run."""
 
     def __init__(self, taken: bool = False) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
         self._taken, self._count = taken, 0
 
     def make(self) -> Lease:
         self._count += 1
-        return t.cast("Lease", _Noted(self.told, self._count, self._taken))
+        return t.cast("Lease", _RecordingLease(self.events, self._count, self._taken))
 
 
-class _Noted:
-    def __init__(self, told: list[str], number: int, taken: bool) -> None:
-        self.told, self.number, self.taken = told, number, taken
+class _RecordingLease:
+    def __init__(self, events: list[str], number: int, taken: bool) -> None:
+        self.events, self.number, self.taken = events, number, taken
 
-    def __enter__(self) -> _Noted:
+    def __enter__(self) -> _RecordingLease:
         if self.taken:
             raise LeaseHeld("another run")
-        self.told.append(f"take {self.number}")
+        self.events.append(f"acquire {self.number}")
         return self
 
     def __exit__(self, *dummy: object) -> None:
-        self.told.append(f"give {self.number}")
+        self.events.append(f"release {self.number}")
 
 
-def test_it_is_held_as_long_as_anybody_works_under_it() -> None:
+def test_the_lease_is_held_until_the_last_user_ends() -> None:
     leases = Leases()
-    common = SharedLease(leases.make)
-    with common.held() as first:
-        with common.held() as second:
+    shared = SharedLease(leases.make)
+    with shared.held() as first:
+        with shared.held() as second:
             assert first is second
-        assert leases.told == ["take 1"]
-    assert leases.told == ["take 1", "give 1"]
-    with common.held():
+        assert leases.events == ["acquire 1"]
+    assert leases.events == ["acquire 1", "release 1"]
+    with shared.held():
         pass
-    assert leases.told == ["take 1", "give 1", "take 2", "give 2"]
+    assert leases.events == ["acquire 1", "release 1", "acquire 2", "release 2"]
 
 
-def test_it_is_given_back_after_a_failure() -> None:
+def test_the_lease_is_released_after_a_failure() -> None:
     leases = Leases()
-    common = SharedLease(leases.make)
-    with pytest.raises(RuntimeError), common.held():
+    shared = SharedLease(leases.make)
+    with pytest.raises(RuntimeError), shared.held():
         raise RuntimeError
-    assert leases.told == ["take 1", "give 1"]
+    assert leases.events == ["acquire 1", "release 1"]
 
 
-def test_nobody_works_where_another_run_has_it() -> None:
+def test_users_fail_while_another_run_holds_the_lease() -> None:
     leases = Leases(taken=True)
-    common = SharedLease(leases.make)
+    shared = SharedLease(leases.make)
     for dummy in range(2):
-        with pytest.raises(LeaseHeld), common.held():
+        with pytest.raises(LeaseHeld), shared.held():
             pass
-    assert leases.told == []
+    assert leases.events == []

@@ -125,19 +125,19 @@ def test_a_released_node_loses_only_what_its_pool_has_set() -> None:
     assert changes.nodes_to_refresh == []
 
 
-def test_a_match_that_no_longer_fits_releases_our_pin_but_not_a_users() -> None:
-    nodes, dummy = _converged(_plan(T4X4), [node("ours")])
-    nodes.append(node("theirs", labels={"accel.gpu/pool": "notebooks"}))
+def test_a_match_that_no_longer_fits_releases_managed_pins_only() -> None:
+    nodes, dummy = _converged(_plan(T4X4), [node("managed")])
+    nodes.append(node("pinned", labels={"accel.gpu/pool": "notebooks"}))
     moved = {**T4X4, "match": {"model": "L40S"}}
     membership = assign_pools(_plan(moved).pools, nodes)
-    assert membership.by_pool == {"notebooks": ["theirs"]}
+    assert membership.by_pool == {"notebooks": ["pinned"]}
 
 
 def test_nodes_that_several_pools_match_are_left_alone() -> None:
     other = {"name": "rack7", "match": {"labels": {"rack": "7"}}, "sharing": {"mode": "none"}}
     both = node("both", labels={"rack": "7"})
-    ours = Node("both", both.labels, {POOLS.labels: json.dumps(["rack"])}, ready=True)
-    assert _changes(_plan(T4X4, other), [ours]).edits == ()
+    managed = Node("both", both.labels, {POOLS.labels: json.dumps(["rack"])}, ready=True)
+    assert _changes(_plan(T4X4, other), [managed]).edits == ()
 
 
 def test_a_renamed_pool_relabels_its_nodes() -> None:

@@ -47,10 +47,10 @@ def patched(actual: Node, patch: Patch | None) -> Node:
 
 
 nodes = st.builds(
-    lambda cordoned, ours, failed, taints: replace(
+    lambda cordoned, managed, failed, taints: replace(
         node(),
-        unschedulable=cordoned or ours,
-        annotations={**({CORDON: "why"} if ours else {}), **({FAILED: "message"} if failed else {})},
+        unschedulable=cordoned or managed,
+        annotations={**({CORDON: "why"} if managed else {}), **({FAILED: "message"} if failed else {})},
         taints=tuple(taints),
     ),
     st.booleans(),
