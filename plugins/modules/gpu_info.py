@@ -257,7 +257,7 @@ def _tell(client: Client, there: Detection, found: Overview, nodes: list[Node], 
     told["installed"] = {name: of.as_dict() for name, of in there.findings.items()}
     told["pools"] = report_data.pools(found.allocation, nodes, membership, found.changes.edits, found.geometries)
     kept = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
-    for name, proof in evidence.proofs(plan, nodes, membership, kept).items():
+    for name, proof in evidence.validated_pools(plan, nodes, membership, kept).items():
         told["pools"][name]["proof"] = proof
     told["drift"] = report_data.drift(told["pools"])
     told["warnings"] = [*doubts(plan, warnings.traits(nodes)), *found.warnings]

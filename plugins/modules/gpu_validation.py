@@ -1,29 +1,29 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proves pools by workloads that the real scheduler places."""
+"""Validates pools with workloads that the cluster's scheduler places."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_validation
-short_description: Prove by workloads that pools share their GPUs as declared
+short_description: Verify with workloads that pools share their GPUs as declared
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - On one node of each pool, all pools at once, runs pods that request the pool's resource, tolerate its taints
-    and list the device that they were given.
-  - A pool is proven when its pods were scheduled by the cluster's own scheduler, all ran at the same time, all
-    completed, and their logs show the devices that the mode stands for. No two pods on one GPU where GPUs are
-    exclusive, and no more pods on a GPU than it has shares.
-  - Where nobody else holds a share of the node and the pods hold all of a resource, one pod more has to wait. Where
-    GPUs or MIG devices are shared and requests for more than one share are to fail, one that asks for two is refused.
-  - The node with the most shares free is taken; pods of others are not touched. A pool whose shares are all in use is
-    told as V(busy), with a warning.
-  - The pods are taken away whatever happens, and so are those that a killed run has left.
-  - What was proven is kept as evidence in the ConfigMap C(accel-gpu-validation). While the pool, the kinds of its
-    nodes, their drivers and the image stay the same, it is not proven again, and nothing is sent.
+  - On one node of each pool, for all pools at once, runs pods that request the pool's resource, tolerate its taints
+    and list their device.
+  - A pool is verified when the cluster's own scheduler has scheduled its pods, all have run at the same time and
+    completed, and their logs show the devices of the mode - exclusive GPUs have one pod each, and shared GPUs have no
+    more pods than shares.
+  - If no other pod holds a share of the node and the pods hold all of a resource, one more pod has to wait. If
+    GPUs or MIG devices are shared and requests for more than one share are to fail, a request for two is refused.
+  - The node with the most free shares is used; other pods are not touched. If all shares of a pool are in use, its
+    status is V(busy), with a warning.
+  - The pods are deleted in any case, as are those of a killed run.
+  - The results are stored as evidence in the ConfigMap C(accel-gpu-validation). While the pool, the kinds of its
+    nodes, their drivers and the image stay the same, the pool is skipped, and nothing is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -33,39 +33,39 @@ extends_documentation_fragment:
 options:
   force:
     description:
-      - Prove the pools again although their evidence stands.
+      - Whether to validate pools again although their evidence is current.
     type: bool
     default: false
   max_pods:
     description:
-      - How many pods to run for a pool at most. For a pool that shares GPUs, at least one pod more than its node has
-        GPUs is run, since fewer prove nothing about sharing.
+      - Maximum number of pods for each pool. For a pool that shares GPUs, at least one more pod than its node has
+        GPUs runs, since fewer cannot verify sharing.
     type: int
     default: 8
   hold_seconds:
     description:
-      - Seconds for which each pod holds its device, so that all of them are seen to run at the same time.
+      - Seconds for which each pod holds its device, so that all of them run at the same time.
     type: int
     default: 10
   image_pull_secrets:
     description:
-      - Names of Secrets in the pods' namespace with which the image is pulled.
+      - Names of Secrets in the pods' namespace for pulling the image.
     type: list
     elements: str
     default: []
   run_as_user:
     description:
-      - User id of the pods. V(0) leaves it to the platform, as OpenShift's restricted SCC wants it.
+      - User id of the pods. V(0) leaves it to the platform, as OpenShift's restricted SCC requires.
     type: int
     default: 65534
   wait_timeout:
     description:
-      - Seconds within which the pods of all pools must have completed.
+      - Seconds within which the pods of all pools must complete.
     type: int
     default: 300
   wait_sleep:
     description:
-      - Seconds between two looks at the pods.
+      - Seconds between two readings of the pods.
     type: int
     default: 1
 notes:
@@ -75,12 +75,12 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Prove every pool
+- name: Validate every pool
   accel.gpu.gpu_validation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
 
-- name: Prove them again, with more pods
+- name: Validate them again, with more pods
   accel.gpu.gpu_validation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -90,38 +90,50 @@ EXAMPLES = r"""
 
 RETURN = r"""
 gpu_validation:
-  description: What was proven.
+  description: The results.
   returned: always
   type: dict
   contains:
     pools:
-      description: By pool, its C(status) (V(proven), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) where the
-        pool's labels keep its GPUs from containers, in check mode V(would_run)), and as far as they apply
-        C(node), C(pods), C(devices) (holders by device UUID), C(one_more)
-        (V(waited) is what one pod more than there are shares has to do), C(two_shares) (V(refused) is how a request for
-        two has to end), C(reason) and C(problems).
+      description:
+        - By pool, its C(status) - V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) if the
+          pool's labels keep its GPUs from containers, or V(would_run) in check mode.
+        - As far as they apply, C(node), C(pods), C(devices) (number of pods by device UUID), C(one_more)
+          (V(waited) is the right answer to one pod more than there are shares), C(two_shares) (V(refused) is the right
+          answer to a request for two), C(reason) and C(problems).
       type: dict
       returned: always
       sample:
         notebooks:
-          status: proven
+          status: verified
           node: t4-1
           pods: 4
           devices: {GPU-3f0b8f60-8a52-4b8c-9d53-5f0d3e6b2b11: 4}
           one_more: waited
           two_shares: refused
     leftovers:
-      description: How many pods of a killed run were taken away.
+      description: Number of pods of killed runs that were deleted.
       type: int
       returned: always
+      sample: 0
     seconds:
-      description: How long it took.
+      description: Duration.
       type: float
       returned: always
+      sample: 34.2
     after_discovery:
-      description: Pools of which nothing can be said before the cluster's hardware is discovered.
+      description: Pools that cannot be previewed before the cluster's hardware is discovered.
       type: dict
-      returned: in check mode, when there are such
+      returned: in check mode, when there are such pools
+      sample: {pools: [train]}
+code:
+  description:
+    - Reason of the failure; without a code, RV(gpu_validation.pools) has the problems of the pools.
+    - V(timeout) - pods were not deleted in time, V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API
+      server, or the HTTP status of the API server's error. V(lease_held) by another run, V(lease_lost) during the run.
+  returned: failure
+  type: raw
+  sample: lease_held
 """
 
 import time
@@ -133,116 +145,117 @@ from ..module_utils.common.results import diff_of
 from ..module_utils.drain.operand_diagnosis import failing_operands
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.validation import evidence
+from ..module_utils.validation.evidence import entry_results
 from ..module_utils.validation.pods import NotTestable, Workload
 from ..module_utils.validation.pool_test import PoolTest
-from ..module_utils.validation.validator import ValidationState, Validator, elapsed
+from ..module_utils.validation.validator import ValidationState, Validator
+
+PoolResult = dict[str, t.Any]
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Skip what stands, prove the rest."""
-    began = time.monotonic()
+    """Skip pools with current evidence, validate the others."""
+    started = time.monotonic()
     params = module.params
-    module.plan = adapt_plan_to_cluster(module.client, module.plan)
+    plan = module.plan = adapt_plan_to_cluster(module.client, module.plan)
     workload = Workload(
-        namespace=module.plan.validation.namespace,
-        image=module.plan.validation.image,
+        namespace=plan.validation.namespace,
+        image=plan.validation.image,
         run_id=module.run_id,
-        hold=params["hold_seconds"],
+        hold_seconds=params["hold_seconds"],
         deadline=params["wait_timeout"] + params["hold_seconds"],
         image_pull_secrets=tuple(params["image_pull_secrets"]),
         run_as_user=params["run_as_user"] or None,
     )
-    proving = Validator(
-        module.client, module.plan, workload, params["max_pods"], module.progress, float(params["wait_sleep"])
+    validator = Validator(
+        module.client, plan, workload, params["max_pods"], module.progress, float(params["wait_sleep"])
     )
-    state = proving.read()
-    pools = _standing(module, state)
-    told: dict[str, t.Any] = {"pools": pools, "leftovers": len(state.leftovers), "seconds": 0.0}
-    due = [name for name, pool in pools.items() if pool["status"] == "would_run"]
-    before = {name: _evidence(pool) for name, pool in pools.items()}
+    state = validator.read()
+    pools = _initial_results(module, state)
+    result: dict[str, t.Any] = {"pools": pools, "leftovers": len(state.leftovers), "seconds": 0.0}
+    before = {name: _summary(pool) for name, pool in pools.items()}
     later = _after_discovery(module, state) if module.check_mode else {}
     if later:
-        told["after_discovery"] = later
-    changed = bool(due or later or state.leftovers)
+        result["after_discovery"] = later
+    changed = bool(later or state.leftovers) or any(pool["status"] == "would_run" for pool in pools.values())
     problems: list[str] = []
     if changed and not module.check_mode:
         with module.lease() as lease:
-            # Another run may have proven, or left, something while this one waited for its lease.
-            state = proving.read()
-            pools.update(_standing(module, state))
+            # Another run may have changed the state while this one waited for the lease.
+            state = validator.read()
+            pools.update(_initial_results(module, state))
             if state.leftovers:
-                proving.clean()
-            problems = _prove(module, proving, state, pools, lease)
-        told["seconds"] = elapsed(began)
-        changed = bool(state.leftovers) or any(pool["status"] in ("proven", "failed") for pool in pools.values())
-    after = {name: "proven" if pool["status"] == "would_run" else _evidence(pool) for name, pool in pools.items()}
-    result = {"changed": changed, "gpu_validation": told, "diff": diff_of(before, after, "gpu_validation")}
+                validator.delete_pods()
+            problems = _validate(module, validator, state, pools, lease)
+        result["seconds"] = round(time.monotonic() - started, 1)
+        changed = bool(state.leftovers) or any(pool["status"] in ("verified", "failed") for pool in pools.values())
+    after = {name: "verified" if pool["status"] == "would_run" else _summary(pool) for name, pool in pools.items()}
+    output = {"changed": changed, "gpu_validation": result, "diff": diff_of(before, after, "gpu_validation")}
     if problems:
-        module.fail_json(msg="Not proven by workloads:\n" + "\n".join(problems), **result)
-    return result
+        module.fail_json(msg="Not verified by workloads:\n" + "\n".join(problems), **output)
+    return output
 
 
-def _standing(module: GpuModule, state: ValidationState) -> dict[str, dict[str, t.Any]]:
-    """What is known of each pool before anything runs."""
-    pools: dict[str, dict[str, t.Any]] = {}
+def _initial_results(module: GpuModule, state: ValidationState) -> dict[str, PoolResult]:
+    """What is known of each pool before any pod runs."""
+    pools: dict[str, PoolResult] = {}
     for pool in module.plan.pools:
-        entry = state.noted.get(pool.name) or {}
+        entry, current = state.evidence.get(pool.name) or {}, state.is_current(pool.name)
         if not state.members(pool.name):
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
         elif pool.without_containers:
             pools[pool.name] = {"status": "not_applicable", "reason": pool.without_containers}
-        elif state.current(pool.name) and not module.params["force"]:
-            pools[pool.name] = {"status": "skipped", **evidence.is_current(entry)}
+        elif current and not module.params["force"]:
+            pools[pool.name] = {"status": "skipped", **entry_results(entry)}
         else:
-            reason = (
-                "forced" if state.current(pool.name) else "changed since it was proven" if entry else "never proven"
-            )
+            reason = "forced" if current else "changed since it was verified" if entry else "never verified"
             pools[pool.name] = {"status": "would_run", "reason": reason}
     return pools
 
 
-def _evidence(pool: t.Mapping[str, t.Any]) -> str:
-    """What there is to show for a pool: that it is proven, or why not."""
-    words = {"skipped": "proven", "would_run": str(pool.get("reason"))}
-    return words.get(pool["status"], str(pool["status"]))
+def _summary(pool: PoolResult) -> str:
+    """A pool in the diff: verified, or why not."""
+    texts = {"skipped": "verified", "would_run": str(pool.get("reason"))}
+    return texts.get(pool["status"], str(pool["status"]))
 
 
-def _prove(
-    module: GpuModule, proving: Validator, state: ValidationState, pools: dict[str, dict[str, t.Any]], lease: t.Any
+def _validate(
+    module: GpuModule, validator: Validator, state: ValidationState, pools: dict[str, PoolResult], lease: t.Any
 ) -> list[str]:
-    """Run what is due; writes what became of it into `pools` and returns the problems."""
-    due = [pool for pool in module.plan.pools if pools[pool.name]["status"] == "would_run"]
+    """Validate the remaining pools; write their results into `pools` and return the problems."""
+    remaining = {pool.name: pool for pool in module.plan.pools if pools[pool.name]["status"] == "would_run"}
+    if not remaining:
+        return []
     problems: list[str] = []
-    trials: list[PoolTest] = []
-    if not due:
-        return problems
-    for name, site in proving.sites(due, state).items():
-        if isinstance(site, NotTestable):
-            pools[name] = {"status": "busy" if site.busy else "failed", "reason": site.reason}
-            if site.busy:
-                module.warn(f"Pool {name} was not proven: {site.reason}.")
-            else:
-                problems.append(f"{name}: {site.reason}")
+    tests: list[PoolTest] = []
+    for name, site in validator.choose_sites(list(remaining.values()), state).items():
+        if not isinstance(site, NotTestable):
+            tests.append(PoolTest(remaining[name], site, validator.workload))
+            continue
+        pools[name] = {"status": "busy" if site.busy else "failed", "reason": site.reason}
+        if site.busy:
+            module.warn(f"Pool {name} was not validated: {site.reason}.")
         else:
-            trials.append(proving.trial(next(pool for pool in due if pool.name == name), site))
-    if not trials:
+            problems.append(f"{name}: {site.reason}")
+    if not tests:
         return problems
-    proofs = proving.prove(trials, module.params["wait_timeout"], lease)
-    for trial in trials:
-        name, proof = trial.pool.name, proofs[trial.pool.name]
+    results = validator.run(tests, module.params["wait_timeout"], lease)
+    verified = []
+    for test in tests:
+        name, result = test.pool.name, results[test.pool.name]
         pools[name] = {
-            "status": "failed" if proof.problems else "proven",
-            "node": trial.site.node.name,
-            "pods": trial.site.pods,
-            "devices": dict(proof.devices),
-            **trial.told,
-            "problems": list(proof.problems),
+            "status": "failed" if result.problems else "verified",
+            "node": test.site.node.name,
+            "pods": test.site.pods,
+            "devices": dict(result.devices),
+            **test.answers,
+            "problems": list(result.problems),
         }
-        problems += [f"{name} on {trial.site.node.name}: {problem}" for problem in proof.problems]
-    good = {t_.pool.name: (t_, proofs[t_.pool.name]) for t_ in trials if not proofs[t_.pool.name].problems}
-    if good:
-        proving.note(good, state, lease)
+        problems += [f"{name} on {test.site.node.name}: {problem}" for problem in result.problems]
+        if not result.problems:
+            verified.append((test, result))
+    if verified:
+        validator.record(verified, state, lease)
     return problems
 
 
@@ -250,11 +263,10 @@ def _after_discovery(module: GpuModule, state: ValidationState) -> dict[str, t.A
     empty = list(state.membership.empty)
     if not empty:
         return {}
-    waiting = awaited_nodes(module.plan.pools, state.nodes.values(), state.membership)
+    nodes = state.nodes.values()
+    waiting = awaited_nodes(module.plan.pools, nodes, state.membership)
     failing = failing_operands(module.client, module.plan.config.namespace, waiting, time.time())
-    if undiscovered_cluster(state.nodes.values()) or set(waiting) - set(failing):
-        return {"pools": empty}
-    return {}
+    return {"pools": empty} if undiscovered_cluster(nodes) or set(waiting) - set(failing) else {}
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the pods of a validation show: whether they ran together, on which devices, or why not (pure)."""
+"""Evaluates the pods of a validation: whether they ran together, on which devices, or why not (pure)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from ..cluster_state.node import Node
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
-_DEVICE = re.compile(r"^\s*(?P<what>GPU|MIG)\b(?P<name>.*?)\(UUID: (?P<uuid>(?:GPU|MIG)-[^)\s]+)\)", re.MULTILINE)
-_STUCK = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError")
+_DEVICE = re.compile(r"^\s*(?P<kind>GPU|MIG)\b(?P<name>.*?)\(UUID: (?P<uuid>(?:GPU|MIG)-[^)\s]+)\)", re.MULTILINE)
+_FINAL_WAITS = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+)
 
 _MIG_UUID = "MIG-"
 
@@ -25,66 +31,72 @@ Pod = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class PodObservation:
-    """One look at the pods of one pool."""
+    """One reading of the pods of one pool."""
 
     phases: t.Mapping[str, int]
     together: bool
     ended: bool
-    refusals: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return ", ".join(f"{count} {phase}" for phase, count in sorted(self.phases.items())) or "none seen"
+        return ", ".join(f"{count} {phase}" for phase, count in sorted(self.phases.items())) or "no pods"
 
 
 @dataclass(frozen=True)
 class DeviceCheck:
-    """What the logs of a pool's pods prove; problems empty: the mode holds."""
+    """The devices in the logs of a pool's pods; without problems the mode is verified."""
 
     devices: t.Mapping[str, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
-def observe(pods: t.Sequence[Pod], wanted: int) -> PodObservation:
-    """Where a pool's pods stand; together once all of them have been running at one moment."""
+def observe(pods: t.Sequence[Pod], expected: int) -> PodObservation:
+    """The state of a pool's pods; `together` if all of them have been running at the same time."""
     statuses = [(pod["metadata"]["name"], pod.get("status") or {}) for pod in pods]
     phases = Counter(str(status.get("phase") or "Pending") for dummy, status in statuses)
-    refusals = tuple(f"{name}: {refusal(status)}" for name, status in statuses if status.get("phase") == "Failed")
+    failures = tuple(
+        f"{name}: {failure_reason(status)}" for name, status in statuses if status.get("phase") == "Failed"
+    )
     return PodObservation(
         phases=dict(phases),
-        together=len(pods) == wanted and _together([status for dummy, status in statuses]),
-        ended=len(pods) == wanted and phases["Succeeded"] + phases["Failed"] == wanted,
-        refusals=refusals + tuple(f"{name}: {why}" for name, status in statuses for why in _stuck(status)),
-        waiting=tuple(f"{name}: {waiting(status)}" for name, status in statuses if _is_waiting(status)),
+        together=len(pods) == expected and _ran_together([status for dummy, status in statuses]),
+        ended=len(pods) == expected and phases["Succeeded"] + phases["Failed"] == expected,
+        failures=failures + tuple(f"{name}: {reason}" for name, status in statuses for reason in _final_waits(status)),
+        waiting=tuple(
+            f"{name}: {waiting_reason(status)}"
+            for name, status in statuses
+            if (status.get("phase") or "Pending") == "Pending"
+        ),
     )
 
 
 def devices(log: str) -> list[tuple[str, str]]:
-    """The (name, UUID) of each device that nvidia-smi -L lists; MIG devices stand for the GPU they are on."""
-    found = list(_DEVICE.finditer(log))
-    slices = [(match["name"].split()[0], match["uuid"]) for match in found if match["what"] == "MIG"]
-    return slices or [(match["name"].split(":", 1)[-1].strip(), match["uuid"]) for match in found]
+    """The (name, UUID) of each device that nvidia-smi -L lists; MIG devices replace the GPU that they are on."""
+    matches = list(_DEVICE.finditer(log))
+    slices = [(match["name"].split()[0], match["uuid"]) for match in matches if match["kind"] == "MIG"]
+    return slices or [(match["name"].split(":", 1)[-1].strip(), match["uuid"]) for match in matches]
 
 
 def check_devices(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> DeviceCheck:
-    """Judge the logs: one device a pod; distinct devices when exclusive, as many holders each as the mode says."""
+    """Verify the logs: one device for each pod, and at most as many pods for each device as the mode allows."""
     problems: list[str] = []
-    seen: Counter[str] = Counter()
+    holders: Counter[str] = Counter()
     for pod, log in sorted(logs.items()):
         listed = devices(log)
         if len(listed) != 1:
             problems.append(f"{pod} lists {len(listed)} devices, 1 is expected; its log: {excerpt(log)}")
             continue
         name, uuid = listed[0]
-        seen[uuid] += 1
+        holders[uuid] += 1
         if uuid.startswith(_MIG_UUID):
             if name not in pool.sharing.profiles:
                 problems.append(f"{pod} was given a MIG device {name}, which is not in the pool's layout")
-        elif name and not _same_model(name, node.model):
-            problems.append(f"{pod} was given a {name}, the node is labelled {node.model}")
+        elif name and _plain(name) != _plain(node.model):
+            problems.append(f"{pod} was given a {name}, but the node is labelled {node.model}")
     if not problems:
-        problems.extend(_counts(pool, node, seen))
-    return DeviceCheck(dict(sorted(seen.items())), tuple(problems))
+        problems.extend(_surplus_holders(pool, node, holders))
+    return DeviceCheck(dict(sorted(holders.items())), tuple(problems))
 
 
 def excerpt(log: str, limit: int = 300) -> str:
@@ -93,38 +105,34 @@ def excerpt(log: str, limit: int = 300) -> str:
     return text[-limit:] or "(empty)"
 
 
-def _counts(pool: PoolPlan, node: Node, seen: Counter[str]) -> t.Iterator[str]:
+def _surplus_holders(pool: PoolPlan, node: Node, holders: Counter[str]) -> t.Iterator[str]:
     replicas = pool.sharing.replicas
-    devices = expected_state.parts(node, pool)
-    if len(seen) > devices:
-        yield f"the pods saw {len(seen)} devices, {node.name} has {devices}"
-    for uuid, holders in sorted(seen.items()):
-        if holders > replicas:
+    count = expected_state.parts(node, pool)
+    if len(holders) > count:
+        yield f"the pods were given {len(holders)} devices, but {node.name} has {count}"
+    for uuid, pods in sorted(holders.items()):
+        if pods > replicas:
             allowed = "one pod" if replicas == 1 else f"{replicas} pods"
-            yield f"{uuid} was given to {holders} pods at once, mode {pool.mode} allows {allowed}"
-
-
-def _same_model(name: str, model: str) -> bool:
-    return _plain(name) == _plain(model)
+            yield f"{uuid} was given to {pods} pods at once, mode {pool.mode} allows {allowed}"
 
 
 def _plain(name: str) -> str:
     return name.replace(" ", "-").lower().removeprefix("nvidia-")
 
 
-def _together(statuses: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
-    """All run at this moment, or the last began before the first ended (whole seconds: strictly before)."""
+def _ran_together(statuses: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+    """Whether all run now, or the last one started before the first one ended (whole seconds: strictly before)."""
     if statuses and all(status.get("phase") == "Running" for status in statuses):
         return True
-    found = [span for status in statuses for span in spans(status)]
-    if len(found) != len(statuses) or not found:
+    times = [time for status in statuses for time in run_times(status)]
+    if len(times) != len(statuses) or not times:
         return False
-    ends = [end for dummy, end in found if end]
-    return not ends or max(start for start, dummy in found) < min(ends)
+    ends = [end for dummy, end in times if end]
+    return not ends or max(start for start, dummy in times) < min(ends)
 
 
-def spans(status: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
-    """When each container has begun and ended (empty: it still runs), in the form of the API, which sorts by time."""
+def run_times(status: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
+    """Start and end of each container (empty while it runs) as texts of the API, which sort by time."""
     for container in status.get("containerStatuses") or ():
         state = container.get("state") or {}
         if state.get("running", {}).get("startedAt"):
@@ -133,7 +141,7 @@ def spans(status: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
             yield state["terminated"]["startedAt"], state["terminated"].get("finishedAt", "")
 
 
-def refusal(status: t.Mapping[str, t.Any]) -> str:
+def failure_reason(status: t.Mapping[str, t.Any]) -> str:
     """Why a pod has failed."""
     for container in status.get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated") or {}
@@ -142,19 +150,15 @@ def refusal(status: t.Mapping[str, t.Any]) -> str:
     return f"refused: {status.get('reason', 'Failed')}: {status.get('message', 'no message')}"
 
 
-def _stuck(status: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+def _final_waits(status: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") in _STUCK:
+        if waiting.get("reason") in _FINAL_WAITS:
             yield f"{waiting['reason']}: {waiting.get('message', 'no message')}"
 
 
-def _is_waiting(status: t.Mapping[str, t.Any]) -> bool:
-    return (status.get("phase") or "Pending") == "Pending"
-
-
-def waiting(status: t.Mapping[str, t.Any]) -> str:
-    """Why a pod does not run yet."""
+def waiting_reason(status: t.Mapping[str, t.Any]) -> str:
+    """Why a pod is not running yet."""
     for condition in status.get("conditions") or ():
         if condition.get("status") == "False" and condition.get("message"):
             return f"Pending, {condition.get('reason')}: {condition['message']}"
@@ -162,4 +166,4 @@ def waiting(status: t.Mapping[str, t.Any]) -> str:
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason"):
             return f"Pending, {waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
-    return "Pending, not looked at by the scheduler yet"
+    return "Pending, not processed by the scheduler yet"

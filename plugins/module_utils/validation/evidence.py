@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a validation proved, as a hash: while it stays the same there is nothing to prove again (pure)."""
+"""The evidence of a validation, with a hash: while the hash stays the same, a pool is not validated again (pure)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if t.TYPE_CHECKING:
     from ..pools.plan import Plan, PoolPlan
 
 
-def facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.Any]:
-    """What the proof stands on: the pool's declaration and each kind of node in it, not the nodes' names.
+def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.Any]:
+    """The facts that a validation depends on: the pool's declaration and each kind of node in it, without the nodes' names.
 
-    A pool is a set of nodes that are alike, so that one more of them is no reason to prove it again.
+    The nodes of a pool are alike, so that one more of them does not require another validation.
     """
     kinds = {
         (
@@ -53,47 +53,47 @@ def facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.An
     }
 
 
-def fingerprint(of_pool: t.Mapping[str, t.Any]) -> str:
+def fingerprint(facts: t.Mapping[str, t.Any]) -> str:
     """The hash of such facts."""
-    return hashlib.sha256(json.dumps(of_pool, sort_keys=True, default=dict).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=dict).encode()).hexdigest()[:16]
 
 
-def noted(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str, t.Any]]:
-    """What earlier runs proved, by pool; what cannot be read counts as not proved."""
-    found: dict[str, dict[str, t.Any]] = {}
+def read_evidence(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str, t.Any]]:
+    """The entries of earlier runs by pool; an unreadable entry is left out."""
+    entries: dict[str, dict[str, t.Any]] = {}
     for pool, text in ((configmap or {}).get("data") or {}).items():
         try:
             entry = json.loads(text)
         except ValueError:
             continue
         if isinstance(entry, dict):
-            found[pool] = entry
-    return found
+            entries[pool] = entry
+    return entries
 
 
-def proofs(
+def validated_pools(
     plan: Plan, nodes: t.Iterable[Node], membership: Membership, configmap: t.Mapping[str, t.Any] | None
 ) -> dict[str, dict[str, t.Any]]:
-    """Of the pools that were proven: on which node, who held each device, and whether the pool is still what it was then."""
+    """By pool, the results of its last validation, and whether they are still `current`."""
     by_name = {node.name: node for node in nodes}
-    entries, found = noted(configmap), {}
+    entries, results = read_evidence(configmap), {}
     for pool in plan.pools:
         entry = entries.get(pool.name)
         if entry:
             members = [by_name[name] for name in membership.by_pool[pool.name]]
-            now = fingerprint(facts(pool, members, plan.validation.image))
-            found[pool.name] = {**is_current(entry), "current": entry.get("evidence") == now}
-    return found
+            current = fingerprint(pool_facts(pool, members, plan.validation.image))
+            results[pool.name] = {**entry_results(entry), "current": entry.get("evidence") == current}
+    return results
 
 
-def note(
-    of_pool: t.Mapping[str, t.Any], node: str, uuids: t.Mapping[str, int], told: t.Mapping[str, str]
+def new_entry(
+    facts: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], answers: t.Mapping[str, str]
 ) -> dict[str, t.Any]:
-    """One pool's entry: the hash, what it stands on, and what was seen (holders by device UUID, answers)."""
-    return {"evidence": fingerprint(of_pool), "facts": dict(of_pool), "node": node, "devices": dict(uuids), **told}
+    """One pool's entry: the hash, its facts, and the results (holders by device UUID, answers to the negative checks)."""
+    return {"evidence": fingerprint(facts), "facts": dict(facts), "node": node, "devices": dict(devices), **answers}
 
 
-def is_current(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What an entry says was seen; an answer that could not be tried is left out."""
+def entry_results(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The results in an entry; a negative check that could not be run is left out."""
     answers = {key: entry[key] for key in ("one_more", "two_shares") if key in entry}
     return {"node": entry.get("node"), "devices": entry.get("devices") or {}, **answers}

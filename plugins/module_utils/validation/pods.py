@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods that prove a pool, and the node of the pool that they prove it on (pure)."""
+"""The pods that validate a pool, and the choice of the node (pure)."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from ..cluster_state.node import Node
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
-POOL_OF = "accel.gpu/validation"
-RUN_OF = "accel.gpu/run"
-NO_USER = 65534
+POOL_LABEL = "accel.gpu/validation"
+RUN_LABEL = "accel.gpu/run"
+NOBODY_UID = 65534
 SURPLUS, PAIR = "surplus", "pair"
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What the pods of every pool have in common."""
+    """The settings that the pods of all pools share."""
 
     namespace: str
     image: str
     run_id: str
-    hold: int
+    hold_seconds: int
     deadline: int
     image_pull_secrets: tuple[str, ...] = ()
-    run_as_user: int | None = NO_USER
+    run_as_user: int | None = NOBODY_UID
 
 
 @dataclass(frozen=True)
 class PodRequest:
-    """One pod: the end of its name, how much it asks for of which resource, and whether it holds that for a while."""
+    """One pod: the end of its name, the resource and count that it requests, and whether it holds them for some seconds."""
 
     name: str
     resource: str
@@ -47,37 +47,37 @@ class PodRequest:
 
 @dataclass(frozen=True)
 class ValidationSite:
-    """The node on which a pool is proven, and the resource that each of the pods asks for.
+    """The node on which a pool is validated, and the resource that each pod requests.
 
-    `surplus`: the resource of which these pods hold all there is, so that one pod more has to wait. `pair`: the resource
-    of which nobody gets two shares in one request. Empty: not to be tried here.
+    `surplus`: the resource that these pods exhaust, so that one pod more has to wait. `pair`: the resource
+    of which a request for two shares is refused. Empty: this check cannot be run here.
     """
 
     node: Node
-    asked: tuple[str, ...]
+    resources: tuple[str, ...]
     surplus: str = ""
     pair: str = ""
 
     @property
     def pods(self) -> int:
         """How many pods run together."""
-        return len(self.asked)
+        return len(self.resources)
 
     @property
-    def crowd(self) -> tuple[PodRequest, ...]:
+    def holders(self) -> tuple[PodRequest, ...]:
         """The pods that run together."""
-        return tuple(PodRequest(str(index), resource) for index, resource in enumerate(self.asked))
+        return tuple(PodRequest(str(index), resource) for index, resource in enumerate(self.resources))
 
     @property
-    def beyond(self) -> tuple[PodRequest, ...]:
-        """The pods that the node must not serve beside them; what they are given in the end they give back at once."""
-        asks = (PodRequest(SURPLUS, self.surplus, holds=False), PodRequest(PAIR, self.pair, count=2, holds=False))
-        return tuple(ask for ask in asks if ask.resource)
+    def negative_checks(self) -> tuple[PodRequest, ...]:
+        """The pods that the node must not serve at the same time; if they run after all, they end at once."""
+        requests = (PodRequest(SURPLUS, self.surplus, holds=False), PodRequest(PAIR, self.pair, count=2, holds=False))
+        return tuple(request for request in requests if request.resource)
 
 
 @dataclass(frozen=True)
 class NotTestable:
-    """Why a pool cannot be proven now; busy: because its GPUs are at work, which is no fault."""
+    """Why a pool cannot be validated now; busy: because its GPUs are in use, which is no failure."""
 
     reason: str
     busy: bool = False
@@ -86,82 +86,87 @@ class NotTestable:
 def choose_node(
     pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[GpuRequest]], limit: int
 ) -> ValidationSite | NotTestable:
-    """The node with the most shares free (then by name) and how many pods run there, or why there is none."""
-    # The startup taint keeps workloads away until the node is proven to be as its pool declares.
-    open_nodes = [
+    """The node with the most free shares (then by name) and its pods, or why there is none."""
+    # The startup taint keeps workloads away until the node is verified.
+    schedulable = [
         node for node in nodes if node.ready and not node.unschedulable and not node.tainted(STARTUP_TAINT_KEY)
     ]
-    if not open_nodes:
+    if not schedulable:
         return NotTestable("no node of the pool is ready and schedulable")
-    offered = {node.name: _counts(pool, node) for node in open_nodes}
-    offering = [node for node in open_nodes if any(offered[node.name].values())]
-    if not offering:
-        return NotTestable(f"no node of the pool offers {' or '.join(pool.resources)}")
+    allocatable = {node.name: _allocatable(pool, node) for node in schedulable}
+    candidates = [node for node in schedulable if any(allocatable[node.name].values())]
+    if not candidates:
+        return NotTestable(f"no node of the pool has allocatable {' or '.join(pool.resources)}")
     free = {
-        node.name: {name: count - held(used.get(node.name, ()), name) for name, count in offered[node.name].items()}
-        for node in offering
+        node.name: {name: count - held(used.get(node.name, ()), name) for name, count in allocatable[node.name].items()}
+        for node in candidates
     }
-    best = min(offering, key=lambda node: (-sum(max(0, count) for count in free[node.name].values()), node.name))
-    asked = _asked(free[best.name], enough(pool, best, limit))
-    if not asked:
-        total = sum(sum(offered[node.name].values()) for node in offering)
+    best = min(candidates, key=lambda node: (-sum(max(0, count) for count in free[node.name].values()), node.name))
+    resources = _pod_resources(free[best.name], required_pods(pool, best, limit))
+    if not resources:
+        total = sum(sum(allocatable[node.name].values()) for node in candidates)
         return NotTestable(f"all {total} {' or '.join(pool.resources)} of the pool are in use", busy=True)
-    return ValidationSite(best, asked, *_beyond(pool, offered[best.name], free[best.name], asked))
+    return ValidationSite(best, resources, *_negative_checks(pool, allocatable[best.name], free[best.name], resources))
 
 
-def enough(pool: PoolPlan, node: Node, limit: int) -> int:
-    """How many pods prove the pool's mode: fewer than one more than there are devices prove nothing about sharing."""
+def required_pods(pool: PoolPlan, node: Node, limit: int) -> int:
+    """The number of pods: at least one more than there are devices, since fewer cannot verify sharing."""
     if not pool.sharing.shared:
         return limit
     return max(limit, expected_state.parts(node, pool) + 1)
 
 
-def _beyond(
-    pool: PoolPlan, offered: t.Mapping[str, int], free: t.Mapping[str, int], asked: t.Sequence[str]
+def _negative_checks(
+    pool: PoolPlan, allocatable: t.Mapping[str, int], free: t.Mapping[str, int], resources: t.Sequence[str]
 ) -> tuple[str, str]:
-    """What can be tried beside those pods (surplus, pair).
+    """The resources of the negative checks that can be run (surplus, pair).
 
-    A pod that waits may have the scheduler evict workloads of a lower priority, so that none waits where somebody else
-    holds a share.
+    For a waiting pod the scheduler may evict workloads of a lower priority, so none waits where other pods hold a share.
     """
-    alone = free == offered
-    surplus = next((name for name, count in offered.items() if alone and count and asked.count(name) == count), "")
+    alone = free == allocatable
+    surplus = next(
+        (name for name, count in allocatable.items() if alone and count and resources.count(name) == count), ""
+    )
     pair = ""
     if pool.sharing.shared and pool.sharing.fail_requests:
-        name = asked[0]
-        if free[name] - asked.count(name) > 1 or (alone and offered[name] > 1):
+        name = resources[0]
+        if free[name] - resources.count(name) > 1 or (alone and allocatable[name] > 1):
             pair = name
     return surplus, pair
 
 
-def _counts(pool: PoolPlan, node: Node) -> dict[str, int]:
+def _allocatable(pool: PoolPlan, node: Node) -> dict[str, int]:
     return {name: node.allocatable.get(name, 0) for name in pool.resources}
 
 
-def _asked(free: t.Mapping[str, int], most: int) -> tuple[str, ...]:
-    """One pod for each resource in turn, as long as there is one free."""
+def _pod_resources(free: t.Mapping[str, int], limit: int) -> tuple[str, ...]:
+    """The resource of each pod: all resources in turn while one is free."""
     left = dict(free)
-    asked: list[str] = []
-    while len(asked) < most and any(count > 0 for count in left.values()):
+    resources: list[str] = []
+    while len(resources) < limit and any(count > 0 for count in left.values()):
         for name, count in left.items():
-            if count > 0 and len(asked) < most:
-                asked.append(name)
+            if count > 0 and len(resources) < limit:
+                resources.append(name)
                 left[name] = count - 1
-    return tuple(asked)
+    return tuple(resources)
 
 
-def pod_name(pool: PoolPlan, ask: PodRequest, workload: Workload) -> str:
-    """The name of such a pod, the same however often it is asked."""
-    return f"accel-gpu-validation-{pool.name}-{run_label(workload.run_id)}-{ask.name}"
+def pod_name(pool: PoolPlan, request: PodRequest, workload: Workload) -> str:
+    """The name of the pod, unique for its pool, run and request."""
+    return f"accel-gpu-validation-{pool.name}-{run_label(workload.run_id)}-{request.name}"
 
 
-def manifest(pool: PoolPlan, site: ValidationSite, ask: PodRequest, workload: Workload) -> dict[str, t.Any]:
-    """One pod: it lists the device it was given, holds it for some seconds and ends."""
+def manifest(pool: PoolPlan, site: ValidationSite, request: PodRequest, workload: Workload) -> dict[str, t.Any]:
+    """One pod: it lists its device, holds it for some seconds and ends."""
     container = {
         "name": "nvidia-smi",
         "image": workload.image,
-        "command": ["sh", "-c", f"nvidia-smi -L && sleep {workload.hold}" if ask.holds else "nvidia-smi -L"],
-        "resources": {"limits": {ask.resource: str(ask.count)}, "requests": {"cpu": "10m", "memory": "32Mi"}},
+        "command": [
+            "sh",
+            "-c",
+            f"nvidia-smi -L && sleep {workload.hold_seconds}" if request.holds else "nvidia-smi -L",
+        ],
+        "resources": {"limits": {request.resource: str(request.count)}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     security: dict[str, t.Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -173,10 +178,10 @@ def manifest(pool: PoolPlan, site: ValidationSite, ask: PodRequest, workload: Wo
         "securityContext": security,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 1,
-        # A run that was killed leaves no pod that holds a GPU for ever.
+        # Pods of a killed run release their GPUs.
         "activeDeadlineSeconds": workload.deadline,
         "tolerations": [dict(toleration) for toleration in pool.tolerations],
-        # The scheduler places the pod, so that its refusals are seen; by the field that DaemonSets use.
+        # The scheduler places the pod, so that its decisions are tested; DaemonSets use the same field.
         "affinity": {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -193,11 +198,11 @@ def manifest(pool: PoolPlan, site: ValidationSite, ask: PodRequest, workload: Wo
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(pool, ask, workload),
+            "name": pod_name(pool, request, workload),
             "namespace": workload.namespace,
             "labels": {
-                POOL_OF: pool.name,
-                RUN_OF: run_label(workload.run_id),
+                POOL_LABEL: pool.name,
+                RUN_LABEL: run_label(workload.run_id),
                 "app.kubernetes.io/managed-by": "accel.gpu",
             },
         },

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One pool under proof: what its pods have shown so far, look by look (pure)."""
+"""The test of one pool: what its pods have shown so far (pure)."""
 
 from __future__ import annotations
 
@@ -15,65 +15,66 @@ if t.TYPE_CHECKING:
 
 Pod = t.Mapping[str, t.Any]
 
-_TOLD_AS = {SURPLUS: "one_more", PAIR: "two_shares"}
-_UNSEEN = {
-    SURPLUS: "whether one pod more has to wait was not seen in time",
-    PAIR: "whether a request for two shares is refused was not seen in time",
+_RESULT_KEYS = {SURPLUS: "one_more", PAIR: "two_shares"}
+_UNANSWERED = {
+    SURPLUS: "it is not known in time whether one pod more has to wait",
+    PAIR: "it is not known in time whether a request for two shares is refused",
 }
 
 
 @dataclass
 class PoolTest:
-    """What is known of the pods of one pool."""
+    """The pods of one pool on one node."""
 
     pool: PoolPlan
     site: ValidationSite
     workload: Workload
-    together: bool = False
-    look: evaluation.PodObservation = field(
+    ran_together: bool = False
+    observation: evaluation.PodObservation = field(
         default_factory=lambda: evaluation.PodObservation({}, together=False, ended=False)
     )
     _answers: dict[str, negative_checks.NegativeResult] = field(default_factory=dict)
     _waiting: dict[str, str] = field(default_factory=dict)
 
-    def pod(self, ask: PodRequest) -> str:
+    def pod_name(self, request: PodRequest) -> str:
         """The name of one of the pods."""
-        return pod_name(self.pool, ask, self.workload)
+        return pod_name(self.pool, request, self.workload)
 
-    def see(self, found: t.Mapping[str, Pod]) -> None:
-        """Take in one look at the pods that there are, by name."""
-        crowd = {ask: found[self.pod(ask)] for ask in self.site.crowd if self.pod(ask) in found}
-        self.look = evaluation.observe(list(crowd.values()), self.site.pods)
-        self.together = self.together or self.look.together
-        for ask in self.site.beyond:
-            pod = found.get(self.pod(ask))
-            if pod is None or ask.name in self._answers:
+    def update(self, pods: t.Mapping[str, Pod]) -> None:
+        """Evaluate one reading of the pods, which are given by name."""
+        holders = {request: pods[name] for request in self.site.holders if (name := self.pod_name(request)) in pods}
+        self.observation = evaluation.observe(list(holders.values()), self.site.pods)
+        self.ran_together = self.ran_together or self.observation.together
+        for request in self.site.negative_checks:
+            pod = pods.get(self.pod_name(request))
+            if pod is None or request.name in self._answers:
                 continue
-            rivals = [other for of, other in crowd.items() if of.resource == ask.resource]
-            answer = self._answer(ask, pod, rivals)
-            if answer:
-                self._answers[ask.name] = answer
+            if request.name == PAIR:
+                answer = negative_checks.pair_result(pod, request.resource)
             else:
-                self._waiting[ask.name] = evaluation.waiting(pod.get("status") or {})
+                rivals = [other for holder, other in holders.items() if holder.resource == request.resource]
+                answer = negative_checks.surplus_result(
+                    pod, rivals, request.resource, ran_together=self.ran_together, ended=self.observation.ended
+                )
+            if answer:
+                self._answers[request.name] = answer
+            else:
+                self._waiting[request.name] = evaluation.waiting_reason(pod.get("status") or {})
 
     @property
-    def over(self) -> bool:
-        """Whether more waiting brings nothing."""
-        return bool(self.look.refusals) or (self.look.ended and len(self._answers) == len(self.site.beyond))
+    def finished(self) -> bool:
+        """Whether no further result can come."""
+        answered = len(self._answers) == len(self.site.negative_checks)
+        return bool(self.observation.failures) or (self.observation.ended and answered)
 
     @property
-    def told(self) -> dict[str, str]:
-        """How the cluster answered what it must not grant, as far as that could be tried here."""
-        return {_TOLD_AS[name]: answer.told for name, answer in self._answers.items()}
+    def answers(self) -> dict[str, str]:
+        """The answers to the negative checks, as far as these could be run here."""
+        return {_RESULT_KEYS[name]: result.answer for name, result in self._answers.items()}
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What the cluster has granted that it must not, and what was not seen in time."""
-        answered = [answer.problem for answer in self._answers.values() if answer.problem]
-        unseen = [ask for ask in self.site.beyond if ask.name not in self._answers]
-        return (*answered, *(f"{_UNSEEN[ask.name]}: {self._waiting.get(ask.name, 'no pod')}" for ask in unseen))
-
-    def _answer(self, ask: PodRequest, pod: Pod, rivals: t.Sequence[Pod]) -> negative_checks.NegativeResult | None:
-        if ask.name == PAIR:
-            return negative_checks.pair_result(pod, ask.resource)
-        return negative_checks.surplus_result(pod, rivals, ask.resource, together=self.together, over=self.look.ended)
+        """Wrong answers to the negative checks, and missing ones."""
+        wrong = [result.problem for result in self._answers.values() if result.problem]
+        missing = [request.name for request in self.site.negative_checks if request.name not in self._answers]
+        return (*wrong, *(f"{_UNANSWERED[name]}: {self._waiting.get(name, 'no pod')}" for name in missing))

@@ -1,11 +1,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the pods that prove pools, all pools at once, reads their logs, and takes everything away again."""
+"""Runs the pods that validate pools, all pools at once, reads their logs, and deletes them."""
 
 from __future__ import annotations
 
+import functools
 import json
-import time
 import typing as t
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, PODS, object_path
 from . import evaluation, evidence
-from .pods import POOL_OF, RUN_OF, NotTestable, ValidationSite, choose_node, manifest, run_label
+from .pods import POOL_LABEL, RUN_LABEL, NotTestable, ValidationSite, choose_node, manifest, run_label
 from .pool_test import PoolTest
 
 if t.TYPE_CHECKING:
@@ -29,25 +29,25 @@ if t.TYPE_CHECKING:
     from ..pools.plan import Plan, PoolPlan
     from .pods import Workload
 
-_TOLD = 3
-_CLEANING = 60.0
+_MAX_TEXTS = 3
+_DELETE_TIMEOUT = 60.0
 
 Pod = dict[str, t.Any]
 
 
 @dataclass(frozen=True)
 class ValidationState:
-    """What is known before anything runs."""
+    """What is known before any pod runs."""
 
     nodes: dict[str, Node]
     membership: Membership
-    noted: dict[str, dict[str, t.Any]]
+    evidence: dict[str, dict[str, t.Any]]
     facts: dict[str, dict[str, t.Any]]
     leftovers: list[str]
 
-    def current(self, pool: str) -> bool:
-        """Whether the evidence of an earlier run still stands."""
-        entry = self.noted.get(pool)
+    def is_current(self, pool: str) -> bool:
+        """Whether the evidence of an earlier run is still valid."""
+        entry = self.evidence.get(pool)
         return entry is not None and entry.get("evidence") == evidence.fingerprint(self.facts[pool])
 
     def members(self, pool: str) -> list[Node]:
@@ -61,10 +61,10 @@ class Validator:
     def __init__(
         self, client: Client, plan: Plan, workload: Workload, max_pods: int, progress: Progress, interval: float
     ) -> None:
-        """Send nothing yet."""
+        """Send no request yet."""
         self._client = client
         self._plan = plan
-        self._workload = workload
+        self.workload = workload
         self._max_pods = max_pods
         self._progress = progress
         self._interval = interval
@@ -72,153 +72,142 @@ class Validator:
         self._evidence = object_path("v1", "ConfigMap", plan.validation.configmap, workload.namespace)
 
     def read(self) -> ValidationState:
-        """The nodes, the evidence of earlier runs, and pods that a killed run has left."""
+        """The nodes, the evidence of earlier runs, and pods of killed runs."""
         nodes = {node.name: node for node in map(parse, self._client.list(NODES))}
         membership = assign_pools(self._plan.pools, list(nodes.values()))
-        leftovers = [
-            pod["metadata"]["name"]
-            for pod in self._client.list(self._pods, label_selector=POOL_OF, metadata_only=True)
-            if not pod["metadata"].get("deletionTimestamp")
-        ]
+        image = self.workload.image
         facts = {
-            pool.name: evidence.facts(
-                pool, [nodes[name] for name in membership.by_pool[pool.name]], self._workload.image
-            )
+            pool.name: evidence.pool_facts(pool, [nodes[name] for name in membership.by_pool[pool.name]], image)
             for pool in self._plan.pools
         }
-        return ValidationState(nodes, membership, evidence.noted(self._client.get(self._evidence)), facts, leftovers)
+        leftovers = [
+            pod["metadata"]["name"]
+            for pod in self._client.list(self._pods, label_selector=POOL_LABEL, metadata_only=True)
+            if not pod["metadata"].get("deletionTimestamp")
+        ]
+        entries = evidence.read_evidence(self._client.get(self._evidence))
+        return ValidationState(nodes, membership, entries, facts, leftovers)
 
-    def clean(self) -> None:
-        """Take away every pod of any validation, and see them gone."""
-        self._client.delete(self._pods, query={"labelSelector": POOL_OF})
+    def delete_pods(self) -> None:
+        """Delete the pods of all validations and wait until they are gone."""
+        self._client.delete(self._pods, query={"labelSelector": POOL_LABEL})
         wait_until(
             lambda: [
                 pod["metadata"]["name"]
-                for pod in self._client.list(self._pods, label_selector=POOL_OF, metadata_only=True)
+                for pod in self._client.list(self._pods, label_selector=POOL_LABEL, metadata_only=True)
             ],
             lambda names: not names,
-            timeout=_CLEANING,
+            timeout=_DELETE_TIMEOUT,
             interval=min(self._interval, 1.0),
-            story=lambda names: f"These validation pods are not gone: {', '.join(names[:_TOLD])}.",
+            story=lambda names: f"These validation pods are not deleted yet: {', '.join(names[:_MAX_TEXTS])}.",
             progress=self._progress,
-            say=lambda names: f"taking away {len(names)} validation pods",
+            say=lambda names: f"deleting {len(names)} validation pods",
         )
 
-    def trial(self, pool: PoolPlan, site: ValidationSite) -> PoolTest:
-        """The proof of a pool on this node, before it begins."""
-        return PoolTest(pool, site, self._workload)
+    def choose_sites(
+        self, pools: t.Sequence[PoolPlan], state: ValidationState
+    ) -> dict[str, ValidationSite | NotTestable]:
+        """The node of each pool; one list of all pods that have not ended."""
+        requests = gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
+        return {pool.name: choose_node(pool, state.members(pool.name), requests, self._max_pods) for pool in pools}
 
-    def sites(self, pools: t.Sequence[PoolPlan], state: ValidationState) -> dict[str, ValidationSite | NotTestable]:
-        """Where each pool is proven; one list of the pods that hold anything."""
-        used = gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
-        return {pool.name: choose_node(pool, state.members(pool.name), used, self._max_pods) for pool in pools}
-
-    def prove(self, trials: t.Sequence[PoolTest], timeout: float, lease: Lease) -> dict[str, evaluation.DeviceCheck]:
-        """Run the pods of all trials; the proof of each pool, with its problems if it has any."""
+    def run(self, tests: t.Sequence[PoolTest], timeout: float, lease: Lease) -> dict[str, evaluation.DeviceCheck]:
+        """Run the pods of all tests; return the result of each pool with its problems."""
         try:
-            self._create(trials, lease)
-            self._follow(trials, timeout)
-            return {trial.pool.name: self._judge(trial) for trial in trials}
+            self._create(tests, lease)
+            self._await_pods(tests, timeout)
+            return {test.pool.name: self._evaluate(test) for test in tests}
         finally:
-            self.clean()
+            self.delete_pods()
 
-    def note(
-        self, proofs: t.Mapping[str, tuple[PoolTest, evaluation.DeviceCheck]], state: ValidationState, lease: Lease
+    def record(
+        self, results: t.Sequence[tuple[PoolTest, evaluation.DeviceCheck]], state: ValidationState, lease: Lease
     ) -> None:
-        """Keep the evidence of what was proven, by pool; pools that are no longer declared go."""
+        """Store the evidence of validated pools; entries of undeclared pools are removed."""
         declared = {pool.name for pool in self._plan.pools}
-        entries = {name: entry for name, entry in state.noted.items() if name in declared}
-        for name, (trial, proof) in proofs.items():
-            entries[name] = evidence.note(state.facts[name], trial.site.node.name, proof.devices, trial.told)
+        entries = {name: entry for name, entry in state.evidence.items() if name in declared}
+        for test, result in results:
+            name = test.pool.name
+            entries[name] = evidence.new_entry(state.facts[name], test.site.node.name, result.devices, test.answers)
         lease.check()
+        metadata = {
+            "name": self._plan.validation.configmap,
+            "namespace": self.workload.namespace,
+            "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
+        }
+        data = {name: json.dumps(entry, sort_keys=True, default=dict) for name, entry in entries.items()}
         self._client.apply(
-            self._evidence,
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {
-                    "name": self._plan.validation.configmap,
-                    "namespace": self._workload.namespace,
-                    "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
-                },
-                "data": {name: json.dumps(entry, sort_keys=True, default=dict) for name, entry in entries.items()},
-            },
+            self._evidence, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         )
 
-    def _create(self, trials: t.Sequence[PoolTest], lease: Lease) -> None:
-        def creator(body: Pod) -> t.Callable[[], t.Any]:
-            def create() -> t.Any:
-                lease.check()
-                return self._client.create(self._pods, body)
+    def _create(self, tests: t.Sequence[PoolTest], lease: Lease) -> None:
+        def create(body: Pod) -> Pod:
+            lease.check()
+            return self._client.create(self._pods, body)
 
-            return create
-
-        # What is not to be served queues up behind those that are.
-        crowds = [(trial, ask) for trial in trials for ask in trial.site.crowd]
-        for wave in (crowds, [(trial, ask) for trial in trials for ask in trial.site.beyond]):
-            bodies = [manifest(trial.pool, trial.site, ask, self._workload) for trial, ask in wave]
-            calls = [(body["metadata"]["name"], creator(body)) for body in bodies]
+        # The pods of the negative checks are created last, so that they queue behind the others.
+        holders = [(test, request) for test in tests for request in test.site.holders]
+        for wave in (holders, [(test, request) for test in tests for request in test.site.negative_checks]):
+            bodies = [manifest(test.pool, test.site, request, self.workload) for test, request in wave]
+            calls = [(body["metadata"]["name"], functools.partial(create, body)) for body in bodies]
             for outcome in run_bounded(calls, stop=lease.lost):
                 if outcome.error is not None:
                     raise outcome.error
             lease.check()
 
-    def _follow(self, trials: t.Sequence[PoolTest], timeout: float) -> None:
-        selector = f"{RUN_OF}={run_label(self._workload.run_id)}"
+    def _await_pods(self, tests: t.Sequence[PoolTest], timeout: float) -> None:
+        selector = f"{RUN_LABEL}={run_label(self.workload.run_id)}"
 
         def read() -> t.Sequence[PoolTest]:
-            found = {pod["metadata"]["name"]: pod for pod in self._client.list(self._pods, label_selector=selector)}
-            for trial in trials:
-                trial.see(found)
-            return trials
+            pods = {pod["metadata"]["name"]: pod for pod in self._client.list(self._pods, label_selector=selector)}
+            for test in tests:
+                test.update(pods)
+            return tests
 
         try:
             wait_until(
                 read,
-                lambda now: all(trial.over for trial in now),
+                lambda dummy: all(test.finished for test in tests),
                 timeout=timeout,
                 interval=self._interval,
-                story=lambda now: "",
+                story=lambda dummy: "",
                 progress=self._progress,
-                say=lambda now: "; ".join(f"{trial.pool.name}: {trial.look}" for trial in now if not trial.over),
+                say=lambda dummy: "; ".join(
+                    f"{test.pool.name}: {test.observation}" for test in tests if not test.finished
+                ),
             )
         except WaitTimeout:
-            # Each pool tells by itself how far it came.
+            # The evaluation of each pool reports what is missing.
             return
 
-    def _judge(self, trial: PoolTest) -> evaluation.DeviceCheck:
-        wanted = trial.site.pods
-        if trial.look.refusals:
-            return evaluation.DeviceCheck(problems=tuple(self._with_log(text) for text in trial.look.refusals[:_TOLD]))
-        if not trial.look.ended:
-            told = "; ".join(trial.look.waiting[:_TOLD]) or "they are still running"
-            return evaluation.DeviceCheck(problems=(f"{wanted} pods did not end in time ({trial.look}): {told}",))
-        if not trial.together:
-            return evaluation.DeviceCheck(problems=(f"its {wanted} pods were never all running at the same time",))
-        if trial.problems:
-            return evaluation.DeviceCheck(problems=trial.problems)
-        outcomes = run_bounded([(name, self._reader(name)) for name in map(trial.pod, trial.site.crowd)])
-        for outcome in outcomes:
+    def _evaluate(self, test: PoolTest) -> evaluation.DeviceCheck:
+        expected, observation = test.site.pods, test.observation
+        if observation.failures:
+            return evaluation.DeviceCheck(problems=tuple(map(self._with_log, observation.failures[:_MAX_TEXTS])))
+        if not observation.ended:
+            reasons = "; ".join(observation.waiting[:_MAX_TEXTS]) or "they are still running"
+            return evaluation.DeviceCheck(problems=(f"{expected} pods did not end in time ({observation}): {reasons}",))
+        if not test.ran_together:
+            return evaluation.DeviceCheck(problems=(f"its {expected} pods were never all running at the same time",))
+        if test.problems:
+            return evaluation.DeviceCheck(problems=test.problems)
+        logs = {}
+        for outcome in run_bounded(
+            [(name, functools.partial(self._log, name)) for name in map(test.pod_name, test.site.holders)]
+        ):
             if outcome.error is not None:
                 raise outcome.error
-        return evaluation.check_devices(
-            trial.pool, trial.site.node, {outcome.name: outcome.value or "" for outcome in outcomes}
-        )
+            logs[outcome.name] = outcome.value or ""
+        return evaluation.check_devices(test.pool, test.site.node, logs)
 
-    def _reader(self, name: str) -> t.Callable[[], str]:
-        return lambda: self._client.text(f"{self._pods}/{name}/log")
+    def _log(self, pod: str) -> str:
+        return self._client.text(f"{self._pods}/{pod}/log")
 
-    def _with_log(self, refusal: str) -> str:
-        """A pod that ended badly says why in its log; one that was refused has none."""
-        name = refusal.split(":", 1)[0]
-        if "exit code" not in refusal:
-            return refusal
+    def _with_log(self, failure: str) -> str:
+        """Add the log of a pod that ended with an error; a pod that was refused has none."""
+        if "exit code" not in failure:
+            return failure
         try:
-            return f"{refusal}; its log: {evaluation.excerpt(self._client.text(f'{self._pods}/{name}/log'))}"
+            return f"{failure}; its log: {evaluation.excerpt(self._log(failure.split(':', 1)[0]))}"
         except ApiError:
-            return refusal
-
-
-def elapsed(since: float) -> float:
-    """Seconds since a monotonic moment, for people."""
-    return round(time.monotonic() - since, 1)
+            return failure

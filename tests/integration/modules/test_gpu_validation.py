@@ -80,7 +80,7 @@ def test_every_pool_is_proven_once(cluster: Cluster) -> None:
     assert result["changed"] is True, result
     assert not result.get("failed"), result["msg"]
     told = result["gpu_validation"]["pools"]
-    assert {name: pool["status"] for name, pool in told.items()} == dict.fromkeys(NODES, "proven")
+    assert {name: pool["status"] for name, pool in told.items()} == dict.fromkeys(NODES, "verified")
     assert all(told[name]["node"].startswith(prefix) for name, prefix in NODES.items())
     assert list(told["notebooks"]["devices"].values()) == [4]
     assert sorted(told["inference"]["devices"].values()) == [2, 2]
@@ -114,7 +114,7 @@ def test_force_proves_again_and_left_overs_of_a_killed_run_go(cluster: Cluster) 
     result = validated(cluster, gpu_pools=notebooks, force=True)
     assert result["changed"] is True
     assert result["gpu_validation"]["leftovers"] == 1
-    assert result["gpu_validation"]["pools"]["notebooks"]["status"] == "proven"
+    assert result["gpu_validation"]["pools"]["notebooks"]["status"] == "verified"
     assert pods(cluster) == []
 
 
@@ -174,9 +174,9 @@ def test_mps_and_mig_are_proven(cluster: Cluster) -> None:
     result = validated(cluster, gpu_pools=pools, max_pods=16)
     assert not result.get("failed"), result["msg"]
     mps, mig = (result["gpu_validation"]["pools"][name] for name in ("inference", "train-a100"))
-    assert (mps["status"], mps["one_more"], mps["two_shares"]) == ("proven", "waited", "refused")
+    assert (mps["status"], mps["one_more"], mps["two_shares"]) == ("verified", "waited", "refused")
     assert sorted(mps["devices"].values()) == [4, 4]
-    assert (mig["status"], mig["one_more"]) == ("proven", "waited")
+    assert (mig["status"], mig["one_more"]) == ("verified", "waited")
     assert list(mig["devices"].values()) == [1] * 16
     assert all(uuid.startswith("MIG-") for uuid in mig["devices"])
     assert pods(cluster) == []

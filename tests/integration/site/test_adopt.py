@@ -66,7 +66,7 @@ def require_proven(lab: Lab, played: PlaybookRun) -> None:
     """Every pool proven by workloads, with one NFD, one operator and one policy on the cluster."""
     (validation,) = played.module_results("accel.gpu.gpu_validation")
     assert {pool: proof["status"] for pool, proof in validation["gpu_validation"]["pools"].items()} == {
-        pool["name"]: "proven" for pool in POOLS
+        pool["name"]: "verified" for pool in POOLS
     }
     deployments = get(lab, "deployments", "-A")["items"]
     programs = [item["spec"]["template"]["spec"]["containers"][0]["command"][0] for item in deployments]

@@ -60,7 +60,7 @@ def test_the_clouds_operator_is_the_only_one_and_shares_as_declared(lab: Lab) ->
     played = play(lab, "accel.gpu.site")
     (validation,) = played.module_results("accel.gpu.gpu_validation", "magnum")
     proven = {pool: proof["status"] for pool, proof in validation["gpu_validation"]["pools"].items()}
-    assert proven == {"notebooks": "proven", "train": "proven"}
+    assert proven == {"notebooks": "verified", "train": "verified"}
     operators = [
         of["metadata"] for of in get(lab, "deployments", "-A", "-l", "app.kubernetes.io/component=gpu-operator")
     ]

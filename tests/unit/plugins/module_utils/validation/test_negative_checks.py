@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node must not grant: how the cluster's answers are read, and what a trial makes of its looks."""
+"""What a node must not grant: how the cluster's answers are read, and what a test_run makes of its looks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.validation.pool_test imp
 from tests.helpers.fleet import node, pool
 
 GPU = "nvidia.com/gpu"
-WORKLOAD = Workload("gpu-operator", "registry.example/cuda:1", "run-1", hold=10, deadline=300)
+WORKLOAD = Workload("gpu-operator", "registry.example/cuda:1", "run-1", hold_seconds=10, deadline=300)
 
 
 def pod(phase: str, start: int | None = None, end: int | None = None, **status: t.Any) -> dict[str, t.Any]:
@@ -61,7 +61,7 @@ SURPLUS: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
     ("not looked at yet", pod("Pending"), RUN, True, None, ""),
     ("begins when one has ended", pod("Running", 11), ONE_ENDED, True, "waited", ""),
     ("was brief, and after the first", pod("Succeeded", 12, 12), ENDED, True, "waited", ""),
-    ("began before the first had ended", pod("Succeeded", 10, 11), ENDED, True, "ran", "ran beside the 2"),
+    ("began before the first had ended", pod("Succeeded", 10, 11), ENDED, True, "ran", "ran besides the 2"),
     ("runs beside them", pod("Running", 4), RUN, True, "ran", f"hold all {GPU}"),
     ("came before one of them", pod("Running", 2), COMING, False, None, ""),
     ("fails", GONE, RUN, True, "failed", "no healthy devices present"),
@@ -73,8 +73,8 @@ SURPLUS: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
 )
 def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, told: str | None, problem: str) -> None:
     over = all(other["status"]["phase"] == "Succeeded" for other in crowd)
-    answer = negative_checks.surplus_result(late, crowd, GPU, together=together, over=over)
-    assert (answer and answer.told) == told
+    answer = negative_checks.surplus_result(late, crowd, GPU, ran_together=together, ended=over)
+    assert (answer and answer.answer) == told
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
 
@@ -83,7 +83,7 @@ def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, told: str | N
     ("asked", "told", "problem"),
     [
         (REFUSED, "refused", ""),
-        (GONE, "failed", "not refused as it should be"),
+        (GONE, "failed", "failed for another reason than its size"),
         (pod("Running", 1), "granted", "although failRequestsGreaterThanOne"),
         (pod("Succeeded", 1, 1), "granted", GPU),
         (FULL, None, ""),
@@ -92,46 +92,46 @@ def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, told: str | N
 )
 def test_two_shares(asked: t.Any, told: str | None, problem: str) -> None:
     answer = negative_checks.pair_result(asked, GPU)
-    assert (answer and answer.told) == told
+    assert (answer and answer.answer) == told
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
 
 
 def looked(*looks: list[t.Any]) -> PoolTest:
-    """A trial of two pods, one more and one for two shares, after these looks at them, in that order."""
-    trial = PoolTest(pool(replicas=2), ValidationSite(node(replicas=2), (GPU, GPU), surplus=GPU, pair=GPU), WORKLOAD)
-    names = [trial.pod(ask) for ask in (*trial.site.crowd, *trial.site.beyond)]
+    """A test_run of two pods, one more and one for two shares, after these looks at them, in that order."""
+    test_run = PoolTest(pool(replicas=2), ValidationSite(node(replicas=2), (GPU, GPU), surplus=GPU, pair=GPU), WORKLOAD)
+    names = [test_run.pod_name(ask) for ask in (*test_run.site.holders, *test_run.site.negative_checks)]
     for pods in looks:
-        trial.see({name: {**seen, "metadata": {"name": name}} for name, seen in zip(names, pods, strict=False)})
-    return trial
+        test_run.update({name: {**seen, "metadata": {"name": name}} for name, seen in zip(names, pods, strict=False)})
+    return test_run
 
 
-def test_a_trial_remembers_its_answers() -> None:
-    trial = looked([*RUN, FULL, FULL], [*ENDED, pod("Succeeded", 12, 12), REFUSED])
-    assert trial.over
-    assert trial.together
-    assert trial.told == {"one_more": "waited", "two_shares": "refused"}
-    assert trial.problems == ()
+def test_answers_are_remembered() -> None:
+    test_run = looked([*RUN, FULL, FULL], [*ENDED, pod("Succeeded", 12, 12), REFUSED])
+    assert test_run.finished
+    assert test_run.together
+    assert test_run.answers == {"one_more": "waited", "two_shares": "refused"}
+    assert test_run.problems == ()
 
 
-def test_a_trial_is_not_over_before_both_have_answered() -> None:
-    trial = looked([*RUN, FULL, FULL], [*ENDED, FULL, FULL])
-    assert not trial.over
-    assert trial.told == {"one_more": "waited"}
-    [problem] = trial.problems
+def test_a_test_is_not_finished_before_both_answers() -> None:
+    test_run = looked([*RUN, FULL, FULL], [*ENDED, FULL, FULL])
+    assert not test_run.finished
+    assert test_run.answers == {"one_more": "waited"}
+    [problem] = test_run.problems
     assert problem.startswith(
         "whether a request for two shares is refused was not seen in time: Pending, Unschedulable"
     )
 
 
-def test_pods_that_are_not_there_answer_nothing() -> None:
-    trial = looked(RUN)
-    assert not trial.over
-    assert [problem.rpartition(": ")[2] for problem in trial.problems] == ["no pod", "no pod"]
+def test_missing_pods_give_no_answer() -> None:
+    test_run = looked(RUN)
+    assert not test_run.finished
+    assert [problem.rpartition(": ")[2] for problem in test_run.problems] == ["no pod", "no pod"]
 
 
-def test_what_was_granted_is_a_problem() -> None:
-    trial = looked([*ENDED, pod("Succeeded", 4, 5), pod("Succeeded", 14, 14)])
-    assert trial.over
-    assert trial.told == {"one_more": "ran", "two_shares": "granted"}
-    assert len(trial.problems) == 2
+def test_a_served_request_is_a_problem() -> None:
+    test_run = looked([*ENDED, pod("Succeeded", 4, 5), pod("Succeeded", 14, 14)])
+    assert test_run.finished
+    assert test_run.answers == {"one_more": "ran", "two_shares": "granted"}
+    assert len(test_run.problems) == 2
