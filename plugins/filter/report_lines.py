@@ -41,8 +41,8 @@ author:
 EXAMPLES = r"""
 - name: Look at the fleet
   accel.gpu.gpu_info:
-    cluster: "{{ gpu_cluster }}"
-    pools: "{{ gpu_pools }}"
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
   register: fleet
 
 - name: Show what a run would change

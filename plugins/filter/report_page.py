@@ -34,7 +34,7 @@ EXAMPLES = r"""
   accel.gpu.gpu_info:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
-    workloads: true
+    include_workloads: true
     limit: 10000
   register: cluster_state
 

@@ -58,7 +58,7 @@ EXAMPLES = r"""
   accel.gpu.gpu_info:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
-    workloads: true
+    include_workloads: true
     limit: 5000
   register: fleet
 

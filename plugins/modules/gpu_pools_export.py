@@ -48,7 +48,7 @@ seealso:
 EXAMPLES = r"""
 - name: Write the configuration of a cluster that was tuned by hand
   accel.gpu.gpu_pools_export:
-    cluster: {name: prod, kubeconfig: ~/.kube/prod}
+    gpu_cluster: {name: prod, kubeconfig: ~/.kube/prod}
     path: group_vars/prod.yml
 """
 

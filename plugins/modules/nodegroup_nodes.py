@@ -66,8 +66,8 @@ EXAMPLES = r"""
 
 - name: Wait for those of one pool, as many as its group has by now
   accel.gpu.nodegroup_nodes:
-    cluster: {name: prod, cloud: {magnum: {cloud: mycloud}}}
-    pools:
+    gpu_cluster: {name: prod, cloud: {magnum: {cloud: mycloud}}}
+    gpu_pools:
       - name: train
         nodes: {flavor: g4.p4.40g}
         autoscale: {min: 1, max: 6}

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import benchmark
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from tests.pages import mig_layouts, variables
-from tests.programs import REPO
+from tests.programs import REPO, run
 
 DOCS = REPO / "docs"
 ROLES = sorted(path.parent for path in (REPO / "roles").glob("*/README.md"))
@@ -131,3 +132,50 @@ def test_the_changelog_lists_every_plugin_and_role() -> None:
     }
     # antsibull-changelog release --update-existing --reload-plugins --refresh-plugins --version 0.1.0
     assert {kind: {entry["name"] for entry in entries} for kind, entries in listed.items()} == there
+
+
+def tasks(value: Any) -> Iterator[dict[str, Any]]:
+    """Each map at any depth of a YAML document: tasks, and plays with their module_defaults."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from tasks(inner)
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """The YAML that users copy, with its place: EXAMPLES of plugins, and fenced blocks of the pages."""
+    for path in sorted((REPO / "plugins").glob("*/*.py")):
+        found = re.search(r'^EXAMPLES = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        if found:
+            yield path.name, found[1]
+    for path in [REPO / "README.md", *sorted(DOCS.glob("*.md")), *sorted((REPO / "roles").glob("*/README.md"))]:
+        for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            yield path.name, block
+
+
+@pytest.mark.usual(10)
+def test_examples_use_options_that_exist() -> None:
+    modules = [f"accel.gpu.{path.stem}" for path in (REPO / "plugins" / "modules").glob("*.py")]
+    described = json.loads(run("ansible-doc", "--json", *modules))
+    options = {
+        name: {
+            known for option, about in doc["doc"]["options"].items() for known in (option, *about.get("aliases", ()))
+        }
+        for name, doc in described.items()
+    }
+    groups = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text(encoding="utf-8"))["action_groups"]
+    for group, members in groups.items():
+        options[f"group/accel.gpu.{group}"] = set.intersection(*(options[f"accel.gpu.{member}"] for member in members))
+    wrong = [
+        f"{place}: {name} has no option {option}"
+        for place, text in examples()
+        for task in tasks(yaml.safe_load(text))
+        for name, given in task.items()
+        if name in options and isinstance(given, dict)
+        for option in set(given) - options[name]
+    ]
+    assert not wrong
+    shown = {name for place, text in examples() for task in tasks(yaml.safe_load(text)) for name in task}
+    assert shown >= {f"group/accel.gpu.{group}" for group in groups}, (
+        "an example of module_defaults for each action group"
+    )
