@@ -109,7 +109,7 @@ def looked(*looks: list[t.Any]) -> PoolTest:
 def test_answers_are_remembered() -> None:
     test_run = looked([*RUN, FULL, FULL], [*ENDED, pod("Succeeded", 12, 12), REFUSED])
     assert test_run.finished
-    assert test_run.together
+    assert test_run.ran_together
     assert test_run.answers == {"one_more": "waited", "two_shares": "refused"}
     assert test_run.problems == ()
 
@@ -120,7 +120,7 @@ def test_a_test_is_not_finished_before_both_answers() -> None:
     assert test_run.answers == {"one_more": "waited"}
     [problem] = test_run.problems
     assert problem.startswith(
-        "whether a request for two shares is refused was not seen in time: Pending, Unschedulable"
+        "it is not known in time whether a request for two shares is refused: Pending, Unschedulable"
     )
 
 
