@@ -71,7 +71,7 @@ EXAMPLES = r"""
       - name: train
         nodes: {flavor: g4.p4.40g}
         autoscale: {min: 1, max: 6}
-    groups: "{{ made.nodegroups }}"
+    nodegroups: "{{ made.nodegroups }}"
     wait_timeout: 1800
 """
 

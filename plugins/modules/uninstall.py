@@ -71,7 +71,7 @@ seealso:
 
 EXAMPLES = r"""
 - name: Take out what stands in the way of Helm
-  accel.gpu.uninstall: {cluster: "{{ gpu_cluster }}", stage: before_helm}
+  accel.gpu.uninstall: {gpu_cluster: "{{ gpu_cluster }}", stage: before_helm}
   register: first_half
 
 - name: Uninstall what this collection has installed, the operator before NFD
@@ -85,7 +85,7 @@ EXAMPLES = r"""
   loop: "{{ first_half.uninstall.releases | selectattr('uninstall') }}"
 
 - name: Take out what they have left, the kinds and the namespaces
-  accel.gpu.uninstall: {cluster: "{{ gpu_cluster }}", stage: after_helm}
+  accel.gpu.uninstall: {gpu_cluster: "{{ gpu_cluster }}", stage: after_helm}
 """
 
 RETURN = r"""
