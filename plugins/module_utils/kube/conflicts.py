@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the environment names another cluster or user than the connection that was chosen."""
+"""Checks that the environment names no other cluster or user than the selected connection."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ if t.TYPE_CHECKING:
 _SECRET = ("api_key", "password")
 _FILES = {"client_cert": "cert_file", "client_key": "key_file", "ca_cert": "ssl_ca_cert"}
 _IMPERSONATION = ("impersonate_user", "impersonate_groups")
-# What changes neither the cluster nor the user, and is left aside with a chosen source.
+# Variables that select neither the cluster nor the user; they are ignored when another source is selected.
 IGNORED = ("validate_certs", "proxy", "no_proxy")
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def require_no_conflict(options: ConnectionOptions, connection: Connection, environ: t.Mapping[str, str]) -> None:
-    """Raise WrongCluster where a variable contradicts the options or gpu_cluster; one that says the same is no conflict."""
-    chosen = options.source in (OPTIONS, GPU_CLUSTER)
+    """Raise WrongCluster where a variable contradicts the options or gpu_cluster; an equal value is no conflict."""
+    selected = options.source in (OPTIONS, GPU_CLUSTER)
     given = environment(environ)
-    asked = [name for name in VARIABLES if name in given and name not in IGNORED and (chosen or name in _IMPERSONATION)]
+    given_names = [
+        name for name in VARIABLES if name in given and name not in IGNORED and (selected or name in _IMPERSONATION)
+    ]
     default = environ.get("KUBECONFIG") or "~/.kube/config"
-    wrong = [name for name in asked if not _says_the_same(name, given[name], options, connection, default)]
+    wrong = [name for name in given_names if not _is_equal(name, given[name], options, connection, default)]
     if not wrong:
         return
     shown = [
         variable_of(name, environ) + ("" if name in _SECRET else f" ({_text(name, given[name])})") for name in wrong
     ]
-    names = options.names() if chosen else []
+    names = options.names() if selected else []
     if any(name in _IMPERSONATION for name in wrong):
-        who = options.impersonate_user
-        names.append(f"impersonate_user {who}" if who else "no impersonate_user")
+        user = options.impersonate_user
+        names.append(f"impersonate_user {user}" if user else "no impersonate_user")
     where = f"{' and '.join(names)} ({connection.origin}, {connection.server})"
-    remove = f"remove {options.names()[0]} to use the environment as a whole" if chosen and options.names() else ""
+    remove = f"remove {options.names()[0]} to use only the environment" if selected and options.names() else ""
     raise WrongCluster(
         f"{', '.join(shown)}: the environment contradicts {where}. A run uses one source for the cluster and the user, never two. "
         f"Unset {'it' if len(wrong) == 1 else 'them'} (in AWX, detach the credential that sets "
@@ -50,7 +52,7 @@ def require_no_conflict(options: ConnectionOptions, connection: Connection, envi
 
 
 def ignored_variables(options: ConnectionOptions, environ: t.Mapping[str, str]) -> list[str]:
-    """Variables that tune a connection and have no effect, since another source names the connection."""
+    """Variables of IGNORED that have no effect, since another source names the connection."""
     if options.source not in (OPTIONS, GPU_CLUSTER):
         return []
     given = environment(environ)
@@ -58,12 +60,12 @@ def ignored_variables(options: ConnectionOptions, environ: t.Mapping[str, str]) 
 
 
 def same_server(one: str, other: str) -> bool:
-    """Whether two addresses of API servers are written for the same one; a name and its IP address are not."""
+    """Whether two URLs have the same scheme, host, port and path; a host name and its IP address are different."""
     return _address(one) == _address(other)
 
 
 def same_file(one: str | None, other: str | None) -> bool:
-    """Whether two paths lead to one file, or to equal content."""
+    """Whether two paths lead to the same file, or to files with equal content."""
     if not one or not other:
         return False
     if os.path.realpath(os.path.expanduser(one)) == os.path.realpath(os.path.expanduser(other)):
@@ -76,11 +78,11 @@ def same_file(one: str | None, other: str | None) -> bool:
 
 
 def bearer_of(connection: Connection) -> str:
-    """The token that the connection sends; empty where it sends none."""
+    """The token of the connection; empty where it has none."""
     return connection.authorization().get("authorization", "").removeprefix("Bearer ").strip()
 
 
-def _says_the_same(
+def _is_equal(
     name: str, value: t.Any, options: ConnectionOptions, connection: Connection, default_kubeconfig: str
 ) -> bool:
     if name == "kubeconfig":
@@ -112,7 +114,7 @@ def _address(url: str) -> tuple[str, str, int | None, str]:
     try:
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme.lower())
     except ValueError:
-        # No number: such an address equals none but itself.
+        # The port is not a number: such an address equals only itself.
         return url, "", None, ""
     return parts.scheme.lower(), (parts.hostname or "").lower(), port, parts.path.rstrip("/")
 

@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which cluster is meant: options, a kubeconfig, or the pod's own account, through the kubernetes library."""
+"""Loads the configuration of the connection with the kubernetes library: options, a kubeconfig, or the service account of the pod."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -29,33 +30,33 @@ except ImportError:
 _IN_CLUSTER_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _IN_CLUSTER = "service account of this pod"
 _DEFAULT_KUBECONFIG = "~/.kube/config"
-# What HTTP can carry; an API server takes no other token (RFC 6750, b64token, is narrower).
+# Characters that HTTP can carry; API servers accept no other token (b64token of RFC 6750 is narrower).
 _TOKEN = re.compile(r"[!-~]+")
-# Characters of what a credential plugin says.
-_LONGEST = 200
+# Characters of the error output of a credential plugin.
+_MAX_LENGTH = 200
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A loaded configuration of the kubernetes library and what the cluster is called in it."""
+    """A loaded configuration of the kubernetes library, and the names of the cluster in it."""
 
     configuration: t.Any
     origin: str
     context_name: str | None = None
     cluster_name: str | None = None
     impersonation: tuple[tuple[str, str], ...] = ()
-    # Where the token comes from, if not from the origin.
+    # The source of the token, if it is another one.
     token_origin: str = ""
 
     @property
     def server(self) -> str:
-        """URL of the API server, without a slash at its end, and without user information: requests never send that, messages show the URL."""
+        """URL of the API server, without a slash at its end, and without user information, which is neither sent nor shown."""
         return without_user_info(str(self.configuration.host).rstrip("/"))
 
     def authorization(self) -> dict[str, str]:
-        """The header that says who asks; an exec plugin or a token file is asked again when it is due.
+        """The header with the credentials; an exec plugin or a token file is read again when it is due.
 
-        Raises ConnectionProblem where a token cannot be sent, without the token.
+        Raises ConnectionProblem, without the token, where a token cannot be sent.
         """
         headers: dict[str, str] = {}
         for setting in self.configuration.auth_settings().values():
@@ -64,23 +65,23 @@ class Connection:
         return headers
 
     def _sendable(self, value: str) -> str:
-        """A scheme and a token, without the white space that a file or a variable has at its end."""
+        """A scheme and a token, without the white space at the end of a file or a variable."""
         scheme, dummy, token = value.partition(" ")
         token = token.strip()
         if _TOKEN.fullmatch(token):
             return f"{scheme} {token}"
-        has = "holds white space, a control character or one that is not ASCII" if token else "is empty"
+        problem = "contains white space, a control character or one that is not ASCII" if token else "is empty"
         raise ConnectionProblem(
-            f"The token of {self.token_origin or self.origin} cannot be sent: it {has}. Correct it there."
+            f"The token of {self.token_origin or self.origin} cannot be sent: it {problem}. Correct it there."
         )
 
     def expiry(self) -> str:
-        """When the client certificate ran out, if it has; an empty string otherwise."""
+        """When the client certificate expired; empty if it is valid."""
         return _expired_since(getattr(self.configuration, "cert_file", None))
 
 
 def connect(options: ConnectionOptions) -> Connection:
-    """Load the configuration; raises ConnectionProblem with one clear message, WrongCluster where two sources contradict each other."""
+    """Load the configuration; raises ConnectionProblem, and WrongCluster where two sources contradict each other."""
     keep_keys_in_memory(kubernetes.config.kube_config)
     configuration = kubernetes.client.Configuration()
     if options.host and not options.kubeconfig:
@@ -93,18 +94,18 @@ def connect(options: ConnectionOptions) -> Connection:
     _check_files(configuration, found.origin)
     token_origin = options.name_of("api_key") if options.api_key else ""
     found = replace(found, impersonation=_impersonation(options), token_origin=token_origin)
-    # A token that cannot be sent is refused here, and not where a request is made.
+    # Checks the token now, before the first request.
     found.authorization()
     require_no_conflict(options, found, os.environ)
     return found
 
 
 def _require_one_server(options: ConnectionOptions, found: Connection) -> None:
-    """The names in a kubeconfig say nothing of a server that another variable names."""
+    """A kubeconfig and K8S_AUTH_HOST must name the same server: the names in the kubeconfig are about its own server only."""
     if options.source == ENVIRONMENT and options.host and not same_server(options.host, found.server):
         raise WrongCluster(
             f"K8S_AUTH_HOST ({without_user_info(options.host)}) and the {found.origin} lead to two servers (the latter to {found.server}). Unset the "
-            "variable that is not meant; in AWX, detach one of the two credentials."
+            "wrong variable; in AWX, detach one of the two credentials."
         )
 
 
@@ -116,16 +117,16 @@ def _impersonation(options: ConnectionOptions) -> tuple[tuple[str, str], ...]:
 
 
 def check_cluster(connection: Connection, name: str, kube_name: str | None = None) -> None:
-    """Refuse another cluster than the one that gpu_cluster names; a server named outright cannot be compared."""
+    """Raise WrongCluster if the kubeconfig leads to another cluster than gpu_cluster names; without a kubeconfig nothing is compared."""
     known = [found for found in (connection.context_name, connection.cluster_name) if found]
     wanted = kube_name or name
     if not known or wanted in known:
         return
-    said = f"gpu_cluster.kube_name is {kube_name!r}" if kube_name else f"gpu_cluster.name is {name!r}"
+    declared = f"gpu_cluster.kube_name is {kube_name!r}" if kube_name else f"gpu_cluster.name is {name!r}"
     raise WrongCluster(
-        f"This is another cluster: {said}, but {connection.origin} leads to cluster {connection.cluster_name!r} "
+        f"This is another cluster: {declared}, but {connection.origin} leads to cluster {connection.cluster_name!r} "
         f"(context {connection.context_name!r}, {connection.server}). Use the kubeconfig or context of {name!r}, "
-        f"or say gpu_cluster.kube_name: {connection.cluster_name} if that is what it calls this cluster."
+        f"or set gpu_cluster.kube_name: {connection.cluster_name} if that is its name for this cluster."
     )
 
 
@@ -137,18 +138,18 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
     path = kubeconfig or os.environ.get("KUBECONFIG")
     if not path and not os.path.exists(os.path.expanduser(_DEFAULT_KUBECONFIG)):
         if options.context:
-            said = f"{'gpu_cluster.' if options.source == GPU_CLUSTER else ''}context"
+            option = f"{'gpu_cluster.' if options.source == GPU_CLUSTER else ''}context"
             raise ConnectionProblem(
-                f"{said} is {options.context!r}, but there is no kubeconfig that has it: KUBECONFIG is not set and there is no "
-                f"{_DEFAULT_KUBECONFIG}. Set gpu_cluster.kubeconfig, too."
+                f"{option} is {options.context!r}, but there is no kubeconfig: KUBECONFIG is not set, and {_DEFAULT_KUBECONFIG} does not "
+                "exist. Set gpu_cluster.kubeconfig, too."
             )
         if os.path.exists(_IN_CLUSTER_TOKEN):
             with _problems(_IN_CLUSTER, configuration):
                 kubernetes.config.load_incluster_config(client_configuration=configuration)
             return Connection(configuration, _IN_CLUSTER)
         raise ConnectionProblem(
-            "No cluster is named: there is no kubeconfig option, no K8S_AUTH_KUBECONFIG or KUBECONFIG in the "
-            f"environment and no {_DEFAULT_KUBECONFIG}. Set gpu_cluster.kubeconfig or the option kubeconfig."
+            "No cluster is named: the option kubeconfig and the variables K8S_AUTH_KUBECONFIG and KUBECONFIG are not set, and "
+            f"{_DEFAULT_KUBECONFIG} does not exist. Set gpu_cluster.kubeconfig or the option kubeconfig."
         )
     path = os.path.expanduser(path or _DEFAULT_KUBECONFIG)
     parts = [part for part in path.split(os.pathsep) if part]
@@ -204,38 +205,34 @@ def _named(entry: t.Mapping[str, t.Any], origin: str, configuration: t.Any) -> C
     return Connection(configuration, f"{origin}, context {context}", context, str(entry["context"]["cluster"]))
 
 
-class _problems:  # noqa: N801 - reads as a word in a with statement
-    """Turn whatever goes wrong while the library reads a kubeconfig into one message.
+@contextlib.contextmanager
+def _problems(origin: str, configuration: t.Any) -> t.Iterator[None]:
+    """Turn every error of the library, while it reads a kubeconfig, into one ConnectionProblem.
 
-    A credential plugin that fails is only logged by the library, which then goes on without credentials.
+    The library only logs that a credential plugin has failed, and continues without credentials.
     """
-
-    def __init__(self, origin: str, configuration: t.Any) -> None:
-        self._origin = origin
-        self._configuration = configuration
-        self._logged = _Logged()
-
-    def __enter__(self) -> None:
-        logging.getLogger().addHandler(self._logged)
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        logging.getLogger().removeHandler(self._logged)
-        if isinstance(error, Exception):
-            raise _unreadable(self._origin, error) from error
-        if error is None and self._logged.said and not _has_credentials(self._configuration):
-            raise ConnectionProblem(
-                f"The {self._origin} gives no credentials: its plugin failed with: {_one_line('; '.join(self._logged.said))}"
-            )
+    logged = _Logged()
+    logging.getLogger().addHandler(logged)
+    try:
+        yield
+    except Exception as error:
+        raise _unreadable(origin, error) from error
+    finally:
+        logging.getLogger().removeHandler(logged)
+    if logged.lines and not _has_credentials(configuration):
+        raise ConnectionProblem(
+            f"The {origin} gives no credentials: its plugin failed with: {_one_line('; '.join(logged.lines))}"
+        )
 
 
 class _Logged(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        # The rest of what a plugin prints may be anything, a token or a dump of its environment.
-        self.said.append(" ".join(record.getMessage().strip().partition("\n")[0].split()))
+        # Further lines of a plugin's output may contain anything, such as a token or its environment.
+        self.lines.append(" ".join(record.getMessage().strip().partition("\n")[0].split()))
 
 
 def _has_credentials(configuration: t.Any) -> bool:
@@ -245,20 +242,20 @@ def _has_credentials(configuration: t.Any) -> bool:
 def _unreadable(origin: str, error: Exception) -> ConnectionProblem:
     if isinstance(error, (TypeError, AttributeError)):
         return ConnectionProblem(f"The {origin} cannot be used: this is no kubeconfig.")
-    said = masked(" ".join(str(error).split()))
-    return ConnectionProblem(f"The {origin} cannot be used: {said or type(error).__name__}")
+    text = masked(" ".join(str(error).split()))
+    return ConnectionProblem(f"The {origin} cannot be used: {text or type(error).__name__}")
 
 
 def _one_line(text: str) -> str:
-    """What another program has said, cut short, and without what looks like a secret."""
+    """The output of another program, shortened, and without text that looks like a secret."""
     line = masked(text)
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    return line if len(line) <= _MAX_LENGTH else f"{line[: _MAX_LENGTH - 3]}..."
 
 
 def _overlay(options: ConnectionOptions, configuration: t.Any) -> None:
-    """What the user said beside the kubeconfig wins over it, also after the library has written all of the kubeconfig again.
+    """Options win over the kubeconfig, also after the library has loaded the kubeconfig again.
 
-    It does so whenever it is asked for the token (kube_config.py, _refresh_api_key).
+    It does so whenever it refreshes the token (kube_config.py, _refresh_api_key).
     """
     _write_options(options, configuration)
     refresh = configuration.refresh_api_key_hook

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How helm reaches the cluster that a module has verified: variables for a task of kubernetes.core.helm, none of which is secret.
+"""Environment variables with which kubernetes.core.helm uses the cluster that a module has verified; none of them is secret.
 
 kubernetes.core.helm reads K8S_AUTH_* (its helm_args_common.py), and the helm program KUBECONFIG and HELM_KUBE* (helm pkg/cli/environment.go).
-A kubeconfig is passed by KUBECONFIG and not by the option, of which kubernetes.core makes a copy in another folder.
+A kubeconfig is passed as KUBECONFIG and not as the option, since kubernetes.core copies the latter into another folder.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _USE_A_KUBECONFIG = "Name a kubeconfig (gpu_cluster.kubeconfig), which can hold 
 
 
 def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables; raises WrongCluster where helm would use another cluster or user, or cannot use this one."""
+    """The variables; raises WrongCluster where helm would use another cluster or user, or cannot use this connection."""
     options, connection = client.options, client.connection
     environ = os.environ if environ is None else environ
     _require_usable(options)
     require_usable_token(environ)
     _require_no_conflict(options, connection, environ)
     found = {
-        # Where this collection looks for releases; the values of a release have no place in a ConfigMap.
+        # This collection reads the records of releases from Secrets; a ConfigMap is not safe for values.
         "HELM_DRIVER": "secret",
         f"{PREFIX}VERIFY_SSL": "false" if options.validate_certs is False else "true",
         f"{_PREFIX}ASUSER": options.impersonate_user or "",
@@ -43,10 +43,10 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
     if isinstance(options.kubeconfig, str):
         found["KUBECONFIG"] = os.path.expanduser(options.kubeconfig)
     elif options.host:
-        # Helm would take what the host lacks from the default kubeconfig.
+        # Otherwise helm would complete the host with the default kubeconfig.
         found["KUBECONFIG"] = os.devnull
     if connection.context_name:
-        # The context that was verified, whatever becomes the current one of the file meanwhile.
+        # The verified context, even if the current context of the file changes meanwhile.
         found[f"{_PREFIX}CONTEXT"] = connection.context_name
     if options.ca_cert:
         found[f"{_PREFIX}CAFILE"] = options.ca_cert
@@ -54,7 +54,7 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
 
 
 def _require_usable(options: ConnectionOptions) -> None:
-    """Helm is configured by the inventory or the environment; options of one module do not reach it."""
+    """Helm is configured by gpu_cluster or the environment; the options of a module do not apply to it."""
     if isinstance(options.kubeconfig, dict):
         raise WrongCluster(
             "Helm cannot use a kubeconfig that is given as a dictionary. Write it to a file and set gpu_cluster.kubeconfig."
@@ -62,26 +62,26 @@ def _require_usable(options: ConnectionOptions) -> None:
     by_environment = options.source == ENVIRONMENT
     if options.host and not by_environment:
         raise WrongCluster(
-            f"Helm is not reached by option host of a module. Set {PREFIX}HOST and {PREFIX}API_KEY, or gpu_cluster.kubeconfig."
+            f"Helm cannot use the option host of a module. Set {PREFIX}HOST and {PREFIX}API_KEY, or gpu_cluster.kubeconfig."
         )
     for name in ("client_cert", "client_key", "proxy", "no_proxy"):
         if getattr(options, name):
-            word = f"{PREFIX}{VARIABLES[name][0]}" if by_environment else f"option {name}"
-            raise WrongCluster(f"Helm has no setting for {word}. {_USE_A_KUBECONFIG}")
-    odd = [group for group in options.impersonate_groups if "," in group]
-    if odd:
+            setting = f"{PREFIX}{VARIABLES[name][0]}" if by_environment else f"option {name}"
+            raise WrongCluster(f"Helm has no setting for {setting}. {_USE_A_KUBECONFIG}")
+    unusable = [group for group in options.impersonate_groups if "," in group]
+    if unusable:
         raise WrongCluster(
-            f"Helm cannot impersonate the group {odd[0]!r}, since it takes groups as a comma-separated list."
+            f"Helm cannot impersonate the group {unusable[0]!r}, since it takes groups as a comma-separated list."
         )
 
 
 def require_usable_token(environ: t.Mapping[str, str]) -> None:
-    """Helm takes the token of the environment as it is, so that it could not send one that the modules can."""
+    """Raise ConnectionProblem for a token that the modules can send and helm, which does not strip it, cannot."""
     name = f"{PREFIX}API_KEY"
     token = environ.get(name, "")
     if token != token.strip():
         raise ConnectionProblem(
-            f"{name} has white space around the token, with which Helm cannot send it. Remove it, such as the line break at the end."
+            f"{name} has white space around the token, so that Helm cannot send it. Remove it, such as the line break at the end."
         )
 
 
@@ -107,5 +107,5 @@ def _require_no_conflict(options: ConnectionOptions, connection: Connection, env
     if wrong:
         raise WrongCluster(
             f"{', '.join(wrong)}: the environment of helm contradicts the connection of this run ({connection.origin}, "
-            f"{connection.server}). Unset {'it' if len(wrong) == 1 else 'them'}: helm is given the cluster and the user of the run."
+            f"{connection.server}). Unset {'it' if len(wrong) == 1 else 'them'}: helm uses the cluster and the user of the run."
         )

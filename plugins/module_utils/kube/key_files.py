@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys and certificates that a kubeconfig, or its credential plugin, holds as data stay in memory.
+"""Keeps keys and certificates in memory that a kubeconfig, or its credential plugin, contains as data.
 
-OpenSSL wants files, so the kubernetes library writes such data to the folder for temporary files and deletes it when the process ends,
-which a killed process never does (kubernetes/config/kube_config.py, _create_temp_file_with_content). An anonymous file of memory
-(memfd_create) can be read by the same process through /proc/self/fd and is gone with it, however it ends.
+OpenSSL needs files, so the kubernetes library writes such data to temporary files and deletes them when the process ends, unless it is
+killed (kubernetes/config/kube_config.py, _create_temp_file_with_content). An anonymous file in memory (memfd_create) can be read by the
+same process through /proc/self/fd, and does not outlive it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _paths: dict[bytes, str] = {}
 
 
 def keep_keys_in_memory(library: t.Any) -> None:
-    """Have the library's module kube_config do so; where the system has no such files (macOS), it goes on as before."""
+    """Replace the function of the library's module kube_config, unless the system has no memfd_create (macOS)."""
     original = getattr(library, _WRITER, None)
     if original is None or getattr(original, "in_memory", False) or not hasattr(os, "memfd_create"):
         return
@@ -32,10 +32,10 @@ def keep_keys_in_memory(library: t.Any) -> None:
 
 
 def in_memory(data: bytes) -> str | None:
-    """The path of a file of memory with this content, for this process alone; None where there can be none."""
+    """The path of a file in memory with this content, for this process only; None where that is not possible."""
     if data not in _paths:
         with contextlib.suppress(OSError):
-            # Not inherited by programs that are started: close-on-exec is Python's default.
+            # Started programs do not inherit it: close-on-exec is Python's default.
             handle = os.memfd_create("accel-gpu-key")
             with open(handle, "wb", closefd=False) as file:
                 file.write(data)

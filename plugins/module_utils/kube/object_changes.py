@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The words in which objects, what they need and what became of them are spoken of (pure)."""
+"""Requirements of objects, and the changes that were made to them (pure)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Action = t.Literal["created", "updated", "unchanged", "deleted"]
 
 
 class InvalidObjects(InvalidOptions):
-    """Objects that cannot be on this cluster: a kind that it does not have, a namespace that nobody makes."""
+    """Objects that the cluster cannot have: an unknown kind, or a namespace that does not exist."""
 
 
 @dataclass(frozen=True)
 class ExpectedObjects:
-    """What this very run will have created before the objects are applied: namespaces and (apiVersion, kind)."""
+    """Namespaces and kinds (apiVersion, kind) that this run creates before the objects are applied."""
 
     namespaces: frozenset[str] = frozenset()
     kinds: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def from_dict(cls, said: t.Mapping[str, t.Any] | None) -> ExpectedObjects:
+    def from_dict(cls, option: t.Mapping[str, t.Any] | None) -> ExpectedObjects:
         """From `{namespaces: [..], kinds: [{api_version, kind}]}`."""
-        given = said or {}
+        given = option or {}
         return cls(
             frozenset(given.get("namespaces") or ()),
             frozenset((kind["api_version"], kind["kind"]) for kind in given.get("kinds") or ()),
@@ -36,7 +36,7 @@ class ExpectedObjects:
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """What became, or in check mode would become, of one object."""
+    """The change of one object, or the one that check mode predicts."""
 
     api_version: str
     kind: str
@@ -54,23 +54,23 @@ class ObjectChange:
 
     @property
     def label(self) -> str:
-        """kind namespace/name, for people."""
+        """kind namespace/name, for messages."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     def summary(self) -> dict[str, t.Any]:
         """The change without its objects, for a result."""
-        told = {
+        summary = {
             "api_version": self.api_version,
             "kind": self.kind,
             "namespace": self.namespace,
             "name": self.name,
             "action": self.action,
         }
-        return {**told, "note": self.note} if self.note else told
+        return {**summary, "note": self.note} if self.note else summary
 
 
 def objects_created_by(wanted: t.Sequence[Object]) -> ExpectedObjects:
-    """Namespaces and kinds that the list itself brings."""
+    """Namespaces and kinds that the list itself creates."""
     namespaces: set[str] = set()
     kinds: set[tuple[str, str]] = set()
     for body in wanted:
@@ -86,9 +86,9 @@ def objects_created_by(wanted: t.Sequence[Object]) -> ExpectedObjects:
 
 
 def malformed_definitions(body: t.Any) -> str | None:
-    """What a definition lacks, or None."""
+    """Why a definition is not an object, or None."""
     if not isinstance(body, dict):
-        return "is no object"
+        return "is not an object"
     for name in ("apiVersion", "kind"):
         if not isinstance(body.get(name), str) or not body[name]:
             return f"{name} is missing"

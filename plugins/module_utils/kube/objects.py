@@ -1,13 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects as a list: read, compare, and send only what differs; in check mode as a dry run on the server."""
+"""Applies or deletes a list of objects: reads, compares, and sends only differences; in check mode as a dry run on the server."""
 
 from __future__ import annotations
 
 import functools
 import time
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER
 from ..common.parallel import run_bounded
@@ -30,7 +30,7 @@ __all__ = ["NOT_CHECKED", "ExpectedObjects", "InvalidObjects", "ObjectChange", "
 _TITLE = "These objects cannot be applied:"
 _ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
 NOT_CHECKED = "not checked by the server: no right to a dry run"
-# What others in the same list may need comes first.
+# Objects that others in the same list need come first.
 _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 
 
@@ -54,7 +54,7 @@ class _ObjectTarget:
 
     @property
     def path(self) -> str:
-        """Where the object is; empty as long as the server does not have its kind."""
+        """The path of the object; empty as long as the server does not have its kind."""
         return self.kind.path(self.name, self.namespace) if self.kind is not None else ""
 
     def change(self, action: Action, before: Object, after: Object, note: str | None = None) -> ObjectChange:
@@ -75,49 +75,48 @@ def apply_objects(
     before_write: t.Callable[[], Lease | None] | None = None,
     on_done: t.Callable[[ObjectChange], None] = lambda change: None,
 ) -> list[ObjectChange]:
-    """Bring objects to their wanted content; what is equal costs its read and nothing else.
+    """Give objects their desired content, or delete them; an object without a difference costs one read.
 
-    `before_write` is called once before the first change is sent, to take the lease; afterwards all is read again, and
-    the lease that it gave is checked before each change. `on_done` hears of each object, also when a later one fails.
-    With `note_creation` an object that this makes says so in an annotation, for good.
-    Raises InvalidObjects before anything is sent when a kind or namespace is not there and is not expected either.
+    `before_write` is called once before the first change, to acquire the lease; after that all objects are read again, and the
+    lease is checked before each change. `on_done` is called for each object, also when a later one fails.
+    With `note_creation` an object that this function creates gets an annotation, which stays.
+    Raises InvalidObjects before anything is sent when a kind or namespace neither exists nor is expected.
     """
-    discovery = discovery or Discovery(client)
-    work = _ObjectWork(client, expected or ExpectedObjects(), check, force, note_creation, manager, discovery, on_done)
-    targets = work.targets(wanted)
-    if state == "absent":
-        return work.delete(targets, before_write)
-    return work.apply(targets, before_write)
+    run = _Run(
+        client,
+        expected or ExpectedObjects(),
+        check,
+        force,
+        note_creation,
+        manager,
+        discovery or Discovery(client),
+        before_write,
+        on_done,
+    )
+    targets = run.targets(wanted)
+    return run.delete(targets) if state == "absent" else run.apply(targets)
 
 
-class _ObjectWork:
-    def __init__(
-        self,
-        client: Client,
-        expected: ExpectedObjects,
-        check: bool,
-        force: bool,
-        note_creation: bool,
-        manager: str,
-        discovery: Discovery,
-        on_done: t.Callable[[ObjectChange], None],
-    ) -> None:
-        self._client = client
-        self._expected = expected
-        self._check = check
-        self._force = force
-        self._note_creation = note_creation
-        self._manager = manager
-        self._discovery = discovery
-        self._on_done = on_done
-        self._lease: Lease | None = None
-        self._namespaces: dict[str, bool] = {}
-        self._brought: frozenset[tuple[str, str]] = frozenset()
+@dataclass
+class _Run:
+    client: Client
+    expected: ExpectedObjects
+    check: bool
+    force: bool
+    note_creation: bool
+    manager: str
+    discovery: Discovery
+    before_write: t.Callable[[], Lease | None] | None
+    on_done: t.Callable[[ObjectChange], None]
+    _lease: Lease | None = None
+    _namespaces: dict[str, bool] = field(default_factory=dict)
+    # The kinds of CRDs in the list.
+    _own_kinds: frozenset[tuple[str, str]] = frozenset()
 
     def targets(self, wanted: t.Sequence[Object]) -> list[_ObjectTarget]:
-        """Find each object's place; all that is wrong with them is raised together."""
+        """The paths of the objects; raises all problems together."""
         own = objects_created_by(wanted)
-        self._brought = own.kinds
+        self._own_kinds = own.kinds
         problems: list[str] = []
         found: list[_ObjectTarget] = []
         for index, body in enumerate(wanted):
@@ -129,9 +128,9 @@ class _ObjectWork:
             namespace = body["metadata"].get("namespace")
             kind: Kind | None = None
             try:
-                kind = self._discovery.get(api_version, kind_name)
+                kind = self.discovery.get(api_version, kind_name)
             except UnknownKind as error:
-                if (api_version, kind_name) not in (self._expected.kinds | own.kinds):
+                if (api_version, kind_name) not in (self.expected.kinds | own.kinds):
                     problems.append(f"definitions[{index}] ({kind_name} {body['metadata']['name']}): {error}")
                     continue
             if kind is not None and kind.namespaced and not namespace:
@@ -144,73 +143,69 @@ class _ObjectWork:
             raise InvalidObjects(problems, _TITLE)
         return sorted(found, key=lambda target: _ORDER.get(target.kind_name, 2))
 
-    def apply(
-        self, targets: list[_ObjectTarget], before_write: t.Callable[[], Lease | None] | None
-    ) -> list[ObjectChange]:
+    def apply(self, targets: list[_ObjectTarget]) -> list[ObjectChange]:
         live = self._read(targets)
         self._check_namespaces(targets, live)
         planned = self._planned(targets, live)
-        if before_write is not None and not self._check and any(plan.changed for plan in planned):
-            self._lease = before_write()
+        if self.before_write is not None and not self.check and any(plan.changed for plan in planned):
+            self._lease = self.before_write()
             live = self._read(targets)
             planned = self._planned(targets, live)
         return [
-            self._told(self._applied(target, found, plan))
+            self._report(self._apply_one(target, found, plan))
             for target, found, plan in zip(targets, live, planned, strict=True)
         ]
 
     def _planned(self, targets: list[_ObjectTarget], live: list[Object | None]) -> list[Difference]:
         return [
-            difference(found, self._noted(target.wanted, found), self._manager)
+            difference(found, self._with_note(target.wanted, found), self.manager)
             for target, found in zip(targets, live, strict=True)
         ]
 
-    def _noted(self, wanted: Object, found: Object | None) -> Object:
-        """What was there before us never gets the note; what has it keeps it, or the next apply would take it out."""
-        ours = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
-        if not (self._note_creation and ours):
+    def _with_note(self, wanted: Object, found: Object | None) -> Object:
+        """Only a new object gets the note; one that has it keeps it, or the next apply would remove it."""
+        is_ours = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
+        if not (self.note_creation and is_ours):
             return wanted
         metadata = wanted["metadata"]
         annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}
         return {**wanted, "metadata": {**metadata, "annotations": annotations}}
 
-    def delete(
-        self, targets: list[_ObjectTarget], before_write: t.Callable[[], Lease | None] | None
-    ) -> list[ObjectChange]:
+    def delete(self, targets: list[_ObjectTarget]) -> list[ObjectChange]:
         live = self._read(targets)
-        if before_write is not None and not self._check and any(found is not None for found in live):
-            self._lease = before_write()
+        if self.before_write is not None and not self.check and any(found is not None for found in live):
+            self._lease = self.before_write()
         changes: list[ObjectChange] = []
-        # In the opposite order: a namespace or CRD goes after what is in it.
+        # In the opposite order: a namespace or CRD is deleted after its objects.
         for target, found in reversed(list(zip(targets, live, strict=True))):
             if found is None or found["metadata"].get("deletionTimestamp"):
-                changes.append(self._told(target.change("unchanged", {}, {})))
+                changes.append(self._report(target.change("unchanged", {}, {})))
                 continue
-            note = self._deleted(target)
-            changes.append(self._told(target.change("deleted", shown(found), {}, note)))
+            note = self._delete_one(target)
+            changes.append(self._report(target.change("deleted", shown(found), {}, note)))
         return list(reversed(changes))
 
-    def _told(self, change: ObjectChange) -> ObjectChange:
-        self._on_done(change)
+    def _report(self, change: ObjectChange) -> ObjectChange:
+        self.on_done(change)
         return change
 
     def _check_lease(self) -> None:
         if self._lease is not None:
             self._lease.check()
 
-    def _deleted(self, target: _ObjectTarget) -> str | None:
+    def _delete_one(self, target: _ObjectTarget) -> str | None:
         self._check_lease()
         try:
-            self._client.delete(target.path, dry_run=self._check)
+            self.client.delete(target.path, dry_run=self.check)
         except ApiError as error:
-            if not (self._check and error.forbidden):
+            if not (self.check and error.forbidden):
                 raise
             return NOT_CHECKED
         return None
 
     def _read(self, targets: list[_ObjectTarget]) -> list[Object | None]:
         paths = [target.path for target in targets if target.kind is not None]
-        calls = [(path, functools.partial(self._client.get, path)) for path in paths]
+        calls = [(path, functools.partial(self.client.get, path)) for path in paths]
         outcomes = run_bounded(calls, fatal=lambda dummy: True)
         for outcome in outcomes:
             if outcome.error is not None:
@@ -219,17 +214,17 @@ class _ObjectWork:
         return [next(values).value if target.kind is not None else None for target in targets]
 
     def _check_namespaces(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
-        """A namespace matters only where an object is not there yet."""
+        """Only new objects need their namespace."""
         own = objects_created_by([target.wanted for target in targets])
         needed = {
             target.namespace
             for target, found in zip(targets, live, strict=True)
             if found is None
             and target.namespace
-            and target.namespace not in (self._expected.namespaces | own.namespaces)
+            and target.namespace not in (self.expected.namespaces | own.namespaces)
         }
         problems = [
-            f"Namespace {name!r} does not exist, and no step of this run creates it (option expected)."
+            f"Namespace {name!r} does not exist, and no step of this run creates it. Create it, or name it in the option expected."
             for name in sorted(needed)
             if not self._has_namespace(name)
         ]
@@ -239,56 +234,56 @@ class _ObjectWork:
     def _has_namespace(self, name: str) -> bool:
         if name not in self._namespaces:
             try:
-                self._namespaces[name] = self._client.get(f"{NAMESPACES}/{name}") is not None
+                self._namespaces[name] = self.client.get(f"{NAMESPACES}/{name}") is not None
             except ApiError as error:
                 if not error.forbidden:
                     raise
-                # Who may write there need not be allowed to see namespaces; the server will say.
+                # The right to write there does not include the right to read namespaces; the server checks.
                 self._namespaces[name] = True
         return self._namespaces[name]
 
-    def _applied(self, target: _ObjectTarget, live: Object | None, plan: Difference) -> ObjectChange:
+    def _apply_one(self, target: _ObjectTarget, live: Object | None, plan: Difference) -> ObjectChange:
         if not plan.changed:
             return target.change("unchanged", plan.before, plan.after)
         action: Action = "created" if live is None else "updated"
-        if self._check and not self._can_dry_run(target, live):
+        if self.check and not self._can_dry_run(target, live):
             return target.change(action, plan.before, plan.after)
-        located = target if target.kind is not None else self._located(target)
+        located = target if target.kind is not None else self._locate(target)
         self._check_lease()
         try:
-            result = self._client.apply(
+            result = self.client.apply(
                 located.path,
                 plan.patch_body,
-                dry_run=self._check,
-                force=self._force,
+                dry_run=self.check,
+                force=self.force,
                 field_validation="Strict",
-                manager=self._manager,
+                manager=self.manager,
             )
         except ApiError as error:
-            if not (self._check and error.forbidden):
+            if not (self.check and error.forbidden):
                 raise
             return target.change(action, plan.before, plan.after, NOT_CHECKED)
         if live is not None and same_object(live, result):
-            # The server's own forms and defaults were all that differed.
+            # Only forms and defaults of the server differed.
             return target.change("unchanged", plan.before, plan.before)
-        # What is new is shown as it was asked for, so that a preview without the server says the same.
+        # A new object is shown as declared, so that a preview without the server is the same.
         return target.change(action, plan.before, plan.after if live is None else shown(result))
 
     def _can_dry_run(self, target: _ObjectTarget, live: Object | None) -> bool:
-        """The server can only try what has its kind and its namespace already."""
+        """A dry run needs the kind and the namespace on the server."""
         if target.kind is None:
             return False
         return live is not None or not target.namespace or self._has_namespace(target.namespace)
 
-    def _located(self, target: _ObjectTarget) -> _ObjectTarget:
-        """In a real run the kind must be there by now; one that this list's own CRD brings is served a moment later."""
+    def _locate(self, target: _ObjectTarget) -> _ObjectTarget:
+        """The target once the server has its kind; the kind of a CRD in the same list is served a moment later."""
         deadline = time.monotonic() + _ESTABLISH_TIMEOUT
         while True:
-            self._discovery.forget()
+            self.discovery.forget()
             try:
-                kind = self._discovery.get(target.api_version, target.kind_name)
+                kind = self.discovery.get(target.api_version, target.kind_name)
             except UnknownKind as error:
-                if (target.api_version, target.kind_name) not in self._brought or time.monotonic() > deadline:
+                if (target.api_version, target.kind_name) not in self._own_kinds or time.monotonic() > deadline:
                     raise InvalidObjects([f"{target.kind_name} {target.name}: {error}"]) from error
                 time.sleep(_ESTABLISH_POLL)
                 continue

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where objects live in the API: fixed paths of the kinds that this collection knows, discovery for all others."""
+"""Paths of objects in the API: fixed ones for the kinds that this collection knows, discovery for all others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
 
 
 class Reader(t.Protocol):
-    """The part of a client that discovery needs."""
+    """The part of a client that discovery uses."""
 
     def get(self, path: str, query: t.Mapping[str, t.Any] | None = None) -> dict[str, t.Any] | None:
         """The object at a path, or None."""
@@ -53,7 +53,7 @@ class Reader(t.Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind that the server knows and where its objects are."""
+    """A kind of the server and the path of its objects."""
 
     api_version: str
     kind: str
@@ -72,33 +72,33 @@ class Kind:
 
 
 class UnknownKind(Exception):
-    """The server has no such kind; the message says which ones that group has."""
+    """The server has no such kind; the message lists the kinds of that group."""
 
 
 class Discovery:
-    """Knows the fixed kinds; asks the server once for each group and version of any other."""
+    """Finds kinds; for those without a fixed path it reads each group and version once."""
 
     def __init__(self, client: Reader) -> None:
-        """Ask nothing yet."""
+        """Send nothing yet."""
         self._client = client
         self._groups: dict[str, dict[str, Kind] | None] = {}
 
     def find(self, api_version: str, kind: str) -> Kind | None:
-        """The kind, or None when the server does not have it."""
+        """The kind, or None when the server has no such kind."""
         known = _KNOWN.get((api_version, kind))
         if known:
             return Kind(api_version, kind, *known)
         return (self._kinds(api_version) or {}).get(kind)
 
     def get(self, api_version: str, kind: str) -> Kind:
-        """The kind; raises UnknownKind with the nearest names."""
+        """The kind; raises UnknownKind with similar names."""
         found = self.find(api_version, kind)
         if found is None:
             raise UnknownKind(self._why_unknown(api_version, kind))
         return found
 
     def forget(self) -> None:
-        """Ask again next time: a CRD was applied meanwhile."""
+        """Read the kinds again, since a CRD was applied."""
         self._groups.clear()
 
     def _kinds(self, api_version: str) -> dict[str, Kind] | None:
@@ -114,9 +114,7 @@ class Discovery:
             near = difflib.get_close_matches(kind, kinds, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             return f"{api_version} has no kind {kind!r}; it has: {', '.join(sorted(kinds))}.{hint}"
-        return (
-            f"The cluster has no API {api_version!r} (asked for its kind {kind!r}).{self._near_versions(api_version)}"
-        )
+        return f"The cluster has no API {api_version!r} (needed for kind {kind!r}).{self._near_versions(api_version)}"
 
     def _near_versions(self, api_version: str) -> str:
         try:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watching a collection: its events as they come, over connections that break, and no longer than the guard allows."""
+"""Watches a collection over connections that may break, as long as the guard allows it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import queue
 import threading
 import typing as t
 
+from ..common.http import TRANSIENT_STATUSES
 from .errors import ApiError
 from .transport import Transport, stream_lines
 
-# With a guard a connection that nobody listens to any more does not stay for longer (seconds).
-_GUARDED = 30.0
+# Seconds after which a watch whose reader has ended is closed by the server.
+_GUARDED_TIMEOUT = 30.0
 
 T = t.TypeVar("T")
 Object = dict[str, t.Any]
@@ -27,12 +28,12 @@ def watch(
     label_selector: str | None,
     clock: t.Callable[[], float],
 ) -> t.Iterator[Object]:
-    """See Client.watch(), which adds the guard's say while nothing happens."""
+    """See Client.watch(), which also calls the guard while no event arrives."""
     deadline = clock() + timeout
     version = resource_version
     while (left := deadline - clock()) > 0:
         if transport.guard is not None:
-            left = min(left, _GUARDED)
+            left = min(left, _GUARDED_TIMEOUT)
         query = {
             "watch": "1",
             "resourceVersion": version,
@@ -50,7 +51,7 @@ def watch(
                 if event["type"] != "BOOKMARK":
                     yield event
         except ApiError as error:
-            if not (error.unreachable or error.status in (429, 500, 502, 503, 504)):
+            if not (error.unreachable or error.status in TRANSIENT_STATUSES):
                 raise
             transport.backoff(error)
 
@@ -65,45 +66,38 @@ def _watch_error(status: Object, path: str) -> ApiError:
     )
 
 
-class _End:
-    """How the stream ended: with an error, or regularly."""
-
-    def __init__(self, error: Exception | None) -> None:
-        self.error = error
-
-
 def interruptible(stream: t.Iterator[T], check: t.Callable[[], None], every: float = 1.0) -> t.Iterator[T]:
-    """Yield the stream's items and raise its errors; `check` is called every so many seconds without an item, and may raise.
+    """Yield the items of the stream and raise its errors; after `every` seconds without an item `check` is called, which may raise.
 
-    A thread reads the stream. It ends with the first item that comes when nobody listens any more, or with the stream.
+    A thread reads the stream. It ends with the stream, or with the next item after this generator was closed.
     """
-    items: queue.SimpleQueue[T | _End] = queue.SimpleQueue()
-    abandoned = threading.Event()
+    # An item, or (None, the error with which the stream ended).
+    items: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
+    closed = threading.Event()
 
     def read() -> None:
-        error: Exception | None = None
         try:
             for item in stream:
-                items.put(item)
-                if abandoned.is_set():
+                items.put((item, None))
+                if closed.is_set():
                     return
-        except Exception as raised:
-            error = raised
-        items.put(_End(error))
+        except Exception as error:
+            items.put((None, error))
+        else:
+            items.put((None, StopIteration()))
 
     threading.Thread(target=read, name="stream", daemon=True).start()
     try:
         while True:
             try:
-                item = items.get(timeout=every)
+                item, error = items.get(timeout=every)
             except queue.Empty:
                 check()
                 continue
-            if not isinstance(item, _End):
-                yield item
-            elif item.error is not None:
-                raise item.error
-            else:
+            if isinstance(error, StopIteration):
                 return
+            if error is not None:
+                raise error
+            yield t.cast("T", item)
     finally:
-        abandoned.set()
+        closed.set()
