@@ -21,7 +21,7 @@ description:
   - Pods are evicted by the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted, pods without
     a controller only with C(rollout.force).
   - Releases nodes that no pool claims any more. Everything that the pool has set is removed, following the C(rollout) settings recorded on the node.
-    Partitioned GPUs are made whole first, and the node is uncordoned after that is verified.
+    MIG devices are removed first, and the node is uncordoned after that is verified.
   - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason
     (C(rollout.on_failure)). Cordons of others stay.
   - Records on each node what was begun, so that the run after a killed one continues from there.

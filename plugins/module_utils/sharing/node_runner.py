@@ -103,15 +103,15 @@ class NodeRunner:
             self.result.outcome = GONE
             return
         change = self._fresh_change(cordoned)
-        verify_whole = self._pool is None and needs_verification(cordoned)
+        resets_mig = self._pool is None and needs_verification(cordoned)
         if change is not None:
             self._drain(change)
-            if verify_whole:
-                self._make_whole(cordoned, change)
+            if resets_mig:
+                self._reset_mig(cordoned, change)
             else:
                 self._apply(cordoned, change)
-        if verify_whole:
-            self._verifier.verify_whole()
+        if resets_mig:
+            self._verifier.verify_mig_reset()
             self._node.write(self._patch)
         elif self._pool:
             self._verifier.verify(change, self._pool)
@@ -182,8 +182,8 @@ class NodeRunner:
         self._node.write(self._patch)
         self._labels_changed = True
 
-    def _make_whole(self, node: Node, change: NodeChange) -> None:
-        """Make the GPUs whole by an explicit MIG configuration; the other labels stay until that is verified."""
+    def _reset_mig(self, node: Node, change: NodeChange) -> None:
+        """Remove the MIG devices by an explicit configuration; the other labels stay until that is verified."""
         changes_labels = "labels" in ((whole_patch(node) or {}).get("metadata") or {})
         if changes_labels or (change.stuck and node.mig_state not in CHANGING):
             self._verifier.restart_mig_manager(change.stuck)

@@ -79,12 +79,12 @@ class NodeVerifier:
                     return
                 raise self._failure(finding, stuck, _advice(change, node, pool))
 
-    def verify_whole(self) -> None:
-        """Wait until the GPUs of a node without a pool are not partitioned; a stuck MIG manager is restarted once."""
-        self._context.report(self._node.name, "waiting until its GPUs are whole")
+    def verify_mig_reset(self) -> None:
+        """Wait until a node without a pool has no MIG devices; a stuck MIG manager is restarted once."""
+        self._context.report(self._node.name, "waiting until its MIG devices are removed")
         may_restart = True
         while True:
-            verdict = self._node.wait(self._whole_verdict, self._context.wait_timeout)
+            verdict = self._node.wait(self._mig_reset_verdict, self._context.wait_timeout)
             node = self._node.latest
             if verdict == "" or node is None:
                 return
@@ -123,8 +123,8 @@ class NodeVerifier:
             return _LABELS_LATE
         return str(finding) if finding.final else None
 
-    def _whole_verdict(self, node: Node | None) -> str | None:
-        """Empty: the GPUs are whole, or the node is gone. Text: why waiting does not help. None: not yet."""
+    def _mig_reset_verdict(self, node: Node | None) -> str | None:
+        """Empty: the MIG devices are removed, or the node is gone. Text: why waiting does not help. None: not yet."""
         finding = not_whole(node) if node else None
         if node is None or finding is None:
             return "" if node is None or node.ready else None
@@ -179,7 +179,7 @@ def restart_mig_manager(context: NodeContext, node: WatchedNode) -> None:
 
 
 def _layout_removed(node: Node | None) -> bool | None:
-    """Whether the MIG manager has made the GPUs whole; None: not yet."""
+    """Whether the MIG manager has removed the MIG devices; None: not yet."""
     if node is None or node.mig_state == FAILED:
         return False
     return True if node.mig_state == "success" and not paused(node) and not node.mig_devices else None

@@ -105,7 +105,7 @@ class Rollout:
             self.done.refreshed_pods += operands.refresh_configmaps(context.client, context.namespace, values, lease)
         if changes.immediate_mig_nodes:
             nodes = [state.nodes[name] for name in changes.immediate_mig_nodes if name in state.nodes]
-            operands.restart_mig_manager(context.client, context.namespace, nodes, lease, context.progress)
+            operands.restart_mig_manager(context.client, context.plan.mig.namespace, nodes, lease, context.progress)
         self._patch_immediate(state, lease)
         if changes.rolling_changes:
             self._run_rolling_update(state, lease)

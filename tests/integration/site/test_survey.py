@@ -170,7 +170,7 @@ def test_a_limit_that_leaves_no_cluster_fails(tmp_path: Path, playbook: str) -> 
     ("playbook", "answers", "said"),
     [
         ("delete_nodegroups", {"gpu_pool": "train"}, "This deletes 1 node group(s) of cluster one, with all their nodes: train (node group train)."),
-        ("reset", {}, "This makes the GPUs of all 3 pools of cluster one whole (notebooks, train, infer)"),
+        ("reset", {}, "This ends the sharing of GPUs in all 3 pools of cluster one (notebooks, train, infer)"),
         (
             "uninstall",
             {},

@@ -110,7 +110,7 @@ def test_a_timeout_of_a_release_names_it_too() -> None:
     left = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"}
     cut = node(labels=left, allocatable={"nvidia.com/mig-3g.40gb": 2})
     with pytest.raises(NodeFailure) as failure:
-        verifier(Cluster(), cut, None).verify_whole()
+        verifier(Cluster(), cut, None).verify_mig_reset()
     match = re.search(r"so for (\d+) s", str(failure.value))
     assert match is not None
     assert TIMEOUT - 60 <= int(match[1]) <= TIMEOUT + 60
