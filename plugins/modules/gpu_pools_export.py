@@ -15,12 +15,12 @@ description:
   - Reads the nodes, the ClusterPolicy, the configurations of the device plugin and of the MIG manager, and the Helm releases of
     the operator and of NFD, and writes them as C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
   - A node with the label C(accel.gpu/pool) is in the pool of that name. The other nodes are grouped by model, sharing and taints.
-  - For a cluster that this collection has brought to its declared state, a plan of this configuration shows no change. For any
-    other cluster it shows the labels that make the nodes members of their pools; each node offers what it did before.
-  - Helm releases that this collection did not install are remarked and left out, because a release that C(gpu_cluster) names is
-    upgraded to what C(gpu_cluster) says.
-  - What cannot be expressed is left out and remarked, never guessed. The cluster does not know where a chart comes from, so
-    that and the connection are taken from O(gpu_cluster).
+  - For a cluster that this collection has configured, a plan of this configuration shows no change. For any
+    other cluster it shows the labels that make the nodes members of their pools; the nodes' allocatable resources do not change.
+  - Helm releases that this collection did not install appear only as remarks, because a Helm release that C(gpu_cluster) names is
+    upgraded to its declared version.
+  - What gpu_pools cannot express is left out and remarked, never guessed. The source of a chart and the connection are
+    taken from O(gpu_cluster), since the cluster does not contain them.
   - Helm values may hold secrets. They are written only to the file O(path), never to the result or the diff; values that look
     like secrets are not written at all.
 extends_documentation_fragment:
@@ -37,7 +37,7 @@ attributes:
 options:
   path:
     description:
-      - File for the configuration as YAML, with the remarks as comments. Without it nothing is written.
+      - File for the configuration as YAML, with the remarks as comments. By default, nothing is written.
       - Its mode is 0600; a symbolic link is refused.
     type: path
 seealso:
@@ -69,7 +69,7 @@ remarks:
   type: list
   elements: str
   returned: success
-  sample: ["No Helm release of NFD was found: gpu_cluster.nfd is as it was given."]
+  sample: ["No Helm release of NFD was found: gpu_cluster.nfd is as declared."]
 with_values:
   description: Which of the releases have Helm values of their own, which only the file O(path) holds.
   type: list
@@ -97,12 +97,18 @@ import dataclasses
 import typing as t
 
 from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.cluster_state.node import Node, parse
+from ..module_utils.cluster_state.node import parse
 from ..module_utils.common import private_file
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.export import variables
-from ..module_utils.export.live_sharing import Live, mig_configmap, plugin_configmap
-from ..module_utils.export.pools import groups
+from ..module_utils.export.live_sharing import LiveConfig, mig_configmap, plugin_configmap
+from ..module_utils.export.pools import export_pools
+from ..module_utils.export.variables import (
+    COMPONENTS,
+    InstalledRelease,
+    export_cluster,
+    installed_release,
+    render_variables,
+)
 from ..module_utils.gpu_operator.detect import adapt_plan, is_managed_release
 from ..module_utils.helm.release_records import ReleaseRecords
 from ..module_utils.kube.cluster_identity import read_recorded_name, read_uid
@@ -110,7 +116,6 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, object_path
 from ..module_utils.pools.derive import derive
-from ..module_utils.pools.plan import Plan
 from ..module_utils.sharing.overview import overview
 
 Object = dict[str, t.Any]
@@ -119,47 +124,52 @@ _NFD = "app.kubernetes.io/name=node-feature-discovery"
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Read, group, and check that what comes out plans to what there is."""
+    """Read the cluster, convert it, and count the nodes that a run with the result would change."""
     client = module.client
     nodes = [parse(raw) for raw in client.list(NODES)]
     policy = t.cast("Object | None", active_policy(client.list_known(CLUSTER_POLICIES)))
-    release = variables.release_of(policy)
+    release = installed_release(policy)
     namespace = ((policy or {}).get("status") or {}).get("namespace") or (release.namespace if release else "")
-    live = Live(
+    live = LiveConfig(
         policy,
         _configmap(module, plugin_configmap(policy), namespace),
         _configmap(module, mig_configmap(policy), namespace) if any(node.mig_config for node in nodes) else None,
     )
-    found = groups(nodes, live.shared, live.tolerations)
-    given = _given(module)
-    theirs = {"operator": release, "nfd": _nfd(module)}
-    releases = {part: _as_ours(module, part, of, given) for part, of in theirs.items()}
-    remarks = [*found.remarks, *_of_releases(policy, theirs, releases)]
-    cluster = variables.cluster(given, releases, found.pools)
-    plan = adapt_plan(client, derive(cluster.document, {}, found.pools), policy)
-    changing = _changing(module, plan, nodes)
-    remarks += [*cluster.remarks, *_of_changes(changing)]
+    exported = export_pools(nodes, live.node_sharing, live.tolerations)
+    declared = _declared_cluster(module)
+    installed = {"operator": release, "nfd": _nfd_release(module)}
+    managed = {name: _managed_release(module, name, item, declared) for name, item in installed.items()}
+    remarks = [*exported.remarks, *_release_remarks(policy, installed, managed)]
+    cluster = export_cluster(declared, managed, exported.pools)
+    plan = adapt_plan(client, derive(cluster.document, {}, exported.pools), policy)
+    changing = len(overview(module.client, plan, nodes).changes.edits)
+    remarks += cluster.remarks
+    if changing:
+        remarks.append(
+            f"{changing} node(s) will get the labels that make them members of their pools; their allocatable resources do not change. "
+            "See accel.gpu.plan."
+        )
     shown = {key: _without_values(value) for key, value in cluster.document.items()}
     result: dict[str, t.Any] = {
         "changed": False,
         "gpu_cluster": shown,
-        "gpu_pools": found.pools,
+        "gpu_pools": exported.pools,
         "remarks": remarks,
-        "with_values": [part for part in variables.PARTS if "values" in (cluster.document.get(part) or {})],
+        "with_values": [part for part in COMPONENTS if "values" in (cluster.document.get(part) or {})],
         "changing_nodes": changing,
-        "yaml": variables.text(shown, found.pools, remarks),
+        "yaml": render_variables(shown, exported.pools, remarks),
     }
     path = module.params["path"]
     if path:
-        text = variables.text(cluster.document, found.pools, remarks)
+        text = render_variables(cluster.document, exported.pools, remarks)
         result.update(path=path, changed=not private_file.holds(path, text))
         if result["changed"] and not module.check_mode:
             private_file.write(path, text)
     return result
 
 
-def _given(module: GpuModule) -> Object:
-    """gpu_cluster as it was given, with the cluster's UID, but without a rename, or a kubeconfig that is a dictionary with credentials."""
+def _declared_cluster(module: GpuModule) -> Object:
+    """The option gpu_cluster with the cluster's UID, but without a rename, or a kubeconfig that is a dictionary with credentials."""
     client, declared = module.client, module.params["gpu_cluster"] or {}
     name = (
         declared.get("name")
@@ -169,12 +179,12 @@ def _given(module: GpuModule) -> Object:
         or "cluster"
     )
     uid = declared.get("uid") or read_uid(client)
-    left_out = [
+    left_out = {
         "name",
         "uid",
         "renamed_from",
         *(["kubeconfig"] if isinstance(declared.get("kubeconfig"), dict) else []),
-    ]
+    }
     rest = {key: value for key, value in declared.items() if key not in left_out}
     return {"name": name, **({"uid": uid} if uid else {}), **rest}
 
@@ -183,23 +193,22 @@ def _configmap(module: GpuModule, name: str, namespace: str) -> Object | None:
     return module.client.get(object_path("v1", "ConfigMap", name, namespace)) if name and namespace else None
 
 
-def _nfd(module: GpuModule) -> variables.Release | None:
+def _nfd_release(module: GpuModule) -> InstalledRelease | None:
     workers = module.client.list(DAEMONSETS, label_selector=_NFD)
-    return next((found for worker in workers if (found := variables.release_of(worker))), None)
+    return next((found for worker in workers if (found := installed_release(worker))), None)
 
 
-def _as_ours(
-    module: GpuModule, part: str, release: variables.Release | None, given: Object
-) -> variables.Release | None:
-    """A release that we installed, with what Helm was given where that may be read; site upgrades what gpu_cluster names."""
+def _managed_release(
+    module: GpuModule, component: str, release: InstalledRelease | None, declared: Object
+) -> InstalledRelease | None:
+    """A Helm release that this collection installed, with its values if they may be read; others are not exported, since site upgrades exported ones."""
     if release is None or not is_managed_release(
-        module.client, (release.name, release.namespace), getattr(derive(given, {}, []), part)
+        module.client, (release.name, release.namespace), getattr(derive(declared, {}, []), component)
     ):
         return None
     records = ReleaseRecords(module.client, release.name, release.namespace)
     try:
-        newest = next(iter(records.revisions()), None)
-        content = records.content(newest)
+        content = records.content(records.latest())
     except ApiError as error:
         if not error.forbidden:
             raise
@@ -207,35 +216,23 @@ def _as_ours(
     return dataclasses.replace(release, values=content.config) if content else release
 
 
-def _of_releases(
+def _release_remarks(
     policy: Object | None,
-    theirs: t.Mapping[str, variables.Release | None],
-    ours: t.Mapping[str, variables.Release | None],
+    installed: t.Mapping[str, InstalledRelease | None],
+    managed: t.Mapping[str, InstalledRelease | None],
 ) -> t.Iterator[str]:
     if policy is None:
-        yield "The cluster has no ClusterPolicy: gpu_cluster.operator is as it was given."
-    elif theirs["operator"] is None:
-        yield "The ClusterPolicy is of no Helm release: gpu_cluster.operator is as it was given."
-    if theirs["nfd"] is None:
-        yield "No Helm release of NFD was found: gpu_cluster.nfd is as it was given."
-    for part, release in theirs.items():
-        if release is not None and ours[part] is None:
+        yield "The cluster has no ClusterPolicy: gpu_cluster.operator is as declared."
+    elif installed["operator"] is None:
+        yield "The ClusterPolicy belongs to no Helm release: gpu_cluster.operator is as declared."
+    if installed["nfd"] is None:
+        yield "No Helm release of NFD was found: gpu_cluster.nfd is as declared."
+    for component, release in installed.items():
+        if release is not None and managed[component] is None:
             yield (
-                f"The Helm release {release.namespace}/{release.name} was not installed by this collection: gpu_cluster.{part} is as it was "
-                "given, and what the release brought is used as it is."
+                f"The Helm release {release.namespace}/{release.name} was not installed by this collection: gpu_cluster.{component} is as "
+                "declared, and the installation is used as it is."
             )
-
-
-def _of_changes(changing: int) -> t.Iterator[str]:
-    if changing:
-        yield (
-            f"{changing} node(s) will get the labels that make them members of their pools; what they offer stays as it is. "
-            "See accel.gpu.plan."
-        )
-
-
-def _changing(module: GpuModule, plan: Plan, nodes: list[Node]) -> int:
-    return len(overview(module.client, plan, nodes).changes.edits)
 
 
 def _without_values(part: t.Any) -> t.Any:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From an entry of the MIG manager's configuration back to the `layout` of a pool (pure)."""
+"""Converts an entry of the MIG manager's configuration to the `layout` of a pool (pure)."""
 
 from __future__ import annotations
 
@@ -13,55 +13,46 @@ from .sharing import Inexpressible
 Parts = t.Sequence[t.Mapping[str, t.Any]]
 
 
-class Cut(t.NamedTuple):
-    """A layout as a document writes it (None: whole GPUs), and the GPUs of a node where the layout needs to know them."""
+class ExportedLayout(t.NamedTuple):
+    """A layout as in a pool (None: whole GPUs), and the number of GPUs of a node if the layout depends on it."""
 
     layout: t.Any = None
     gpus_per_node: int | None = None
 
 
-def layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Cut:
-    """What the entry makes of a node with so many GPUs of a model with these PCI ids; raises Inexpressible.
+def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> ExportedLayout:
+    """The layout of a node with this number of GPUs of a model with these PCI ids; raises Inexpressible.
 
-    Written so that the very entry follows from it again, where that can be.
+    Where possible, the same entry follows from the layout again.
     """
     if not isinstance(entry, list) or not all(mig_parted.is_part(part) for part in entry):
-        raise Inexpressible("its MIG configuration is none that the MIG manager can read")
+        raise Inexpressible("the MIG manager cannot read its MIG configuration")
     parts = [part for part in entry if _concerns(part, pci_ids)]
     if any(part.get("mig-enabled") and not part.get("mig-devices") for part in parts):
-        raise Inexpressible("MIG is switched on without any device")
+        raise Inexpressible("MIG is enabled without any device")
     if not any(part.get("mig-enabled") for part in parts):
-        return Cut()
+        return ExportedLayout()
     if len(parts) == 1 and parts[0].get("devices") == "all":
-        return Cut(dict(sorted(parts[0]["mig-devices"].items())))
+        return ExportedLayout(dict(sorted(parts[0]["mig-devices"].items())))
     if not gpus:
-        raise Inexpressible("its layout goes by GPU, and nothing tells how many GPUs it had before they were cut")
-    by_gpu = _by_gpu(parts, gpus)
-    if len({tuple(sorted(of.items())) for of in by_gpu.values()}) == 1 and any(
-        part["devices"] == "all" for part in parts
-    ):
-        return Cut(by_gpu[0])
-    # GPUs that are named as whole and those that nobody names become parts of their own: only one way of writing it gives the
-    # entry's own name again.
-    before_last = {index: by_gpu[index] for part in parts[:-1] if part["devices"] != "all" for index in part["devices"]}
-    for candidate in (_cut_only(by_gpu), by_gpu, before_last):
-        if mig_parted.entry(mig.read(candidate), gpus) == list(entry):
-            return Cut(candidate, gpus)
-    return Cut(_cut_only(by_gpu), gpus)
-
-
-def _by_gpu(parts: Parts, gpus: int) -> dict[int, dict[str, int]]:
+        raise Inexpressible("its layout differs by GPU, and its number of GPUs before the partitioning is unknown")
     try:
-        return mig_parted.by_gpu(parts, gpus)
+        by_gpu = mig_parted.by_gpu(parts, gpus)
     except KeyError as error:
-        raise Inexpressible(f"its MIG configuration names GPU {error}, and it has {gpus}") from error
-
-
-def _cut_only(by_gpu: t.Mapping[int, dict[str, int]]) -> dict[int, dict[str, int]]:
-    return {index: of for index, of in by_gpu.items() if of}
+        raise Inexpressible(f"its MIG configuration names GPU {error}, but it has {gpus}") from error
+    layouts = list(by_gpu.values())
+    if all(layout == layouts[0] for layout in layouts) and any(part["devices"] == "all" for part in parts):
+        return ExportedLayout(by_gpu[0])
+    # GPUs that are listed as whole and GPUs that are not listed make different entries: only one form has the same entry name.
+    partitioned = {index: layout for index, layout in by_gpu.items() if layout}
+    before_last = {index: by_gpu[index] for part in parts[:-1] if part["devices"] != "all" for index in part["devices"]}
+    for candidate in (partitioned, by_gpu, before_last):
+        if mig_parted.entry(mig.read(candidate), gpus) == list(entry):
+            return ExportedLayout(candidate, gpus)
+    return ExportedLayout(partitioned, gpus)
 
 
 def _concerns(part: t.Mapping[str, t.Any], pci_ids: t.Collection[str]) -> bool:
     if mig_parted.device_filter(part) and not pci_ids:
-        raise Inexpressible("its MIG configuration goes by PCI ids, and the catalog does not know its model")
-    return mig_parted.concerns(part, {mig_parted.device_id(one) for one in pci_ids})
+        raise Inexpressible("its MIG configuration filters by PCI ids, and the catalog does not contain its model")
+    return mig_parted.concerns(part, {mig_parted.device_id(pci_id) for pci_id in pci_ids})

@@ -1,12 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPU nodes of a live cluster as pools: those that a label pins, and groups of the others that are alike (pure)."""
+"""Converts the GPU nodes of a live cluster to pools: one for each pool label, and one for each group of equal other nodes (pure)."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import typing as t
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ..catalog import models
@@ -23,16 +25,17 @@ if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
 
 Document = dict[str, t.Any]
-# What a pool's `sharing` is, and `gpus_per_node` where its layout needs it.
-Shared = tuple[Document, "int | None"]
+Tolerations = t.Sequence[t.Mapping[str, t.Any]]
+# The `sharing` of a pool, and `gpus_per_node` if its layout depends on it.
+NodeSharing = tuple[Document, "int | None"]
 
-_WORDS = re.compile(r"[^a-z0-9]+")
-_LONGEST = 40
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+_MAX_NAME = 40
 
 
 @dataclass
-class Groups:
-    """Pools as documents, and what had to be left out, a sentence each."""
+class ExportedPools:
+    """Pools as in gpu_pools, and remarks on what was left out."""
 
     pools: list[Document] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -41,163 +44,165 @@ class Groups:
 @dataclass(frozen=True)
 class _Member:
     node: Node
-    shared: Shared
+    sharing: NodeSharing
     taints: tuple[Document, ...]
 
     @property
-    def likeness(self) -> str:
-        """Equal for nodes that may be of one pool."""
-        taints = sorted(format_taint(taint) for taint in self.taints)
-        return json.dumps([self.shared, taints], sort_keys=True)
+    def group_key(self) -> str:
+        """Equal for nodes that can be in one pool."""
+        return json.dumps([self.sharing, sorted(map(format_taint, self.taints))], sort_keys=True)
 
 
-def groups(
-    nodes: t.Sequence[Node], shared: t.Callable[[Node], Shared], ours: t.Sequence[t.Mapping[str, t.Any]]
-) -> Groups:
-    """Sort the discovered GPU nodes. `shared` tells a node's sharing or raises Inexpressible; `ours` are the tolerations
-    that the ClusterPolicy has for pools' taints.
+def export_pools(
+    nodes: t.Sequence[Node], node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations
+) -> ExportedPools:
+    """Group the discovered GPU nodes. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` are those
+    of the ClusterPolicy for the taints of pools.
     """
-    found = Groups()
-    pinned: dict[str, list[_Member]] = {}
-    free: dict[tuple[str, str], list[_Member]] = {}
-    left_out: dict[str, list[str]] = {}
-    lost: set[str] = set()
+    exported = ExportedPools()
+    labelled: dict[str, list[_Member]] = defaultdict(list)
+    grouped: dict[tuple[str, str], list[_Member]] = defaultdict(list)
+    left_out: dict[str, list[str]] = defaultdict(list)
+    incomplete_models: set[str] = set()
     for node in sorted((node for node in nodes if node.has_gpu), key=lambda node: node.name):
-        pin = node.labels.get(POOL_LABEL, "")
+        pool = node.labels.get(POOL_LABEL, "")
         if not node.discovered:
-            left_out.setdefault("gpu-feature-discovery has not labelled it", []).append(node.name)
+            left_out["gpu-feature-discovery has not labelled it"].append(node.name)
             continue
         try:
-            member = _Member(node, shared(node), _taints(node, ours, pinned=bool(pin)))
+            member = _Member(node, node_sharing(node), _pool_taints(node, tolerations, labelled=bool(pool)))
         except Inexpressible as reason:
-            left_out.setdefault(str(reason), []).append(node.name)
-            lost.add(_kind(node))
+            left_out[str(reason)].append(node.name)
+            incomplete_models.add(_model(node))
             continue
-        if pin:
-            pinned.setdefault(pin, []).append(member)
+        if pool:
+            labelled[pool].append(member)
         else:
-            free.setdefault((_kind(node), member.likeness), []).append(member)
-    found.remarks += [f"{abbreviate(names)}: left out, since {reason}" for reason, names in sorted(left_out.items())]
-    whose = _whose(nodes)
-    for pin, members in sorted(pinned.items()):
-        products = {_kind(member.node) for member in members}
-        alone = len(products) == 1 and not products & lost and all(whose[product] == {pin} for product in products)
-        _add_pinned(found, pin, members, alone=alone)
-    names = set(pinned)
-    for (product, likeness), members in sorted(free.items()):
-        rivals = [of.node for (other, like), ofs in free.items() if other == product and like != likeness for of in ofs]
-        alone = whose[product] == {""} and product not in lost
-        _add_free(found, _name(product, members[0], names, several=bool(rivals)), members, rivals, alone=alone)
-    _add_startup_taint(found, ours)
-    return found
-
-
-def _add_startup_taint(found: Groups, ours: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-    """A startup taint is gone from nodes that are proven: that pools declare it shows in what the ClusterPolicy tolerates."""
-    cut = [pool for pool in found.pools if pool["sharing"]["mode"] == MIG]
-    if toleration_of(STARTUP_TAINT) not in ours or not cut:
-        return
-    for pool in cut:
-        pool["startup_taint"] = True
-    if len(cut) > 1:
-        names = abbreviate([pool["name"] for pool in cut])
-        found.remarks.append(f"startup_taint: nothing tells which of the pools {names} declare it, so all of them do")
-
-
-def _whose(nodes: t.Iterable[Node]) -> dict[str, set[str]]:
-    """By product, which pins its nodes have; the empty one of nodes without."""
-    found: dict[str, set[str]] = {}
+            grouped[_model(node), member.group_key].append(member)
+    exported.remarks += [f"{abbreviate(names)}: left out, since {reason}" for reason, names in sorted(left_out.items())]
+    # By model, the pool labels of its nodes; empty for nodes without one.
+    pools_of_model: dict[str, set[str]] = defaultdict(set)
     for node in nodes:
         if node.discovered:
-            found.setdefault(_kind(node), set()).add(node.labels.get(POOL_LABEL, ""))
-    return found
+            pools_of_model[_model(node)].add(node.labels.get(POOL_LABEL, ""))
+    for pool, members in sorted(labelled.items()):
+        pool_models = {_model(member.node) for member in members}
+        only = len(pool_models) == 1 and not pool_models & incomplete_models
+        only = only and all(pools_of_model[model] == {pool} for model in pool_models)
+        _add_labelled_pool(exported, pool, members, only_pool_of_model=only)
+    taken = set(labelled)
+    for (model, key), members in sorted(grouped.items()):
+        rivals = [
+            member.node
+            for (other, other_key), group in grouped.items()
+            if other == model and other_key != key
+            for member in group
+        ]
+        only = pools_of_model[model] == {""} and model not in incomplete_models
+        name = _pool_name(model, members[0], taken, several=bool(rivals))
+        _add_group(exported, name, members, rivals, without_labelled_nodes=only)
+    _add_startup_taint(exported, tolerations)
+    return exported
 
 
-def _add_pinned(found: Groups, name: str, members: list[_Member], *, alone: bool) -> None:
-    if validators.dns_label(name):
-        found.remarks.append(f"pool {name}: left out, since its name is not a DNS label")
+def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> None:
+    """Verified nodes no longer have the startup taint, so the ClusterPolicy's tolerations say whether pools declare it."""
+    mig_pools = [pool for pool in exported.pools if pool["sharing"]["mode"] == MIG]
+    if toleration_of(STARTUP_TAINT) not in tolerations or not mig_pools:
         return
-    sharings = {json.dumps(member.shared, sort_keys=True) for member in members}
+    for pool in mig_pools:
+        pool["startup_taint"] = True
+    if len(mig_pools) > 1:
+        names = abbreviate([pool["name"] for pool in mig_pools])
+        exported.remarks.append(f"startup_taint: which of the pools {names} declare it is unknown, so all of them do")
+
+
+def _add_labelled_pool(exported: ExportedPools, name: str, members: list[_Member], *, only_pool_of_model: bool) -> None:
+    if validators.dns_label(name):
+        exported.remarks.append(f"pool {name}: left out, since its name is not a DNS label")
+        return
+    sharings = {json.dumps(member.sharing, sort_keys=True) for member in members}
     if len(sharings) > 1:
         names = abbreviate([member.node.name for member in members])
-        found.remarks.append(
+        exported.remarks.append(
             f"pool {name} ({names}): left out, since its nodes are shared in {len(sharings)} different ways"
         )
         return
-    pool: Document = {"name": name}
-    if alone:
-        pool["match"] = _match(members[0].node)
-    else:
-        found.remarks.append(
-            f"pool {name}: without match, since no GPU model is its alone; the label {POOL_LABEL} pins its nodes"
+    match = {"match": _match(members[0].node)} if only_pool_of_model else {}
+    if not match:
+        exported.remarks.append(
+            f"pool {name}: without match, since other nodes have its GPU model, too; the label {POOL_LABEL} assigns its nodes"
         )
-    labels = _common(found, name, "labels", [_labels(member.node) for member in members])
-    taints = _common(found, name, "taints", [{format_taint(taint): taint for taint in of.taints} for of in members])
-    found.pools.append(_pool(pool, members[0], labels, list(taints.values())))
+    labels = _common(exported, name, "labels", [_pool_labels(member.node) for member in members])
+    taints = _common(
+        exported, name, "taints", [{format_taint(taint): taint for taint in member.taints} for member in members]
+    )
+    exported.pools.append(_pool(name, match, members[0], labels, list(taints.values())))
 
 
-def _add_free(found: Groups, name: str, members: list[_Member], rivals: list[Node], *, alone: bool) -> None:
-    pool: Document = {"name": name}
+def _add_group(
+    exported: ExportedPools, name: str, members: list[_Member], rivals: list[Node], *, without_labelled_nodes: bool
+) -> None:
     nodes = [member.node for member in members]
-    apart = _apart(nodes, rivals) if rivals else {}
-    if alone and (apart or not rivals):
-        match = _match(nodes[0])
-        pool["match"] = {**match, "labels": {**match.get("labels", {}), **apart}} if apart else match
+    label = _distinguishing_label(nodes, rivals) if rivals else {}
+    match: Document = {}
+    if without_labelled_nodes and (label or not rivals):
+        by_model = _match(nodes[0])
+        match = {"match": {**by_model, "labels": {**by_model.get("labels", {}), **label}} if label else by_model}
     else:
-        found.remarks.append(
-            f"pool {name}: nothing but a pin tells its nodes from others of their model: "
+        exported.remarks.append(
+            f"pool {name}: only a pool label can distinguish its nodes from others of their model: "
             f"kubectl label nodes {' '.join(node.name for node in nodes)} {POOL_LABEL}={name}"
         )
-    found.pools.append(_pool(pool, members[0], {}, list(members[0].taints)))
+    exported.pools.append(_pool(name, match, members[0], {}, list(members[0].taints)))
 
 
-def _pool(pool: Document, member: _Member, labels: Document, taints: list[Document]) -> Document:
-    sharing, gpus = member.shared
+def _pool(name: str, match: Document, member: _Member, labels: Document, taints: list[Document]) -> Document:
+    sharing, gpus = member.sharing
+    optional = {"gpus_per_node": gpus, "labels": labels, "taints": taints}
     return {
-        **pool,
-        **({"gpus_per_node": gpus} if gpus else {}),
-        **({"labels": labels} if labels else {}),
-        **({"taints": taints} if taints else {}),
+        "name": name,
+        **match,
+        **{key: value for key, value in optional.items() if value},
         "sharing": sharing,
     }
 
 
-def _kind(node: Node) -> str:
-    """The catalog's key of its model, under whatever name; GFD's product where the catalog has none."""
+def _model(node: Node) -> str:
+    """The catalog's key of its model; GFD's product for a model that the catalog does not contain."""
     model = models.find(node.product)
     return model.key if model else models.bare_product(node.product)
 
 
 def _match(node: Node) -> Document:
-    kind = _kind(node)
-    return {"model": kind} if models.find(kind) else {"labels": {PRODUCT_LABEL: kind}}
+    model = _model(node)
+    return {"model": model} if models.find(model) else {"labels": {PRODUCT_LABEL: model}}
 
 
-def _labels(node: Node) -> dict[str, str]:
-    """What a pool has put there, but for what follows from it."""
-    followers = {POOL_LABEL, CONFIG_LABEL, MIG_CONFIG_LABEL}
+def _pool_labels(node: Node) -> dict[str, str]:
+    """The labels that a pool has set, without those that are derived from it."""
     return {
         key: node.labels[key]
         for key in recorded_keys(node.annotations, POOLS.labels)
-        if key in node.labels and key not in followers
+        if key in node.labels and key not in (POOL_LABEL, CONFIG_LABEL, MIG_CONFIG_LABEL)
     }
 
 
-def _taints(node: Node, ours: t.Sequence[t.Mapping[str, t.Any]], *, pinned: bool) -> tuple[Document, ...]:
-    """What a pool declares: on a node of a pool those that are noted or have a toleration of ours, else all of somebody's."""
-    mine = recorded_keys(node.annotations, POOLS.taints)
-    found = []
+def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tuple[Document, ...]:
+    """The taints that a pool declares: on a labelled node the recorded ones and those with a toleration, else all."""
+    recorded = recorded_keys(node.annotations, POOLS.taints)
+    taints = []
     for live in node.taints:
         if validators.free_taint(live["key"]):
             continue
         taint = {key: live[key] for key in ("key", "value", "effect") if live.get(key)}
-        if not pinned or format_taint(taint) in mine or toleration_of(taint) in ours:
-            found.append(taint)
-    return tuple(sorted(found, key=format_taint))
+        if not labelled or format_taint(taint) in recorded or toleration_of(taint) in tolerations:
+            taints.append(taint)
+    return tuple(sorted(taints, key=format_taint))
 
 
-def _apart(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
-    """One label that all of the nodes have and none of the others, of those that nobody's agent writes; none if there is none."""
+def _distinguishing_label(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
+    """A label that all of the nodes and none of the others have, and that no agent writes; empty if there is none."""
     for key, value in sorted(nodes[0].labels.items()):
         if validators.free_label(key) or validators.not_the_pin(key) or is_for_users(key):
             continue
@@ -208,21 +213,19 @@ def _apart(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
     return {}
 
 
-def _common(found: Groups, pool: str, what: str, of_nodes: list[Document]) -> Document:
-    """What all nodes have; what only some have is remarked."""
-    common = {key: value for key, value in of_nodes[0].items() if all(of.get(key) == value for of in of_nodes)}
-    partly = sorted({key for of in of_nodes for key in of} - set(common))
-    if partly:
-        found.remarks.append(f"pool {pool}: {what} that only some of its nodes have are left out: {', '.join(partly)}")
+def _common(exported: ExportedPools, pool: str, kind: str, entries: list[Document]) -> Document:
+    """The entries of all nodes; those of only some nodes are remarked."""
+    common = {key: value for key, value in entries[0].items() if all(item.get(key) == value for item in entries)}
+    partial = sorted({key for item in entries for key in item} - set(common))
+    if partial:
+        exported.remarks.append(f"pool {pool}: {kind} of only some of its nodes are left out: {', '.join(partial)}")
     return common
 
 
-def _name(product: str, member: _Member, taken: set[str], *, several: bool) -> str:
-    words = [product, *([member.shared[0]["mode"]] if several else [])]
-    name = _WORDS.sub("-", "-".join(words).lower()).strip("-")[:_LONGEST].strip("-")
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}-{number}"
-    taken.add(free)
-    return free
+def _pool_name(model: str, member: _Member, taken: set[str], *, several: bool) -> str:
+    text = f"{model}-{member.sharing[0]['mode']}" if several else model
+    base = _SEPARATORS.sub("-", text.lower()).strip("-")[:_MAX_NAME].strip("-")
+    candidates = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
+    name = next(candidate for candidate in candidates if candidate not in taken)
+    taken.add(name)
+    return name

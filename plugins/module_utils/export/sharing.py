@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the configurations that a node's agents follow back to the `sharing` of a pool, exactly or not at all (pure)."""
+"""Converts the configurations of a node's agents to the `sharing` of a pool, exactly or not at all (pure)."""
 
 from __future__ import annotations
 
@@ -16,105 +16,104 @@ from ..schema.messages import is_whole
 Document = dict[str, t.Any]
 
 _PREFIX = "nvidia.com/"
-_KEYS = {"timeSlicing": TIME_SLICING, "mps": MPS}
-# What the plugin takes for left out (k8s-device-plugin api/config/v1 replicas.go).
+_MODES = {"timeSlicing": TIME_SLICING, "mps": MPS}
+# The plugin's defaults of failRequestsGreaterThanOne (k8s-device-plugin api/config/v1 replicas.go).
 _FAILS_BY_DEFAULT = {TIME_SLICING: False, MPS: True}
 
 
 class Inexpressible(Exception):
-    """A configuration that no pool can declare; the message says what of it."""
+    """A configuration that no pool can declare; the message is the reason."""
 
 
-def sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> Document:
-    """The `sharing` that makes the device plugin's configuration and the MIG layout what they are.
+def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> Document:
+    """The `sharing` from which this device plugin configuration and MIG layout follow; raises Inexpressible.
 
-    `content` is the plugin's configuration as parsed YAML, `layout` that of the node's GPUs as a document writes it (None: they
-    are whole), `strategy` what the ClusterPolicy says over all configurations. Raises Inexpressible.
+    `content` is the plugin's configuration as parsed YAML, `layout` the layout of the node's GPUs as in a pool (None: whole GPUs),
+    `strategy` the ClusterPolicy's, which overrides all configurations.
     """
-    _check_shape(content)
-    found: Document = {"mode": EXCLUSIVE}
-    shares = _shares(content)
-    if layout is not None:
-        if shares.get("mode") == MPS:
-            raise Inexpressible("it has MPS on MIG devices, which NVIDIA's device plugin refuses")
-        found = {"mode": MIG, "layout": layout, **_strategy(content, layout, strategy)}
-    found = {**found, **shares, **({"mode": MIG} if layout is not None else {})}
-    declared = sharing_of(found)
-    wanted = device_plugin.config(declared)
+    _check_structure(content)
+    shares = _export_shares(content)
+    if layout is None:
+        sharing: Document = {"mode": EXCLUSIVE, **shares}
+    elif shares.get("mode") == MPS:
+        raise Inexpressible("it has MPS on MIG devices, which NVIDIA's device plugin refuses")
+    else:
+        options = {**_export_strategy(content, layout, strategy), **shares}
+        options.pop("mode", None)
+        sharing = {"mode": MIG, "layout": layout, **options}
+    declared = sharing_of(sharing)
+    derived = device_plugin.config(declared)
     if strategy and declared.mode == MIG:
-        # The ClusterPolicy's beats what the file says, and is not there any more once the pool says it.
+        # The ClusterPolicy's strategy overrides the file's, and is removed once the pool declares it.
         content = {**content, "flags": {**(content.get("flags") or {}), "migStrategy": strategy}}
-    if _normal(content, declared) != _normal(wanted, declared):
-        raise Inexpressible(f"no pool declares its device plugin configuration {_odd(content, wanted)}")
-    return found
+    if _normalize(content, declared) != _normalize(derived, declared):
+        raise Inexpressible(f"no pool declares its device plugin configuration {_differences(content, derived)}")
+    return sharing
 
 
-def _check_shape(content: t.Any) -> None:
-    """What somebody else wrote may be anything; the plugin would not start with what is refused here."""
+def _check_structure(content: t.Any) -> None:
+    """A foreign file may contain anything; the plugin would not start with what is refused here."""
     maps: list[t.Any] = [content]
     if isinstance(content, dict):
         maps += [content.get(key) or {} for key in ("flags", "sharing")]
         maps += [part or {} for part in maps[-1].values()] if isinstance(maps[-1], dict) else []
-    for of in maps:
-        if not isinstance(of, dict) or not all(isinstance(key, str) for key in of):
-            raise Inexpressible("its device plugin configuration is no map, or a part of it is none")
+    if any(not isinstance(item, dict) or not all(isinstance(key, str) for key in item) for item in maps):
+        raise Inexpressible("its device plugin configuration, or a part of it, is not a map")
     for part in (content.get("sharing") or {}).values():
         resources = (part or {}).get("resources") or []
-        named = isinstance(resources, list) and all(
+        if not isinstance(resources, list) or not all(
             isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in resources
-        )
-        if not named:
-            raise Inexpressible("the resources of its device plugin configuration are no list of maps with names")
+        ):
+            raise Inexpressible("the resources of its device plugin configuration are not a list of maps with names")
 
 
-def _shares(content: Document) -> Document:
-    said = {_KEYS[key]: part for key, part in (content.get("sharing") or {}).items() if key in _KEYS and part}
-    if not said:
+def _export_shares(content: Document) -> Document:
+    parts = {_MODES[key]: part for key, part in (content.get("sharing") or {}).items() if key in _MODES and part}
+    if not parts:
         return {}
-    if len(said) > 1:
-        raise Inexpressible("its device plugin configuration has time-slicing and MPS beside each other")
-    ((mode, part),) = said.items()
+    if len(parts) > 1:
+        raise Inexpressible("its device plugin configuration has both time-slicing and MPS")
+    ((mode, part),) = parts.items()
     counts = [entry.get("replicas") for entry in part.get("resources") or ()]
     if not counts or any(not is_whole(count) or count < 2 or count != counts[0] for count in counts):
-        raise Inexpressible("its resources are shared by different numbers, or by none")
-    found: Document = {"mode": mode, "replicas": counts[0]}
+        raise Inexpressible("its resources have different replicas, or none")
+    shares: Document = {"mode": mode, "replicas": counts[0]}
     if part.get("renameByDefault"):
-        found["rename"] = True
+        shares["rename"] = True
     if mode == TIME_SLICING and not part.get("failRequestsGreaterThanOne", _FAILS_BY_DEFAULT[mode]):
-        found["fail_requests_greater_than_one"] = False
-    return found
+        shares["fail_requests_greater_than_one"] = False
+    return shares
 
 
-def _strategy(content: Document, layout: t.Any, over_all: str) -> Document:
-    """Only what differs from what the layout would have by itself."""
-    live = over_all or (content.get("flags") or {}).get("migStrategy") or ""
-    usual = mig.strategy_for(mig.read(layout))
-    if live not in mig.STRATEGIES:
-        raise Inexpressible("its GPUs are cut, and its device plugin is told no MIG strategy")
-    return {} if live == usual else {"strategy": live}
+def _export_strategy(content: Document, layout: t.Any, override: str) -> Document:
+    """The strategy, if it is not the layout's default."""
+    strategy = override or (content.get("flags") or {}).get("migStrategy") or ""
+    if strategy not in mig.STRATEGIES:
+        raise Inexpressible("its GPUs are partitioned, but its device plugin has no MIG strategy")
+    return {} if strategy == mig.strategy_for(mig.read(layout)) else {"strategy": strategy}
 
 
-def _normal(content: Document, declared: Sharing) -> Document:
-    """With what is left out said, and names in their long form."""
-    found = {key: value for key, value in content.items() if key not in ("flags", "sharing") and value}
-    found["version"] = content.get("version") or "v1"
+def _normalize(content: Document, declared: Sharing) -> Document:
+    """The configuration with explicit defaults and full resource names."""
     flags = {key: value for key, value in (content.get("flags") or {}).items() if value not in (None, "none", "")}
     if declared.mode != MIG:
-        # Whole GPUs are the same under every strategy.
+        # The strategy has no effect on whole GPUs.
         flags.pop("migStrategy", None)
-    found["flags"] = flags
-    found["sharing"] = {
-        key: _normal_part(_KEYS[key], part) if key in _KEYS else part
-        for key, part in (content.get("sharing") or {}).items()
-        if part
+    return {
+        **{key: value for key, value in content.items() if key not in ("flags", "sharing") and value},
+        "version": content.get("version") or "v1",
+        "flags": flags,
+        "sharing": {
+            key: _normalize_part(_MODES[key], part) if key in _MODES else part
+            for key, part in (content.get("sharing") or {}).items()
+            if part
+        },
     }
-    return found
 
 
-def _normal_part(mode: str, part: Document) -> Document:
+def _normalize_part(mode: str, part: Document) -> Document:
     resources = [
-        {**entry, "name": entry["name"] if entry["name"].startswith(_PREFIX) else f"{_PREFIX}{entry['name']}"}
-        for entry in part.get("resources") or ()
+        {**entry, "name": f"{_PREFIX}{entry['name'].removeprefix(_PREFIX)}"} for entry in part.get("resources") or ()
     ]
     return {
         **part,
@@ -124,13 +123,12 @@ def _normal_part(mode: str, part: Document) -> Document:
     }
 
 
-def _odd(content: Document, wanted: Document) -> str:
-    """The parts that differ, by their names."""
+def _differences(content: Document, derived: Document) -> str:
+    """The names of the parts that differ."""
     shared = (content.get("sharing") or {}).get("timeSlicing") or (content.get("sharing") or {}).get("mps") or {}
-    names = [entry["name"] for entry in shared.get("resources") or ()]
-    strangers = sorted({*content} - {"version", "flags", "sharing"})
-    flags = sorted({*(content.get("flags") or {})} - {"migStrategy"})
-    odd = [*strangers, *(f"flags.{flag}" for flag in flags)]
-    if not odd and names and names != [GPU_RESOURCE] and "flags" not in wanted:
-        odd = [f"sharing of {', '.join(names)}"]
-    return f"({', '.join(odd)})" if odd else "to the letter"
+    resources = [entry["name"] for entry in shared.get("resources") or ()]
+    names = sorted({*content} - {"version", "flags", "sharing"})
+    names += [f"flags.{flag}" for flag in sorted({*(content.get("flags") or {})} - {"migStrategy"})]
+    if not names and resources and resources != [GPU_RESOURCE] and "flags" not in derived:
+        names = [f"sharing of {', '.join(resources)}"]
+    return f"({', '.join(names)})" if names else "exactly"

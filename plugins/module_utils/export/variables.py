@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A live cluster as the three documents: what the ClusterPolicy, Helm and the nodes say, and what nobody can know (pure)."""
+"""Converts the ClusterPolicy, Helm releases and pools of a live cluster to gpu_cluster and gpu_pools as YAML (pure)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ if t.TYPE_CHECKING:
 
 Document = dict[str, t.Any]
 
-PARTS = ("operator", "nfd")
-_USUAL = {
+COMPONENTS = ("operator", "nfd")
+_DEFAULTS = {
     "operator": (releases.OPERATOR_NAMESPACE, releases.OPERATOR_RELEASE),
     "nfd": (releases.NFD_NAMESPACE, releases.NFD_RELEASE),
 }
 _CHART_LABEL = "helm.sh/chart"
 _VERSION = re.compile(r"-(v?\d+\.\d+\.\d+.*)$")
-# What only a first installation is given; a release keeps what it has there, whatever the documents say.
-_INITIAL = ("daemonsets", "tolerations")
-_WIDTH, _TOLD = 100, 8
+_WIDTH, _MAX_PATHS = 100, 8
 
 
 @dataclass(frozen=True)
-class Release:
-    """A Helm release as an object of it tells: where it is, and its version; `values` None where they may not be read."""
+class InstalledRelease:
+    """A Helm release from the marks on one of its objects; `values` is None if they may not be read."""
 
     name: str
     namespace: str
@@ -44,109 +42,107 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """gpu_cluster, what was remarked about it, and of each release the paths of values that no document expresses."""
+class ExportedCluster:
+    """gpu_cluster, and remarks on it."""
 
     document: Document
     remarks: list[str] = field(default_factory=list)
 
 
-def release_of(live: t.Mapping[str, t.Any] | None) -> Release | None:
-    """Whose release an object is, by what Helm notes on it; None where it is none's."""
-    if live is None:
-        return None
-    marks = helm_release_of(live)
-    if marks is None:
+def installed_release(live: t.Mapping[str, t.Any] | None) -> InstalledRelease | None:
+    """The Helm release that an object belongs to; None without one."""
+    release = helm_release_of(live) if live is not None else None
+    if live is None or release is None:
         return None
     version = _VERSION.search((live["metadata"].get("labels") or {}).get(_CHART_LABEL, ""))
-    return Release(*marks, version[1] if version else "")
+    return InstalledRelease(*release, version[1] if version else "")
 
 
-def cluster(given: t.Mapping[str, t.Any], live: t.Mapping[str, Release | None], pools: t.Sequence[Document]) -> Cluster:
-    """gpu_cluster: what only the inventory can know as `given`, release, version and values as they are.
+def export_cluster(
+    declared: t.Mapping[str, t.Any], installed: t.Mapping[str, InstalledRelease | None], pools: t.Sequence[Document]
+) -> ExportedCluster:
+    """gpu_cluster with the release name, version and values of each installed component; all else is as `declared`.
 
-    `live` holds the releases by PARTS. Values are what Helm was given and the documents do not derive, without secrets. Raises
-    InvalidDocuments where what is found makes no sound document.
+    Only values that gpu_cluster and gpu_pools do not imply are exported, without secrets. Raises InvalidVariables if the result is
+    not valid.
     """
-    document: Document = {key: value for key, value in given.items() if key not in PARTS}
+    document: Document = {key: value for key, value in declared.items() if key not in COMPONENTS}
     remarks: list[str] = []
-    for part in PARTS:
-        release, said = (
-            live.get(part),
-            {key: value for key, value in (given.get(part) or {}).items() if key != "values"},
-        )
+    for component in COMPONENTS:
+        fields = {key: value for key, value in (declared.get(component) or {}).items() if key != "values"}
+        release = installed.get(component)
         if release is not None:
-            said.update({"version": release.version} if release.version else {})
-            for key, value, usual in zip(
-                ("namespace", "release"), (release.namespace, release.name), _USUAL[part], strict=True
-            ):
-                if value != usual:
-                    said[key] = value
-                else:
-                    said.pop(key, None)
-        if said:
-            document[part] = said
-    for part in PARTS:
-        release = live.get(part)
+            fields.update({"version": release.version} if release.version else {})
+            actual = {"namespace": release.namespace, "release": release.name}
+            for (key, value), default in zip(actual.items(), _DEFAULTS[component], strict=True):
+                fields.pop(key, None)
+                if value != default:
+                    fields[key] = value
+        if fields:
+            document[component] = fields
+    for component in COMPONENTS:
+        release = installed.get(component)
         if release is None:
             continue
         if release.values is None:
             remarks.append(
-                f"gpu_cluster.{part}.values: not read, since that takes the right to read Secrets in {release.namespace}"
+                f"gpu_cluster.{component}.values: not exported, since reading them requires the right to read Secrets in {release.namespace}"
             )
             continue
-        planned: ReleasePlan = getattr(derive(document, {}, list(pools)), part)
-        values, lacking = residual(_without_initial(release.values), planned.values)
-        values, left_out = without_secrets(values)
-        if left_out:
-            told = abbreviate([f"values.{path}" for path in left_out], _TOLD)
+        planned: ReleasePlan = getattr(derive(document, {}, list(pools)), component)
+        values, missing = residual_values(_without_initial_values(release.values), planned.values)
+        values, secrets = without_secrets(values)
+        if secrets:
+            paths = abbreviate([f"values.{path}" for path in secrets], _MAX_PATHS)
             remarks.append(
-                f"gpu_cluster.{part}: left out, since they look like secrets, which have no place in Helm values: {told}. Before site "
-                "upgrades the release, put each into a Secret and name that."
+                f"gpu_cluster.{component}: left out, since they look like secrets, which do not belong in Helm values: {paths}. Before site "
+                "upgrades the Helm release, store each in a Secret and set the values to its name."
             )
         if values:
-            document[part]["values"] = values
-        if lacking:
-            told = abbreviate(lacking, _TOLD)
-            remarks.append(f"gpu_cluster.{part}: site will give the release values that it does not have: {told}")
-    return Cluster(document, remarks)
+            document[component]["values"] = values
+        if missing:
+            paths = abbreviate(missing, _MAX_PATHS)
+            remarks.append(
+                f"gpu_cluster.{component}: site will add values that the Helm release does not have: {paths}"
+            )
+    return ExportedCluster(document, remarks)
 
 
-def _without_initial(values: Document) -> Document:
-    first, second = _INITIAL
-    below = {key: value for key, value in (values.get(first) or {}).items() if key != second}
-    rest = {key: value for key, value in values.items() if key != first}
-    return {**rest, first: below} if below else rest
+def _without_initial_values(values: Document) -> Document:
+    """Without daemonsets.tolerations, which only a first installation gets."""
+    daemonsets = {key: value for key, value in (values.get("daemonsets") or {}).items() if key != "tolerations"}
+    rest = {key: value for key, value in values.items() if key != "daemonsets"}
+    return {**rest, "daemonsets": daemonsets} if daemonsets else rest
 
 
-def residual(live: t.Any, wanted: t.Any, path: str = "") -> tuple[Document, list[str]]:
-    """What has to lie on top of the wanted values to give the live ones, and the paths that live values lack.
+def residual_values(live: t.Any, derived: t.Any, path: str = "") -> tuple[Document, list[str]]:
+    """The values that change the derived ones to the live ones, and the paths of derived values that the live ones lack.
 
-    Of a list of tolerations the ones that are wanted anyway are left out: they are added to.
+    Derived entries of worker.tolerations are left out, since entries are added to that list.
     """
     values: Document = {}
-    lacking = [f"{path}{key}" for key in wanted if key not in live]
+    missing = [f"{path}{key}" for key in derived if key not in live]
     for key, value in live.items():
-        if key not in wanted:
+        if key not in derived:
             values[key] = value
-        elif isinstance(value, dict) and isinstance(wanted[key], dict):
-            below, missing = residual(value, wanted[key], f"{path}{key}.")
-            lacking += missing
+        elif isinstance(value, dict) and isinstance(derived[key], dict):
+            below, missing_below = residual_values(value, derived[key], f"{path}{key}.")
+            missing += missing_below
             if below:
                 values[key] = below
-        elif isinstance(value, list) and isinstance(wanted[key], list) and f"{path}{key}" == "worker.tolerations":
-            more = [item for item in value if item not in wanted[key]]
-            if more:
-                values[key] = more
-            if any(item not in value for item in wanted[key]):
-                lacking.append(f"{path}{key}")
-        elif value != wanted[key]:
+        elif isinstance(value, list) and isinstance(derived[key], list) and f"{path}{key}" == "worker.tolerations":
+            additional = [item for item in value if item not in derived[key]]
+            if additional:
+                values[key] = additional
+            if any(item not in value for item in derived[key]):
+                missing.append(f"{path}{key}")
+        elif value != derived[key]:
             values[key] = value
-    return values, lacking
+    return values, missing
 
 
-def text(document: Document, pools: t.Sequence[Document], remarks: t.Sequence[str]) -> str:
-    """The three documents as YAML, with the remarks as comments before them."""
+def render_variables(document: Document, pools: t.Sequence[Document], remarks: t.Sequence[str]) -> str:
+    """gpu_cluster, gpu_defaults and gpu_pools as YAML, after the remarks as comments."""
     comments = [
         line
         for remark in remarks

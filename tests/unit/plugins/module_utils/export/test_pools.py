@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.export.live_sharing import Live, mig_configmap
-from ansible_collections.accel.gpu.plugins.module_utils.export.pools import Groups, groups
+from ansible_collections.accel.gpu.plugins.module_utils.export.live_sharing import LiveConfig, mig_configmap
+from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, export_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_changes
 from tests.helpers.fleet import node
@@ -42,9 +42,9 @@ TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
-def found(*nodes: Node, live: Live | None = None) -> Groups:
-    live = live or Live(POLICY, PLUGIN, MIGS)
-    return groups(nodes, live.shared, live.tolerations)
+def found(*nodes: Node, live: LiveConfig | None = None) -> ExportedPools:
+    live = live or LiveConfig(POLICY, PLUGIN, MIGS)
+    return export_pools(nodes, live.node_sharing, live.tolerations)
 
 
 def shared(name: str, **changes: t.Any) -> Node:
@@ -99,7 +99,7 @@ def test_a_pool_is_what_its_label_names_with_what_it_has_put_there() -> None:
     notes = {"accel.gpu/pool-taints": json.dumps(["team=x:NoSchedule"])}
     theirs = {"key": "maintenance", "effect": "NoSchedule"}
     result = found(pinned("n1", "a", labels={"team": "x"}, taints=(TAINT, theirs), notes=notes))
-    assert result == Groups(
+    assert result == ExportedPools(
         [{"name": "a", "match": {"model": "T4"}, "labels": {"team": "x"}, "taints": [TAINT], "sharing": NONE}], []
     )
 
@@ -107,7 +107,7 @@ def test_a_pool_is_what_its_label_names_with_what_it_has_put_there() -> None:
 def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_it_for_us() -> None:
     ours = {"key": "team", "operator": "Equal", "value": "x", "effect": "NoSchedule"}
     policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([ours])}}}
-    (pool,) = found(pinned("n1", "a", taints=(TAINT,)), live=Live(policy, PLUGIN, MIGS)).pools
+    (pool,) = found(pinned("n1", "a", taints=(TAINT,)), live=LiveConfig(policy, PLUGIN, MIGS)).pools
     assert pool["taints"] == [TAINT]
 
 
@@ -117,14 +117,14 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
         ([pinned("n1", "a"), pinned("n2", "b")], ["pool a: without match", "pool b: without match"]),
         ([pinned("n1", "a"), pinned("n2", "a", "NVIDIA-L4")], ["pool a: without match"]),
         # A node of the same model that belongs to no pool would be matched too.
-        ([pinned("n1", "a"), node("n2")], ["pool a: without match", "pool t4: nothing but a pin"]),
-        ([pinned("n1", "a", labels={"x": "y"}), pinned("n2", "a")], ["pool a: labels that only some of its nodes have are left out: x"]),
+        ([pinned("n1", "a"), node("n2")], ["pool a: without match", "pool t4: only a pool label"]),
+        ([pinned("n1", "a", labels={"x": "y"}), pinned("n2", "a")], ["pool a: labels of only some of its nodes are left out: x"]),
         ([pinned("n1", "a"), pinned("n2", "a", labels={CONFIG: "four"})], ["pool a (n1, n2): left out, since its nodes are shared in 2"]),
         ([pinned("n1", "A.b")], ["pool A.b: left out, since its name is not a DNS label"]),
-        ([node("n1", labels={CONFIG: "gone"})], ["n1: left out, since it is to follow the configuration gone"]),
-        ([node("n1", labels={CONFIG: "broken"})], ["n1: left out, since its device plugin configuration is no map"]),
-        ([node("n1", labels={"nvidia.com/mig.config": "gone"})], ["n1: left out, since it is to follow the MIG configuration gone"]),
-        ([node("n1", "NVIDIA-A30-MIG-1g.6gb", gpus=4)], ["n1: left out, since its GPUs are cut, and not by its label"]),
+        ([node("n1", labels={CONFIG: "gone"})], ["n1: left out, since its label names the configuration gone"]),
+        ([node("n1", labels={CONFIG: "broken"})], ["n1: left out, since its device plugin configuration, or a part of it, is not a map"]),
+        ([node("n1", labels={"nvidia.com/mig.config": "gone"})], ["n1: left out, since its label names the MIG configuration gone"]),
+        ([node("n1", "NVIDIA-A30-MIG-1g.6gb", gpus=4)], ["n1: left out, since its GPUs are partitioned, but not by its label"]),
         ([node("n1", labels={"nvidia.com/gpu.product": None})], ["n1: left out, since gpu-feature-discovery has not labelled it"]),
     ],
 )  # fmt: skip
@@ -135,7 +135,7 @@ def test_what_cannot_be_expressed_is_said(nodes: list[Node], words: list[str]) -
 
 
 def test_without_a_configmap_in_the_policy_labels_are_read_by_nobody() -> None:
-    (pool,) = found(node("n1", labels={CONFIG: "four"}), live=Live()).pools
+    (pool,) = found(node("n1", labels={CONFIG: "four"}), live=LiveConfig()).pools
     assert pool["sharing"] == NONE
     assert mig_configmap(None) == "default-mig-parted-config"
 
@@ -143,7 +143,7 @@ def test_without_a_configmap_in_the_policy_labels_are_read_by_nobody() -> None:
 def test_a_node_cut_by_nvidia_s_own_entry_is_a_pool_with_that_layout() -> None:
     labels = {"nvidia.com/mig.config": "all-1g.6gb", "nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb"}
     policy = {**POLICY, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}
-    (pool,) = found(node("n1", gpus=4, labels=labels), live=Live(policy, PLUGIN, None)).pools
+    (pool,) = found(node("n1", gpus=4, labels=labels), live=LiveConfig(policy, PLUGIN, None)).pools
     assert pool == {"name": "a30", "match": {"model": "A30"}, "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}}}
 
 
@@ -154,7 +154,7 @@ def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> N
         "effect": "NoSchedule",
     }
     policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([ours])}}}
-    live = Live({**policy, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}, PLUGIN, None)
+    live = LiveConfig({**policy, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}, PLUGIN, None)
 
     def cut(name: str, pool: str) -> Node:
         labels = {"nvidia.com/mig.config": "all-1g.6gb", "nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb", PIN: pool}
@@ -166,7 +166,7 @@ def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> N
     assert [pool["startup_taint"] for pool in two.pools] == [True, True]
     assert not [remark for remark in one.remarks if "startup_taint" in remark]
     assert [remark for remark in two.remarks if "startup_taint" in remark] == [
-        "startup_taint: nothing tells which of the pools a, b declare it, so all of them do"
+        "startup_taint: which of the pools a, b declare it is unknown, so all of them do"
     ]
 
 

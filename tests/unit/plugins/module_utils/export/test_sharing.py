@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.export.layouts import Cut, layout
-from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import Inexpressible, sharing
+from ansible_collections.accel.gpu.plugins.module_utils.export.layouts import ExportedLayout, export_layout
+from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import Inexpressible, export_sharing
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin, mig_parted, yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import sharing_of
@@ -61,21 +61,21 @@ MIXTURE = {"1g.5gb": 2, "3g.20gb": 1}
     ],
 )  # fmt: skip
 def test_what_a_pool_can_declare(content: t.Any, cut: t.Any, strategy: str, declared: dict[str, t.Any]) -> None:
-    assert sharing(content, cut, strategy) == declared
+    assert export_sharing(content, cut, strategy) == declared
 
 
 @pytest.mark.parametrize(
     ("content", "cut", "strategy", "reason"),
     [
-        (None, None, "", "is no map"),
-        ({**V1, "sharing": 4}, None, "", "is no map"),
+        (None, None, "", "is not a map"),
+        ({**V1, "sharing": 4}, None, "", "is not a map"),
         ({**V1, "imex": {"channelIDs": [0]}}, None, "", r"\(imex\)"),
         ({**V1, "flags": {"failOnInitError": False}}, None, "", r"\(flags.failOnInitError\)"),
-        ({**V1, "sharing": {**shares()["sharing"], "mps": shares("mps")["sharing"]["mps"]}}, None, "", "beside each other"),
-        (shares("timeSlicing", {"name": GPU, "replicas": 4}, {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "", "different numbers"),
+        ({**V1, "sharing": {**shares()["sharing"], "mps": shares("mps")["sharing"]["mps"]}}, None, "", "both time-slicing and MPS"),
+        (shares("timeSlicing", {"name": GPU, "replicas": 4}, {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "", "different replicas"),
         (shares("timeSlicing", {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "", "sharing of nvidia.com/mig-1g.5gb"),
-        (shares("timeSlicing", {"name": GPU, "replicas": 1}), None, "", "or by none"),
-        (shares("timeSlicing", {"name": GPU, "replicas": 4, "rename": "x"}), None, "", "to the letter"),
+        (shares("timeSlicing", {"name": GPU, "replicas": 1}), None, "", "or none"),
+        (shares("timeSlicing", {"name": GPU, "replicas": 4, "rename": "x"}), None, "", "configuration exactly"),
         (shares("mps", failRequestsGreaterThanOne=False), None, "", "no pool declares"),
         (shares("mps"), SEVENTHS, "single", "MPS on MIG devices"),
         (V1, SEVENTHS, "", "no MIG strategy"),
@@ -83,7 +83,7 @@ def test_what_a_pool_can_declare(content: t.Any, cut: t.Any, strategy: str, decl
 )  # fmt: skip
 def test_what_none_can(content: t.Any, cut: t.Any, strategy: str, reason: str) -> None:
     with pytest.raises(Inexpressible, match=reason):
-        sharing(content, cut, strategy)
+        export_sharing(content, cut, strategy)
 
 
 strange = st.dictionaries(
@@ -94,7 +94,7 @@ strange = st.dictionaries(
 @given(anything | strange | strange.map(lambda inner: {"sharing": inner}))
 def test_whatever_stands_there_gives_a_sharing_or_a_reason(content: t.Any) -> None:
     with contextlib.suppress(Inexpressible):
-        sharing_of(sharing(content))
+        sharing_of(export_sharing(content))
 
 
 @given(
@@ -103,7 +103,7 @@ def test_whatever_stands_there_gives_a_sharing_or_a_reason(content: t.Any) -> No
 )
 def test_whatever_an_entry_is_gives_a_layout_or_a_reason(entry: t.Any) -> None:
     with contextlib.suppress(Inexpressible):
-        layout(entry, 2, A100)
+        export_layout(entry, 2, A100)
 
 
 A100 = ("20b0",)
@@ -122,31 +122,31 @@ def on(devices: t.Any, **profiles: int) -> dict[str, t.Any]:
 @pytest.mark.parametrize(
     ("entry", "gpus", "cut"),
     [
-        ([OFF], 8, Cut()),
-        (EACH, 0, Cut({"1g.5gb": 7})),
-        ([{**EACH[0], "device-filter": "0x20B010DE"}], 8, Cut({"1g.5gb": 7})),
-        ([{**EACH[0], "device-filter": ["0x233510DE"]}, OFF], 8, Cut()),
+        ([OFF], 8, ExportedLayout()),
+        (EACH, 0, ExportedLayout({"1g.5gb": 7})),
+        ([{**EACH[0], "device-filter": "0x20B010DE"}], 8, ExportedLayout({"1g.5gb": 7})),
+        ([{**EACH[0], "device-filter": ["0x233510DE"]}, OFF], 8, ExportedLayout()),
         ([on([0]), OFF], 2, None),
-        ([on([0], **{"7g_40gb": 1}), {"devices": [1], "mig-enabled": False}], 2, Cut({0: {"7g.40gb": 1}}, 2)),
+        ([on([0], **{"7g_40gb": 1}), {"devices": [1], "mig-enabled": False}], 2, ExportedLayout({0: {"7g.40gb": 1}}, 2)),
         # A later part overwrites an earlier one.
-        ([OFF, on([1], **{"7g_40gb": 1})], 2, Cut({1: {"7g.40gb": 1}}, 2)),
-        ([on("all", **{"7g_40gb": 1}), on([1], **{"1g_5gb": 7})], 2, Cut({0: {"7g.40gb": 1}, 1: {"1g.5gb": 7}}, 2)),
+        ([OFF, on([1], **{"7g_40gb": 1})], 2, ExportedLayout({1: {"7g.40gb": 1}}, 2)),
+        ([on("all", **{"7g_40gb": 1}), on([1], **{"1g_5gb": 7})], 2, ExportedLayout({0: {"7g.40gb": 1}, 1: {"1g.5gb": 7}}, 2)),
         ([on([0, 1], **{"7g_40gb": 1}), on([2], **{"1g_5gb": 7})], 2, None),
         ([on([0], **{"7g_40gb": 1}), OFF], 0, None),
         ("all", 2, None),
     ],
 )  # fmt: skip
-def test_layout(entry: t.Any, gpus: int, cut: Cut | None) -> None:
+def test_layout(entry: t.Any, gpus: int, cut: ExportedLayout | None) -> None:
     if cut is None:
         with pytest.raises(Inexpressible):
-            layout(entry, gpus, A100)
+            export_layout(entry, gpus, A100)
     else:
-        assert layout(entry, gpus, A100) == cut
+        assert export_layout(entry, gpus, A100) == cut
 
 
 def test_an_unknown_model_is_not_looked_up_by_its_pci_ids() -> None:
-    with pytest.raises(Inexpressible, match="catalog does not know its model"):
-        layout([{**EACH[0], "device-filter": "0x20B010DE"}], 8, ())
+    with pytest.raises(Inexpressible, match="catalog does not contain its model"):
+        export_layout([{**EACH[0], "device-filter": "0x20B010DE"}], 8, ())
 
 
 profiles, counts = st.sampled_from(["1g.5gb", "2g.10gb", "3g.20gb"]), st.integers(1, 3)
@@ -165,8 +165,8 @@ def test_what_a_pool_declares_comes_back_with_the_same_entries(
     entry = mig_parted.entry(declared.layout, 4)
     content = device_plugin.read(yaml_text.render(device_plugin.config(declared)))
     live = mig_parted.read({"data": {"config.yaml": mig_parted.document({"x": entry})}})["x"]
-    back = layout(live, 4, A100)
-    again = sharing_of(sharing(content, back.layout))
+    back = export_layout(live, 4, A100)
+    again = sharing_of(export_sharing(content, back.layout))
     assert device_plugin.entry_name(again) == device_plugin.entry_name(declared)
     assert [mig.on_gpu(again.layout, index) for index in range(4)] == [
         mig.on_gpu(declared.layout, index) for index in range(4)

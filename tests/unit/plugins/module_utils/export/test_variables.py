@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.export.variables import (
-    Release,
-    cluster,
-    release_of,
-    residual,
-    text,
+    InstalledRelease,
+    export_cluster,
+    installed_release,
+    render_variables,
+    residual_values,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.merge import merge
@@ -41,25 +41,25 @@ def labelled(chart: str, name: str = "gpu-operator", namespace: str = "gpu-opera
     [
         (None, None),
         ({"metadata": {"name": "x"}}, None),
-        (labelled("gpu-operator-v25.10.1"), Release("gpu-operator", "gpu-operator", "v25.10.1")),
-        (labelled("gpu-operator-v26.7.0-rc.1"), Release("gpu-operator", "gpu-operator", "v26.7.0-rc.1")),
-        (labelled("node-feature-discovery-0.19.0", "n", "m"), Release("n", "m", "0.19.0")),
-        (labelled("odd"), Release("gpu-operator", "gpu-operator", "")),
+        (labelled("gpu-operator-v25.10.1"), InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1")),
+        (labelled("gpu-operator-v26.7.0-rc.1"), InstalledRelease("gpu-operator", "gpu-operator", "v26.7.0-rc.1")),
+        (labelled("node-feature-discovery-0.19.0", "n", "m"), InstalledRelease("n", "m", "0.19.0")),
+        (labelled("odd"), InstalledRelease("gpu-operator", "gpu-operator", "")),
     ],
 )
-def test_release_of(live: Document | None, release: Release | None) -> None:
-    assert release_of(live) == release
+def test_release_of(live: Document | None, release: InstalledRelease | None) -> None:
+    assert installed_release(live) == release
 
 
 def test_the_cluster_is_as_found_and_as_given_where_it_cannot_know() -> None:
     plan = derive({"name": "lab"}, {}, LAB_POOLS)
     releases = {
-        "operator": Release(
+        "operator": InstalledRelease(
             "nvidia", "kube-system", "v25.3.2", merge(plan.operator.values, {"dcgm": {"enabled": False}})
         ),
-        "nfd": Release("nfd", "node-feature-discovery", "0.19.0", plan.nfd.values),
+        "nfd": InstalledRelease("nfd", "node-feature-discovery", "0.19.0", plan.nfd.values),
     }
-    found = cluster(GIVEN, releases, LAB_POOLS)
+    found = export_cluster(GIVEN, releases, LAB_POOLS)
     assert found.remarks == []
     assert found.document == {
         "name": "lab",
@@ -77,10 +77,10 @@ def test_the_cluster_is_as_found_and_as_given_where_it_cannot_know() -> None:
 
 def test_what_helm_would_have_to_be_given_is_said_and_so_is_what_may_not_be_read() -> None:
     releases = {
-        "operator": Release("gpu-operator", "gpu-operator", "v25.10.1", {}),
-        "nfd": Release("nfd", "x", "0.19.0"),
+        "operator": InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1", {}),
+        "nfd": InstalledRelease("nfd", "x", "0.19.0"),
     }
-    found = cluster(GIVEN, releases, LAB_POOLS)
+    found = export_cluster(GIVEN, releases, LAB_POOLS)
     assert [remark.partition(":")[0] for remark in found.remarks] == ["gpu_cluster.operator", "gpu_cluster.nfd.values"]
     assert "nfd, operator, mig" in found.remarks[0]
     assert "Secrets in x" in found.remarks[1]
@@ -90,7 +90,9 @@ def test_tolerations_of_a_first_installation_are_nobody_s_values() -> None:
     values = merge(
         derive({"name": "lab"}, {}, LAB_POOLS).operator.values, {"daemonsets": {"tolerations": [{"key": "a"}]}}
     )
-    found = cluster(GIVEN, {"operator": Release("gpu-operator", "gpu-operator", "v25.10.1", values)}, LAB_POOLS)
+    found = export_cluster(
+        GIVEN, {"operator": InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1", values)}, LAB_POOLS
+    )
     assert found.document["operator"] == {"version": "v25.10.1"}
 
 
@@ -99,7 +101,9 @@ def test_secrets_of_a_release_are_left_out_and_remarked() -> None:
         derive({"name": "lab"}, {}, LAB_POOLS).operator.values,
         {"leftover": {"password": "hunter2", "kept": 1}, "dcgm": {"enabled": False}},
     )
-    found = cluster(GIVEN, {"operator": Release("gpu-operator", "gpu-operator", "v25.10.1", values)}, LAB_POOLS)
+    found = export_cluster(
+        GIVEN, {"operator": InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1", values)}, LAB_POOLS
+    )
     assert found.document["operator"]["values"] == {"leftover": {"kept": 1}, "dcgm": {"enabled": False}}
     (remark,) = [remark for remark in found.remarks if "secrets" in remark]
     assert "values.leftover.password" in remark
@@ -109,7 +113,9 @@ def test_secrets_of_a_release_are_left_out_and_remarked() -> None:
 def test_own_tolerations_of_nfd_s_workers_are_added_to_those_of_the_pools() -> None:
     own = {"key": "own", "operator": "Exists"}
     live = derive({"name": "lab", "nfd": {"values": {"worker": {"tolerations": [own]}}}}, {}, LAB_POOLS).nfd.values
-    found = cluster({"name": "lab"}, {"nfd": Release("nfd", "node-feature-discovery", "0.19.0", live)}, LAB_POOLS)
+    found = export_cluster(
+        {"name": "lab"}, {"nfd": InstalledRelease("nfd", "node-feature-discovery", "0.19.0", live)}, LAB_POOLS
+    )
     assert found.document["nfd"]["values"] == {"worker": {"tolerations": [own]}}
     assert derive(found.document, {}, LAB_POOLS).nfd.values == live
 
@@ -121,13 +127,13 @@ values = st.dictionaries(st.sampled_from("abc"), trees, max_size=3)
 
 @given(values, values)
 def test_what_lies_on_top_gives_the_live_values(live: Document, wanted: Document) -> None:
-    on_top, lacking = residual(live, wanted)
+    on_top, lacking = residual_values(live, wanted)
     if not lacking:
         assert merge(wanted, on_top) == live
 
 
 def test_text_is_yaml_with_the_remarks_as_comments() -> None:
-    written = text({"name": "lab"}, [{"name": "t4", "sharing": {"mode": "none"}}], ["a remark " * 20])
+    written = render_variables({"name": "lab"}, [{"name": "t4", "sharing": {"mode": "none"}}], ["a remark " * 20])
     assert max(map(len, written.splitlines())) <= 100
     assert written.splitlines()[1].startswith("# a remark")
     assert yaml.safe_load(written) == {
