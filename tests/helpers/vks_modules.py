@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules vks_* against the double of VKS, and what they asked it for."""
+"""The modules vks_* against the fake VKS, and their requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Account(vks.Account):
     """An account in which modules are run; their requests alone are counted."""
 
     def __init__(self, fake: FakeVks, folder: Path) -> None:
-        """Take the double that runs in this folder."""
+        """Use the fake VKS that runs in this folder."""
         super().__init__(fake)
         self.lab = Lab.named(CLUSTER, folder)
         self.client = "lab"

@@ -64,7 +64,7 @@ func ParseHardware(annotation string) (*Hardware, error) {
 		return nil, fmt.Errorf("%s: gpus is %d", HardwareAnnotation, h.GPUs)
 	}
 	if h.TimeFactor < 0 {
-		return nil, fmt.Errorf("%s: pace is %v", HardwareAnnotation, h.TimeFactor)
+		return nil, fmt.Errorf("%s: time_factor is %v", HardwareAnnotation, h.TimeFactor)
 	}
 	if h.GPUs == 0 {
 		return nil, nil

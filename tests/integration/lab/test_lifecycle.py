@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import time
@@ -17,7 +16,6 @@ import pytest
 from lab import fleet, ports, processes
 from lab.layout import DEFAULT_FLEET
 from lab.lifecycle import say
-from tests.programs import REPO
 
 from .conftest import OwnLab
 
@@ -55,11 +53,6 @@ def test_time_and_memory_of_up(own: OwnLab) -> None:
     assert status["rss"] < MAX_MEMORY
 
 
-def test_the_transcript_in_the_readme_matches(own: OwnLab) -> None:
-    shown = (REPO / "README.md").read_text().partition("$ lab/lab status\n")[2].partition("$ ")[0]
-    assert _shape(own.command("status").replace(own.name, "lab")) == _shape(shown)
-
-
 def test_all_ports_are_on_loopback(own: OwnLab) -> None:
     inodes = set()
     for process in own.processes():
@@ -85,7 +78,7 @@ def test_up_again_changes_nothing(own: OwnLab) -> None:
 @pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(30)
 def test_second_lab(own: OwnLab, other: OwnLab) -> None:
-    own.shell("kubectl create namespace mine")
+    _create_namespace(own)
     other.command("up")
     assert own.status()["server"] != other.status()["server"]
     assert "mine" not in other.shell("kubectl get namespaces")
@@ -121,6 +114,7 @@ def test_message_for_missing_bubblewrap(other: OwnLab, tmp_path: Path) -> None:
 @pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(10)
 def test_killed_lab_starts_with_its_cluster(own: OwnLab) -> None:
+    _create_namespace(own)
     for process in own.processes():
         # A short-lived child process may have ended.
         with contextlib.suppress(ProcessLookupError):
@@ -147,6 +141,7 @@ def test_lab_with_killed_supervisor_starts(own: OwnLab) -> None:
 @pytest.mark.sampled(2, of="lives of a lab")
 @pytest.mark.usual(20)
 def test_saved_cluster_can_be_restored_several_times(own: OwnLab) -> None:
+    _create_namespace(own)
     own.command("nodes", "scale", "cpu", "3", "--wait")
     own.command("save", "before")
     for dummy in range(2):
@@ -193,9 +188,9 @@ def test_kill_without_processes(own: OwnLab) -> None:
     assert processes.kill(own.lab) == 0
 
 
-def _shape(output: str) -> list[str]:
-    """Return the lines without values that differ between runs: ports, memory and processes."""
-    return [re.sub(r"\d+", "N", " ".join(line.split())) for line in output.splitlines()]
+def _create_namespace(own: OwnLab) -> None:
+    """Create the namespace `mine` unless it exists: `make test` runs only a sample of the tests that use it."""
+    own.shell("kubectl get namespace mine || kubectl create namespace mine")
 
 
 def _load_factor() -> float:

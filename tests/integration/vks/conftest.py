@@ -15,7 +15,7 @@ from tests.helpers.vks_modules import CLUSTER, Account
 
 @pytest.fixture
 def account(tmp_path: Path) -> Iterator[Account]:
-    """The double of VNG Cloud's services, with a cluster of one group without GPUs; in the end it kept its own contract."""
+    """The fake of VNG Cloud's services, with a cluster of one group without GPUs; it must not violate its contract."""
     folder = tmp_path / "fake"
     with running(folder, CLUSTER) as fake:
         yield Account(fake, folder)
