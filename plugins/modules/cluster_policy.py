@@ -323,7 +323,7 @@ def _read_readiness(
 
 def main() -> None:
     """Run the module."""
-    module = GpuModule(OPTIONS, documents=True, expected=True, wait=True, lease=True)
+    module = GpuModule(OPTIONS, variables=True, expected=True, wait=True, lease=True)
     module.run(work)
 
 

@@ -219,7 +219,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     try:
         nodes = [parse(raw) for raw in module.client.list(NODES)]
     except (ApiError, ConnectionProblem) as error:
-        reason = module.explained(error) if isinstance(error, ApiError) else str(error)
+        reason = module.explain_error(error) if isinstance(error, ApiError) else str(error)
         away = isinstance(error, ConnectionProblem) or error.unreachable
         if not (away and module.params["allow_unreachable"]):
             raise
@@ -281,7 +281,7 @@ def main() -> None:
         "allow_release": {"type": "list", "elements": "str", "default": []},
         "allow_unreachable": {"type": "bool", "default": False},
     }
-    module = GpuModule(spec, documents=True)
+    module = GpuModule(spec, variables=True)
     module.run(work)
 
 

@@ -330,7 +330,7 @@ def main() -> None:
         "report_path": {"type": "path"},
         "expected_policy": {"type": "dict", "default": {}},
     }
-    module = GpuModule(spec, documents=True, lease=True)
+    module = GpuModule(spec, variables=True, lease=True)
     module.run(work)
 
 

@@ -280,7 +280,7 @@ def main() -> None:
         "wait_timeout": {"type": "int", "default": 300},
         "wait_sleep": {"type": "int", "default": 1},
     }
-    module = GpuModule(spec, documents=True, lease=True)
+    module = GpuModule(spec, variables=True, lease=True)
     module.run(work)
 
 

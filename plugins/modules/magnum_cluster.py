@@ -188,7 +188,7 @@ def _create(module: MagnumModule) -> dict[str, t.Any]:
     told = after = {"name": name, **clusters.declared_cluster(module.params)}
     if not module.check_mode:
         made = module.magnum.create_cluster(clusters.body_of(module.params))
-        module.progress.say(f"cluster {name}: creating")
+        module.progress.report(f"cluster {name}: creating")
         told = {**told, "id": made}
         if module.params["wait"]:
             live = _settled(module, made)
@@ -270,9 +270,9 @@ def _wait(
         done,
         timeout=module.params["timeout"],
         interval=module.params["wait_sleep"],
-        first=_FIRST_LOOK,
-        story=story,
-        say=story,
+        first_interval=_FIRST_LOOK,
+        describe=story,
+        progress_text=story,
         progress=module.progress,
     )
 

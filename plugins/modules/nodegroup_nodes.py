@@ -149,7 +149,7 @@ def main() -> None:
         "wait_timeout": {"type": "int", "default": 900},
         "wait_sleep": {"type": "int", "default": 5},
     }
-    module = GpuModule(spec, documents=True, wait=True, lease=True)
+    module = GpuModule(spec, variables=True, wait=True, lease=True)
     module.run(work)
 
 

@@ -148,7 +148,7 @@ def main() -> None:
         "components": {"type": "list", "elements": "str", "choices": choices, "default": choices},
         "allow_release": {"type": "list", "elements": "str"},
     }
-    module = GpuModule(spec, documents=True)
+    module = GpuModule(spec, variables=True)
     module.run(work)
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Ansible side that every module has, whatever service it talks to: progress, and the one place where errors become failures."""
+"""Base of all modules: progress, masking of secrets, and the one place where errors become failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Work = t.Callable[[t.Any], dict[str, t.Any]]
 
 
 def merge_specs(*parts: ArgumentSpec) -> ArgumentSpec:
-    """One argument spec of several; of an option that two of them have, the later one's attributes win."""
+    """One argument spec of several; the attributes of an option in a later one win."""
     spec: ArgumentSpec = {}
     for part in parts:
         spec.update({name: {**spec.get(name, {}), **option} for name, option in part.items()})
@@ -33,7 +33,7 @@ class BaseModule(AnsibleModule):
     """A module of this collection."""
 
     params: dict[str, t.Any]
-    # The failures that are foreseen, and the code that each has in the result.
+    # Expected exceptions, and the code of each in the result.
     failures: t.ClassVar[dict[type[Exception], str]] = {
         InvalidOptions: "invalid",
         ConnectionProblem: "connection",
@@ -43,41 +43,41 @@ class BaseModule(AnsibleModule):
     }
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
-        """Support check mode, unless told otherwise."""
+        """Supports check mode by default."""
         kwargs.setdefault("supports_check_mode", True)
         super().__init__(argument_spec=argument_spec, **kwargs)
 
     @functools.cached_property
     def progress(self) -> Progress:
-        """Where the module tells what it does."""
+        """The progress of the module."""
         return Progress.from_env()
 
     @functools.cached_property
     def run_id(self) -> str:
-        """The same for all modules of one ansible-playbook run, and for no other."""
+        """Identifies the ansible-playbook run, for all its modules."""
         return os.environ.get(RUN_ID_ENV) or f"module-{uuid.uuid4().hex[:12]}"
 
     @property
     def inventory_hostname(self) -> str:
-        """The inventory host that the task runs for; empty where no action plugin of this collection has started the module."""
+        """The inventory host of the task; empty where no action plugin of this collection has started the module."""
         return os.environ.get(INVENTORY_HOST_ENV, "")
 
     @property
     def user_agent(self) -> str:
-        """As what the module shows itself to services."""
+        """The User-Agent of all requests: version, module, run and inventory host."""
         host = f"/{quote(self.inventory_hostname, safe='')}" if self.inventory_hostname else ""
         return f"accel.gpu/{VERSION} {self._name.rpartition('.')[2]} run/{self.run_id}{host}"
 
     def secrets(self) -> set[str]:
-        """Texts among the options that must not be printed, beside the options that are no_log as a whole."""
+        """Texts in the options that must not be printed, in addition to options with no_log."""
         return set()
 
     def shown_params(self) -> dict[str, t.Any]:
-        """The options as logs and results (at -vvv) may have them."""
+        """The options for logs and results (at -vvv)."""
         return dict(self.params)
 
     def _log_invocation(self) -> None:
-        """Ansible writes every option to the system's log before the module can say which are secret."""
+        """Ansible writes all options to the system's log; this removes the secrets first."""
         given = self.params
         self.params = self._for_printing()
         try:
@@ -86,13 +86,13 @@ class BaseModule(AnsibleModule):
             self.params = given
 
     def exit_json(self, **kwargs: t.Any) -> t.NoReturn:
-        """Ansible's, with the options as they may be shown."""
+        """As Ansible's, with shown_params() as invocation."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
         super().exit_json(**kwargs)
         raise SystemExit(0)
 
     def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
-        """Ansible's, with the options as they may be shown."""
+        """As Ansible's, with shown_params() as invocation."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
         super().fail_json(msg, **kwargs)
         raise SystemExit(1)
@@ -101,24 +101,24 @@ class BaseModule(AnsibleModule):
         self.no_log_values.update(self.secrets())
         return self.shown_params()
 
-    def explained(self, error: ServiceError) -> str:
-        """What a service's error means to the user, and what to do; the client's own words unless a module knows better."""
+    def explain_error(self, error: ServiceError) -> str:
+        """The message for an error of a service; subclasses add how the service was reached."""
         return error.message
 
-    def warnings_seen(self) -> t.Iterable[str]:
-        """What the services have warned of meanwhile."""
+    def service_warnings(self) -> t.Iterable[str]:
+        """The warnings of the services so far."""
         return ()
 
     def run(self, work: Work) -> t.NoReturn:
-        """Do the module's work and exit with its result (`changed`, `diff`, one dict under its noun), or fail.
+        """Run the work of the module, and exit with its result (`changed`, `diff`, and one dict under the noun of the module), or fail.
 
-        An exception's attribute `partial`, where it has one, goes into the failure.
+        The attribute `partial` of an exception, if it has one, becomes part of the failure.
         """
         try:
             result = work(self)
         except ServiceError as error:
             details = {"reason": error.reason, "method": error.method, "path": error.path}
-            self._fail(error, self.explained(error), error.code, details)
+            self._fail(error, self.explain_error(error), error.code, details)
         except Exception as error:
             code = next((code for kind, code in self.failures.items() if isinstance(error, kind)), None)
             if code is None:
@@ -140,5 +140,5 @@ class BaseModule(AnsibleModule):
         raise SystemExit(1)
 
     def _warn(self) -> None:
-        for text in self.warnings_seen():
+        for text in self.service_warnings():
             self.warn(text)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many calls at once, bounded; the first one that no other can survive stops the sending, not the reporting."""
+"""Bounded parallel calls: a fatal error stops new calls; every started call is still reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_LIMIT = 16
 
 @dataclass(frozen=True)
 class Outcome(t.Generic[T]):
-    """What became of one call; one that was never made has neither value nor error."""
+    """The result of one call; a call that was never made has neither value nor error."""
 
     name: str
     value: T | None = None
@@ -28,12 +28,12 @@ class Outcome(t.Generic[T]):
 
     @property
     def ok(self) -> bool:
-        """The call was made and raised nothing."""
+        """The call was made and raised no error."""
         return self.made and self.error is None
 
 
 def is_fatal(error: Exception) -> bool:
-    """True for what every further call would meet too: no rights, no connection, a bug."""
+    """Whether every further call would fail likewise: missing rights, no connection, a bug."""
     return not isinstance(error, ServiceError) or error.non_retryable
 
 
@@ -45,15 +45,15 @@ def run_bounded(
     fatal: t.Callable[[Exception], bool] = is_fatal,
     stop: threading.Event | None = None,
 ) -> list[Outcome[T]]:
-    """Make named calls, at most `limit` at a time; an outcome for each, in their order.
+    """Make named calls, at most `limit` at a time; returns an outcome for each, in their order.
 
-    After a fatal error, or once `stop` is set (a lost lease), those under way end and no other begins.
+    After a fatal error, or once `stop` is set (a lost lease), running calls finish and no other starts.
     """
     waiting = deque(enumerate(calls))
     outcomes: dict[int, Outcome[T]] = {}
     running: dict[Future[T], tuple[int, str]] = {}
-    # Not concurrent.futures.wait(), which costs as much for each call that ends as there are calls under way.
-    ended: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
+    # Not concurrent.futures.wait(), whose cost for each finished call grows with the number of running ones.
+    finished: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
     halted = False
     with ThreadPoolExecutor(max_workers=max(1, limit)) as pool:
         while True:
@@ -62,11 +62,11 @@ def run_bounded(
                 index, (name, call) = waiting.popleft()
                 future = pool.submit(call)
                 running[future] = (index, name)
-                future.add_done_callback(ended.put)
+                future.add_done_callback(finished.put)
             if not running:
                 break
-            # While as many as may be are under way, none begins: `stop` needs no look before one of them has ended.
-            future = ended.get()
+            # At the limit no call starts, so that `stop` need not be checked before one has finished.
+            future = finished.get()
             index, name = running.pop(future)
             outcome = _outcome(name, future)
             outcomes[index] = outcome

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How modules write files: whole, for their owner alone from the first byte on, and never through a symbolic link."""
+"""Writes files atomically, readable by their owner only, and never through a symbolic link."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .errors import ConnectionProblem
 from .temporary_files import owner, remove_leftovers
 
 _ATTEMPTS = 10
-# Seconds after which a file that was never renamed is a killed run's; to write one takes less than one.
-_ABANDONED = 60.0
+# Seconds after which a temporary file belongs to a killed run; writing one takes less than a second.
+_ABANDONED_AGE = 60.0
 
 
 def write(path: str, text: str, *, keep_mode: bool = False) -> None:
-    """Put a file in its place whole, with mode 0600; ConnectionProblem where that cannot be.
+    """Write a file atomically with mode 0600; raises ConnectionProblem.
 
-    A symbolic link at `path` is refused: whoever has put it there would choose which file is overwritten. Its folder may be
-    reached by links. `keep_mode`: a file of the same user keeps its permissions, for reports that others are meant to read. One of
-    another user does not: that user would choose who reads the report.
+    A symbolic link at `path` is an error, since another user may have chosen its target; links to its folder are followed.
+    `keep_mode`: an existing file of the same user keeps its permissions, for reports that others may read. A file of another user does
+    not, since that user has chosen them.
     """
     folder, name = os.path.split(os.path.abspath(path))
     new = ""
@@ -36,7 +36,7 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # rename() replaces a link that has appeared meanwhile, and does not follow it.
+        # rename() replaces a link that was created meanwhile, and does not follow it.
         os.replace(new, path)
     except OSError as error:
         if new:
@@ -46,7 +46,7 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
 
 
 def holds(path: str, text: str) -> bool:
-    """Whether a file has this text already and only its owner may read it; ConnectionProblem where it could not be written."""
+    """Whether a file has this text and mode 0600; raises ConnectionProblem where write() would not replace it."""
     try:
         mode = _mode(path)
         if mode is None or stat.S_IMODE(mode) != 0o600:
@@ -58,24 +58,24 @@ def holds(path: str, text: str) -> bool:
 
 
 def _mode(path: str) -> int | None:
-    """Of the file that is there; None where there is none."""
+    """The mode of the existing file; None where there is none."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(mode):
         raise ConnectionProblem(
-            f"{path} cannot be written: it is a symbolic link, which is not followed. Name the file that it leads to, or delete the link."
+            f"{path} cannot be written: it is a symbolic link, which is not followed. Name its target, or delete the link."
         )
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise ConnectionProblem(f"{path} cannot be written: it is not a regular file. Name another one.")
+        raise ConnectionProblem(f"{path} cannot be written: it is not a regular file. Name another path.")
     return mode
 
 
 def _create(folder: str, name: str) -> tuple[int, str]:
-    """A new file beside the one that it is to replace: O_EXCL fails on whatever is there, a link included."""
+    """Create the temporary file in the same folder; O_EXCL fails if anything exists there, including a link."""
     prefix = f".{name[:120]}.accel-gpu-"
-    remove_leftovers(folder, prefix, age=_ABANDONED)
+    remove_leftovers(folder, prefix, age=_ABANDONED_AGE)
     for attempt in range(_ATTEMPTS):
         new = os.path.join(folder, f"{prefix}{owner()}-{secrets.token_hex(8)}")
         try:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a module tells while it works: lines in a file that the action plugin reads, and nothing when there is none."""
+"""Progress of a module: lines in a file that the action plugin reads."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ INVENTORY_HOST_ENV = "ACCEL_GPU_INVENTORY_HOST"
 
 
 class Progress:
-    """Appends lines to a file; a module must never fail or wait because of them."""
+    """Appends lines to a file; never fails and never blocks a module."""
 
     def __init__(self, path: str | None) -> None:
-        """Write to an existing file; without one everything said is dropped."""
+        """Write to an existing file; without a file all lines are dropped."""
         self._path = path if path and os.path.isfile(path) else None
         self._lock = threading.Lock()
 
     @classmethod
     def from_env(cls) -> Progress:
-        """The file that the action plugin has named."""
+        """For the file that the action plugin has named."""
         return cls(os.environ.get(PROGRESS_ENV))
 
-    def say(self, text: str, done: int | None = None, total: int | None = None) -> None:
-        """One line, with counts where there are some; the reader shows only as many as a person can follow."""
+    def report(self, text: str, done: int | None = None, total: int | None = None) -> None:
+        """Append one line, with counts if there are any; the reader shows only as many lines as people can read."""
         if self._path is None:
             return
         line: dict[str, t.Any] = {"at": round(time.time(), 3), "text": text}
         if total is not None:
             line.update(done=done or 0, total=total)
         try:
-            # Never creates the file: once the reader has removed it, nobody would.
+            # Does not create the file: the reader has removed it, and would not remove it again.
             with self._lock:
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND)
                 try:
@@ -44,5 +44,5 @@ class Progress:
                 finally:
                     os.close(handle)
         except OSError:
-            # The reader is gone (killed), the disk is full, another user's file: the work goes on.
+            # The reader was killed, the disk is full, or the file is another user's: the work continues.
             self._path = None

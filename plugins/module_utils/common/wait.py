@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wait that has a limit, and a story when the limit is reached."""
+"""Waits for a state, up to a time limit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = t.TypeVar("T")
 
 
 class WaitTimeout(Exception):
-    """The time is over: which object, in which state, since when, what to do; and what was reached so far."""
+    """The time limit was reached; the message names the object, its state, since when, and the remedy."""
 
-    def __init__(self, story: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
-        """Keep the story as the message and the partial result for the failure."""
-        super().__init__(story)
+    def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
+        """`partial` is the result so far, for the failure."""
+        super().__init__(message)
         self.partial = dict(partial or {})
 
 
@@ -32,26 +32,26 @@ class WaitOptions:
     progress: Progress
 
 
-class Since:
-    """Remembers since when things are in the state they are in."""
+class StateTimer:
+    """Measures for how long objects have been in their states."""
 
     def __init__(self, clock: t.Callable[[], float] = time.monotonic) -> None:
-        """Know nothing yet."""
+        """No object has a state yet."""
         self._clock = clock
-        self._seen: dict[str, tuple[t.Any, float]] = {}
+        self._states: dict[str, tuple[t.Any, float]] = {}
 
-    def note(self, name: str, state: t.Any) -> float:
-        """Seconds for which the thing has been in this state."""
+    def seconds(self, name: str, state: t.Any) -> float:
+        """Record the state of an object; returns the seconds for which it has been in this state."""
         now = self._clock()
-        known, since = self._seen.get(name, (None, now))
-        if name not in self._seen or known != state:
-            self._seen[name] = (state, now)
+        known, since = self._states.get(name, (None, now))
+        if name not in self._states or known != state:
+            self._states[name] = (state, now)
             return 0.0
         return now - since
 
     def forget(self, name: str) -> None:
-        """The thing has left every state that is of interest; the same state later on begins anew."""
-        self._seen.pop(name, None)
+        """Forget the state of an object; the same state later counts from zero."""
+        self._states.pop(name, None)
 
 
 def wait_until(
@@ -60,48 +60,51 @@ def wait_until(
     *,
     timeout: float,
     interval: float = 2.0,
-    first: float | None = None,
-    since: float | None = None,
-    story: t.Callable[[T], str],
+    first_interval: float | None = None,
+    started: float | None = None,
+    describe: t.Callable[[T], str],
     partial: t.Callable[[T], t.Mapping[str, t.Any]] | None = None,
-    say: t.Callable[[T], str] | None = None,
+    progress_text: t.Callable[[T], str] | None = None,
     progress: Progress | None = None,
     clock: t.Callable[[], float] = time.monotonic,
     sleep: t.Callable[[float], None] = time.sleep,
 ) -> T:
-    """Read until it is done and hand back what was read last; raises TimeoutStory after `timeout` seconds.
+    """Read until `done` accepts the state, and return that state; raises WaitTimeout after `timeout` seconds.
 
-    first: seconds until the second look; from then on the pause doubles until it is `interval`. since: the clock's time from which
-    the timeout counts, where that is not now.
-    A service that is away for a while does not end the wait; rights that are missing do.
+    first_interval: seconds before the second read; the interval then doubles up to `interval`. started: the clock's time from which the
+    timeout counts, by default now. describe: the last state for the message of the timeout.
+    Transient errors of a service do not end the wait; other errors do.
     """
-    start = clock() if since is None else since
+    start = clock() if started is None else started
     last: list[T] = []
-    trouble: ServiceError | None = None
-    pause = interval if first is None else min(first, interval)
+    transient: ServiceError | None = None
+    pause = interval if first_interval is None else min(first_interval, interval)
     while True:
         try:
             state = read()
-            last, trouble = [state], None
+            last, transient = [state], None
             if done(state):
                 return state
-            if progress is not None and say is not None:
-                progress.say(say(state))
+            if progress is not None and progress_text is not None:
+                progress.report(progress_text(state))
         except ServiceError as error:
             if not error.transient:
                 raise
-            trouble = error
+            transient = error
         left = start + timeout - clock()
         if left <= 0:
-            raise WaitTimeout(_told(timeout, last, trouble, story), partial(last[0]) if partial and last else None)
+            raise WaitTimeout(
+                _timeout_message(timeout, last, transient, describe), partial(last[0]) if partial and last else None
+            )
         sleep(min(pause, left))
         pause = min(2 * pause, interval)
 
 
-def _told(timeout: float, last: list[T], trouble: ServiceError | None, story: t.Callable[[T], str]) -> str:
+def _timeout_message(
+    timeout: float, last: list[T], transient: ServiceError | None, describe: t.Callable[[T], str]
+) -> str:
     parts = [f"Not done within {timeout:.0f} s (wait_timeout)."]
-    if last:
-        parts.append(story(last[0]))
-    if trouble is not None:
-        parts.append(f"{trouble.service} did not answer at the end: {trouble.message}")
+    parts += [describe(state) for state in last]
+    if transient is not None:
+        parts.append(f"{transient.service} did not answer at the end: {transient.message}")
     return " ".join(part for part in parts if part)

@@ -226,6 +226,6 @@ def progress_by_node(progress: Progress, limit: int = 3) -> t.Callable[[str, str
             texts.pop(name, None)
             texts[name] = text
             latest = list(texts.items())[-limit:]
-        progress.say("; ".join(f"{node}: {shown}" for node, shown in latest))
+        progress.report("; ".join(f"{node}: {shown}" for node, shown in latest))
 
     return report

@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import LIVE_PODS
-from ..common.wait import Since, WaitTimeout, wait_until
+from ..common.wait import StateTimer, WaitTimeout, wait_until
 from ..kube.errors import BUDGET_CAUSE, ApiError
 from ..kube.paths import NODES, PODS, object_path
 from ..schema import rollout as rollout_fields
@@ -116,7 +116,7 @@ def await_termination(
         remaining,
         lambda names: not names,
         timeout=timeout,
-        story=lambda names: (
+        describe=lambda names: (
             f"{', '.join(names[:_MAX_NAMES])} {'has' if len(names) == 1 else 'have'} not ended. {advice}"
         ),
     )
@@ -141,7 +141,7 @@ class _Eviction:
         self.remaining: dict[str, Object] = {uid: {} for uid in self._pods}
         self._refused: dict[str, str] = {}
         self._requested: dict[str, float] = {}
-        self._since = Since()
+        self._since = StateTimer()
         self.last_error: ApiError | None = None
 
     def refresh(self) -> None:
@@ -223,7 +223,7 @@ class _Eviction:
         return self._grace_period is not None and given > self._grace_period
 
     def _refused_seconds(self, uid: str) -> float:
-        return self._since.note(uid, "refused")
+        return self._since.seconds(uid, "refused")
 
     def _problem(self, uid: str, metadata: Object, not_ready_advice: str) -> str:
         if uid in self._refused:

@@ -99,13 +99,13 @@ class DrainingModule(BaseModule):
         lease = SharedLease(self._make_lease)
         return NodeDrainer(client, DrainOptions(**drain), lease, progress_by_node(self.progress), parallel=parallel)
 
-    def explained(self, error: ServiceError) -> str:
+    def explain_error(self, error: ServiceError) -> str:
         """Adds how the cluster was reached, if the error is one of Kubernetes."""
         if isinstance(error, ApiError) and self._kube is not None:
             return explain(error, self._kube)
-        return super().explained(error)
+        return super().explain_error(error)
 
-    def warnings_seen(self) -> t.Iterable[str]:
+    def service_warnings(self) -> t.Iterable[str]:
         """Adds the API server's warnings and the variables without effect."""
         if self._kube is None:
             return ()

@@ -202,9 +202,9 @@ class ClusterPolicyClient:
             lambda readiness: readiness.ready or bool(readiness.blocked),
             timeout=waiting.timeout,
             interval=waiting.interval,
-            story=self._timeout_message,
+            describe=self._timeout_message,
             partial=partial,
-            say=_progress_text,
+            progress_text=_progress_text,
             progress=waiting.progress,
         )
         if not readiness.ready:

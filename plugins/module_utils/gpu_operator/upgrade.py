@@ -94,10 +94,10 @@ class OperatorUpgrade:
             lambda pods: not pods,
             timeout=waiting.timeout or 60,
             interval=waiting.interval,
-            story=lambda pods: (
+            describe=lambda pods: (
                 f"The old GPU operator does not stop: pod {', '.join(pods)} in {self._namespace} remains."
             ),
-            say=lambda pods: f"waiting for the old GPU operator to stop: {', '.join(pods)}",
+            progress_text=lambda pods: f"waiting for the old GPU operator to stop: {', '.join(pods)}",
             progress=waiting.progress,
         )
 

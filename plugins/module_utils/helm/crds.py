@@ -52,5 +52,5 @@ def _await_established(client: Client, name: str) -> None:
         ),
         timeout=_ESTABLISH_TIMEOUT,
         interval=0.2,
-        story=describe,
+        describe=describe,
     )

@@ -134,11 +134,11 @@ class ReleaseRecords:
             lambda state: state[1],
             timeout=waiting.timeout,
             interval=waiting.interval,
-            story=lambda state: (
+            describe=lambda state: (
                 f"Helm release {label}: {status(state[0])}, and {state[2]}. Let that helm finish, or wait longer "
                 "(wait_timeout). If no helm works on the release any more, lower pending_timeout."
             ),
-            say=lambda state: f"Helm release {label}: {status(state[0])}: {state[2]}",
+            progress_text=lambda state: f"Helm release {label}: {status(state[0])}: {state[2]}",
             progress=waiting.progress,
         )
 

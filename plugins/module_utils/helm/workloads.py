@@ -134,9 +134,9 @@ def await_workloads(
         lambda state: state.done,
         timeout=waiting.timeout,
         interval=waiting.interval,
-        story=message,
+        describe=message,
         partial=lambda state: {"helm_release": {"workloads": state.pods}},
-        say=lambda state: f"{name}: " + ("; ".join(state.unfinished(annotation)) or "ready"),
+        progress_text=lambda state: f"{name}: " + ("; ".join(state.unfinished(annotation)) or "ready"),
         progress=waiting.progress,
     )
     return state.pods

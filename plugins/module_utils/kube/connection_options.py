@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which source names the cluster: module options, gpu_cluster, K8S_AUTH_* or the default kubeconfig; one of them, as a whole (pure).
+"""Selects the source of the connection: module options, gpu_cluster, K8S_AUTH_* or the default kubeconfig (pure).
 
-Two sources are never combined, since the server of one with the user or the names of another is how a run reaches the wrong cluster.
-What neither names a cluster nor a user (TLS verification, proxy, time-out) may be an option beside any source, and so may impersonation.
+Two sources are never combined, since the server of one with the user or the names of another leads a run to the wrong cluster. Options
+that select neither (TLS verification, proxy, timeout), and impersonation, may be combined with any source.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .errors import WrongCluster
 
 OPTIONS, GPU_CLUSTER, ENVIRONMENT, DEFAULT = "options", "gpu_cluster", "environment", "default"
 PREFIX = "K8S_AUTH_"
-# The variables of kubernetes.core, which knows some under two names (its args_common.py, AUTH_ARG_MAP).
+# The variables of kubernetes.core, some of which have two names (its args_common.py, AUTH_ARG_MAP).
 VARIABLES: dict[str, tuple[str, ...]] = {
     "kubeconfig": ("KUBECONFIG",),
     "context": ("CONTEXT",),
@@ -63,7 +63,7 @@ Values = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """How to reach a cluster; None means not given. `source` says where that is declared."""
+    """The options of a connection, None where they are not set, and their source."""
 
     kubeconfig: str | dict[str, t.Any] | None = None
     context: str | None = None
@@ -87,9 +87,9 @@ class ConnectionOptions:
         cluster: t.Mapping[str, t.Any] | None = None,
         environ: t.Mapping[str, str] | None = None,
     ) -> ConnectionOptions:
-        """The one source that counts: options, then gpu_cluster, then K8S_AUTH_*, then the defaults of kubectl.
+        """From the first source that names a cluster: options, gpu_cluster, K8S_AUTH_*, the defaults of kubectl.
 
-        Raises WrongCluster where a source is incomplete, so that another one would have to complete it.
+        Raises WrongCluster where that source is incomplete.
         """
         given, document = _of_params(params), _of_params(cluster or {}, ("kubeconfig", "context", *_IMPERSONATION))
         variables = environment(os.environ if environ is None else environ)
@@ -111,19 +111,19 @@ class ConnectionOptions:
         return cls(**values, request_timeout=float(params.get("request_timeout") or 30.0), source=source)
 
     def names(self) -> list[str]:
-        """What the source gives, as the user finds it there: gpu_cluster.kubeconfig, option host, K8S_AUTH_HOST."""
+        """The options that the source sets, by the names in it: gpu_cluster.kubeconfig, option host, K8S_AUTH_HOST."""
         given = [entry.name for entry in fields(self) if entry.name in (*_CLUSTER, *_USER)]
         return [self.name_of(name) for name in given if getattr(self, name)]
 
     def name_of(self, option: str) -> str:
-        """One of them."""
+        """The name of an option in the source."""
         if self.source == ENVIRONMENT:
             return PREFIX + VARIABLES[option][0]
         return f"gpu_cluster.{option}" if self.source == GPU_CLUSTER else f"option {option}"
 
 
 def environment(environ: t.Mapping[str, str]) -> Values:
-    """What the variables K8S_AUTH_* say, under the names of the options; an empty variable counts as unset."""
+    """The values of the variables K8S_AUTH_* by option; an empty variable counts as unset."""
     found: Values = {}
     for option, names in VARIABLES.items():
         text = next((environ[PREFIX + name] for name in names if environ.get(PREFIX + name)), None)
@@ -135,18 +135,18 @@ def environment(environ: t.Mapping[str, str]) -> Values:
             found[option] = _listed(text)
         else:
             found[option] = os.path.expanduser(text) if option in _PATHS else text
-    return _trimmed(found)
+    return _with_stripped_token(found)
 
 
 def secret_variables(environ: t.Mapping[str, str]) -> set[str]:
-    """The credentials in the environment, of K8S_AUTH_* and of helm: to be masked in whatever is printed."""
+    """The credentials in the environment, of K8S_AUTH_* and of helm, to be masked in all output."""
     names = (f"{PREFIX}API_KEY", f"{PREFIX}PASSWORD", "HELM_KUBETOKEN")
-    # Also as it is sent.
+    # With and without the white space around it, since it is sent without.
     return {text for name in names if environ.get(name) for text in (environ[name], environ[name].strip()) if text}
 
 
 def variable_of(option: str, environ: t.Mapping[str, str]) -> str:
-    """The name of the variable that says an option."""
+    """The name of the variable that sets an option."""
     return PREFIX + next((name for name in VARIABLES[option] if environ.get(PREFIX + name)), VARIABLES[option][0])
 
 
@@ -155,19 +155,19 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _of_params(params: t.Mapping[str, t.Any], names: t.Iterable[str] | None = None) -> Values:
-    """Options that are given; an empty text or list is not."""
+    """The options that are set; an empty text or list counts as not set."""
     wanted = names or (*_CLUSTER, *_USER, *_TUNING, *_IMPERSONATION)
     found = {name: params.get(name) for name in wanted if params.get(name) not in (None, "", [], {}, ())}
     groups = found.get("impersonate_groups", [])
     if not isinstance(groups, str) and not (isinstance(groups, list) and all(isinstance(name, str) for name in groups)):
-        raise WrongCluster("impersonate_groups: is neither a list of names nor text with commas between them.")
-    return _trimmed(
+        raise WrongCluster("impersonate_groups: must be a list of names, or text with commas between them.")
+    return _with_stripped_token(
         {name: os.path.expanduser(str(value)) if name in _PATHS else value for name, value in found.items()}
     )
 
 
-def _trimmed(values: Values) -> Values:
-    """The same with a token that has no white space around it: a file that it was read from ends with a line break."""
+def _with_stripped_token(values: Values) -> Values:
+    """The values with a stripped token: a file ends with a line break."""
     token = str(values.pop("api_key", "")).strip()
     return {**values, "api_key": token} if token else values
 
@@ -179,15 +179,15 @@ def _source(given: Values, document: Values, variables: Values) -> str:
     if "context" in given:
         if in_document:
             raise WrongCluster(
-                f"Option context ({given['context']}) and {' and '.join(in_document)} both say which cluster is meant. Set "
-                "gpu_cluster.context, or give option kubeconfig beside option context."
+                f"Option context ({given['context']}) and {' and '.join(in_document)} both select the cluster. Set "
+                "gpu_cluster.context, or set option kubeconfig together with option context."
             )
         return OPTIONS
-    lonely = [name for name in _USER if name in given]
-    if lonely:
+    users = [name for name in _USER if name in given]
+    if users:
         raise WrongCluster(
-            f"Option {lonely[0]} names a user and no cluster, and is never combined with a cluster from gpu_cluster, the environment or "
-            f"a default kubeconfig. Give option host or kubeconfig beside it, or leave it out."
+            f"Option {users[0]} names a user and no cluster, and is never combined with a cluster from gpu_cluster, the environment or "
+            f"a default kubeconfig. Set option host or kubeconfig, too, or remove it."
         )
     if in_document:
         return GPU_CLUSTER
@@ -205,25 +205,25 @@ def _require_no_basic_auth(variables: Values) -> None:
 
 
 def _require_whole(values: Values, source: str) -> None:
-    """Refuse what only another source, or a guess, could complete."""
+    """Raise WrongCluster for values that only another source could complete."""
     say = {GPU_CLUSTER: "gpu_cluster.{}", OPTIONS: "option {}"}.get(source, "{}")
 
     def named(option: str) -> str:
         return PREFIX + VARIABLES[option][0] if source == ENVIRONMENT else say.format(option)
 
     located = [name for name in _CLUSTER if values.get(name)]
-    lonely = [name for name in _USER if values.get(name)]
+    users = [name for name in _USER if values.get(name)]
     if source == ENVIRONMENT and not located:
-        what = named(lonely[0]) if lonely else f"{PREFIX}USERNAME"
+        setting = named(users[0]) if users else f"{PREFIX}USERNAME"
         raise WrongCluster(
-            f"{what} names a user and no cluster. Set {PREFIX}HOST or {PREFIX}KUBECONFIG beside it, or unset it."
+            f"{setting} names a user and no cluster. Set {PREFIX}HOST or {PREFIX}KUBECONFIG, too, or unset it."
         )
     if values.get("host") and values.get("context") and not values.get("kubeconfig"):
         raise WrongCluster(
-            f"{named('context')} names an entry of a kubeconfig, and with {named('host')} none is read. Give "
-            f"{named('kubeconfig')} beside them, or leave one of them out."
+            f"{named('context')} names an entry of a kubeconfig, and with {named('host')} none is read. Set "
+            f"{named('kubeconfig')}, too, or remove one of them."
         )
     if values["impersonate_groups"] and not values.get("impersonate_user"):
         raise WrongCluster(
-            "impersonate_groups is set without impersonate_user, which Kubernetes does not allow. Say which user, too."
+            "impersonate_groups is set without impersonate_user, which Kubernetes does not allow. Set impersonate_user, too."
         )

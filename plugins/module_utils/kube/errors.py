@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a Kubernetes API server refuses or cannot be asked, as one exception, and how it is said to a user."""
+"""The error of a Kubernetes API server, and the message that explains it to a user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typing as t
 
 from ..common.errors import ServiceError
 
-# What the eviction API says of disruption budgets: a cause of a 429, and the start of a 500's message.
+# Disruption budgets in answers of the eviction API: a cause of a 429, and the start of the message of a 500.
 BUDGET_CAUSE = "DisruptionBudget"
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 
@@ -21,13 +21,13 @@ _FORBIDDEN = re.compile(
 
 
 class WrongCluster(Exception):
-    """The cluster that would be reached is, or may be, another one than the run names. Nothing was changed."""
+    """The connection leads, or may lead, to another cluster than the run names. Nothing was changed."""
 
 
 class ApiError(ServiceError):
-    """What an API server answers with 400 and more, or no answer at all (status is None).
+    """An error answer of an API server, or no answer (status is None).
 
-    not_found: the object, or its kind, is not there. conflict: also that another manager owns a field.
+    not_found: the object or its kind does not exist. conflict: also that another manager owns a field.
     """
 
     service = "The API server"
@@ -42,10 +42,10 @@ class ApiError(ServiceError):
 
     @property
     def refuses_eviction(self) -> bool:
-        """A pod may not be evicted now, and not because the server has too much to do; retries at short intervals are in vain.
+        """A disruption budget or a webhook denies the eviction, so that repetitions at short intervals are useless.
 
-        The server's own 429 (too many requests in flight, a storage that starts) comes with Retry-After and no cause; a budget's
-        names it as a cause (registry/core/pod/storage/eviction.go), a webhook's (KubeVirt) has neither.
+        The server's own 429 (too many requests, storage that starts) has Retry-After and no cause; that of a budget has a cause
+        (registry/core/pod/storage/eviction.go), that of a webhook (KubeVirt) has neither.
         """
         causes = {cause.get("reason") for cause in self.details.get("causes") or ()}
         if self.status == 429:
@@ -54,7 +54,7 @@ class ApiError(ServiceError):
 
 
 class ServerInfo(t.Protocol):
-    """What explain() says about the client that was used."""
+    """What explain() needs of the client."""
 
     @property
     def server(self) -> str:
@@ -62,26 +62,26 @@ class ServerInfo(t.Protocol):
 
     @property
     def origin(self) -> str:
-        """Where the connection comes from, in words: a kubeconfig and a context, or options."""
+        """The source of the connection, as text: a kubeconfig and a context, or options."""
 
     @property
     def expiry(self) -> str:
-        """Since when the client certificate is out of date, else an empty string."""
+        """When the client certificate expired; empty if it is valid."""
 
 
 def explain(error: ApiError, client: ServerInfo) -> str:
-    """One message for a user: what was asked, what came back, and what to do about it."""
+    """One message: the request, the answer, and the remedy."""
     if error.unreachable:
         return f"Cannot reach the Kubernetes API at {client.server} ({client.origin}): {error.message}. {error.remedy}"
     if error.status == 401:
         return _unauthorized(error, client)
     if error.forbidden and "system:anonymous" in error.message:
-        return f"{client.server} was asked without credentials ({client.origin}): {error.message}. Log in again."
+        return f"The request to {client.server} had no credentials ({client.origin}): {error.message}. Log in again."
     if error.forbidden:
         return f"{error.message} ({client.origin}). {_missing_right(error)}"
     if error.status == 429:
-        return f"{client.server} refuses more requests for now: {error.message}. Run again when it is less busy."
-    return f"{error.method} {error.path} on {client.server} failed with {error.status} {error.reason}: {error.message}"
+        return f"{client.server} rejects further requests for now: {error.message}. Run again when it is less busy."
+    return f"{error.operation} on {client.server} failed with {error.status} {error.reason}: {error.message}"
 
 
 def _unauthorized(error: ApiError, client: ServerInfo) -> str:

@@ -191,7 +191,7 @@ class Lease:
                 return live
             if now - start >= self._wait_timeout:
                 raise LeaseHeld(held_message(self._full_name, spec, self._holder, now - start))
-            self._progress.say(f"waiting for {holder}, which is changing this cluster ({now - start:.0f} s)")
+            self._progress.report(f"waiting for {holder}, which is changing this cluster ({now - start:.0f} s)")
             self._sleep(min(_POLL, max(0.05, start + self._wait_timeout - now)))
 
     def _is_free(self, live: Object | None) -> bool:

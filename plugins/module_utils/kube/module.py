@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Ansible side of modules that talk to a cluster: the connection's options, the documents, the lease."""
+"""Base of the Kubernetes modules: options of the connection, variables, lease."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .lease_holder import holder_of
 from .object_changes import ExpectedObjects
 from .shown_options import secrets_in, shown_options
 
-DOCUMENTS: ArgumentSpec = {
+VARIABLES: ArgumentSpec = {
     "gpu_defaults": {"type": "dict"},
     "gpu_pools": {"type": "list", "elements": "dict"},
 }
@@ -62,7 +62,7 @@ LEASE: ArgumentSpec = {
 
 
 class GpuModule(BaseModule):
-    """A module that talks to a cluster: always with the connection's options, with others as it asks for them."""
+    """A module for a cluster: has the options of the connection, and others as needed."""
 
     failures: t.ClassVar[dict[type[Exception], str]] = {
         **BaseModule.failures,
@@ -76,25 +76,25 @@ class GpuModule(BaseModule):
         self,
         argument_spec: ArgumentSpec | None = None,
         *,
-        documents: bool = False,
+        variables: bool = False,
         expected: bool = False,
         wait: bool = False,
         lease: bool = False,
         records_name: bool = True,
         **kwargs: t.Any,
     ) -> None:
-        """Compose the argument spec; a module's own options win over the shared ones of the same name.
+        """Compose the argument spec; the module's own options win over shared ones of the same name.
 
-        records_name: whether the module, when it takes the lease, makes the cluster remember the name of gpu_cluster.
+        records_name: whether acquiring the lease records gpu_cluster.name in the cluster.
         """
-        shared = ((DOCUMENTS, documents), (EXPECTED, expected), (WAIT, wait), (LEASE, lease))
+        shared = ((VARIABLES, variables), (EXPECTED, expected), (WAIT, wait), (LEASE, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]
         super().__init__(merge_specs(*parts, argument_spec or {}), **kwargs)
         self._client: Client | None = None
         self._records_name = records_name
         self._verified = False
-        # A group of a directory has commas in its name, so that the option is taken as it is.
         for name, option in self.argument_spec.items():
+            # Names of groups of a directory contain commas.
             if name == "impersonate_groups":
                 continue
             if option.get("type") == "list" and option.get("elements") == "str" and self.params[name] is not None:
@@ -102,7 +102,7 @@ class GpuModule(BaseModule):
                 self.params[name] = self._names(name)
 
     def secrets(self) -> set[str]:
-        """Those of kubeconfigs and of the environment, and what looks like one among Helm values."""
+        """Credentials in kubeconfigs and in the environment, and text in Helm values that looks like a secret."""
         return secrets_in(self.params) | secret_variables(os.environ)
 
     def _names(self, option: str) -> list[str]:
@@ -111,19 +111,19 @@ class GpuModule(BaseModule):
             found = names(given)
         except ValueError as error:
             self.fail_json(msg=f"{option}: {error}", code="invalid")
-        # Ansible has made one empty element of an empty text, and two of a comma.
+        # Ansible converts an empty text to one empty element, and a comma to two.
         if not found and (len(given) > 1 or any(str(item).strip() not in ("", "[]") for item in given)):
-            # An empty list means everything to many options, which text such as "," must not.
-            self.fail_json(msg=f"{option}: names nothing; give names, with commas between them", code="invalid")
+            # For many options an empty list means all; text such as "," must not.
+            self.fail_json(msg=f"{option}: contains no name; set names, separated by commas", code="invalid")
         return found
 
     def shown_params(self) -> dict[str, t.Any]:
-        """Without kubeconfigs that are dictionaries, and without Helm values."""
+        """The options without kubeconfigs that are dictionaries, and without Helm values."""
         return shown_options(self.params)
 
     @property
     def client(self) -> Client:
-        """The cluster, verified to be the one that is meant; raises WrongCluster if it is not, ConnectionProblem, or ApiError."""
+        """The client of the cluster, whose identity is verified; raises WrongCluster, ConnectionProblem or ApiError."""
         if self._client is None:
             if KUBERNETES_IMPORT_ERROR is not None:
                 self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
@@ -135,23 +135,23 @@ class GpuModule(BaseModule):
 
     @functools.cached_property
     def identity(self) -> ClusterIdentity:
-        """What gpu_cluster says of the identity of the cluster; to be used after `client`."""
+        """The identity that gpu_cluster declares; needs `client` first."""
         return identity_of(t.cast("Client", self._client), self.params["gpu_cluster"], records=self._records_name)
 
     @functools.cached_property
     def plan(self) -> Plan:
-        """What the documents decide; raises InvalidDocuments with all that is wrong in them."""
+        """The plan derived from the variables; raises InvalidVariables with all problems."""
         if self.params["gpu_cluster"] is None:
-            self.fail_json(msg="missing required arguments: cluster")
+            self.fail_json(msg="missing required arguments: gpu_cluster")
         return derive(self.params["gpu_cluster"], self.params.get("gpu_defaults") or {}, self.params["gpu_pools"])
 
     @property
     def expected(self) -> ExpectedObjects:
-        """What earlier steps of this run will have created by the time of the real run."""
+        """The option `expected`."""
         return ExpectedObjects.from_dict(self.params["expected"])
 
     def lease(self) -> Lease:
-        """The right to change this cluster, to be held (with) around all changes; does nothing in check mode."""
+        """The lease, to be held around all changes; does nothing in check mode."""
         return Lease(
             self.client,
             holder_of(self.run_id, self.inventory_hostname),
@@ -163,28 +163,28 @@ class GpuModule(BaseModule):
         )
 
     def run(self, work: t.Callable[[t.Any], dict[str, t.Any]]) -> t.NoReturn:
-        """As every module does; a name that the cluster is made to remember is a change like any other."""
+        """As BaseModule.run(); recording the name of the cluster counts as a change."""
         super().run(lambda module: self._with_record(work(module)))
 
-    def explained(self, error: ServiceError) -> str:
-        """With the connection's story."""
+    def explain_error(self, error: ServiceError) -> str:
+        """Adds how the cluster was reached."""
         if isinstance(error, ApiError) and self._client is not None:
             return explain(error, self._client)
-        return super().explained(error)
+        return super().explain_error(error)
 
-    def warnings_seen(self) -> t.Iterable[str]:
-        """What the API server has warned of, and which variables have no effect."""
+    def service_warnings(self) -> t.Iterable[str]:
+        """The warnings of the API server, and variables without effect."""
         return warnings_of(self._client)
 
     def _with_record(self, result: dict[str, t.Any]) -> dict[str, t.Any]:
-        """The result, with the record of the cluster's name where this module has written it, or would by a change."""
+        """The result, with the recorded name of the cluster if this module has recorded it, or would."""
         if not self._verified or "lease_namespace" not in self.params:
             return result
         if self.identity.renames and not self.check_mode:
             with self.lease():
                 pass
-        foreseen = self.identity.pending if self.check_mode and (result["changed"] or self.identity.renames) else None
-        change = self.identity.change or foreseen
+        predicted = self.identity.pending if self.check_mode and (result["changed"] or self.identity.renames) else None
+        change = self.identity.change or predicted
         if change is None:
             return result
         names = [{"cluster_name": name} if name else {} for name in change]
@@ -198,7 +198,7 @@ class GpuModule(BaseModule):
 
 
 def connect_module(params: t.Mapping[str, t.Any], cluster: t.Mapping[str, t.Any] | None, user_agent: str) -> Client:
-    """A client by the one source that counts; raises WrongCluster where the environment or the kubeconfig contradicts gpu_cluster."""
+    """The client for a module's options; raises WrongCluster where the environment or the kubeconfig contradicts gpu_cluster."""
     document = cluster or {}
     client = Client(ConnectionOptions.from_params(params, document), user_agent)
     if document.get("name"):
@@ -208,16 +208,16 @@ def connect_module(params: t.Mapping[str, t.Any], cluster: t.Mapping[str, t.Any]
 
 
 def identity_of(client: Client, cluster: t.Mapping[str, t.Any] | None, *, records: bool = True) -> ClusterIdentity:
-    """The identity that gpu_cluster declares, to be verified by a client."""
+    """The identity that gpu_cluster declares."""
     return ClusterIdentity(client, cluster or {}, f"{client.server} ({client.origin})", records=records)
 
 
 def warnings_of(client: Client | None) -> list[str]:
-    """What the API server has warned of, and which variables of the environment have no effect on this connection."""
+    """The warnings of the API server, and variables of the environment without effect on this connection."""
     if client is None:
         return []
     ignored = [
-        f"{name} has no effect, since {' and '.join(client.options.names())} names the connection; use the option instead."
+        f"{name} has no effect, since {' and '.join(client.options.names())} selects the connection; use the option instead."
         for name in ignored_variables(client.options, os.environ)
     ]
     return [*(f"Kubernetes: {text}" for text in client.warnings), *ignored]

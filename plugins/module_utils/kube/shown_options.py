@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of a connection and of a release as logs and results may have them: without kubeconfigs and without Helm values (pure)."""
+"""The options of a module for logs and results: without kubeconfigs, Helm values and other secrets (pure)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ..schema.secret_values import secret_texts
 Document = dict[str, t.Any]
 
 _NOT_SHOWN = "(not shown)"
-# What holds Helm values: options of helm_release with their alias, and parts of gpu_cluster.
+# Helm values: options of helm_release with their alias, and fields of releases in gpu_cluster.
 _VALUES = ("release_values", "values", "initial_values")
 _RELEASES = ("operator", "nfd")
-# The variables of the inventory: what is refused among them may be a secret in the wrong place.
+# The variables of the inventory: an invalid value may be a misplaced secret.
 _VARIABLES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
-# The options in which a secret may stand although they are not no_log as a whole.
+# Options that are not no_log and may contain a secret.
 _WITH_SECRETS = ("gpu_cluster", "proxy", "host", *_VALUES)
-_SHORTEST = 4
+_MIN_LENGTH = 4
 _SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
 
 
 def shown_options(options: t.Mapping[str, t.Any]) -> Document:
-    """The options of a module, in which a kubeconfig that is a dictionary and Helm values are only named."""
+    """The options, with `(not shown)` for Helm values and for a kubeconfig that is a dictionary."""
     shown = _hidden(options)
     if "gpu_cluster" in shown:
         shown["gpu_cluster"] = _shown_cluster(shown["gpu_cluster"])
@@ -38,21 +38,21 @@ def shown_options(options: t.Mapping[str, t.Any]) -> Document:
 
 
 def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
-    """The secrets among the options, to be masked: those of kubeconfigs, and what looks like one among Helm values and in a proxy."""
+    """The secrets in the options, to be masked: credentials of kubeconfigs, and text in Helm values, proxy and host that looks like a secret."""
     if not isinstance(options, dict):
-        # Printed by the failure that says so.
+        # The module fails with a message about it.
         return set()
     cluster = options.get("gpu_cluster")
     of_cluster = secrets_of(cluster.get("kubeconfig")) if isinstance(cluster, dict) else set()
     given = {name: options.get(name) for name in _WITH_SECRETS}
     token = {str(options["api_key"]).strip()} if options.get("api_key") else set()
     found = secrets_of(options.get("kubeconfig")) | of_cluster | _of_releases(cluster) | secret_texts(given) | token
-    # To mask a text of a few characters would hide parts of everything else; it is not shown where it stands.
-    return {text for text in found if len(text) >= _SHORTEST}
+    # Masking a text of a few characters would hide parts of other text.
+    return {text for text in found if len(text) >= _MIN_LENGTH}
 
 
 def secrets_of(kubeconfig: t.Any) -> set[str]:
-    """What must not be shown of a kubeconfig that was given as a dictionary: the credentials of its users, of whatever kind."""
+    """All credentials of the users of a kubeconfig that is a dictionary."""
     users = kubeconfig.get("users") if isinstance(kubeconfig, dict) else None
     found: set[str] = set()
     for entry in users if isinstance(users, list) else ():
@@ -68,7 +68,7 @@ def secrets_of(kubeconfig: t.Any) -> set[str]:
 
 
 def _of_releases(cluster: t.Any) -> set[str]:
-    """Texts that look like secrets in the fields of a release, or in its place; none of these has a use for one."""
+    """Texts in the fields of a release, or in place of the release, that look like secrets; no such field needs one."""
     found: set[str] = set()
     for part in _RELEASES if isinstance(cluster, dict) else ():
         release = cluster.get(part)
@@ -78,7 +78,7 @@ def _of_releases(cluster: t.Any) -> set[str]:
 
 
 def _quotable(value: t.Any) -> t.Any:
-    """The same value, in which texts that may hold a secret are described."""
+    """The value, with descriptions in place of texts that may be secrets."""
     if isinstance(value, dict):
         return {key: _quotable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -87,7 +87,7 @@ def _quotable(value: t.Any) -> t.Any:
 
 
 def _shown_cluster(cluster: t.Any) -> t.Any:
-    """gpu_cluster without the same, and without the values of its releases."""
+    """gpu_cluster without kubeconfig and Helm values."""
     if not isinstance(cluster, dict):
         return cluster
     shown = _hidden(cluster)
@@ -101,7 +101,7 @@ def _shown_cluster(cluster: t.Any) -> t.Any:
 
 
 def _shown_object(item: t.Any) -> t.Any:
-    """An object of Kubernetes; of a Secret without what it holds."""
+    """An object of Kubernetes; a Secret without its data."""
     if not isinstance(item, dict):
         return item
     if isinstance(item.get("items"), list):

@@ -121,7 +121,7 @@ def reconcile(
         def count(dummy: Outcome[PatchStatus]) -> None:
             nonlocal done
             done += 1
-            progress.say("nodes checked" if check else "nodes changed", done, len(edits))
+            progress.report("nodes checked" if check else "nodes changed", done, len(edits))
 
         def patch(edit: NodeEdit) -> PatchStatus:
             def compute(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:

@@ -111,9 +111,9 @@ class ArrivalReconciler:
                 lambda found: all(of.done for of in found),
                 timeout=timeout,
                 interval=interval,
-                first=min(1.0, interval),
-                story=lambda found: story.told(found, look_at),
-                say=progress,
+                first_interval=min(1.0, interval),
+                describe=lambda found: story.told(found, look_at),
+                progress_text=progress,
                 progress=say,
             )
         except WaitTimeout as error:

@@ -269,10 +269,10 @@ class GroupReconciler:
             self._going.checked(read),
             done,
             timeout=self._timeout,
-            since=self._end - self._timeout,
+            started=self._end - self._timeout,
             interval=self._interval,
-            first=_FIRST_LOOK,
-            story=story,
+            first_interval=_FIRST_LOOK,
+            describe=story,
             clock=self._clock,
             sleep=self._sleep,
         )

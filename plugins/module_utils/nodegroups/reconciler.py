@@ -102,7 +102,7 @@ def reconcile(
     found = ReconcileResult(planned, cloud.words, {change.wish.name: change.live for change in shown if change.live})
     if check_mode:
         return found
-    say = (progress or Progress(None)).say
+    say = (progress or Progress(None)).report
     moves = any(change.shrinks for change in planned)
     looks = GroupListCache(cloud)
     with emptier if emptier is not None and moves else contextlib.nullcontext():

@@ -8,7 +8,7 @@ import typing as t
 
 from ..cluster_state import operand_pods
 from ..cluster_state.operand_pods import ContainerFailure
-from ..common.wait import Since
+from ..common.wait import StateTimer
 from ..drain.operand_diagnosis import log_end
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
@@ -22,7 +22,7 @@ _MAX_NAMES = 5
 
 
 def diagnose(
-    client: Client, plan: Plan, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str], since: Since
+    client: Client, plan: Plan, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str], since: StateTimer
 ) -> str:
     """The message for these nodes, with details for the first few; `since` knows for how long each has had its finding."""
     namespace = plan.config.namespace
@@ -33,7 +33,7 @@ def diagnose(
     for name in sorted(findings)[:_MAX_NAMES]:
         finding = findings[name]
         parts = [str(finding)]
-        seconds = since.note(name, finding.seen)
+        seconds = since.seconds(name, finding.seen)
         if not finding.final:
             parts.append(f"so for {seconds:.0f} s")
         parts += [_describe_failure(client, namespace, failure) for failure in failures.get(name, ())]

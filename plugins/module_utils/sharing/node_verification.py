@@ -115,7 +115,7 @@ class NodeVerifier:
         if finding is None:
             self._context.since.forget(node.name)
             return "" if node.ready else None
-        seconds = self._context.since.note(node.name, finding.seen)
+        seconds = self._context.since.seconds(node.name, finding.seen)
         if self._context.scope.repairs and node_edit(node, self._pool, self._context.held_back) is not None:
             # A repair does not change what the node is to become.
             return "" if is_working(node) and not remedy(node, self._pool) else None
@@ -128,7 +128,7 @@ class NodeVerifier:
         finding = not_whole(node) if node else None
         if node is None or finding is None:
             return "" if node is None or node.ready else None
-        self._context.since.note(node.name, finding.seen)
+        self._context.since.seconds(node.name, finding.seen)
         return str(finding) if finding.final else None
 
     def _check_operands(self) -> None:

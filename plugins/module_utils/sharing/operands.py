@@ -105,12 +105,12 @@ def restart_mig_manager(
         lambda names: not names,
         timeout=_TIMEOUT,
         interval=_INTERVAL,
-        story=lambda names: (
+        describe=lambda names: (
             f"The MIG manager is not ready after its restart on {', '.join(names[:_MAX_NAMES])}: "
             f"kubectl -n {namespace} get pods -l {selector} -o wide."
         ),
         progress=progress,
-        say=lambda names: f"{len(names)} MIG managers starting with the new configuration",
+        progress_text=lambda names: f"{len(names)} MIG managers starting with the new configuration",
     )
     if labelled:
         _await_mig_states(client, {node.name for node in labelled}, progress)
@@ -133,9 +133,9 @@ def _await_mig_states(client: Client, names: t.Collection[str], progress: Progre
             lambda left: not left,
             timeout=_TIMEOUT,
             interval=_INTERVAL,
-            story=lambda left: "",
+            describe=lambda left: "",
             progress=progress,
-            say=lambda left: f"{len(left)} MIG managers looking at the present configuration",
+            progress_text=lambda left: f"{len(left)} MIG managers looking at the present configuration",
         )
 
 

@@ -78,7 +78,7 @@ class ReadinessWatch:
             if left <= 0:
                 break
             left = min(left, self._until_labels_are_late(findings))
-            self._context.progress.say(pending_message(findings, undiscovered), total - len(findings), total)
+            self._context.progress.report(pending_message(findings, undiscovered), total - len(findings), total)
             try:
                 for event in self._context.client.watch(NODES, resource_version=version, timeout=max(left, 1.0)):
                     version = event["object"]["metadata"]["resourceVersion"]
@@ -97,7 +97,7 @@ class ReadinessWatch:
                         discovered_at = discovered_at or time.monotonic()
                     if settled(findings) and not undiscovered:
                         break
-                    self._context.progress.say(pending_message(findings, undiscovered), total - len(findings), total)
+                    self._context.progress.report(pending_message(findings, undiscovered), total - len(findings), total)
                     if discovered_at is not None and time.monotonic() > discovered_at + _COLLECT:
                         break
             except ApiError as error:
@@ -125,13 +125,13 @@ class ReadinessWatch:
         if self.restart_discovery is None:
             return math.inf
         ages = {
-            name: self._context.since.note(name, finding.seen)
+            name: self._context.since.seconds(name, finding.seen)
             for name, finding in findings.items()
             if finding.labels_only and name not in self._restarted
         }
         late = [name for name, seconds in ages.items() if operands.labels_are_late(findings[name], seconds)]
         if late:
-            self._context.progress.say(f"restarting gpu-feature-discovery on {len(late)} nodes")
+            self._context.progress.report(f"restarting gpu-feature-discovery on {len(late)} nodes")
             self._restarted.update(late)
             self.restart_discovery(late)
         return min((operands.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
@@ -177,7 +177,7 @@ class ReadinessWatch:
             finding = Finding(node.name, finding.pool, (self.failing[node.name],), final=True)
         if finding:
             findings[node.name] = finding
-            self._context.since.note(node.name, finding.seen)
+            self._context.since.seconds(node.name, finding.seen)
         else:
             findings.pop(node.name, None)
             self._context.since.forget(node.name)

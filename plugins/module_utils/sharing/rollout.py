@@ -167,7 +167,7 @@ class Rollout:
             context = self._node_context(state, nodes, lease)
 
             def on_done(total: RollingResult) -> None:
-                self._context.progress.say("nodes changed in the rolling update", len(total.results), len(changes))
+                self._context.progress.report("nodes changed in the rolling update", len(total.results), len(changes))
 
             def run(change: NodeChange) -> NodeResult:
                 runners[change.node] = NodeRunner(context, change)
@@ -205,7 +205,7 @@ class Rollout:
                 self.done.steps[outcome.name] = steps[outcome.name]
             elif outcome.error is not None and not is_fatal(outcome.error):
                 self.done.failed[outcome.name] = str(outcome.error)
-            self._context.progress.say("nodes labelled", sent, len(edits))
+            self._context.progress.report("nodes labelled", sent, len(edits))
 
         calls = [
             (edit.name, functools.partial(self._patch_node, edit, state.pool_of(edit.name), changes.held_back, lease))

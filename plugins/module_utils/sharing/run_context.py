@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..common.wait import Since
+from ..common.wait import StateTimer
 from .diagnosis import diagnose
 
 if t.TYPE_CHECKING:
@@ -59,7 +59,7 @@ class RunContext:
     run_id: str
     rebooter: Rebooter
     wait_timeout: float
-    since: Since = field(default_factory=Since)
+    since: StateTimer = field(default_factory=StateTimer)
 
     @property
     def namespace(self) -> str:

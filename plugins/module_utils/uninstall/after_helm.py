@@ -207,7 +207,7 @@ class AfterHelm:
                 lambda live: live is None,
                 timeout=self._settings.waiting.timeout,
                 interval=min(self._settings.waiting.interval, 0.5),
-                story=lambda live: (
+                describe=lambda live: (
                     f"CustomResourceDefinition {definition.name} is not gone: a finalizer keeps one of its objects."
                 ),
                 progress=self._settings.waiting.progress,

@@ -12,7 +12,7 @@ from ..cluster_state import operand_pods
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED
 from ..common.errors import PartialFailure
-from ..common.wait import Since, wait_until
+from ..common.wait import StateTimer, wait_until
 from ..drain.operand_diagnosis import log_end
 from ..kube.client import Client
 from ..kube.errors import ApiError
@@ -51,8 +51,8 @@ def await_whole_gpus(client: Client, cut: t.Sequence[str], managers: MigManagers
         lambda nodes: not undo.states(nodes),
         timeout=waiting.timeout,
         interval=waiting.interval,
-        story=undo.story,
-        say=undo.say,
+        describe=undo.story,
+        progress_text=undo.say,
         progress=waiting.progress,
     )
     return list(nodes.values())
@@ -65,7 +65,7 @@ class _MigReset:
     managers: MigManagers
     waiting: OperandWait
     restarted: set[str] = field(default_factory=set)
-    since: Since = field(default_factory=Since)
+    since: StateTimer = field(default_factory=StateTimer)
 
     def read(self) -> _Nodes:
         """All nodes, once those that failed were given their second try."""
@@ -73,7 +73,7 @@ class _MigReset:
         failed = self._failed(nodes)
         again = [name for name in failed if name not in self.restarted]
         if again:
-            self.waiting.progress.say(f"restarting the MIG manager of {abbreviate_nodes(again)}, which has failed")
+            self.waiting.progress.report(f"restarting the MIG manager of {abbreviate_nodes(again)}, which has failed")
             self.managers.restart([nodes[name] for name in again])
             self.restarted.update(again)
             nodes = self._nodes()
@@ -95,13 +95,13 @@ class _MigReset:
         """How far it is."""
         states = self.states(nodes)
         for name, state in states.items():
-            self.since.note(name, state)
+            self.since.seconds(name, state)
         return f"{len(self.cut) - len(states)}/{len(self.cut)} nodes have whole GPUs again"
 
     def story(self, nodes: t.Mapping[str, Node]) -> str:
         """Which nodes are not ready, in which state, since when, and why."""
         states = self.states(nodes)
-        lines = [f"{name}: {state} for {self.since.note(name, state):.0f} s" for name, state in states.items()]
+        lines = [f"{name}: {state} for {self.since.seconds(name, state):.0f} s" for name, state in states.items()]
         more = f" and {len(lines) - _TOLD} more" if len(lines) > _TOLD else ""
         return (
             f"The MIG manager has not made the GPUs of {len(states)} node(s) whole: {'; '.join(lines[:_TOLD])}{more}. "

@@ -122,8 +122,8 @@ def _delete(client: Client, live: Document, waiting: OperandWait | None) -> None
         lambda found: found is None or found["metadata"].get("uid") != live["metadata"]["uid"],
         timeout=waiting.timeout,
         interval=min(waiting.interval, 1.0),
-        story=lambda found: f"Namespace {live['metadata']['name']} is not gone: {_conditions(found or {})}",
-        say=lambda dummy: f"namespace {live['metadata']['name']} is going",
+        describe=lambda found: f"Namespace {live['metadata']['name']} is not gone: {_conditions(found or {})}",
+        progress_text=lambda dummy: f"namespace {live['metadata']['name']} is going",
         progress=waiting.progress,
     )
 

@@ -44,7 +44,7 @@ def patch_nodes(
         sent += 1
         if outcome.value is not None:
             account.node(outcome.value)
-        progress.say("nodes cleared", sent, len(edits))
+        progress.report("nodes cleared", sent, len(edits))
 
     calls = [(edit.name, _patcher(client, edit, compare, lease)) for edit in edits]
     failed = {}

@@ -51,8 +51,8 @@ def await_operands(
         lambda lines: not lines,
         timeout=waiting.timeout,
         interval=waiting.interval,
-        story=lambda lines: f"The operator's pods are not as they should be: {_some(lines)}.",
-        say=lambda lines: f"{len(lines)} of the operator's objects to go: {lines[0]}" if lines else "",
+        describe=lambda lines: f"The operator's pods are not as they should be: {_some(lines)}.",
+        progress_text=lambda lines: f"{len(lines)} of the operator's objects to go: {lines[0]}" if lines else "",
         progress=waiting.progress,
     )
 
@@ -67,8 +67,8 @@ def await_no_pods(client: Client, namespace: str, selector: str, waiting: Operan
         lambda names: not names,
         timeout=waiting.timeout,
         interval=waiting.interval,
-        story=lambda names: f"These pods in namespace {namespace} are not gone: {_some(names)}.",
-        say=lambda names: f"{len(names)} pods to go in namespace {namespace}",
+        describe=lambda names: f"These pods in namespace {namespace} are not gone: {_some(names)}.",
+        progress_text=lambda names: f"{len(names)} pods to go in namespace {namespace}",
         progress=waiting.progress,
     )
 

@@ -99,9 +99,9 @@ class Validator:
             lambda names: not names,
             timeout=_DELETE_TIMEOUT,
             interval=min(self._interval, 1.0),
-            story=lambda names: f"These validation pods are not deleted yet: {', '.join(names[:_MAX_TEXTS])}.",
+            describe=lambda names: f"These validation pods are not deleted yet: {', '.join(names[:_MAX_TEXTS])}.",
             progress=self._progress,
-            say=lambda names: f"deleting {len(names)} validation pods",
+            progress_text=lambda names: f"deleting {len(names)} validation pods",
         )
 
     def choose_sites(
@@ -170,9 +170,9 @@ class Validator:
                 lambda dummy: all(test.finished for test in tests),
                 timeout=timeout,
                 interval=self._interval,
-                story=lambda dummy: "",
+                describe=lambda dummy: "",
                 progress=self._progress,
-                say=lambda dummy: "; ".join(
+                progress_text=lambda dummy: "; ".join(
                     f"{test.pool.name}: {test.observation}" for test in tests if not test.finished
                 ),
             )

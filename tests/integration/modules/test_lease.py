@@ -187,7 +187,7 @@ with Lease(client, "stopped-run", namespace="default", name=sys.argv[2], duratio
     if sys.argv[3] == "watch":
         list(client.watch(path, resource_version=listing.resource_version, timeout=600))
     else:
-        wait_until(lambda: client.get(path), lambda found: False, timeout=600, story=str)
+        wait_until(lambda: client.get(path), lambda found: False, timeout=600, describe=str)
 """
 
 

@@ -81,8 +81,8 @@ class MagnumModule(BaseModule):
         """Images."""
         return Glance(self.session)
 
-    def explained(self, error: ServiceError) -> str:
+    def explain_error(self, error: ServiceError) -> str:
         """With the cloud, the region and the project."""
         if isinstance(error, OpenStackError) and self._session is not None:
             return explain(error, self._session)
-        return super().explained(error)
+        return super().explain_error(error)

@@ -103,7 +103,7 @@ def mint(
         bool,
         timeout=timeout,
         interval=interval,
-        story=lambda dummy: f"The kubeconfig of cluster {cluster.name} could not be asked for.",
+        describe=lambda dummy: f"The kubeconfig of cluster {cluster.name} could not be asked for.",
     )
     left = max(0.0, timeout - (time.monotonic() - start))
     return await_ready(transport, cluster, before, timeout=left, interval=interval, progress=progress)
@@ -135,9 +135,9 @@ def await_ready(
         done,
         timeout=timeout,
         interval=interval,
-        first=_FIRST_LOOK,
-        story=lambda now: f"The kubeconfig of cluster {cluster.name} is {now.status}.",
-        say=lambda now: f"kubeconfig of {cluster.name}: {now.status}",
+        first_interval=_FIRST_LOOK,
+        describe=lambda now: f"The kubeconfig of cluster {cluster.name} is {now.status}.",
+        progress_text=lambda now: f"kubeconfig of {cluster.name}: {now.status}",
         progress=progress,
     )
 

@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since, WaitTimeout, wait_until
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer, WaitTimeout, wait_until
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 
 
@@ -33,7 +33,7 @@ def test_done_ends_the_wait() -> None:
         lambda state: state == 3,
         timeout=60,
         interval=2,
-        story=str,
+        describe=str,
         clock=clock,
         sleep=clock.sleep,
     )
@@ -47,7 +47,7 @@ def test_the_story_has_the_last_state_and_the_partial_result() -> None:
             lambda: "pending",
             lambda state: False,
             timeout=5,
-            story=lambda state: f"node n1 is {state}",
+            describe=lambda state: f"node n1 is {state}",
             partial=lambda state: {"state": state},
             clock=clock,
             sleep=clock.sleep,
@@ -64,7 +64,7 @@ def test_a_server_that_is_away_for_a_while_does_not_end_the_wait() -> None:
             raise ApiError("refused")
         return 1
 
-    assert wait_until(read, bool, timeout=60, story=str, clock=clock, sleep=clock.sleep) == 1
+    assert wait_until(read, bool, timeout=60, describe=str, clock=clock, sleep=clock.sleep) == 1
 
 
 def test_missing_rights_end_it_at_once() -> None:
@@ -72,15 +72,15 @@ def test_missing_rights_end_it_at_once() -> None:
         raise ApiError("no", status=403)
 
     with pytest.raises(ApiError):
-        wait_until(read, bool, timeout=60, story=str)
+        wait_until(read, bool, timeout=60, describe=str)
 
 
 def test_since() -> None:
     clock = Clock()
-    since = Since(clock)
-    assert since.note("n1", "pending") == 0
+    since = StateTimer(clock)
+    assert since.seconds("n1", "pending") == 0
     clock.sleep(4)
-    assert since.note("n1", "pending") == 4
-    assert since.note("n1", "failed") == 0
+    assert since.seconds("n1", "pending") == 4
+    assert since.seconds("n1", "failed") == 0
     clock.sleep(1)
-    assert (since.note("n1", "failed"), since.note("n2", None)) == (1, 0)
+    assert (since.seconds("n1", "failed"), since.seconds("n2", None)) == (1, 0)

@@ -164,13 +164,13 @@ REFUSED: list[tuple[Values, Values, Values, list[str]]] = [
         {},
         {"kubeconfig": "{prod}", "impersonate_user": "me", "impersonate_groups": 5},
         {},
-        ["impersonate_groups: is neither"],
+        ["impersonate_groups: must be a list"],
     ),
     (
         {},
         {"kubeconfig": "{prod}", "impersonate_user": "me", "impersonate_groups": {"a": 1}},
         {},
-        ["impersonate_groups: is neither"],
+        ["impersonate_groups: must be a list"],
     ),
     (
         {},

@@ -26,7 +26,7 @@ NO_CLUSTER = "The kubeconfig /nonexistent does not exist."
         ({"pool_names": '["notebooks"]'}, NO_CLUSTER),
         ({"pool_names": ""}, NO_CLUSTER),
         ({"pool_names": ["notebooks", " inference "]}, NO_CLUSTER),
-        ({"pool_names": ","}, "pool_names: names nothing; give names"),
+        ({"pool_names": ","}, "pool_names: contains no name; set names"),
         ({"pool_names": "notebook"}, "pool_names: notebook is not a declared pool"),
         ({"pool_names": "", "state": "reset"}, "pool_names: names no pool; name the pools to reset"),
         ({"pool_names": [], "state": "reset"}, "pool_names: names no pool; name the pools to reset"),

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.arrivals import GroupArrival, arrivals
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.messages import (
     ArrivalMessages,
@@ -137,7 +137,7 @@ def test_pools_that_are_not_asked_for() -> None:
 
 def test_story() -> None:
     now = [0.0]
-    story = ArrivalMessages(Since(lambda: now[0]))
+    story = ArrivalMessages(StateTimer(lambda: now[0]))
     found = came(
         raw(
             "b", {GROUP: "gpus-a"}, ready=False, condition={"reason": "KubeletNotReady", "message": "cni is not there"}

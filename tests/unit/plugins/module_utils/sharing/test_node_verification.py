@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import Since
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import operands, watched_nodes
@@ -80,7 +80,7 @@ def verifier(cluster: Cluster, actual: Node, to: PoolPlan | None, result: NodeRe
         run_id="test",
         rebooter=Rebooter(lambda command: (0, "", "")),
         wait_timeout=TIMEOUT,
-        since=Since(cluster.clock),
+        since=StateTimer(cluster.clock),
         lease=cluster,  # type: ignore[arg-type]
         nodes=cluster.nodes,
         held_back=(),

@@ -29,7 +29,7 @@ class Progress:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def say(self, text: str, *_counts: int) -> None:
+    def report(self, text: str, *_counts: int) -> None:
         self.lines.append(text)
 
 
