@@ -59,7 +59,7 @@ def grant(lab: Lab, playbook: str) -> Path:
 
 def user_without_rights(lab: Lab) -> Path:
     """Return the kubeconfig of an authenticated user without any permission."""
-    return pki.user_kubeconfig(lab, "nobody", f"{USER_PREFIX}nobody")
+    return pki.user_kubeconfig(lab, "no-rights", f"{USER_PREFIX}no-rights")
 
 
 def _bindings(role: Object, playbook: str) -> Iterator[Object]:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every test may use: the seed, the repository, programs that must succeed, and the lab."""
+"""What every test can use: the seed, the repository, programs that must succeed, and the lab."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.labs import RUN, Lab, build_lab, forget_saved, own_lab
 from tests.programs import BUILD, REPO, tree_copy
 from tests.scheduling import LabScheduling, machine_slot
 
-# In the environment, since the processes in which tests run side by side have to draw the same ones.
+# In the environment, so that the processes that run tests in parallel draw the same tests.
 SEED = int(os.environ.setdefault("ACCEL_GPU_SEED", str(random.SystemRandom().randrange(2**32))))
 os.environ.setdefault(RUN, str(os.getpid()))
 
-# Every process that a test starts, and this one, uses compiled bytecode below build/, even where the environment switches it off.
+# Every process of the tests keeps its compiled bytecode below build/, even if the environment disables bytecode.
 os.environ.update(PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=str(BUILD / "pycache"))
 sys.dont_write_bytecode, sys.pycache_prefix = False, str(BUILD / "pycache")
 
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker("lab")
         mark = item.get_closest_marker("sampled")
-        # What runs in `make soak` only is not drawn.
+        # Tests that only `make soak` runs are not drawn.
         if mark and not item.get_closest_marker("soak"):
             group = mark.kwargs.get("of") or item.nodeid.partition("[")[0]
             sampled.setdefault(group, []).append(item)
@@ -78,7 +78,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> random.Random:
-    """Chance that the printed seed repeats, independent of the order of tests."""
+    """Random numbers from the printed seed, independent of the order of the tests."""
     return random.Random(f"{SEED} {request.node.nodeid}")
 
 
@@ -95,8 +95,8 @@ def tree() -> Path:
 
 @pytest.fixture(scope="session")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """The lab of the tests, up; shared by the run, so that a test which needs it empty calls `lab.reset()` first."""
-    # The first time takes minutes: let the build's own progress lines be seen.
+    """The running lab of the tests. All tests share it, so a test that needs an empty cluster calls `lab.reset()` first."""
+    # The first build takes minutes, so its progress lines are shown.
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         build_lab()
     with own_lab("test") as lab:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab as a test sees it: the command `lab/lab` with a name of its own, and the environment for Ansible against it."""
+"""The labs of tests: the command `lab/lab` with a lab's name, and the environment for Ansible."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .programs import BUILD, REPO, environment, run
 
 LAB = REPO / "lab" / "lab"
 SAVED = BUILD / "saved"
-# The id of the first process of the test run, for all that it starts.
+# The id of the first process of the test run, in the environment of all its child processes.
 RUN = "ACCEL_GPU_TEST_RUN_ID"
 
 
 def build_lab() -> None:
-    """Builds what the cache lacks, and says so while it does."""
+    """Build the missing parts of the cache, and print its progress."""
     subprocess.run([LAB, "build"], stdout=subprocess.DEVNULL, check=True)
 
 
 @dataclass
 class Lab:
-    """One named lab; `env` is what `lab/lab env` exports, on top of this checkout's own environment."""
+    """One named lab; `env` is the output of `lab/lab env`, added to the environment of this checkout."""
 
     name: str
     port_base: int | None = None
@@ -55,36 +55,36 @@ class Lab:
         return self.directory / "log" / "audit.jsonl"
 
     def env_through(self, kubeconfig: Path) -> dict[str, str]:
-        """The same environment, with the cluster reached as another kubeconfig says."""
+        """The environment with another kubeconfig."""
         return {**self.env, **reached_by(kubeconfig)}
 
     def env_as(self, playbook: str) -> dict[str, str]:
-        """The same as a user who has the rights that are shipped for a playbook, and no other."""
+        """The environment of a user with only the rights that are shipped for a playbook."""
         return self._environment("--rbac", playbook)
 
     def command(self, *words: str) -> str:
-        """`lab/lab WORDS` for this lab; fails the test when that fails."""
+        """Run `lab/lab WORDS` for this lab, which must succeed."""
         return run(LAB, "--name", self.name, *words)
 
     def up(self, *parts: str, options: Sequence[str] = ()) -> None:
-        """Starts a clean lab, with these parts beside its Kubernetes, and reads its environment."""
+        """Start a clean lab, with these parts besides its Kubernetes, and read its environment."""
         self.command("down", "--delete")
         base = ["--port-base", str(self.port_base)] if self.port_base else []
         self.command("up", *base, *(word for part in parts for word in ("--part", part)), *options)
         self.read()
 
     def read(self) -> None:
-        """Reads the environment of a lab that is up."""
+        """Read the environment of a running lab."""
         self.env = self._environment()
 
     def reset(self, fleet: Path | None = None) -> None:
-        """An empty cluster with this fleet, else with the default one."""
+        """Reset to an empty cluster with this fleet, or with the default one."""
         self.command("reset", *(["--fleet", str(fleet)] if fleet else []))
 
     def become(self, name: str, make: Callable[[], object], fleet: Path | None = None) -> None:
-        """Become the cluster that `make` makes of an empty one.
+        """Load the cluster that `make` creates from an empty one.
 
-        It is made once a run and saved under this name, for the labs of all processes of the run.
+        It is created once per run and saved with this name, for the labs of all processes of the run.
         """
         saved = LabLayout.named(self.name).saved(name)
         if saved.exists():
@@ -93,10 +93,10 @@ class Lab:
             self._make(name, make, fleet)
 
     def _make(self, name: str, make: Callable[[], object], fleet: Path | None) -> None:
-        """Make and save the cluster, or take over the one that another process of this run has made."""
+        """Create and save the cluster, or use the one that another process of this run has created."""
         saved, copy = LabLayout.named(self.name).saved(name), run_folder() / name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        # A process that needs the same cluster waits: making it takes longer, and the processor that the other one uses.
+        # A process that needs the same cluster waits, since creating it takes longer and uses the other process's processor.
         with copy.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if copy.exists():
@@ -113,14 +113,14 @@ class Lab:
             unfinished.rename(copy)
 
     def _take_name(self) -> None:
-        """Record the name of this lab in a cluster that another lab has made."""
+        """Record the name of this lab in a cluster that another lab has created."""
         lease = ["lease", LEASE_NAME, "--namespace", LEASE_NAMESPACE]
         if run("kubectl", "get", *lease, "--ignore-not-found", "--output", "name", env=self.env).strip():
             recorded = f"{CLUSTER_NAME_ANNOTATION}={self.name}"
             run("kubectl", "annotate", *lease, "--overwrite", recorded, env=self.env)
 
     def down(self) -> None:
-        """Leaves nothing running, unless ACCEL_GPU_TEST_KEEP asks to look at it."""
+        """Stop all processes, unless ACCEL_GPU_TEST_KEEP keeps the lab for inspection."""
         if not os.environ.get("ACCEL_GPU_TEST_KEEP"):
             self.command("down", "--delete")
 
@@ -133,27 +133,27 @@ class Lab:
 
 
 def run_folder() -> Path:
-    """Where the processes of this test run keep the clusters that they share."""
+    """The folder in which the processes of this test run store the clusters that they share."""
     return SAVED / os.environ[RUN]
 
 
 def forget_saved() -> None:
-    """Delete the clusters that this test run has saved, and those of runs that were killed."""
+    """Delete the saved clusters of this test run and of killed runs."""
     for folder in SAVED.glob("*"):
         if folder == run_folder() or not Path("/proc", folder.name).exists():
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def reached_by(kubeconfig: Path) -> dict[str, str]:
-    """What of the environment leads Ansible, kubectl and helm to the cluster of a kubeconfig."""
+    """The environment variables that lead Ansible, kubectl and helm to the cluster of a kubeconfig."""
     return {"KUBECONFIG": str(kubeconfig)}
 
 
 @contextmanager
 def own_lab(name: str, *parts: str, options: Sequence[str] = ()) -> Iterator[Lab]:
-    """A clean lab for this test run alone: NAME, or NAME-2 and so on while other runs have those; gone afterwards.
+    """A clean lab only for this test run: NAME, or NAME-2 and so on while other runs use those; deleted afterwards.
 
-    `parts` are the lab's parts beside its Kubernetes (`lab/lab up --part`), `options` others of `lab/lab up`.
+    `parts` are the lab's parts besides its Kubernetes (`lab/lab up --part`), `options` other options of `lab/lab up`.
     """
     with free_name(name) as free:
         lab = Lab(free)
@@ -166,9 +166,9 @@ def own_lab(name: str, *parts: str, options: Sequence[str] = ()) -> Iterator[Lab
 
 @contextmanager
 def free_name(name: str) -> Iterator[str]:
-    """A lab's name for this test run alone: NAME, or NAME-2 and so on while other runs have those.
+    """A lab name only for this test run: NAME, or NAME-2 and so on while other runs use those.
 
-    A run that was killed holds none, so that its lab is taken over.
+    A killed run holds no name, so its lab is used again.
     """
     free, lock = _first_free(name)
     try:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that a test runs and that must succeed."""
+"""Runs programs that must succeed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAIL_LINES = 60
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment in which this checkout's tools and collection come first, with `more` on top."""
+    """The environment in which this checkout's tools and collection have precedence, with `more` added."""
     return {
         **os.environ,
         "PATH": f"{VENV_BIN}{os.pathsep}{os.environ['PATH']}",
@@ -33,7 +33,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(*command: str | Path, cwd: Path = REPO, env: Mapping[str, str] | None = None) -> str:
-    """Runs a program to its good end and returns what it printed; else fails the test with the end of what it said."""
+    """Run a program, which must succeed, and return its output; otherwise the test fails with the end of the output."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -51,5 +51,5 @@ def run(*command: str | Path, cwd: Path = REPO, env: Mapping[str, str] | None = 
 
 
 def tree_copy() -> Path:
-    """A fresh real copy of the collection below `build/tree`; each of the processes that tests run in has its own."""
+    """A real copy of the collection below `build/tree`; each test process has its own."""
     return Path(run(REPO / "tools" / "tree", BUILD / "tree" / os.environ.get("PYTEST_XDIST_WORKER", "alone")).strip())

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a test run says while it runs: a line a file, what takes long right now, and how long is left."""
+"""Progress of a test run: one line per file, the tests that take long, and the remaining time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .clock import about, spent
 DURATIONS = "accel.gpu/durations"
 EXPECTED = "accel.gpu/expected"
 HEARTBEAT = 20.0
-# What pytest-xdist calls the first of its processes.
+# The name of the first process of pytest-xdist.
 FIRST = "gw0"
 
 
 def expected_seconds(item: pytest.Item, measured: dict[str, float]) -> float:
-    """How long the test took last time, else how long its `usual` mark says, else what its kind usually takes."""
+    """The duration of the last run, or of the mark `usual`, or the usual one of its kind."""
     if item.nodeid in measured:
         return measured[item.nodeid]
     usual = item.get_closest_marker("usual")
@@ -35,7 +35,7 @@ def expected_seconds(item: pytest.Item, measured: dict[str, float]) -> float:
 
 
 class Reporter:
-    """A pytest plugin that takes the place of the dots; one for all the processes that tests run in."""
+    """A pytest plugin that replaces the dots; one for all test processes."""
 
     def __init__(self, config: pytest.Config, terminal: TerminalReporter) -> None:
         terminal.showfspath = False
@@ -49,7 +49,7 @@ class Reporter:
         self._outcomes: dict[str, Counter[str]] = defaultdict(Counter)
         self._file_started: dict[str, float] = {}
         self._running: dict[str, float] = {}
-        # The thread speaks while a test runs and its output is captured, so past that; nothing is captured yet here.
+        # A copy of the output, since the thread prints while a test's output is captured; nothing is captured yet here.
         self._aside = os.fdopen(os.dup(sys.stdout.fileno()), "w")
         self._over = threading.Event()
         self._heart = threading.Thread(target=self._beat, daemon=True)
@@ -120,12 +120,12 @@ class Reporter:
             now = time.monotonic()
             for nodeid, since in [*self._running.items()]:
                 if now - since >= HEARTBEAT:
-                    told = f"        {nodeid}: for {spent(now - since)}, about {about(self._left())} left"
-                    print(told, file=self._aside, flush=True)
+                    line = f"        {nodeid}: for {spent(now - since)}, about {about(self._left())} left"
+                    print(line, file=self._aside, flush=True)
 
 
-class Herald:
-    """The plugin of the first process that runs tests: it knows the tests, and passes on how long they usually take."""
+class DurationSender:
+    """The plugin of the first test process: it knows the tests, and sends their usual durations."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -139,14 +139,14 @@ class Herald:
 
 
 def _why(report: pytest.TestReport) -> str:
-    """The first line of what went wrong; the whole of it is told at the end."""
+    """The first line of the failure; pytest prints all of it at the end."""
     crash = getattr(report.longrepr, "reprcrash", None)
     line = str(crash.message if crash else report.longrepr or "").strip().partition("\n")[0]
     return f": {line}" if line else ""
 
 
 def cached(config: pytest.Config, key: str) -> dict[str, float]:
-    """Seconds by test, as an earlier process of this run or an earlier run has left them."""
+    """Seconds by test, from an earlier process of this run or from an earlier run."""
     found: dict[str, float] = config.cache.get(key, {}) if config.cache else {}
     return found
 
@@ -160,6 +160,6 @@ def install(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     worker = getattr(config, "workerinput", {}).get("workerid")
     if worker == FIRST:
-        config.pluginmanager.register(Herald(config), "accel-gpu-herald")
+        config.pluginmanager.register(DurationSender(config), "accel-gpu-durations")
     elif config.option.verbose == 0 and worker is None and isinstance(terminal, TerminalReporter):
         config.pluginmanager.register(Reporter(config, terminal), "accel-gpu-reporter")

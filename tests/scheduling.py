@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which tests run in parallel: one process takes a whole file, or a folder that shares a lab; tests that measure time run alone."""
+"""Parallel tests: one process runs a whole file, or a folder that shares a lab; tests that measure time run alone."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from xdist.workermanage import WorkerController
 from .programs import BUILD
 from .reporter import EXPECTED, cached
 
-# Preparing their lab takes long, so one process runs the whole folder and prepares it once.
+# Starting their lab takes long, so one process runs the whole folder and starts it once.
 SHARED = ("tests/integration/magnum/", "tests/integration/sim/")
 
 
-# Quick checks: these run first, in the order of the tests, so that a mistake shows early.
+# Quick checks run first, in the order of the tests, so that mistakes show early.
 FIRST = ("tests/quality/", "tests/unit/")
 
 

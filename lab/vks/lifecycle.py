@@ -49,8 +49,8 @@ def shown_status(rules: VksRules, group: Row, now: float) -> str:
     quiet = {"metadata": "metadata-status", "autoscale": "autoscaler-status"}.get(what)
     if quiet and rules.guess(quiet) == "ACTIVE":
         return str(group["status"])
-    if odd := rules.fault("unknown-status", name):
-        return odd.value or "RECONCILING"
+    if fault := rules.fault("unknown-status", name):
+        return fault.value or "RECONCILING"
     missing = now >= operation["until"] and what not in ("delete", "metadata")
     if missing and (rules.guess("degraded") == "shown" or rules.fault("degraded", name)):
         return "DEGRADED"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A loopback proxy before a server that sees each request and can act on the answer: the place where faults are injected."""
+"""A loopback proxy in front of a server. It sees each request and can change the response: faults are injected here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BODILESS = frozenset({204, 304})
 
 @dataclass(frozen=True)
 class Request:
-    """One request as the proxy saw it."""
+    """One request that the proxy received."""
 
     method: str
     path: str
@@ -35,13 +35,13 @@ class Request:
 
     @property
     def mutating(self) -> bool:
-        """True when the request changes what the server keeps; a dry run and an access review change nothing."""
+        """Whether the request changes objects on the server; a dry run and an access review change nothing."""
         return self.method in MUTATING and "dryRun=" not in self.path and "/selfsubject" not in self.path
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the proxy says in place of the server."""
+    """A response of the proxy in place of the server's."""
 
     status: int
     body: bytes = b"{}"
@@ -49,10 +49,10 @@ class Answer:
 
 
 class Proxy:
-    """Forwards to one server; `before` may answer itself, `after` runs once the server has answered."""
+    """Forwards to one server; `before` can respond in place of the server, `after` runs after the server's response."""
 
     def __init__(self, upstream: str, tls: ssl.SSLContext | None = None) -> None:
-        """Take the server's URL, and how an https one is trusted; nothing is served yet."""
+        """Take the server's URL and the TLS context for https; nothing is served yet."""
         self.upstream = urlsplit(upstream)
         self.requests: list[Request] = []
         self.before: Callable[[Request], Answer | None] = lambda request: None
@@ -63,7 +63,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """What stands in place of the server's URL while the proxy runs."""
+        """The URL that replaces the server's URL while the proxy runs."""
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.server_address[1]}{self.upstream.path}"
 
@@ -97,7 +97,7 @@ class Proxy:
             allow_reuse_address = True
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """A killed client breaks its connections; that is the point of these tests."""
+                """A killed client closes its connections, which these tests expect."""
 
         with Server(("127.0.0.1", 0), Handler) as server:
             self._server = server
@@ -137,7 +137,7 @@ class Proxy:
 
 
 class ApiProxy(Proxy):
-    """The proxy before the API server of a kubeconfig, to which it shows the client certificate itself."""
+    """The proxy in front of the API server of a kubeconfig; the proxy itself uses the client certificate."""
 
     def __init__(self, kubeconfig: Path) -> None:
         """Read the server and the client certificate of the current context."""
@@ -150,7 +150,7 @@ class ApiProxy(Proxy):
         self._document = document
 
     def kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig that leads through the proxy and needs no credentials, and return its path."""
+        """Write a kubeconfig for the proxy, which needs no credentials, and return its path."""
         document: dict[str, Any] = {**self._document, "users": [{"name": "proxy", "user": {}}]}
         document["clusters"] = [{"name": c["name"], "cluster": {"server": self.url}} for c in document["clusters"]]
         document["contexts"] = [
@@ -189,7 +189,7 @@ def _send(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
 
 
 def _stream(handler: BaseHTTPRequestHandler, response: http.client.HTTPResponse) -> None:
-    """Pass the answer on as it arrives, since a watch never ends by itself."""
+    """Forward the response as it arrives, since a watch does not end."""
     handler.send_response(response.status)
     for name, value in response.getheaders():
         if name.lower() not in _HOP_BY_HOP:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests of several files share: three nodes with one GPU each whose sharing is changed, and a lab with two clouds."""
+"""Fixtures of several files: three nodes with one GPU each whose sharing is changed, and a lab with two clouds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.rolling import NONE, Rolling
 from tests.labs import Lab, own_lab
 from tests.programs import REPO
 
-# No machines but those of the clouds.
+# No machines except those of the clouds.
 _FLEET = REPO / "lab" / "fleets" / "clouds.yaml"
 _PROVIDERS = {provider.name: provider for provider in (MAGNUM, VKS)}
 
@@ -27,15 +27,15 @@ def three(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Rolling:
 
 @pytest.fixture
 def rolling(three: Rolling) -> Iterator[Rolling]:
-    """The nodes with whole GPUs and without users, whatever the test before did; afterwards the way back works, too."""
-    made_whole(three)
+    """The nodes with whole GPUs and without pods, in the same state for every test; after the test, the change back works, too."""
+    reset_nodes(three)
     yield three
-    made_whole(three)
+    reset_nodes(three)
 
 
-def made_whole(rolling: Rolling) -> None:
-    """Once nothing is wrong any more, one run each of repair and of the change leaves nothing behind."""
-    rolling.users.leave()
+def reset_nodes(rolling: Rolling) -> None:
+    """Without faults, one run of repair and one of the change leave no traces."""
+    rolling.users.delete_all()
     rolling.lab.command("fault", "clear")
     rolling.scale(3)
     for state, settled in (("repaired", False), ("present", True)):
@@ -47,7 +47,7 @@ def made_whole(rolling: Rolling) -> None:
 
 @pytest.fixture(scope="module")
 def both_clouds() -> Iterator[Lab]:
-    """A lab with both clouds, and no machines but theirs."""
+    """A lab with both clouds, and no other machines."""
     with own_lab("clouds", "openstack", "vks") as lab:
         lab.command("nodes", "apply", str(_FLEET))
         yield lab
@@ -55,5 +55,5 @@ def both_clouds() -> Iterator[Lab]:
 
 @pytest.fixture(params=_PROVIDERS)
 def cloud(both_clouds: Lab, request: pytest.FixtureRequest) -> CloudPools:
-    """One of the two."""
+    """One of the two clouds."""
     return CloudPools(both_clouds, _PROVIDERS[request.param])

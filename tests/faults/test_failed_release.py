@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Helm release that failed: what was refused is allowed again, and nothing else has changed."""
+"""A failed Helm release: the next run succeeds once the refused request is allowed, although nothing else has changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NFD = ["--tags", "nfd"]
 
 
 def refuse_role_bindings(request: Request) -> Answer | None:
-    """Answer helm as an API server does that lets it create everything but bindings."""
+    """Respond to helm like an API server that lets it create everything except bindings."""
     if request.method != "POST" or "clusterrolebindings" not in request.path or "Helm/" not in request.user_agent:
         return None
     status = {

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run that spreads a demand and is killed on its way: the next one goes on, and cuts no more GPUs than an unharmed one."""
+"""A run that plans a demand is killed: the next run continues, and partitions no more GPUs than an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.helpers.workloads import GPU
 from tests.labs import Lab
 
 SHARE = "accel.gpu.share"
-# Four GPUs of six: one for the small devices, three for the large ones.
+# Four of six GPUs: one for the small devices, three for the large ones.
 DEMAND = {"mode": "mig", "demand": {"1g.10gb": 7, "3g.40gb": 6}}
 OFFERED = {"nvidia.com/mig-1g.10gb": 7, "nvidia.com/mig-3g.40gb": 6, GPU: 2}
 
 
 @dataclass
 class World:
-    """Three nodes of two GPUs, and somebody who works on one of them."""
+    """Three nodes of two GPUs, one of which has a pod."""
 
     rolling: Rolling
     requests: int = 0
@@ -39,20 +39,20 @@ class World:
         return run_playbook(SHARE, environ=self.rolling.lab.env, **self.options(sharing)).require_success()
 
     def offered(self) -> Counter[str]:
-        """What all nodes offer together."""
+        """The resources of all nodes."""
         found: Counter[str] = Counter()
         for of in self.rolling.cluster.offered("a100-").values():
             found.update(of)
         return found
 
     def require_met(self) -> None:
-        """As an unharmed run leaves it, with nothing of ours about and nothing left to be done."""
+        """The state after an uninterrupted run: no leftovers of the collection, and nothing to do."""
         assert self.offered() == OFFERED
         assert self.play(DEMAND).changed() == 0
         self.rolling.require_clean()
 
     def harm(self, number: int, folder: Path) -> bool:
-        """Kill a run after so many changing requests; False: it has ended before."""
+        """Kill a run after this number of changing requests; False: it ended before."""
         killed = bool(killed_after(self.rolling.lab, SHARE, number, folder, **self.options(DEMAND)))
         self.play(DEMAND)
         self.require_met()
@@ -74,7 +74,7 @@ def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]
     world.require_met()
     world.play(NONE)
     yield world
-    rolling.users.leave()
+    rolling.users.delete_all()
     lab.reset()
 
 

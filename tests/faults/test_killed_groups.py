@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run that makes node groups and is killed on its way: the next one goes on, and nothing is there twice or left over."""
+"""A run that creates node groups is killed: the next run continues, without duplicate or orphaned node groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def four(cloud: CloudPools) -> list[Pool]:
 
 @pytest.mark.sampled(1, of="killed groups")
 @pytest.mark.usual(60)
-def test_a_run_that_makes_groups_may_be_killed_anywhere(cloud: CloudPools, tmp_path: Path, rng: random.Random) -> None:
+def test_a_run_that_creates_groups_is_killed_anywhere(cloud: CloudPools, tmp_path: Path, rng: random.Random) -> None:
     assert cloud.killed(four(cloud), rng.randint(1, 4), tmp_path)
     cloud.delete_nodegroups(four(cloud))
 
@@ -26,7 +26,7 @@ def test_a_run_that_makes_groups_may_be_killed_anywhere(cloud: CloudPools, tmp_p
 @pytest.mark.soak
 @pytest.mark.usual(400)
 @pytest.mark.timeout(3600)
-def test_a_run_that_makes_groups_may_be_killed_after_each_request(cloud: CloudPools, tmp_path: Path) -> None:
+def test_a_run_that_creates_groups_is_killed_after_each_request(cloud: CloudPools, tmp_path: Path) -> None:
     pools = four(cloud)
     total = cloud.count(pools, tmp_path)
     assert total >= len(pools)

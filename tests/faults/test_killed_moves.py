@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run that takes nodes away on which pods run, and is killed on its way: the next one goes on, and pods leave by eviction alone."""
+"""A run that removes nodes with pods is killed: the next run continues, and pods leave only by eviction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.workloads import Users
 pytestmark = pytest.mark.timeout(3600)
 
 APP = "work"
-# Of the two pods, each has a node for itself while there are two that take pods; one of them is always to run.
+# Each of the two pods has its own node while two nodes are schedulable; one of the pods must always run.
 SPREAD = {
     "maxSkew": 1,
     "topologyKey": "kubernetes.io/hostname",
@@ -26,15 +26,15 @@ SPREAD = {
     "nodeTaintsPolicy": "Honor",
     "labelSelector": {"matchLabels": {"app": APP}},
 }
-# Changing requests of a replacement until all of it is asked for: the lease, a group, two cordons, two evictions, a deletion.
+# Changing requests until all of a replacement is requested: the lease, a group, two cordons, two evictions, a deletion.
 REPLACED = 7
-# Of a shrink by one node: the lease, a cordon, an eviction, the number. VKS chooses which node goes, and nobody empties it before.
+# Of a scale-down by one node: the lease, a cordon, an eviction, the count. VKS chooses the node, and it is not drained first.
 SHRUNK = {"magnum": 4, "vks": 2}
 
 
 @dataclass(frozen=True)
 class UsedPool:
-    """A pool, and somebody's two pods on it."""
+    """A pool with two pods."""
 
     cloud: CloudPools
     users: Users
@@ -44,12 +44,12 @@ class UsedPool:
         return {**self.cloud.pool(1, count, flavor, recreate=True), "rollout": {"drain_timeout": 60}}
 
     def occupied(self, flavor: int = 0) -> None:
-        """Two nodes, and a pod on each."""
+        """Start two nodes, each with a pod."""
         self.cloud.play([self.pool(flavor)])
-        # One that has just become ready keeps pods away for a moment more.
+        # A node that has just become ready stays unschedulable for a moment.
         self.users.until(lambda: len(self.nodes(taking=True)) == 2, "both nodes take pods")
-        self.users.leave()
-        self.users.arrive().deployment(
+        self.users.delete_all()
+        self.users.create_namespace().deployment(
             APP,
             "",
             2,
@@ -61,7 +61,7 @@ class UsedPool:
         assert len(self.places()) == 2
 
     def nodes(self, *, taking: bool = False) -> set[str]:
-        """The pool's nodes, or those of them that take pods."""
+        """The pool's nodes, or only the schedulable ones."""
         found = self.cloud.provider.nodes(self.cloud.lab).items()
         its = {name: node for name, node in found if POOL_LABEL in node["metadata"]["labels"]}
         return {name for name, node in its.items() if not (taking and node["spec"].get("taints"))}
@@ -71,10 +71,10 @@ class UsedPool:
         return {pod["spec"]["nodeName"] for pod in self.users.wait_running(2, APP)}
 
     def killed(self, wanted: Pool, number: int, *, then: Pool | None = None) -> bool:
-        """Kill a run to what is wanted after so many changing requests, and run to that or another end; False: it has ended before."""
+        """Kill a run to `wanted` after this number of changing requests, and run to `then` or to `wanted`; False: it ended before."""
         with self.users.watched() as watch:
             struck = self.cloud.killed([wanted], number, self.folder, then=[then or wanted])
-            # Pods of a machine that the cloud has taken are seen to run until Kubernetes sweeps them away, a minute later.
+            # Pods of a machine that the cloud has deleted count as running until Kubernetes deletes them, a minute later.
             self.users.until(lambda: self.places() <= self.nodes(), "the pods run on the pool's nodes", seconds=240)
         assert watch.not_evicted() == [] or (self.cloud.provider.name == "vks" and wanted["nodes"]["count"] == 1)
         return struck
@@ -82,32 +82,32 @@ class UsedPool:
 
 @pytest.fixture
 def used(cloud: CloudPools, tmp_path: Path) -> Iterator[UsedPool]:
-    """A pool of two nodes with a pod on each; gone afterwards."""
+    """A pool of two nodes with a pod on each; deleted after the test."""
     pool = UsedPool(cloud, Users(cloud.lab), tmp_path)
     pool.occupied()
     yield pool
-    pool.users.leave()
+    pool.users.delete_all()
     cloud.delete_nodegroups([pool.pool(0)])
 
 
 @pytest.mark.sampled(1, of="killed groups")
 @pytest.mark.usual(80)
-def test_a_pool_that_is_replaced_and_shrinks_may_be_killed_anywhere(used: UsedPool, rng: random.Random) -> None:
+def test_a_replacement_and_a_scale_down_are_killed_anywhere(used: UsedPool, rng: random.Random) -> None:
     assert used.killed(used.pool(1), rng.randint(1, REPLACED))
     assert used.killed(used.pool(1, count=1), rng.randint(1, SHRUNK[used.cloud.provider.name]))
 
 
 @pytest.mark.soak
 @pytest.mark.usual(250)
-def test_a_replacement_may_be_killed_after_each_request(used: UsedPool) -> None:
-    """Each one begins where the one before has ended."""
+def test_a_replacement_is_killed_after_each_request(used: UsedPool) -> None:
+    """Each run begins with the state in which the one before has ended."""
     ended = next(number for number in itertools.count(1) if not used.killed(used.pool(number % 2), number))
     assert ended > REPLACED
 
 
 @pytest.mark.soak
 @pytest.mark.usual(200)
-def test_a_shrink_may_be_killed_after_each_request(used: UsedPool) -> None:
+def test_a_scale_down_is_killed_after_each_request(used: UsedPool) -> None:
     for number in itertools.count(1):
         if not used.killed(used.pool(0, count=1), number):
             break
@@ -117,7 +117,7 @@ def test_a_shrink_may_be_killed_after_each_request(used: UsedPool) -> None:
 
 @pytest.mark.soak
 @pytest.mark.usual(250)
-def test_who_thinks_better_of_a_replacement_gets_the_old_group_back(used: UsedPool) -> None:
-    """Its nodes take pods again before those of the new one are emptied; once its end was asked for, there is another one like it."""
+def test_a_replacement_that_is_cancelled_keeps_the_old_group(used: UsedPool) -> None:
+    """Its nodes are schedulable again before those of the new one are drained; after its deletion was requested, an equal group exists."""
     for number in range(1, REPLACED + 1):
         assert used.killed(used.pool(1), number, then=used.pool(0))

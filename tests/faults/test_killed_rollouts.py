@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rolling change that is killed at any moment: the next run ends as an unharmed one, and nobody goes whom no plan named."""
+"""A rolling update is killed at any moment: the next run ends like an uninterrupted one, and only the planned pods are evicted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLEET = {
         {"name": "cpu", "count": 1},
     ]
 }
-# An admin has cordoned it for reasons of his own.
+# An administrator has cordoned it.
 ADMINS = "t4-2"
 WHOLE = {"train": {"mode": "none"}, "notebooks": {"mode": "none"}}
 SPLIT = {"train": {"mode": "mig", "layout": {"3g.40gb": 2}}, "notebooks": {"mode": "mps", "replicas": 4}}
@@ -41,7 +41,7 @@ MODELS = {"train": "A100-SXM4-80GB", "notebooks": "Tesla-T4"}
 
 
 def options(state: str) -> dict[str, Any]:
-    """What the playbook is started with, to split all GPUs or to make them whole again."""
+    """The playbook's options, to partition all GPUs or to disable MIG."""
     sharings = SPLIT if state == "split" else WHOLE
     rollout = {"max_unavailable": 3, "drain": "gpu-pods", "drain_timeout": 60}
     pools = [
@@ -55,15 +55,15 @@ def play(lab: Lab, state: str, *arguments: str) -> PlaybookRun:
     return run_playbook(SHARE, environ=lab.env, arguments=arguments, **options(state)).require_success()
 
 
-def profile(run: PlaybookRun) -> dict[str, Any]:
-    """What gpu_sharing has told."""
+def sharing_result(run: PlaybookRun) -> dict[str, Any]:
+    """The result of gpu_sharing."""
     found: dict[str, Any] = run.module_results("accel.gpu.gpu_sharing")[-1]["gpu_sharing"]
     return found
 
 
 @dataclass
 class World:
-    """Eight nodes with a user of a GPU and one of none on each, whole or split."""
+    """Eight nodes, each with a pod that uses a GPU and one that uses none; with or without MIG."""
 
     lab: Lab
     state: str = "whole"
@@ -84,11 +84,11 @@ class World:
         fleet = folder / "eight.yaml"
         fleet.write_text(yaml.safe_dump(FLEET))
         self.lab.reset(fleet)
-        # What the operator needs to know of both is told to it beforehand.
+        # The operator is configured for both states beforehand.
         tags = ["--tags", "pools,nfd,gpu_operator"]
         run_playbook("accel.gpu.site", environ=self.lab.env, arguments=tags, **options("split")).require_success()
         play(self.lab, "whole")
-        self.users.arrive()
+        self.users.create_namespace()
         for node in self.nodes():
             self.users.deployment(f"{node}-gpu", node, resource=GPU)
             self.users.deployment(f"{node}-web", node, way=INNOCENT["web"])
@@ -97,7 +97,7 @@ class World:
         return self
 
     def require_converged(self, named: set[str], present: set[str], gone: dict[str, str]) -> None:
-        """Run again: as an unharmed run would have left it, nothing of ours about, and only those went who were named."""
+        """The next run reaches the state of an uninterrupted run, without leftovers, and only planned pods were evicted."""
         play(self.lab, self.other)
         self.state = self.other
         again = play(self.lab, self.state)
@@ -115,15 +115,15 @@ class World:
         assert not unnamed
 
     def back_to_work(self) -> dict[str, str]:
-        """Every user's pod that could run does; the admin's node takes no new ones. Their uids, with their names."""
+        """Wait until every pod that could run before runs again; the admin's node stays cordoned. Returns the UIDs with their names."""
         gpu, web = len(self.nodes()), len(self.nodes())
         elsewhere = gpu - 1 if not self.users.running(f"{ADMINS}-gpu") else gpu
         present = self.users.wait_running(elsewhere + web)
         return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in present}
 
     def plan(self) -> set[str]:
-        """Who will be evicted, as the plan says it."""
-        steps = profile(play(self.lab, self.other, "--check"))["steps"]
+        """Return the pods that the plan will evict."""
+        steps = sharing_result(play(self.lab, self.other, "--check"))["steps"]
         assert set(steps) == set(self.nodes())
         return {pod.partition("/")[2] for step in steps.values() for pod in step["evicts"]}
 
@@ -132,12 +132,12 @@ class World:
 def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world = World(lab).install(tmp_path_factory.mktemp("killed"))
     yield world
-    world.users.leave()
+    world.users.delete_all()
     lab.reset()
 
 
 def harm(world: World, kill: Any) -> bool:
-    """Kill one change on its way, in whichever direction it goes now, and see what comes of it; False: it ended before."""
+    """Kill one change in the current direction, and check the next run; False: it ended before."""
     present = world.back_to_work()
     named = world.plan()
     with world.users.watched() as watch:
@@ -152,7 +152,7 @@ def after_request(world: World, number: int, folder: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def total(world: World, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """How many changing requests the longer of the two ways sends."""
+    """The number of changing requests of the longer direction."""
     counts = []
     for dummy in range(2):
         world.back_to_work()
@@ -168,15 +168,15 @@ def total(world: World, tmp_path_factory: pytest.TempPathFactory) -> int:
 @pytest.mark.usual(200)
 @pytest.mark.sampled(1, of="whole runs")
 @pytest.mark.timeout(900)
-def test_a_rolling_change_may_be_killed_anywhere(world: World, total: int, tmp_path: Path, rng: random.Random) -> None:
+def test_a_rolling_update_is_killed_anywhere(world: World, total: int, tmp_path: Path, rng: random.Random) -> None:
     after_request(world, rng.randint(1, total), tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.usual(4000)
 @pytest.mark.timeout(4 * 3600)
-def test_a_rolling_change_may_be_killed_after_each_of_its_requests(world: World, total: int, tmp_path: Path) -> None:
-    """Both ways: what is killed at a point once is split, and once is made whole."""
+def test_a_rolling_update_is_killed_after_each_request(world: World, total: int, tmp_path: Path) -> None:
+    """In both directions: with MIG enabled, and with MIG disabled."""
     struck = 0
     for number in range(1, total + 1):
         for dummy in range(2):
@@ -187,7 +187,7 @@ def test_a_rolling_change_may_be_killed_after_each_of_its_requests(world: World,
 @pytest.mark.soak
 @pytest.mark.usual(5000)
 @pytest.mark.timeout(4 * 3600)
-def test_a_rolling_change_may_be_killed_at_any_moment(world: World, rng: random.Random) -> None:
+def test_a_rolling_update_is_killed_at_any_moment(world: World, rng: random.Random) -> None:
     started = time.monotonic()
     world.back_to_work()
     play(world.lab, world.other)

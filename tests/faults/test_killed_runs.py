@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run that is killed right after any of its changing requests: the next run ends where an unharmed one ends."""
+"""A run is killed right after any of its changing requests: the next run ends with the state of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ VARIABLES = {"gpu_pools": SMALL_POOLS, "gpu_validation_hold_seconds": 2}
 
 
 def kubectl(lab: Lab, *words: str) -> Any:
-    """Return what `kubectl get` says as data."""
+    """Return the output of `kubectl get` as data."""
     return json.loads(run("kubectl", *words, "-o", "json", env=lab.env))
 
 
-def require_whole(lab: Lab, foreign: Foreign, **options: Any) -> None:
-    """The re-run converges, a third run finds nothing to do, and the invariants hold."""
+def require_converged(lab: Lab, foreign: Foreign, **options: Any) -> None:
+    """The next run converges, a third run has nothing to do, and the invariants hold."""
     run_playbook(SITE, environ=lab.env, **options).require_success()
     assert run_playbook(SITE, environ=lab.env, **options).require_success().changed() == 0
     foreign.require_intact()
@@ -71,24 +71,24 @@ def kill_a_first_run(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]
         foreign = Foreign(lab)
         foreign.place()
         killed_after(lab, SITE, point, tmp_path, variables=VARIABLES)
-        require_whole(lab, foreign, variables=VARIABLES)
+        require_converged(lab, foreign, variables=VARIABLES)
 
 
 @pytest.mark.usual(100)
 @pytest.mark.sampled(1, of="whole runs")
-def test_a_first_run_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
+def test_a_first_run_is_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     kill_a_first_run(lab, tmp_path, lambda total: [rng.randint(1, total)])
 
 
 @pytest.mark.soak
 @pytest.mark.usual(2400)
 @pytest.mark.timeout(3 * 3600)
-def test_a_first_run_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
+def test_a_first_run_is_killed_after_each_request(lab: Lab, tmp_path: Path) -> None:
     kill_a_first_run(lab, tmp_path, lambda total: list(range(1, total + 1)))
 
 
 def sharing_by(replicas: int) -> dict[str, Any]:
-    """Return the options of a run that shares the T4 nodes so, and does nothing else."""
+    """Return the options of a run that only shares the T4 nodes in this way."""
     pool = {
         "name": "notebooks",
         "match": {"model": "Tesla-T4"},
@@ -99,7 +99,7 @@ def sharing_by(replicas: int) -> dict[str, Any]:
 
 
 def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]]) -> None:
-    """Go from four shares to eight, killed at each of the chosen requests in turn, and back."""
+    """Change from four shares to eight, killed at each of the chosen requests in turn, and back."""
     four, eight = sharing_by(4), sharing_by(8)
     Cluster(lab).share()
     foreign = Foreign(lab)
@@ -117,11 +117,11 @@ def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], l
 
 @pytest.mark.usual(100)
 @pytest.mark.sampled(1, of="whole runs")
-def test_a_change_of_sharing_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
+def test_a_change_of_sharing_is_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     kill_a_change_of_sharing(lab, tmp_path, lambda total: [rng.randint(1, total)])
 
 
 @pytest.mark.soak
 @pytest.mark.usual(300)
-def test_a_change_of_sharing_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
+def test_a_change_of_sharing_is_killed_after_each_request(lab: Lab, tmp_path: Path) -> None:
     kill_a_change_of_sharing(lab, tmp_path, lambda total: list(range(1, total + 1)))

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user reads when something is missing or broken: one clear message, what to do about it, and in time."""
+"""Messages when something is missing or broken: one clear message, with the remedy, and in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.labs import Lab
 from tests.programs import VENV_BIN, run
 
 SITE = "accel.gpu.site"
-# A first contact that fails must not keep its user waiting.
+# A first connection that fails must not keep the user waiting.
 PROMPT_SECONDS = 45.0
 
 
@@ -29,7 +29,7 @@ def failing(seconds: float = PROMPT_SECONDS, *, environ: Mapping[str, str], **op
     played: PlaybookRun = run_playbook(SITE, environ=environ, **options)
     took = time.monotonic() - started
     assert played.rc != 0
-    # Of a machine on which more processes than processors want to run, a run gets its share.
+    # On a machine with more runnable processes than processors, a run gets its share.
     share = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     assert took < seconds * share, f"it took {took:.0f} s to say so"
     message = played.failure()
@@ -56,7 +56,7 @@ def test_no_cluster_at_the_address(lab: Lab, tmp_path: Path) -> None:
     assert "refused" in message
 
 
-def test_a_kubeconfig_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
+def test_a_missing_kubeconfig(lab: Lab, tmp_path: Path) -> None:
     missing = tmp_path / "nowhere"
     assert str(missing) in failing(environ=lab.env_through(missing))
 
@@ -68,13 +68,13 @@ def test_the_kubeconfig_of_another_cluster(lab: Lab) -> None:
 
 
 def test_a_user_without_rights(lab: Lab, tmp_path: Path) -> None:
-    manifest = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": "default"}}
+    manifest = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "no-rights", "namespace": "default"}}
     (tmp_path / "account.json").write_text(json.dumps(manifest))
     run("kubectl", "apply", "-f", str(tmp_path / "account.json"), env=lab.env)
-    token = run("kubectl", "create", "token", "nobody", env=lab.env).strip()
+    token = run("kubectl", "create", "token", "no-rights", env=lab.env).strip()
     kubeconfig = changed_kubeconfig(lab, tmp_path / "config", user={"token": token})
     message = failing(environ=lab.env_through(kubeconfig))
-    assert "system:serviceaccount:default:nobody" in message
+    assert "system:serviceaccount:default:no-rights" in message
     assert token not in message
 
 
@@ -84,14 +84,14 @@ def test_helm_is_missing(lab: Lab) -> None:
     assert "binary_path" in message or "install" in message.lower()
 
 
-def test_a_chart_that_is_not_there(lab: Lab, tmp_path: Path) -> None:
+def test_a_missing_chart(lab: Lab, tmp_path: Path) -> None:
     message = failing(environ={**lab.env, "LAB_CHARTS": str(tmp_path)})
     assert str(tmp_path) in message
 
 
 @pytest.mark.usual(45)
 @pytest.mark.sampled(1, of="slow failures")
-def test_nodes_that_nfd_does_not_label(lab: Lab) -> None:
+def test_nodes_without_nfd_labels(lab: Lab) -> None:
     lab.reset()
     lab.command("fault", "inject", "nfd-stalled", "--nodes", "a100-2,t4-1")
     message = failing(90, environ=lab.env, variables={"gpu_nfd_wait_timeout": 15}, arguments=["--tags", "nfd"])
@@ -130,12 +130,12 @@ def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
     lab.reset()
     run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()
     found = json.loads(run("kubectl", "get", "nodes", "-l", "accel.gpu/pool=notebooks", "-o", "json", env=lab.env))
-    victim = found["items"][0]["metadata"]["name"]
-    lab.command("fault", "inject", "plugin-crash", "--nodes", victim)
+    broken = found["items"][0]["metadata"]["name"]
+    lab.command("fault", "inject", "plugin-crash", "--nodes", broken)
     pool = {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 8}}
     variables = {"gpu_pools": [pool], "gpu_allow_release": "all", "gpu_sharing_wait_timeout": 20}
     message = failing(90, environ=lab.env, variables=variables, arguments=["--tags", "sharing"])
-    assert victim in message
+    assert broken in message
     assert "CrashLoopBackOff" in message
     lab.command("fault", "clear", "plugin-crash")
     del variables["gpu_sharing_wait_timeout"]

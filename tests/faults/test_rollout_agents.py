@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, FAILED, HALVES, MPS, NONE, VICTIM, Rolling
+from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, FAILED, HALVES, MPS, NONE, TARGET, Rolling
 from tests.helpers.workloads import GPU
 from tests.labs import LAB
 
@@ -27,30 +27,30 @@ def require_one_failure(rolling: Rolling, result: dict[str, Any], *texts: str, o
     """Only the broken node has failed, with these texts in the message; all others are as declared."""
     assert result["failed"] is True
     failed = result["gpu_sharing"]["failed"]
-    assert list(failed) == [VICTIM], failed
-    for text in (VICTIM, *texts):
+    assert list(failed) == [TARGET], failed
+    for text in (TARGET, *texts):
         assert text in result["msg"], result["msg"]
     for text in texts:
-        assert text in failed[VICTIM]
-    rolling.require_offered(offered, but=VICTIM)
+        assert text in failed[TARGET]
+    rolling.require_offered(offered, but=TARGET)
 
 
 def require_rolled_back(rolling: Rolling, result: dict[str, Any]) -> None:
     """The broken node is rolled back and in use."""
-    assert result["gpu_sharing"]["rolled_back"] == [VICTIM]
+    assert result["gpu_sharing"]["rolled_back"] == [TARGET]
     assert result["gpu_sharing"]["left_cordoned"] == []
-    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 1}})
+    rolling.cluster.until(lambda: rolling.cluster.offered(TARGET) == {TARGET: {GPU: 1}})
     deploys = {
         key: value
-        for key, value in rolling.cluster.nodes()[VICTIM]["metadata"]["labels"].items()
+        for key, value in rolling.cluster.nodes()[TARGET]["metadata"]["labels"].items()
         if key.startswith("nvidia.com/gpu.deploy.")
     }
     assert not [key for key, value in deploys.items() if "paused" in value]
-    assert not rolling.cluster.nodes()[VICTIM]["spec"].get("unschedulable")
+    assert not rolling.cluster.nodes()[TARGET]["spec"].get("unschedulable")
 
 
 def fault(rolling: Rolling, name: str) -> None:
-    rolling.lab.command("fault", "inject", name, "--nodes", VICTIM)
+    rolling.lab.command("fault", "inject", name, "--nodes", TARGET)
 
 
 def share(rolling: Rolling, sharing: dict[str, Any], *, settled: bool = True, **rollout: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def test_a_failed_mig_change_is_rolled_back(rolling: Rolling) -> None:
 def test_after_a_failure_no_other_node_starts(rolling: Rolling) -> None:
     fault(rolling, "mig-failed")
     result = share(rolling, HALVES, max_unavailable=1, order="name")
-    assert list(result["gpu_sharing"]["failed"]) == [VICTIM]
+    assert list(result["gpu_sharing"]["failed"]) == [TARGET]
     assert result["gpu_sharing"]["not_started"] == ["a100-3"]
     assert rolling.cluster.offered("a100-1") == {"a100-1": {GPU: 2}}
     assert rolling.cluster.offered("a100-3") == {"a100-3": {GPU: 1}}
@@ -78,9 +78,9 @@ def test_on_failure_leave_quarantines_the_node(rolling: Rolling) -> None:
     fault(rolling, "mig-failed")
     result = share(rolling, HALVES, on_failure="leave")
     require_one_failure(rolling, result, "failed", offered={GPU: 2})
-    assert result["gpu_sharing"]["left_cordoned"] == [VICTIM]
+    assert result["gpu_sharing"]["left_cordoned"] == [TARGET]
     assert result["gpu_sharing"]["rolled_back"] == []
-    node = rolling.cluster.nodes()[VICTIM]
+    node = rolling.cluster.nodes()[TARGET]
     assert node["spec"]["unschedulable"] is True
     assert {"key": FAILED, "value": "mig-failed", "effect": "NoSchedule"} in node["spec"]["taints"]
     assert {CORDONED, FAILED} <= set(node["metadata"]["annotations"])
@@ -102,20 +102,20 @@ def test_repair_completes_a_pending_mig_change(rolling: Rolling) -> None:
     assert not share(rolling, HALVES).get("failed")
     fault(rolling, "mig-pending")
     whole = "nvidia.com/mig.config=all-disabled"
-    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, whole, "nvidia.com/mig.config.state-")
+    rolling.cluster.kubectl("label", "--overwrite", "node", TARGET, whole, "nvidia.com/mig.config.state-")
     label = "nvidia.com/mig.config.state"
-    rolling.cluster.until(lambda: rolling.cluster.nodes()[VICTIM]["metadata"]["labels"].get(label) == "pending")
+    rolling.cluster.until(lambda: rolling.cluster.nodes()[TARGET]["metadata"]["labels"].get(label) == "pending")
     rolling.cluster.until(lambda: "did not shutdown" in mig_manager_log(rolling), 60)
     rolling.lab.command("fault", "clear")
     repaired = rolling.share(HALVES, state="repaired", settled=False, wait_timeout=WAIT_TIMEOUT)
     assert not repaired.get("failed"), repaired["msg"]
-    assert list(repaired["gpu_sharing"]["repaired"]) == [VICTIM]
+    assert list(repaired["gpu_sharing"]["repaired"]) == [TARGET]
     rolling.cluster.until(lambda: label_of(rolling, label) == "success")
 
 
 def mig_manager_log(rolling: Rolling) -> str:
     """The log of the broken node's MIG manager; empty while it has none."""
-    options = ("-n", "gpu-operator", "-l", "app=nvidia-mig-manager", "--field-selector", f"spec.nodeName={VICTIM}")
+    options = ("-n", "gpu-operator", "-l", "app=nvidia-mig-manager", "--field-selector", f"spec.nodeName={TARGET}")
     (pod,) = rolling.cluster.kubectl("get", "pods", *options, "-o", "name").split()
     command = ["kubectl", "logs", "-n", "gpu-operator", pod]
     return subprocess.run(command, env=rolling.lab.env, capture_output=True, text=True, check=False).stdout
@@ -123,37 +123,37 @@ def mig_manager_log(rolling: Rolling) -> str:
 
 def label_of(rolling: Rolling, label: str) -> str:
     """A label of the broken node."""
-    return str(rolling.cluster.nodes()[VICTIM]["metadata"]["labels"].get(label, ""))
+    return str(rolling.cluster.nodes()[TARGET]["metadata"]["labels"].get(label, ""))
 
 
 def repair_paused_operand(rolling: Rolling) -> None:
     """Pause the device plugin of a node as a MIG change does, and repair that."""
-    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, f"{PAUSED}=paused-for-mig-change")
-    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}})
+    rolling.cluster.kubectl("label", "--overwrite", "node", TARGET, f"{PAUSED}=paused-for-mig-change")
+    rolling.cluster.until(lambda: rolling.cluster.offered(TARGET) == {TARGET: {}})
     repaired = rolling.share(NONE, state="repaired", wait_timeout=WAIT_TIMEOUT)
     assert not repaired.get("failed"), repaired["msg"]
-    assert list(repaired["gpu_sharing"]["repaired"]) == [VICTIM]
+    assert list(repaired["gpu_sharing"]["repaired"]) == [TARGET]
 
 
 def test_repair_resumes_paused_operands(rolling: Rolling) -> None:
     repair_paused_operand(rolling)
     assert label_of(rolling, PAUSED) == "true"
-    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 1}})
+    rolling.cluster.until(lambda: rolling.cluster.offered(TARGET) == {TARGET: {GPU: 1}})
 
 
 def test_a_repair_does_not_apply_declared_changes(rolling: Rolling) -> None:
     """The pool now declares whole GPUs, which no run has applied; one node is stuck meanwhile."""
     assert not share(rolling, MPS).get("failed")
     repair_paused_operand(rolling)
-    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 4}})
+    rolling.cluster.until(lambda: rolling.cluster.offered(TARGET) == {TARGET: {GPU: 4}})
     rolling.require_offered({GPU: 4})
     rolling.require_clean()
 
 
 def require_cordon_reported(rolling: Rolling, result: dict[str, Any]) -> None:
     """The result lists the broken node as cordoned if and only if it is."""
-    cordoned = bool(rolling.cluster.nodes()[VICTIM]["spec"].get("unschedulable"))
-    assert (result["gpu_sharing"]["left_cordoned"] == [VICTIM]) is cordoned
+    cordoned = bool(rolling.cluster.nodes()[TARGET]["spec"].get("unschedulable"))
+    assert (result["gpu_sharing"]["left_cordoned"] == [TARGET]) is cordoned
 
 
 def test_a_mig_manager_with_a_hung_watch_is_restarted(rolling: Rolling) -> None:
@@ -176,7 +176,7 @@ def test_a_layout_that_is_applied_in_part(rolling: Rolling) -> None:
 def test_operands_that_stay_paused_after_a_change(rolling: Rolling) -> None:
     fault(rolling, "mig-paused")
     result = share(rolling, HALVES)
-    rolling.require_offered({GPU: 2}, but=VICTIM)
+    rolling.require_offered({GPU: 2}, but=TARGET)
     if result.get("failed"):
         require_one_failure(rolling, result, "paused", offered={GPU: 2})
         require_cordon_reported(rolling, result)
@@ -189,12 +189,12 @@ def test_gpus_that_are_labelled_mig_invalid(rolling: Rolling) -> None:
     """A node is partitioned by hand in another way than its pool: GFD labels its product invalid, and the device plugin stops."""
     assert not share(rolling, HALVES).get("failed")
     other = "nvidia.com/mig.config=all-balanced"
-    rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, other, "nvidia.com/mig.config.state-")
+    rolling.cluster.kubectl("label", "--overwrite", "node", TARGET, other, "nvidia.com/mig.config.state-")
     rolling.cluster.until(lambda: label_of(rolling, "nvidia.com/gpu.product").endswith("-MIG-INVALID"), 60)
-    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}}, 60)
+    rolling.cluster.until(lambda: rolling.cluster.offered(TARGET) == {TARGET: {}}, 60)
     done = share(rolling, HALVES, settled=False)
     assert not done.get("failed"), done["msg"]
-    assert set(done["gpu_sharing"]["steps"]) == {VICTIM}
+    assert set(done["gpu_sharing"]["steps"]) == {TARGET}
     rolling.require_offered({GPU: 2})
     rolling.require_clean()
 
@@ -202,13 +202,13 @@ def test_gpus_that_are_labelled_mig_invalid(rolling: Rolling) -> None:
 def test_a_device_plugin_in_a_crash_loop(rolling: Rolling) -> None:
     """The node offers nothing when the change begins, so no pod is affected and no good configuration is known."""
     fault(rolling, "plugin-crash")
-    rolling.cluster.until(lambda: rolling.cluster.offered(VICTIM) == {VICTIM: {}}, 60)
+    rolling.cluster.until(lambda: rolling.cluster.offered(TARGET) == {TARGET: {}}, 60)
     result = share(rolling, MPS, settled=False)
     assert result["failed"] is True
-    for text in (VICTIM, "CrashLoopBackOff", "kubectl"):
+    for text in (TARGET, "CrashLoopBackOff", "kubectl"):
         assert text in result["msg"], result["msg"]
-    rolling.require_offered({GPU: 4}, but=VICTIM)
-    rolling.require_clean(VICTIM)
+    rolling.require_offered({GPU: 4}, but=TARGET)
+    rolling.require_clean(TARGET)
     require_cordon_reported(rolling, result)
 
 
@@ -253,5 +253,5 @@ def test_a_node_is_rebooted_only_by_the_declared_command(without_reboots: Rollin
     done = rolling.share(HALVES, rollout={"reboot": hook}, wait_timeout=60)
     assert not done.get("failed"), done["msg"]
     rolling.require_offered({GPU: 2})
-    assert {name for name, boot in boots(rolling).items() if boot != before[name]} == {VICTIM}
+    assert {name for name, boot in boots(rolling).items() if boot != before[name]} == {TARGET}
     rolling.require_clean()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, HALVES, MPS, NONE, VICTIM, Rolling
+from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, HALVES, MPS, NONE, TARGET, Rolling
 from tests.helpers.workloads import GPU, NAMESPACE, WAYS
 
 pytestmark = [
@@ -51,29 +51,29 @@ def when(condition: Callable[[], bool], act: Callable[[], Any]) -> threading.Thr
 
 def cordoned(rolling: Rolling) -> bool:
     """Whether the node is cordoned by the run."""
-    node = rolling.cluster.nodes().get(VICTIM, {"metadata": {}})
+    node = rolling.cluster.nodes().get(TARGET, {"metadata": {}})
     return CORDONED in (node["metadata"].get("annotations") or {})
 
 
 def test_a_budget_that_never_allows_eviction(rolling: Rolling) -> None:
     pods = start_gpu_pods(rolling)
-    rolling.users.budget("strict", VICTIM, minAvailable=1)
+    rolling.users.budget("strict", TARGET, minAvailable=1)
     with rolling.users.watched() as watch:
         result = share(rolling, MPS, drain_timeout=6)
     assert result["failed"] is True
-    assert list(result["gpu_sharing"]["failed"]) == [VICTIM]
-    for word in (VICTIM, f"{NAMESPACE}/{pods[VICTIM]}", "strict", "drain_timeout"):
+    assert list(result["gpu_sharing"]["failed"]) == [TARGET]
+    for word in (TARGET, f"{NAMESPACE}/{pods[TARGET]}", "strict", "drain_timeout"):
         assert word in result["msg"], result["msg"]
-    rolling.require_offered({GPU: 4}, but=VICTIM)
-    assert watch.names() == {f"{NAMESPACE}/{pod}" for node, pod in pods.items() if node != VICTIM}
+    rolling.require_offered({GPU: 4}, but=TARGET)
+    assert watch.names() == {f"{NAMESPACE}/{pod}" for node, pod in pods.items() if node != TARGET}
     # The node was not changed, and its pod still runs.
-    assert rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 1}}
+    assert rolling.cluster.offered(TARGET) == {TARGET: {GPU: 1}}
     rolling.require_clean()
 
 
 def test_a_budget_that_allows_eviction_later(rolling: Rolling) -> None:
     pods = start_gpu_pods(rolling)
-    rolling.users.budget("strict", VICTIM, minAvailable=1)
+    rolling.users.budget("strict", TARGET, minAvailable=1)
 
     since = rolling.cluster.mark()
 
@@ -94,15 +94,15 @@ def test_a_budget_that_allows_eviction_later(rolling: Rolling) -> None:
 
 
 def test_a_pod_without_a_controller_is_evicted_only_by_force(rolling: Rolling) -> None:
-    rolling.users.bare("experiment", VICTIM, resource=GPU)
+    rolling.users.unmanaged_pod("experiment", TARGET, resource=GPU)
     rolling.users.wait_running(1)
     with rolling.users.watched() as watch:
         result = share(rolling, MPS, drain_timeout=10)
-    assert list(result["gpu_sharing"]["failed"]) == [VICTIM]
+    assert list(result["gpu_sharing"]["failed"]) == [TARGET]
     for word in (f"{NAMESPACE}/experiment", "force"):
         assert word in result["msg"], result["msg"]
     assert watch.names() == set()
-    rolling.require_offered({GPU: 4}, but=VICTIM)
+    rolling.require_offered({GPU: 4}, but=TARGET)
     rolling.require_clean()
     with rolling.users.watched() as watch:
         done = share(rolling, MPS, force=True)
@@ -111,7 +111,7 @@ def test_a_pod_without_a_controller_is_evicted_only_by_force(rolling: Rolling) -
 
 
 def test_drain_none_waits_until_the_pods_end(rolling: Rolling) -> None:
-    rolling.users.bare("brief", VICTIM, resource=GPU, seconds="8", restartPolicy="Never")
+    rolling.users.unmanaged_pod("brief", TARGET, resource=GPU, seconds="8", restartPolicy="Never")
     rolling.users.wait_running(1)
     with rolling.users.watched() as watch:
         result = share(rolling, MPS, drain="none")
@@ -124,9 +124,9 @@ def test_drain_none_waits_until_the_pods_end(rolling: Rolling) -> None:
 
 
 def test_drain_all_evicts_all_pods_except_daemonsets(rolling: Rolling) -> None:
-    rolling.users.deployment("web", VICTIM)
-    rolling.users.daemonset("logs", VICTIM)
-    rolling.users.deployment("notebook", VICTIM, way=WAYS["runtime-class"])
+    rolling.users.deployment("web", TARGET)
+    rolling.users.daemonset("logs", TARGET)
+    rolling.users.deployment("notebook", TARGET, way=WAYS["runtime-class"])
     rolling.users.wait_running(3)
     with rolling.users.watched() as watch:
         result = share(rolling, MPS, drain="all")
@@ -137,20 +137,20 @@ def test_drain_all_evicts_all_pods_except_daemonsets(rolling: Rolling) -> None:
 
 def test_a_node_that_is_deleted(rolling: Rolling) -> None:
     start_gpu_pods(rolling)
-    rolling.users.budget("strict", VICTIM, minAvailable=1)
-    later = when(lambda: cordoned(rolling), lambda: rolling.cluster.kubectl("delete", "node", VICTIM))
+    rolling.users.budget("strict", TARGET, minAvailable=1)
+    later = when(lambda: cordoned(rolling), lambda: rolling.cluster.kubectl("delete", "node", TARGET))
     started = time.monotonic()
     result = share(rolling, MPS, drain_timeout=120)
     later.join()
     assert time.monotonic() - started < 100
-    assert VICTIM in f"{result.get('msg')} {result.get('warnings')} {result['gpu_sharing']['failed']}"
-    rolling.require_offered({GPU: 4}, but=VICTIM)
+    assert TARGET in f"{result.get('msg')} {result.get('warnings')} {result['gpu_sharing']['failed']}"
+    rolling.require_offered({GPU: 4}, but=TARGET)
     rolling.require_clean()
 
 
 def test_a_node_that_joins_the_pool(rolling: Rolling) -> None:
     start_gpu_pods(rolling)
-    rolling.users.budget("strict", VICTIM, minAvailable=1)
+    rolling.users.budget("strict", TARGET, minAvailable=1)
 
     def join() -> None:
         rolling.scale(4)
@@ -163,7 +163,7 @@ def test_a_node_that_joins_the_pool(rolling: Rolling) -> None:
     later.join()
     assert not result.get("failed"), result["msg"]
     rolling.require_clean()
-    rolling.require_offered({GPU: 4}, but=VICTIM)
+    rolling.require_offered({GPU: 4}, but=TARGET)
     again = share(rolling, MPS)
     assert not again.get("failed"), again["msg"]
     assert rolling.cluster.offered("a100-") == {f"a100-{number}": {GPU: 4} for number in range(1, 5)}
@@ -175,18 +175,18 @@ def test_another_client_changes_the_label(rolling: Rolling) -> None:
     label = "nvidia.com/mig.config"
 
     def cut() -> bool:
-        labels: dict[str, str] = rolling.cluster.nodes()[VICTIM]["metadata"]["labels"]
+        labels: dict[str, str] = rolling.cluster.nodes()[TARGET]["metadata"]["labels"]
         return labels.get(label) != "all-disabled"
 
-    later = when(cut, lambda: rolling.cluster.kubectl("label", "--overwrite", "node", VICTIM, f"{label}=all-1g.10gb"))
+    later = when(cut, lambda: rolling.cluster.kubectl("label", "--overwrite", "node", TARGET, f"{label}=all-1g.10gb"))
     result = rolling.share(HALVES, rollout=ALL_AT_ONCE, wait_timeout=25)
     later.join()
-    rolling.require_offered({GPU: 2}, but=VICTIM)
+    rolling.require_offered({GPU: 2}, but=TARGET)
     if result.get("failed"):
-        assert list(result["gpu_sharing"]["failed"]) == [VICTIM]
-        for word in (VICTIM, label, "all-1g.10gb"):
+        assert list(result["gpu_sharing"]["failed"]) == [TARGET]
+        for word in (TARGET, label, "all-1g.10gb"):
             assert word in result["msg"], result["msg"]
     else:
-        assert rolling.cluster.offered(VICTIM) == {VICTIM: {GPU: 2}}
-    unschedulable = bool(rolling.cluster.nodes()[VICTIM]["spec"].get("unschedulable"))
-    assert (result["gpu_sharing"]["left_cordoned"] == [VICTIM]) is unschedulable
+        assert rolling.cluster.offered(TARGET) == {TARGET: {GPU: 2}}
+    unschedulable = bool(rolling.cluster.nodes()[TARGET]["spec"].get("unschedulable"))
+    assert (result["gpu_sharing"]["left_cordoned"] == [TARGET]) is unschedulable

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run that is stopped between any two of its writes, while another one changes the same cluster: their writes never mix."""
+"""A run is stopped between any two of its writes while another one changes the same cluster: their writes never interleave."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tests.labs import reached_by
 SHARE = "accel.gpu.share"
 MPS = {"mode": "mps", "replicas": 4}
 SLICED = {"mode": "time-slicing", "replicas": 3, "rename": True}
-# Three times as long as a lease lasts that is not renewed.
+# Three times the duration of a lease without renewal.
 STOPPED = 90.0
-# Of a run that finds its lease lost, with what Ansible needs to end.
+# Time in which a run ends after it finds its lease lost, including the time of Ansible itself.
 ENDS_WITHIN = 20.0
-# The modules of a share that change something, each of which holds the lease from its first change to its last.
+# The modules of the playbook share that change something; each holds the lease from its first change to its last.
 _WRITER = re.compile(r"accel\.gpu/\S+ (\S+) run/(\S+)")
 
 
 def writers(rolling: Rolling, since: int) -> list[tuple[str, str]]:
-    """Module and run of each change, as often as one has changed something in a row; looks at the lease are none."""
+    """Module and run of each change, without repetitions; reads of the lease do not count."""
     made = [
         found.groups()
         for request in audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
@@ -45,8 +45,8 @@ def writers(rolling: Rolling, since: int) -> list[tuple[str, str]]:
     return [(module, run) for (module, run), dummy in itertools.groupby(made)]
 
 
-def require_not_mixed(rolling: Rolling, since: int) -> None:
-    """Whoever has begun to write, and was followed by another one, does not write again."""
+def require_not_interleaved(rolling: Rolling, since: int) -> None:
+    """A run that another one has followed does not write again."""
     found = writers(rolling, since)
     assert len(found) == len(set(found)), found
 
@@ -56,9 +56,9 @@ def options(rolling: Rolling, sharing: dict[str, Any]) -> dict[str, Any]:
 
 
 def stopped_after(rolling: Rolling, number: int, folder: Path) -> tuple[PlaybookRun, PlaybookRun | None, float]:
-    """Stop a run after its changing request `number`, let another one work, and go on: both runs, and how long the first one took then.
+    """Stop a run after changing request `number`, run another one, and continue the first: both runs, and the rest of the first one's duration.
 
-    There is no other run where the first one has ended before.
+    There is no other run if the first one has ended before.
     """
     proxy = ApiProxy(rolling.lab.kubeconfig)
     stopped, started = threading.Event(), threading.Event()
@@ -87,7 +87,7 @@ def stopped_after(rolling: Rolling, number: int, folder: Path) -> tuple[Playbook
         begun = time.monotonic()
         second = run_playbook(SHARE, environ=rolling.lab.env, **options(rolling, SLICED))
         time.sleep(max(0.0, begun + STOPPED - time.monotonic()))
-        first.go_on()
+        first.resume()
         begun = time.monotonic()
         return first.wait(), second, time.monotonic() - begun
 
@@ -96,7 +96,7 @@ def stopped_after(rolling: Rolling, number: int, folder: Path) -> tuple[Playbook
 @pytest.mark.usual(180)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", range(6))
-def test_a_run_that_slept_does_not_write_into_another_one(
+def test_a_stopped_run_does_not_write_into_another_one(
     rolling: Rolling, tmp_path: Path, rng: random.Random, number: int
 ) -> None:
     rolling.users.deployment("work", "a100-1", resource=GPU)
@@ -107,20 +107,20 @@ def test_a_run_that_slept_does_not_write_into_another_one(
         first.require_success()
         return
     second.require_success()
-    # Between two modules a run holds no lease: it goes on, after the other one.
+    # Between two modules a run holds no lease: it continues after the other one.
     if first.rc != 0:
         assert "lease" in first.failure()
         assert took < ENDS_WITHIN
         rolling.require_offered({"nvidia.com/gpu.shared": 3})
         rolling.require_clean()
-    require_not_mixed(rolling, since)
+    require_not_interleaved(rolling, since)
 
 
 @pytest.mark.soak
 @pytest.mark.usual(90)
 @pytest.mark.timeout(600)
-def test_two_hosts_of_one_run_that_mean_one_cluster_take_turns_or_are_refused(rolling: Rolling, tmp_path: Path) -> None:
-    """Their names differ, so that nothing before the cluster itself can tell."""
+def test_two_hosts_of_one_run_with_one_cluster_take_turns_or_are_refused(rolling: Rolling, tmp_path: Path) -> None:
+    """Their names differ, so that only the cluster itself can distinguish them."""
     lab = rolling.lab
     hosts: dict[str, Any] = {}
     for host, sharing in (("blue", MPS), ("green", SLICED)):
@@ -132,5 +132,5 @@ def test_two_hosts_of_one_run_that_mean_one_cluster_take_turns_or_are_refused(ro
     since = audit.mark(LabLayout.named(lab.name))
     run = run_playbook(SHARE, environ=lab.env, inventory=inventory)
     print(f"ended with {run.rc}: {writers(rolling, since)}")
-    require_not_mixed(rolling, since)
+    require_not_interleaved(rolling, since)
     assert rolling.share(NONE).get("failed") is None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs that change how the same GPUs are shared: one after the other, or the second is refused and told by whom."""
+"""Two runs change how the same GPUs are shared: one after the other, or the second one fails with the name of the first."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ SHARE = "accel.gpu.share"
 MPS = {"mode": "mps", "replicas": 4}
 SLICED = {"mode": "time-slicing", "replicas": 3}
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
-# It is renewed three times in the time for which it is good.
+# It is renewed three times within its duration.
 RENEWALS = 9
 _RUN = re.compile(r" gpu_sharing run/(\S+)")
 
 
 def options(rolling: Rolling, sharing: dict[str, Any], **variables: Any) -> dict[str, Any]:
-    """What the playbook is started with."""
+    """The playbook's options."""
     pools = [rolling.pool(sharing, drain_timeout=300)]
     return {"environ": rolling.lab.env, "variables": {"gpu_pools": pools, **variables}}
 
 
 def holder(rolling: Rolling) -> str:
-    """Who holds the lease; an empty string: nobody."""
+    """The holder of the lease; empty if it is free."""
     found = rolling.users.api.get(LEASE) or {"spec": {}}
     return str(found["spec"].get("holderIdentity") or "")
 
 
 def held_up(rolling: Rolling) -> None:
-    """A user whom nobody may evict keeps the first change waiting, until the budget is taken away."""
+    """A pod that must not be evicted blocks the first change until its budget is deleted."""
     rolling.users.deployment("work", "a100-1", resource=GPU)
     rolling.users.wait_running(1)
     rolling.users.budget("strict", "work", minAvailable=1)
 
 
 def changes(rolling: Rolling, since: int) -> list[str]:
-    """The runs of gpu_sharing in the order of their changing requests, each as often as it has changed something in a row."""
+    """The runs of gpu_sharing in the order of their changing requests, without repetitions."""
     made = [
         _RUN.search(request.agent)
         for request in audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
@@ -81,7 +81,7 @@ def cordoned(rolling: Rolling) -> bool:
 
 
 def asked_for_lease(rolling: Rolling, since: int) -> int:
-    """How many runs have looked who holds the lease."""
+    """The number of runs that have read the lease."""
     asked = audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
     return len({request.agent.rpartition("run/")[2] for request in asked if request.uri.endswith("/leases/accel-gpu")})
 
@@ -107,8 +107,8 @@ def test_the_second_is_refused_with_the_name_of_the_first(rolling: Rolling) -> N
 @pytest.mark.soak
 @pytest.mark.usual(150)
 @pytest.mark.timeout(900)
-def test_a_lease_that_is_held_for_minutes_is_renewed(rolling: Rolling) -> None:
-    """Three times as long as it lasts without a renewal; a check in between sees that nobody has to wait for it."""
+def test_a_lease_is_renewed_for_minutes(rolling: Rolling) -> None:
+    """Three times its duration without renewal; a check in between finds that no run has to wait for it."""
     held_up(rolling)
     first = Playbook(SHARE, **options(rolling, MPS))
     rolling.users.until(lambda: cordoned(rolling), "the first run is at work")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Server-side apply in small, for laws: maps are granular, every list is an atom, conflicts are taken over by force."""
+"""A small model of server-side apply for property tests: maps are granular, lists are atomic, conflicts are resolved by force."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def apply(live: Object | None, wanted: Object, manager: str) -> Object:
 
 
 def content(found: Object) -> Object:
-    """The object without managedFields, and without maps that hold nothing."""
+    """The object without managedFields and empty maps."""
     bare = copy.deepcopy(found)
     bare.get("metadata", {}).pop("managedFields", None)
     return t.cast(Object, _pruned(bare))
@@ -74,7 +74,7 @@ def _write(live: Object, wanted: Object) -> None:
 
 
 def _lose(tree: Object, wanted: Object, live: Object) -> None:
-    """Force: whoever had set something else at the place of a leaf no longer owns it."""
+    """Force: a manager that had set another value at the path of a leaf no longer owns it."""
     for key, value in wanted.items():
         entry = f"f:{key}"
         if entry not in tree:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubeconfigs with client certificates that end when a test wants it."""
+"""Kubeconfigs with client certificates that expire at a given time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.kubecon
 
 
 def kubeconfig(name: str, server: str, days: float) -> str:
-    """One of a cluster, whose certificate is good for so many days from now."""
+    """Return a kubeconfig whose certificate expires in this number of days."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "admin")])
     end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)

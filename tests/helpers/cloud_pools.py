@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pools whose nodes a cloud of the lab makes: runs that are killed while they bring them there, and what has to be so afterwards."""
+"""Pools whose nodes a cloud of the lab creates: runs that are killed meanwhile, and the state that the next run must reach."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.helpers.rolling import CORDONED
 from tests.labs import Lab
 
 NODES, DELETE_NODEGROUPS = "accel.gpu.node_metadata", "accel.gpu.delete_nodegroups"
-OURS = "accel.gpu/"
+PREFIX = "accel.gpu/"
 POOL_LABEL = "accel.gpu/pool"
 
 Pool = dict[str, Any]
@@ -28,7 +28,7 @@ Pool = dict[str, Any]
 
 @dataclass
 class CloudPools:
-    """One cloud of the lab, whose cluster has the groups that it was made with, and those of pools."""
+    """One cloud of the lab, whose cluster has its initial node groups and those of pools."""
 
     lab: Lab
     provider: Provider
@@ -38,22 +38,22 @@ class CloudPools:
         self.before = self.provider.settled(self.lab)
 
     def pool(self, number: int, count: int = 1, flavor: int = 0, **nodes: Any) -> Pool:
-        """A pool that makes `count` nodes of one of the provider's flavors."""
+        """A pool with `count` nodes of one of the provider's flavors."""
         made = {"flavor": self.provider.flavors[flavor], "count": count, **self.provider.settings, **nodes}
         return {"name": f"killed-{number}", "labels": {"team": f"team-{number}"}, "nodes": made}
 
     def options(self, pools: Sequence[Pool], **more: Any) -> dict[str, Any]:
-        """What a playbook is started with, about these pools."""
+        """The playbook's options for these pools."""
         cluster = {"name": self.lab.name, "cloud": {self.provider.name: {}}}
         variables = {"gpu_cluster": cluster, "gpu_defaults": {}, "gpu_pools": list(pools), **more}
         return {"variables": variables, "arguments": ["--skip-tags", "report"]}
 
     def play(self, pools: Sequence[Pool]) -> PlaybookRun:
-        """An unharmed run."""
+        """Run without interruption."""
         return run_playbook(NODES, environ=self.lab.env, **self.options(pools)).require_success()
 
     def delete_nodegroups(self, pools: Sequence[Pool]) -> None:
-        """The cluster as it was before any of this."""
+        """Delete the pools' node groups."""
         run_playbook(
             DELETE_NODEGROUPS, environ=self.lab.env, **self.options(pools, gpu_pool="all", gpu_confirm=self.lab.name)
         ).require_success()
@@ -61,22 +61,22 @@ class CloudPools:
         self.provider.require_no_orphan(self.lab)
 
     def ways(self) -> dict[str, Any]:
-        """Through proxies before the cloud and before the API server: a run changes both."""
+        """Start proxies in front of the cloud and of the API server, since a run changes both."""
         return {"proxies": (self.provider.start_proxy, kubernetes_proxy)}
 
     def count(self, pools: Sequence[Pool], folder: Path) -> int:
-        """How many changing requests an unharmed run sends."""
+        """The number of changing requests of an uninterrupted run."""
         return len(changing_requests(self.lab, NODES, folder, **self.ways(), **self.options(pools)))
 
     def killed(self, pools: Sequence[Pool], number: int, folder: Path, *, then: Sequence[Pool] | None = None) -> bool:
-        """Kill a run after so many changing requests, and go on, with the same pools or others; False: it has ended before."""
+        """Kill a run after this number of changing requests, and run again with the same or other pools; False: it ended before."""
         struck = killed_after(self.lab, NODES, number, folder, **self.ways(), **self.options(pools))
         self.play(then or pools)
         self.require(then or pools)
         return struck is not None
 
     def require(self, pools: Sequence[Pool]) -> None:
-        """As an unharmed run leaves it: a group for each pool and no other, its nodes, nothing of ours on them, nothing left to do."""
+        """The state after an uninterrupted run: one group per pool and no other, its nodes without leftovers, and nothing to do."""
         groups = self.provider.settled(self.lab)
         assert {name: group for name, group in groups.items() if name in self.before} == self.before
         made = {name: group for name, group in groups.items() if name not in self.before}
@@ -97,9 +97,9 @@ class CloudPools:
         self.require_nothing_left(pools)
 
     def require_nothing_left(self, pools: Sequence[Pool]) -> None:
-        """One more run changes nothing, and asks neither the cloud nor the API server to."""
+        """Another run changes nothing, and sends no changing request to the cloud or the API server."""
         layout = LabLayout.named(self.lab.name)
         asked, audited = cloud_requests.mark(layout), audit.mark(layout)
         assert self.play(pools).changed() == 0
-        assert cloud_requests.writes(layout, asked, OURS) == []
-        assert [request for request in audit.requests(layout, audited, OURS) if request.mutating] == []
+        assert cloud_requests.writes(layout, asked, PREFIX) == []
+        assert [request for request in audit.requests(layout, audited, PREFIX) if request.mutating] == []

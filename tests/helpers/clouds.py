@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The clouds of a lab as a killed run meets them: a proxy before each, and its node groups, asked for past every module."""
+"""The clouds of a lab for runs that are killed: a proxy in front of each, and its node groups, read without any module."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Group:
-    """A node group as its cloud has it: its id, how many nodes it wants, and whether nothing is under way in it."""
+    """A node group as its cloud returns it: its id, its desired number of nodes, and whether no operation is in progress."""
 
     id: str
     count: int
@@ -39,9 +39,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Provider:
-    """A cloud of the lab, whose cluster called like the lab is the lab's own Kubernetes.
+    """A cloud of the lab; its cluster with the lab's name is the lab's own Kubernetes.
 
-    flavors: two of its flavors with GPUs. settings: what a pool has to say of a new group beside its flavor.
+    flavors: two of its flavors with GPUs. settings: required settings of a pool for a new group, besides its flavor.
     """
 
     name: str
@@ -51,19 +51,19 @@ class Provider:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def groups(self, lab: Lab) -> dict[str, Group]:
-        """The groups of the lab's own cluster by name; two of one name fail the test."""
+        """The groups of the lab's own cluster by name; two groups of one name fail the test."""
         found = self.listed(LabLayout.named(lab.name))
         twice = [name for name, number in Counter(name for name, _group in found).items() if number > 1]
         assert not twice, f"{self.name} has more than one node group {twice}"
         return dict(found)
 
     def nodes(self, lab: Lab) -> dict[str, Object]:
-        """The nodes of the cluster that are this cloud's machines, by name."""
+        """The nodes of the cluster that are machines of this cloud, by name."""
         listed = Api(LabLayout.named(lab.name)).list(NODES, labelSelector=f"{CLOUD_LABEL}={self.name}")
         return {node["metadata"]["name"]: node for node in listed}
 
     def settled(self, lab: Lab) -> dict[str, Group]:
-        """The groups, once nothing is under way in any of them."""
+        """The groups, once no operation is in progress."""
         deadline = time.monotonic() + _SECONDS
         while True:
             found = self.groups(lab)
@@ -73,7 +73,7 @@ class Provider:
             time.sleep(0.2)
 
     def require_no_orphan(self, lab: Lab) -> None:
-        """Each group has as many nodes as it wants, all ready, and there is no node of any other group."""
+        """Each group has its desired number of nodes, all ready, and no node belongs to another group."""
         wanted = Counter({group.id: group.count for group in self.groups(lab).values()})
         nodes = self.nodes(lab)
         assert Counter(group_of(node) for node in nodes.values()) == +wanted
@@ -81,13 +81,13 @@ class Provider:
 
 
 def group_of(node: Object) -> str:
-    """The id of the node group whose machine a node is."""
+    """The id of a node's group."""
     return str(node["metadata"]["annotations"][NODE_GROUP_ANNOTATION])
 
 
 @contextmanager
 def _to_magnum(lab: Lab, folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
-    """Keystone's catalog tells where Magnum is, unless the client's configuration says it."""
+    """The address of Magnum is in Keystone's catalog, unless the client's configuration sets it."""
     proxy = Proxy(layout.url(LabLayout.named(lab.name), "magnum"))
     with proxy.running():
         document = yaml.safe_load(Path(lab.env["OS_CLIENT_CONFIG_FILE"]).read_text())
@@ -107,7 +107,7 @@ def _to_vks(lab: Lab, folder: Path) -> Iterator[tuple[Proxy, dict[str, str]]]:
 
 def _of_magnum(lab: LabLayout) -> list[tuple[str, Group]]:
     rows = Rest(lab, "demo", "demo").get("magnum", f"/clusters/{lab.name}/nodegroups")["nodegroups"]
-    # A row has no status before its driver has begun.
+    # A row has no status until its driver starts.
     return [
         (row["name"], Group(row["uuid"], row["node_count"], (row["status"] or "").endswith("_COMPLETE")))
         for row in rows

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab whose operator is at work, as tests of the modules on top of it see it."""
+"""A lab with a working operator, for the tests of modules."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from tests.programs import REPO, run
 NAMESPACE = "gpu-operator"
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 _INVENTORY = REPO / "inventories" / "lab" / "group_vars" / "gpu_clusters.yml"
-# What moves by itself: heartbeats and the times and versions that go with them, and the capacity, in which a kubelet keeps
-# what is no longer offered for five minutes.
+# Fields that change continuously: heartbeats with their times and versions, and the capacity, in which a kubelet keeps removed
+# resources for five minutes.
 _MOVING = re.compile(r"heartbeat|resourceVersion|managedFields|timestamp|conditions|capacity", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Runs modules in this process and reads what they left on the cluster."""
+    """Runs modules in this process and reads their effects from the cluster."""
 
     lab: Lab
 
     def install(self) -> Cluster:
-        """The default fleet with NFD and the GPU operator as the playbook site installs them, and nothing else of ours."""
+        """The default fleet with NFD and the GPU operator as the playbook site installs them, and no other objects of the collection."""
         self.lab.become("installed", lambda: self._site("--tags", "pools,nfd,gpu_operator"))
         return self
 
     def share(self) -> Cluster:
-        """The same with the inventory's pools as they declare themselves."""
+        """The same, with the inventory's pools applied."""
         self.lab.become("shared", self._share)
         return self
 
@@ -56,17 +56,17 @@ class Cluster:
         return pools
 
     def run(self, main: Callable[[], Any], **options: Any) -> dict[str, Any]:
-        """A module's result against this cluster; `check` and `diff` are Ansible's modes."""
+        """A module's result on this cluster; `check` and `diff` are Ansible's modes."""
         modes = {mode: options.pop(mode, False) for mode in ("check", "diff")}
         args = {"gpu_cluster": {"name": self.lab.name, "kubeconfig": str(self.lab.kubeconfig)}, **options}
         return run_module(main, args, env=self.lab.env, **modes)
 
     def kubectl(self, *words: str) -> str:
-        """What kubectl prints."""
+        """The output of kubectl."""
         return run("kubectl", *words, env=self.lab.env)
 
     def get(self, *words: str) -> Any:
-        """An object or a list as kubectl gives it in JSON."""
+        """An object or a list from kubectl's JSON."""
         return json.loads(self.kubectl("get", *words, "-o", "json"))
 
     def nodes(self) -> dict[str, dict[str, Any]]:
@@ -74,7 +74,7 @@ class Cluster:
         return {node["metadata"]["name"]: node for node in self.get("nodes")["items"]}
 
     def offered(self, prefix: str) -> dict[str, dict[str, int]]:
-        """The NVIDIA resources, those at 0 left out, of the nodes whose names begin so."""
+        """The NVIDIA resources above 0 of the nodes whose names have this prefix."""
         return {
             name: {
                 key: int(count)
@@ -90,7 +90,7 @@ class Cluster:
         return set(self.get("configmap", "accel-gpu-device-plugin", "-n", NAMESPACE)["data"])
 
     def restarts(self) -> int:
-        """How often containers of the operator's pods have crashed."""
+        """The number of restarts of containers in the operator's pods."""
         return sum(
             status.get("restartCount", 0)
             for pod in self.get("pods", "-n", NAMESPACE)["items"]
@@ -98,22 +98,22 @@ class Cluster:
         )
 
     def requests(self, since: str, module: str, status: int | None = None) -> list[str]:
-        """The requests of a module since a mark, or those that were answered so, as 'verb path'."""
+        """The requests of a module since a mark, or only those with this status, as 'verb path'."""
         listed = self.lab.command("audit", "--since", since, "--agent", f" {module} ", "--list")
         found = [line.split()[:3] for line in listed.splitlines() if line.strip()]
         return [f"{verb} {path}" for answered, verb, path in found if status in (None, int(answered))]
 
     def mark(self) -> str:
-        """Now, for requests()."""
+        """The present time, for requests()."""
         return self.lab.command("audit", "--mark").strip()
 
     def until(self, done: Callable[[], bool], seconds: float = 30) -> None:
-        """Wait for something that the simulated agents do."""
+        """Wait for an action of the simulated agents."""
         until(done, limit=seconds)
 
 
 def settled(node: Mapping[str, Any]) -> Any:
-    """A node without what moves by itself."""
+    """A node without the fields that change continuously."""
 
     def strip(value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watches nodes for the one moment that must not be: a node that takes pods while its GPUs are cut and nothing asks for that."""
+"""Watches nodes for one forbidden moment: a node is schedulable while its GPUs are partitioned and no label asks for that."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from lab.layout import Lab as LabLayout
 from tests.labs import Lab
 from tests.programs import run
 
-# Where the simulator keeps what MIG has made of a node's GPUs: the hardware's own memory.
+# The simulator stores the MIG state of a node's GPUs here, like the hardware.
 HARDWARE = "lab.accel.gpu/mig"
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 
 
 def is_cut(node: dict[str, Any]) -> bool:
-    """Whether any GPU of the machine is in MIG mode, whatever labels say (lab/sim/rules/layout.go: the GPUs that are named are)."""
+    """Whether any GPU of the machine has MIG enabled, whatever the labels are (lab/sim/rules/layout.go: the listed GPUs have)."""
     layout = json.loads(node["metadata"].get("annotations", {}).get(HARDWARE) or "{}")
     return bool(layout.get("gpus"))
 
 
 @dataclass
 class CutWatch:
-    """Every state of every node since the start; `wrong` are those in which a pod could have got a part of a GPU as a whole one."""
+    """Every state of every node since the start; `wrong` are those in which a pod could get a part of a GPU as a whole GPU."""
 
     api: Api
     states: int = 0
@@ -41,7 +41,7 @@ class CutWatch:
     _seen: threading.Event = field(default_factory=threading.Event)
 
     def follow(self, version: str) -> None:
-        """Judge each state until the end."""
+        """Check each state until the end."""
         while not self._over.is_set():
             try:
                 for event in self.api.watch("/api/v1/nodes", version):
@@ -54,7 +54,7 @@ class CutWatch:
                 return
 
     def finish(self) -> None:
-        """Return when the watch has seen the label that marks the end."""
+        """Return when the watch has received the label that marks the end."""
         assert self._seen.wait(30), "the watch of nodes has stopped"
         self._over.set()
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documents for tests: the lab's own, and any that hypothesis thinks of."""
+"""Variables for tests: the lab's own, and random ones from hypothesis."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ effects = st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute"])
 
 @st.composite
 def sharings(draw: st.DrawFn) -> Document:
-    """Any way of sharing that a pool may declare."""
+    """Any sharing that a pool can declare."""
     if draw(st.booleans()):
         return {"mode": "none"}
     sharing: Document = {"mode": "time-slicing", "replicas": draw(st.integers(2, 250))}
@@ -66,7 +66,7 @@ taints = st.lists(
 
 @st.composite
 def pool_lists(draw: st.DrawFn) -> list[Document]:
-    """Pools that may stand side by side: no two want the same model, or two that GFD calls the same."""
+    """Pools that can exist together: no two match the same model, or two models with the same GFD label."""
     chosen = draw(st.lists(st.sampled_from(MODELS), max_size=6, unique_by=lambda model: model.product))
     pools = []
     for number, model in enumerate(chosen):
@@ -89,7 +89,7 @@ def leaves(value: t.Any, key: str, path: str = "") -> Iterator[tuple[str, t.Any]
             yield from leaves(inner, key, f"{path}[{number}]")
 
 
-# What YAML can hold, however wrong it is where it stands.
+# Any YAML value, also of a wrong type.
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["{{ x }}", "T4"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8) | st.integers(), inner, max_size=3),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes and pools for the tables of the fleet, sharing and validation tests."""
+"""Nodes and pools for tables of test cases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import M
 def pool(
     name: str = "notebooks", replicas: int = 1, rename: bool = False, mode: str = "", **changes: t.Any
 ) -> PoolPlan:
-    """A pool of the given sharing; replicas 1 is exclusive, `layout` is written as in a document."""
+    """A pool with this sharing; 1 replica is exclusive, `layout` is written as in the variables."""
     layout = mig.read(changes.pop("layout")) if "layout" in changes else ()
     strategy = changes.pop("strategy", ("single" if mig.uniform(layout) else "mixed") if layout else "")
     mode = mode or ("mig" if layout else "time-slicing" if replicas > 1 else "none")
@@ -52,7 +52,7 @@ def pool(
 
 
 def rollout(**written: t.Any) -> RolloutPlan:
-    """How a change reaches a pool's nodes, with the defaults for what is not written."""
+    """A pool's rollout settings, with defaults for missing keys."""
     document = {"name": "any", "match": {"model": "Tesla-T4"}, "rollout": written}
     return derive({"name": "lab"}, {}, [document]).pools[0].rollout
 
@@ -66,7 +66,7 @@ def node(
     labels: t.Mapping[str, str | None] | None = None,
     **changes: t.Any,
 ) -> Node:
-    """A node as NVIDIA's agents leave it under that sharing; a label of None is taken away."""
+    """A node after NVIDIA's agents have applied this sharing; a label of None is removed."""
     mode = "time-slicing" if replicas > 1 else "none"
     resource = "nvidia.com/gpu.shared" if rename else "nvidia.com/gpu"
     all_labels = {
@@ -91,7 +91,7 @@ def node(
 def pod(
     name: str, on: str = "", phase: str = "Running", limits: dict[str, int] | None = None, **status: t.Any
 ) -> dict[str, t.Any]:
-    """A pod as the API gives it."""
+    """A pod as the API returns it."""
     resources = {"limits": {key: str(value) for key, value in (limits or {}).items()}}
     return {
         "metadata": {"name": name, "namespace": "default"},

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What other people have put on a cluster, which must be there afterwards exactly as it was."""
+"""Foreign settings on a cluster, which must not change."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ANNOTATION = "example.org/owner"
 
 @dataclass
 class Foreign:
-    """Other people's label, annotation, taint and cordon on the nodes, and a ConfigMap beside ours."""
+    """A foreign label, annotation, taint and cordon on nodes, and a ConfigMap beside the collection's."""
 
     lab: Lab
     _nodes: tuple[str, ...] = field(default=(), init=False)
 
     def place(self) -> None:
-        """Put it on the first nodes of the cluster; the last of them is cordoned."""
+        """Create them on the first nodes of the cluster; the last of these is cordoned."""
         names = sorted(node["metadata"]["name"] for node in self._get("nodes")["items"])
         self._nodes = tuple(names[:3])
         for name in self._nodes:
@@ -36,7 +36,7 @@ class Foreign:
         self._kubectl("create", "configmap", "foreign", "-n", "default", "--from-literal=kept=yes")
 
     def require_intact(self) -> None:
-        """Fail when any of it is missing or has another value."""
+        """Fail if any of them is missing or has another value."""
         for name in self._nodes:
             node = self._get("node", name)
             assert node["metadata"]["labels"].get(_LABEL) == name

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node objects as fat as real GPU nodes, as NFD, GFD, the device plugin and the kubelet leave them; nothing runs on them."""
+"""Node objects of the size of real GPU nodes, with the data of NFD, GFD, the device plugin and the kubelet; nothing runs on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLAGS = (
     *("ADX", "AESNI", "AVX", "AVX2", "AVX512BW", "AVX512DQ", "AVX512F", "AVX512VL", "BMI1", "BMI2", "FMA3", "MOVBE"),
     *("RDSEED", "SHA", "SSE4", "SSE42", "VAES"),
 )
-# What the NFD master of the lab writes for a worker's features (feature.node.kubernetes.io/ before each).
+# Labels of the lab's NFD master for a worker's features, without the prefix feature.node.kubernetes.io/.
 _NFD = {
     **{f"cpu-cpuid.{flag}": "true" for flag in _FLAGS},
     "cpu-hardware_multithreading": "true",
@@ -36,7 +36,7 @@ _NFD = {
     "system-os_release.VERSION_ID.major": "24",
     "system-os_release.VERSION_ID.minor": "04",
 }
-# What GFD v0.18 labels on a Tesla T4 (nvidia.com/ before each); sharing's own labels are in gpu_node().
+# Labels of GFD v0.18 on a Tesla T4, without the prefix nvidia.com/; labels for sharing are in gpu_node().
 _GFD = {
     "cuda.driver-version.full": "580.105.08",
     "cuda.driver-version.major": "580",
@@ -62,7 +62,7 @@ _GFD = {
     "mps.capable": "false",
     "vgpu.present": "false",
 }
-# What the GPU operator labels (nvidia.com/gpu. before each).
+# Labels of the GPU operator, without the prefix nvidia.com/gpu.
 _OPERATOR = {
     "present": "true",
     **{
@@ -76,7 +76,7 @@ _OPERATOR = {
 
 
 def gpu_node(name: str, replicas: int = 1, labels: dict[str, str] | None = None) -> Object:
-    """A Tesla T4 that is offered `replicas` times; about 15 KB as the API server gives it back."""
+    """A Tesla T4 that is offered `replicas` times; about 15 KB in an API response."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     sharing = {
         "gpu.product": "Tesla-T4" + ("-SHARED" if replicas > 1 else ""),
@@ -136,7 +136,7 @@ def gpu_node(name: str, replicas: int = 1, labels: dict[str, str] | None = None)
 
 
 def _images() -> list[Object]:
-    """Those of the operator, of the network and of some workloads; a kubelet reports 50 at most."""
+    """Images of the operator, of the network and of some workloads; a kubelet reports 50 at most."""
     digest = "a" * 64
     return [
         {"names": [f"registry.example/some/image-{number}@sha256:{digest}"], "sizeBytes": 10**9}

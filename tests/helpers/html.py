@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads HTML as a browser does, strictly: what does not nest is an error."""
+"""Parses HTML strictly: wrong nesting is an error."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ EMPTY = {"meta", "link", "input", "br"}
 
 @dataclass
 class Element:
-    """One element with its attributes and what is in it."""
+    """One element with its attributes and its content."""
 
     name: str
     attributes: dict[str, str | None] = field(default_factory=dict)
     inside: list[Element | str] = field(default_factory=list)
 
     def walk(self) -> Iterator[Element]:
-        """Itself and all elements below it, in the order of the text."""
+        """The element and all elements below it, in document order."""
         yield self
         for part in self.inside:
             if isinstance(part, Element):
                 yield from part.walk()
 
     def find(self, name: str, **attributes: str) -> list[Element]:
-        """The elements of a name and of attributes (class_ for class)."""
+        """The elements with a name and attributes (class_ for class)."""
         wanted = {key.rstrip("_"): value for key, value in attributes.items()}
         return [
             element for element in self.walk() if element.name == name and wanted.items() <= element.attributes.items()
@@ -35,7 +35,7 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All text in it."""
+        """All text in the element."""
         return "".join(part if isinstance(part, str) else part.text for part in self.inside)
 
 
@@ -66,7 +66,7 @@ class _Reader(HTMLParser):
 
 
 def parse(text: str) -> Element:
-    """The document; everything that is opened must be closed."""
+    """Parse a document; every open element must be closed."""
     reader = _Reader()
     reader.feed(text)
     reader.close()

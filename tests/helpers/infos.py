@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gpu_info returns of made-up fleets of any size, for the tests of what is shown of it; the same each time."""
+"""Deterministic results of gpu_info for generated fleets of any size, for tests of reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORK = ("trainer", "notebook", "serve", "finetune", "eval", "preprocess")
 
 @dataclass(frozen=True)
 class Kind:
-    """One pool's nodes: how many in twenty, and how their GPUs are shared."""
+    """The nodes of one pool: how many in twenty, and how their GPUs are shared."""
 
     pool: str
     prefix: str
@@ -56,7 +56,7 @@ FULL = (Kind("shared", "gpu", "NVIDIA-H100-80GB-HBM3", 81559, 1, mode="time-slic
 
 
 def fleet(nodes: int, kinds: t.Sequence[Kind] = KINDS, troubled: bool = True, workloads: bool = True) -> Document:
-    """A fleet of about that many GPU nodes; in a troubled one some nodes are not as they should be."""
+    """A fleet of about this number of GPU nodes; in a troubled one some nodes have problems."""
     chance = random.Random(7)
     weights = sum(kind.weight for kind in kinds)
     rows: list[Document] = []
@@ -76,7 +76,7 @@ def fleet(nodes: int, kinds: t.Sequence[Kind] = KINDS, troubled: bool = True, wo
 
 
 def full(nodes: int) -> Document:
-    """The largest page: eight GPUs with four shares on each node, every share held by a pod of its own."""
+    """The largest page: eight GPUs with four shares on each node, and a pod for every share."""
     return fleet(nodes, FULL, troubled=False)
 
 
@@ -190,7 +190,7 @@ def _info(rows: list[Document], pools: dict[str, Document]) -> Document:
 
 
 def _trouble(info: Document) -> None:
-    """A GPU that is gone, nodes that are away, cordoned, crashed or not switched yet, one of no pool, one that is new."""
+    """Problems: a missing GPU, unreachable, cordoned, crashed and not yet changed nodes, one without a pool, a new one."""
     rows, pools = info["nodes"], info["pools"]
     by_pool: dict[str, list[Document]] = {pool: [row for row in rows if row["pool"] == pool] for pool in pools}
     lame, crashed, late = by_pool["train-h100"][0], by_pool["serving"][-1], by_pool["notebooks"][-1]
@@ -229,7 +229,7 @@ def _trouble(info: Document) -> None:
 
 
 def _differs(pools: dict[str, Document], row: Document, lost: int, why: str) -> None:
-    """Let a pool know of one node that is not as declared."""
+    """Record in a pool that one node is not as declared."""
     pool = pools[row["pool"]]
     text = f"{row['name']} (pool {row['pool']}): {why}"
     pool.update(as_declared=False, differs=[text], differing_nodes=1, allocatable=pool["allocatable"] - lost)

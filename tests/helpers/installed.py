@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NFD and GPU operators as other people have installed them: by Helm, by OLM, as a cloud's add-on.
+"""Foreign installations of NFD and GPU operators: by Helm, by OLM, as a cloud's add-on.
 
-What OLM puts on its objects is that of operator-lifecycle-manager v0.46 with NVIDIA's bundle: pkg/lib/ownerutil for the labels,
-the bundle's alm-examples for the ClusterPolicy. A cloud's add-on manager applies what it has rendered from the charts.
+OLM's metadata is from operator-lifecycle-manager v0.46 with NVIDIA's bundle: pkg/lib/ownerutil for the labels, the bundle's
+alm-examples for the ClusterPolicy. A cloud's add-on manager applies the rendered charts.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def nfd_alone(lab: Lab) -> None:
 
 
 def by_helm(lab: Lab) -> None:
-    """NVIDIA's chart with NFD in it, as its installation guide has it, under other names."""
+    """NVIDIA's chart including NFD, as in its installation guide, under other names."""
     _helm_install(lab, HELM, HELM_NAMESPACE, "gpu-operator")
 
 
 def by_olm(lab: Lab) -> None:
-    """Two operators of OLM's: NVIDIA's, with the ClusterPolicy of its examples, and NFD's operands."""
+    """Two operators from OLM: NVIDIA's, with the ClusterPolicy of its examples, and NFD's operands."""
     objects = list(_rendered(lab, "gpu-operator", OLM_NAMESPACE, "gpu-operator", "--set=nfd.enabled=false"))
     for item in objects:
         metadata = item["metadata"]
@@ -60,7 +60,7 @@ def by_olm(lab: Lab) -> None:
 
 
 def by_a_cloud(lab: Lab) -> None:
-    """Both in kube-system, applied by an add-on manager: Helm's labels, and no release."""
+    """Both in kube-system, applied by an add-on manager: with Helm's labels, without a release."""
     _apply(lab, list(_rendered(lab, CLOUD, CLOUD_NAMESPACE, "gpu-operator")), CLOUD_NAMESPACE)
 
 
@@ -88,7 +88,7 @@ def _helm_install(lab: Lab, release: str, namespace: str, chart: str, *options: 
 
 
 def _rendered(lab: Lab, release: str, namespace: str, chart: str, *options: str) -> Iterator[Object]:
-    """What Helm would install: CRDs first, without hooks."""
+    """The objects that Helm would install: CRDs first, without hooks."""
     words = ("--include-crds", "--no-hooks", "-n", namespace, *options)
     text = run("helm", "template", release, f"{_charts(lab)}/{chart}", *words, env=lab.env)
     return (item for item in yaml.load_all(text, Loader=yaml.CSafeLoader) if item)
@@ -141,7 +141,7 @@ def _of_olm(csv: str, namespace: str) -> Object:
 
 
 def _as_operand(item: Object) -> None:
-    """As the NFD operator makes it: named and labelled by its app, and nothing else."""
+    """Change an object to what the NFD operator creates: only its app as name and label."""
     app = f"nfd-{item['metadata']['name'].rpartition('-')[2]}"
     item["metadata"]["name"] = app
     item["metadata"]["labels"] = {"app": app}

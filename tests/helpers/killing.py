@@ -18,7 +18,7 @@ from tests.labs import Lab, reached_by
 USER_AGENTS = ("accel.gpu/", "Helm/")
 
 
-# Starts a proxy in front of a server, and returns it with the environment variables that lead a run through it.
+# Starts a proxy in front of a server, and returns it with the environment variables for a run through it.
 StartProxy = Callable[[Lab, Path], AbstractContextManager[tuple[Proxy, dict[str, str]]]]
 
 
@@ -93,7 +93,7 @@ def killed_at(lab: Lab, name: str, seconds: float, **options: Any) -> bool:
 
 
 def killed_worker_at(lab: Lab, name: str, seconds: float, *, worker: bool, **options: Any) -> PlaybookRun:
-    """Run a playbook and, after some seconds, kill all its processes, or only the worker of the present task."""
+    """Run a playbook and, after some seconds, kill all its processes, or only the worker of the current task."""
     playbook = Playbook(name, environ=lab.env, **options)
     ended = threading.Event()
 

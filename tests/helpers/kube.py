@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real API server as a test of one module sees it: an admin's client, names of its own, all gone afterwards."""
+"""A real API server for a test of one module: an administrator's client, and objects with names of the test, which are deleted afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 @dataclass
 class Kube:
-    """The admin's view of a cluster; `prefix` makes names unique to one test."""
+    """An administrator's access to a cluster; `prefix` makes names unique to one test."""
 
     kubeconfig: Path
     folder: Path
@@ -31,7 +31,7 @@ class Kube:
     _cleanup: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        """Connect as the kubeconfig's user, under a user agent that is not the collection's."""
+        """Connect as the kubeconfig's user, with a user agent other than the collection's."""
         self.client = self.connect("accel-gpu-tests")
 
     def connect(self, agent: str, kubeconfig: Path | None = None) -> Client:
@@ -39,23 +39,23 @@ class Kube:
         return Client(ConnectionOptions(kubeconfig=str(kubeconfig or self.kubeconfig), request_timeout=30), agent)
 
     def close(self) -> None:
-        """Delete what the test has made."""
+        """Delete the objects of the test."""
         self._cleanup.close()
 
     def delete_afterwards(self, path: str) -> str:
-        """Delete what stands at the path when the test is over."""
+        """Delete the object at the path after the test."""
         self._cleanup.callback(self.client.delete, path)
         return path
 
     def namespace(self) -> str:
-        """A namespace of the test's own."""
+        """A namespace of the test."""
         name = self.prefix
         self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         self.delete_afterwards(f"{NAMESPACES}/{name}")
         return name
 
     def nodes(self, count: int, labels: dict[str, str] | None = None, taints: list[Object] | None = None) -> list[str]:
-        """Nodes that carry the label `test` with the prefix; nothing runs on them."""
+        """Nodes with the label `test` and the prefix as its value; nothing runs on them."""
         names = [f"{self.prefix}-{index}" for index in range(count)]
         for name in names:
             metadata = {"name": name, "labels": {"test": self.prefix, **(labels or {})}}
@@ -65,17 +65,17 @@ class Kube:
         return names
 
     def node(self, name: str) -> Object:
-        """One node as it is."""
+        """The present state of a node."""
         return self.require(f"{NODES}/{name}")
 
     def require(self, path: str) -> Object:
-        """The object at a path, which must be there."""
+        """The object at a path, which must exist."""
         found = self.client.get(path)
         assert found is not None, path
         return found
 
     def limited_user(self, rules: list[Object]) -> Path:
-        """A kubeconfig of a service account that has these rights and no others."""
+        """A kubeconfig of a service account that has only these rights."""
         name = f"{self.prefix}-user"
         group = "rbac.authorization.k8s.io"
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
@@ -110,7 +110,7 @@ class Kube:
         return path
 
     def run(self, main: Callable[[], Any], *, check: bool = False, **args: Any) -> Object:
-        """What a module prints against this cluster, with its diff."""
+        """The result of a module on this cluster, with its diff."""
         kubeconfig = str(args.pop("kubeconfig", self.kubeconfig))
         result = run_module(main, {"kubeconfig": kubeconfig, **args}, check=check, diff=True)
         result.pop("invocation", None)
@@ -118,13 +118,13 @@ class Kube:
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:
-        """A way to the same cluster on which each request is seen, and may be met by a fault."""
+        """A proxy for the same cluster, which records requests and can inject faults."""
         proxy = ApiProxy(self.kubeconfig)
         with proxy.running():
             yield Watched(proxy, proxy.kubeconfig(self.folder / f"watched-{uuid.uuid4().hex[:6]}"))
 
     def wait_gone(self, path: str) -> bool:
-        """Whether nothing is at the path."""
+        """Whether the path has no object."""
         try:
             return self.client.get(path) is None
         except ApiError:
@@ -133,13 +133,13 @@ class Kube:
 
 @dataclass
 class Watched:
-    """The proxy, and the kubeconfig that leads through it."""
+    """The proxy and a kubeconfig for it."""
 
     proxy: ApiProxy
     kubeconfig: Path
 
     def asked(self) -> list[str]:
-        """Verb and path of each request so far, then forgotten."""
+        """Verb and path of each request since the last call."""
         asked = [f"{request.method} {request.path.partition('?')[0]}" for request in self.proxy.requests]
         self.proxy.requests.clear()
         return asked

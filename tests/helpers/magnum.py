@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project of the lab's OpenStack as a test of the Magnum modules sees it: names of its own, and whatever it made gone afterwards."""
+"""A project of the lab's OpenStack for tests of the Magnum modules: names are unique to a test, and its objects are deleted afterwards."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.labs import Lab
 
 Object = dict[str, Any]
 
-# What a run has in common with its preview: the rest only the cloud knows.
+# The keys that a run and its check mode have in common; only the cloud knows the others.
 _KNOWN_LATER = ("id", "status", "diff")
-# A cluster that has no Kubernetes, and so no nodes to wait for.
+# A cluster without Kubernetes, thus without nodes to wait for.
 CLUSTER = "api"
 
 
@@ -33,39 +33,39 @@ def main_of(module: str) -> Any:
 
 @dataclass
 class Magnum:
-    """What one test does to the clusters of project demo; a prefix makes names its own."""
+    """Access of one test to the clusters of project demo; a prefix makes names unique."""
 
     lab: Lab
     release: str
     prefix: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:6]}")
 
     def __post_init__(self) -> None:
-        """Look with eyes that are not the collection's."""
+        """Connect with a client other than the collection's."""
         self.layout = Layout.named(self.lab.name)
         self.api = Cloud(self.layout, version="1.14" if self.has_node_labels else "1.10")
 
     @property
     def has_node_labels(self) -> bool:
-        """Whether this release has labels and taints of nodes."""
+        """Whether this release supports labels and taints of nodes."""
         return self.release != "20"
 
     def run(self, module: str, *, check: bool = False, cloud: str = "lab", **args: Any) -> Object:
-        """The result of a module, which waits with little patience between two looks."""
+        """The result of a module, which polls often."""
         if module == "nodegroup":
             args = {"cluster": CLUSTER, "wait_sleep": 1, "timeout": 120, **args}
         given = {"cloud": cloud, **args}
         return run_module(main_of(module), given, check=check, diff=True, env=self.lab.env)
 
     def group(self, name: str = "g", **args: Any) -> Object:
-        """What magnum_nodegroup makes of one group of the test's."""
+        """The result of magnum_nodegroup for one node group of the test."""
         return self.run("nodegroup", name=self.named(name), **args)
 
     def named(self, name: str) -> str:
-        """A name of the test's own."""
+        """A name of the test."""
         return f"{self.prefix}-{name}"
 
     def converge(self, name: str = "g", **args: Any) -> Object:
-        """Preview, run, run again: the preview says what the run does, and the last one sends nothing that writes."""
+        """Check mode, run, run again: check mode predicts the run, and the last run sends no write request."""
         with self.watched() as watched:
             predicted = self.group(name, check=True, **args)
         assert not predicted.get("failed"), predicted["msg"]
@@ -83,7 +83,7 @@ class Magnum:
 
     @contextmanager
     def watched(self) -> Iterator[list[str]]:
-        """The requests that could change something, as METHOD PATH; filled when the block ends."""
+        """The requests that can change something, as METHOD PATH; the list is filled when the block ends."""
         found: list[str] = []
         since = cloud_requests.mark(self.layout)
         yield found
@@ -94,17 +94,17 @@ class Magnum:
         ]
 
     def live(self, name: str = "g", cluster: str = CLUSTER) -> Object:
-        """A group of the test's as Magnum shows it."""
+        """A node group of the test as Magnum returns it."""
         group = self.api.group(cluster, self.named(name))
         assert group is not None
         return group
 
     def fault(self, *words: str) -> None:
-        """Put a fault on the cloud; all are cleared when the test is over."""
+        """Inject a fault into the cloud; all are cleared after the test."""
         self.lab.command("cloud", "fault", "inject", *words)
 
     def close(self) -> None:
-        """Clear faults, and delete every group and cluster that bears the prefix."""
+        """Clear faults, and delete all node groups and clusters with the prefix."""
         self.lab.command("cloud", "fault", "clear")
         for cluster in (self.api.get("/clusters") or {})["clusters"]:
             if cluster["name"].startswith(self.prefix):
@@ -120,7 +120,7 @@ class Magnum:
 
 
 def _agree(predicted: Object, done: Object) -> None:
-    """Everything that was predicted has come true; of a map that the cloud adds to, what was predicted is in it."""
+    """All predicted values are in the result; maps may contain additional keys of the cloud."""
     for key, value in predicted.items():
         if key in _KNOWN_LATER:
             continue

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every model can be cut into, and what NVIDIA's MIG manager generates of that on a node."""
+"""The MIG geometries of all models, and the configuration that NVIDIA's MIG manager generates for a node."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig
 
 
 def geometry_of(model: str) -> Geometry:
-    """The geometry of a model that has MIG, by its key in the catalog."""
+    """The geometry of a model with MIG, by its key in the catalog."""
     geometry = geometries.geometry(model)
     assert geometry, model
     return geometry
 
 
-# Of every model that can be cut.
+# The geometries of all models with MIG.
 GEOMETRIES = {model.key: geometry_of(model.key) for model in MODELS if model.mig_capable}
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs a module's main() in this process, with its arguments as Ansible would give them."""
+"""Runs a module's main() in this process, with arguments as from Ansible."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def run_module(
     printed = io.StringIO()
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(basic, "_ANSIBLE_ARGS", buffer))
-        # Since core 2.19 the arguments have a serialization profile of their own.
+        # Since core 2.19 the arguments have their own serialization profile.
         stack.enter_context(mock.patch.object(basic, "_ANSIBLE_PROFILE", "legacy", create=True))
-        # A module's own process is no controller, whatever this one has imported; its warnings come with its result.
+        # The process of a module is no controller, although this process has imported the controller; warnings are in the module's result.
         if importlib.util.find_spec("ansible.module_utils._internal"):
             internal = importlib.import_module("ansible.module_utils._internal")
             stack.enter_context(mock.patch.object(internal, "is_controller", False))

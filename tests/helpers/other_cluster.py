@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster that must not be reached: an API server that notes who asks, and tells nothing but the name that it remembers."""
+"""A cluster that must not be reached: an API server that records requests and returns only its recorded name."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _RECORD = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
 
 @dataclass
 class OtherCluster:
-    """Its address, and what it was asked."""
+    """Its address, and its requests."""
 
     url: str
     name: str
     asked: list[str] = field(default_factory=list)
 
     def kubeconfig(self, path: Path, context: str = "default") -> Path:
-        """One that leads there, with a context and a cluster of a common name."""
+        """Write a kubeconfig for it, with common names for context and cluster."""
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -41,7 +41,7 @@ class OtherCluster:
 
 @contextmanager
 def other_cluster(name: str = "other") -> Iterator[OtherCluster]:
-    """Serve it until the block ends."""
+    """Serve until the block ends."""
     proxy = Proxy("http://127.0.0.1:9")
     with proxy.running():
         found = OtherCluster(proxy.url, name)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Other ways to pack a demand of MIG devices, to hold the planner's against: every way there is, and first fit decreasing."""
+"""Alternatives to the MIG planner for comparison: an exhaustive search, and first fit decreasing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import Packe
 from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits
 
 Key = tuple[str, int]
-# Memory slices that are missing, used GPUs touched, GPUs touched, nodes touched, which GPUs.
+# Missing memory slices, used GPUs touched, GPUs touched, nodes touched, the GPUs.
 Cost = tuple[int, int, int, int, tuple[Key, ...]]
 
 
 def cost(gpus: t.Sequence[PackedGpu], demand: Counts, layouts: t.Mapping[Key, Counts]) -> Cost:
-    """What a packing costs; `layouts` are those of all GPUs that are cut afterwards."""
+    """The cost of a packing; `layouts` are those of all partitioned GPUs afterwards."""
     offered = sum((Counter(dict(counts)) for counts in layouts.values()), Counter[str]())
     missing = sum(n * _size(gpus, name) for name, n in (Counter(dict(demand)) - offered).items())
     touched = [gpu for gpu in gpus if layouts.get((gpu.node, gpu.index)) != gpu.now]
@@ -28,7 +28,7 @@ def cost(gpus: t.Sequence[PackedGpu], demand: Counts, layouts: t.Mapping[Key, Co
 
 
 def exhaustive(gpus: t.Sequence[PackedGpu], demand: Counts) -> Cost:
-    """The least cost of all sets of touched GPUs, each cut as far as it goes in every way."""
+    """The minimum cost over all sets of touched GPUs, each partitioned as far as possible in every way."""
     best: Cost | None = None
     for touched in itertools.chain.from_iterable(itertools.combinations(gpus, n) for n in range(len(gpus) + 1)):
         kept = {(gpu.node, gpu.index): gpu.now for gpu in gpus if gpu.now is not None and gpu not in touched}
@@ -41,7 +41,7 @@ def exhaustive(gpus: t.Sequence[PackedGpu], demand: Counts) -> Cost:
 
 
 def first_fit_decreasing(gpus: t.Sequence[PackedGpu], demand: Counts) -> Cost:
-    """The largest device first: where there is one already, else on the first GPU with room, else on one more, unused first."""
+    """The largest device first: on an existing device, else on the first GPU with free slices, else on another GPU, unused ones first."""
     order = sorted(gpus, key=lambda gpu: (gpu.used, gpu.node, gpu.index))
     spare = {(gpu.node, gpu.index): Counter(dict(gpu.now or {})) for gpu in gpus}
     serving: dict[Key, list[str]] = {key: [] for key in spare}
@@ -70,5 +70,5 @@ def first_fit_decreasing(gpus: t.Sequence[PackedGpu], demand: Counts) -> Cost:
 
 
 def _size(gpus: t.Sequence[PackedGpu], name: str) -> int:
-    """Memory slices of a profile, the most of those that the GPUs' models have; 1 where none has it."""
+    """Memory slices of a profile: the maximum over the GPUs' models; 1 if no model has it."""
     return max((one.size for gpu in gpus if (one := gpu.geometry.profile(name))), default=1)

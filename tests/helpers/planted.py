@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recognizable secrets, and a search for them in everything that a run shows, writes and starts."""
+"""Recognizable secrets, and a search for them in all output, files and arguments of a run."""
 
 from __future__ import annotations
 
@@ -22,47 +22,47 @@ import yaml
 from tests.helpers.cluster import Cluster
 from tests.programs import REPO
 
-# What a shell would export for the clouds' modules.
+# The environment variables of the clouds' modules.
 CLOUD_VARIABLES = ("GRN_CLIENT_SECRET", "OS_PASSWORD", "OS_APPLICATION_CREDENTIAL_SECRET")
 _PAUSE = 0.05
 
 
 @dataclass
 class Planted:
-    """Secrets by what they are; each is looked for as it stands and in base64."""
+    """Secrets by their purpose; the search finds each as plain text and in base64."""
 
     texts: dict[str, str] = field(default_factory=dict)
 
     def new(self, what: str) -> str:
-        """Another secret, which is returned."""
+        """Create and return another secret."""
         return self.add(what, f"planted-{uuid.uuid4().hex}")
 
     def add(self, what: str, text: str) -> str:
-        """A secret that was made elsewhere."""
+        """Add a secret that was created elsewhere."""
         self.texts[what] = text
         return text
 
     def found_in(self, data: bytes | str) -> list[str]:
-        """Which of them some data holds."""
+        """The purposes of the secrets in some data."""
         raw = data.encode() if isinstance(data, str) else data
         return [what for what, text in self.texts.items() if any(form in raw for form in _forms(text))]
 
     def found_below(self, *folders: Path) -> list[str]:
-        """Which of them any file holds, with the file."""
+        """The purposes of the secrets in any file, with the file."""
         found = []
         for path in (
             Path(place, name) for folder in folders for place, dummy, names in os.walk(folder) for name in names
         ):
             try:
                 data = path.read_bytes()
-            except OSError:  # it has gone meanwhile
+            except OSError:  # deleted meanwhile
                 continue
             found += [f"{what} in {path}" for what in self.found_in(data)]
         return found
 
     @contextmanager
     def watched(self, *folders: Path) -> Iterator[list[str]]:
-        """While this lasts the arguments of all processes, and the files in these folders, are searched again and again."""
+        """Search the arguments of all processes and the files in these folders continuously while the block runs."""
         seen: list[str] = []
         ended = threading.Event()
 
@@ -82,7 +82,7 @@ class Planted:
 
 
 def _forms(text: str) -> Iterator[bytes]:
-    """As it stands, and its middle in base64 at each of the three offsets that it may have there."""
+    """The text, and its middle in base64 at each of the three possible offsets."""
     yield text.encode()
     for offset in range(3):
         packed = base64.b64encode(b"x" * offset + text.encode())
@@ -94,26 +94,26 @@ def _arguments() -> bytes:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             found.append(path.read_bytes())
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
     return b"\n".join(found)
 
 
 def key_of(kubeconfig: Mapping[str, Any]) -> str:
-    """A line out of the middle of the private key that a kubeconfig holds."""
+    """A line from the middle of a kubeconfig's private key."""
     (user,) = (entry["user"] for entry in kubeconfig["users"])
     lines = base64.b64decode(user["client-key-data"]).decode().splitlines()
     return lines[1]
 
 
 def admin_config(cluster: Cluster) -> dict[str, Any]:
-    """The admin's kubeconfig with its certificate and key as data."""
+    """The administrator's kubeconfig with its certificate and key as data."""
     found = cluster.kubectl("config", "view", "--raw", "--flatten", "--minify", "-o", "json")
     return dict(json.loads(found))
 
 
 def token_config(cluster: Cluster, account: str) -> dict[str, Any]:
-    """A kubeconfig with a token of a service account, which may do everything."""
+    """A kubeconfig with a token of a service account with all rights."""
     cluster.kubectl("create", "serviceaccount", account, "-n", "default")
     cluster.kubectl("create", "clusterrolebinding", account, "--clusterrole=cluster-admin", f"--serviceaccount=default:{account}")  # fmt: skip
     token = cluster.kubectl("-n", "default", "create", "token", account).strip()
@@ -124,15 +124,15 @@ def token_config(cluster: Cluster, account: str) -> dict[str, Any]:
 
 @dataclass
 class Shown:
-    """What runs have shown, all of it."""
+    """The complete output of runs."""
 
     environ: Mapping[str, str]
     folder: Path
     text: str = ""
 
     def play(self, name: str, *arguments: str, variables: Mapping[str, Any] | None = None, json_output: bool = False) -> int:  # fmt: skip
-        """Run a playbook as loud as it can be, or with results as JSON; its exit status."""
-        # By a file: what stands on the command line of the test is for everybody to read.
+        """Run a playbook with maximum verbosity, or with JSON output; returns its exit status."""
+        # In a file, because the arguments of a process are readable by every user.
         given = self.folder / f"variables-{time.monotonic_ns()}.yml"
         given.write_text(yaml.safe_dump(dict(variables or {})))
         command = [
@@ -157,7 +157,7 @@ class Shown:
 
 
 def objects_with(cluster: Cluster, planted: Planted, kinds: Sequence[str]) -> list[str]:
-    """The objects of a cluster that hold one of the secrets, Secrets left out: that is where they belong."""
+    """The objects of a cluster that contain one of the secrets, except Secrets, where they belong."""
     listed = cluster.get(",".join(kinds), "-A", "--show-managed-fields")["items"]
     return [
         f"{what} in {item['kind']} {item['metadata']['name']}"

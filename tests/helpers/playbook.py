@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs playbooks of the collection as a user does, reads their outcome as data, and kills them as an accident does."""
+"""Runs playbooks of the collection as a user does, returns their results as data, and can kill them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOKEN = "ACCEL_GPU_TEST_RUN"
 
 @dataclass(frozen=True)
 class PlaybookRun:
-    """A finished ansible-playbook: exit status, what it printed, and the JSON callback's document (empty when there is none)."""
+    """A finished ansible-playbook: exit status, output, and the JSON callback's document (empty if there is none)."""
 
     rc: int
     stdout: str
@@ -51,7 +51,7 @@ class PlaybookRun:
         return [result for _name, result in self.results(host) if result.get("action") == action]
 
     def shown(self, text: str) -> bool:
-        """Return whether stderr shows something that holds this text, wherever its lines were broken."""
+        """Return whether stderr contains this text, regardless of line breaks."""
         return "".join(text.split()) in "".join(self.stderr.split())
 
     def failure(self, host: str = "lab") -> str:
@@ -59,7 +59,7 @@ class PlaybookRun:
         return next(str(result.get("msg", "")) for _name, result in self.results(host) if result.get("failed"))
 
     def require_success(self) -> PlaybookRun:
-        """Return itself, or fail the test with what the run said."""
+        """Return itself, or fail the test with the run's output."""
         messages = [
             f"{name}: {r.get('msg')}" for host in self.stats for name, r in self.results(host) if r.get("failed")
         ]
@@ -68,7 +68,7 @@ class PlaybookRun:
 
 
 class Playbook:
-    """One ansible-playbook process with everything that it starts."""
+    """One ansible-playbook process and its child processes."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Playbook:
         )
 
     def wait(self, timeout: float = 600) -> PlaybookRun:
-        """Wait for the end; a run over its time is killed and fails the test."""
+        """Wait for the end; a run that exceeds the timeout is killed and fails the test."""
         try:
             stdout, stderr = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -116,7 +116,7 @@ class Playbook:
         return PlaybookRun(self.process.returncode, stdout, stderr, document)
 
     def kill(self) -> None:
-        """Kill -9 the whole tree, found by the token in each process's environment since workers leave the session."""
+        """Kill -9 all processes, which are found by a token in their environment, since workers leave the session."""
         while pids := list(self._pids()):
             for pid in pids:
                 try:
@@ -125,9 +125,9 @@ class Playbook:
                     continue
 
     def kill_worker(self) -> bool:
-        """Kill -9 the process that Ansible has forked for the task alone; False where no task is at work now.
+        """Kill -9 only the process that Ansible has forked for the task; False if no task is running.
 
-        The module that it has started goes on by itself, as nobody waits for it any more.
+        The module that it has started continues, but no process waits for it.
         """
         workers = [pid for pid in self._pids() if _parent_of(pid) == self.process.pid]
         for pid in workers:
@@ -136,13 +136,13 @@ class Playbook:
         return bool(workers)
 
     def stop(self) -> None:
-        """SIGSTOP the whole tree, as if its machine had fallen asleep; go_on() continues it."""
+        """SIGSTOP all processes, as on a suspended machine; resume() continues them."""
         for pid in self._pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
-        """Continue what was stopped."""
+    def resume(self) -> None:
+        """Continue the stopped processes."""
         for pid in self._pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -170,5 +170,5 @@ def _parent_of(pid: int) -> int:
 
 
 def run_playbook(name: str, *, environ: Mapping[str, str], timeout: float = 600, **options: Any) -> PlaybookRun:
-    """Run a playbook to its end; the options are those of Playbook."""
+    """Run a playbook to its end, with the options of Playbook."""
     return Playbook(name, environ=environ, **options).wait(timeout)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A small cluster on which the operator has done everything, for tests that break one thing of it."""
+"""A small cluster with a ready operator, for tests that break one part of it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def status(state: str = "ready", reason: str = "Reconciled", error: str = "", me
 
 
 class World:
-    """Three GPU nodes and one other, everything done."""
+    """Three GPU nodes and one other, all ready."""
 
     def __init__(self) -> None:
         self.policy = status()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real registry on loopback, over TLS by the lab's own authority."""
+"""A real registry on loopback, with TLS by the lab's certificate authority."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _START = 30.0
 
 @dataclass(frozen=True)
 class Registry:
-    """Where it is; `env` is the lab's environment, in which programs trust it."""
+    """Its address; `env` is the lab's environment, in which programs trust it."""
 
     address: str
     env: dict[str, str]
 
     def push_chart(self, chart: Path, folder: Path) -> str:
-        """Pack a chart and push it; returns the reference without its version."""
+        """Package a chart and push it; returns the reference without its version."""
         run("helm", "package", chart, "--destination", folder, env=self.env)
         (packed,) = folder.glob(f"{chart.name}-*.tgz")
         run("helm", "push", packed, f"oci://{self.address}/charts", env=self.env)
@@ -39,7 +39,7 @@ class Registry:
 
 @contextmanager
 def registry(lab: Lab, folder: Path) -> Iterator[Registry]:
-    """A registry that keeps what it is given in `folder`, for as long as the block lasts."""
+    """A registry that stores its data in `folder` while the block runs."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     built = run(LAB, "build", "registry").splitlines()[-1].split(maxsplit=1)[1]

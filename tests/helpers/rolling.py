@@ -24,7 +24,7 @@ MODEL = "A100-SXM4-80GB"
 HALVES = {"mode": "mig", "layout": {"3g.40gb": 2}}
 MPS = {"mode": "mps", "replicas": 4}
 # The node of three that a test breaks.
-VICTIM = "a100-2"
+TARGET = "a100-2"
 ALL_AT_ONCE = {"max_unavailable": 3}
 NONE: Object = {"mode": "none"}
 CORDONED, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
@@ -50,7 +50,7 @@ class Rolling:
         groups = [{"name": "a100", "count": nodes, "model": MODEL, "gpus": gpus}, {"name": "cpu", "count": 1}]
         fleet.write_text(yaml.safe_dump({"groups": groups}))
         self.lab.become(f"rolling-{nodes}x{gpus}", self._site, fleet)
-        self.users.arrive()
+        self.users.create_namespace()
         return self
 
     def _site(self) -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All objects of a cluster, so that a test can say of each difference why it is there."""
+"""All objects of a cluster, so that a test can explain each difference."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tests.programs import run
 
 Objects = dict[str, dict[str, Any]]
 
-# Made anew by Kubernetes all the time, or by the lab itself.
+# Recreated continuously by Kubernetes or by the lab itself.
 _PASSING = {"Event", "EndpointSlice", "Logs", "ControllerRevision"}
 _SYSTEM_LEASE = re.compile(r"^Lease (kube-node-lease/|kube-system/(kube-|apiserver-))")
-# What the server keeps for itself, and what moves by itself.
+# Fields of the server, and fields that change continuously.
 _MOVING = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
 
-# Where the simulator keeps which driver a machine's kernel has loaded: nothing that is on a cluster.
+# The simulator stores the loaded driver of a machine's kernel here, which is no object of the cluster.
 _LOADED = "lab.accel.gpu/driver"
 
 
 def snapshot(lab: Lab) -> Objects:
-    """Every object by kind, namespace and name, without its status and without what moves by itself."""
+    """Every object by kind, namespace and name, without its status and without fields that change continuously."""
     listed_kinds = kinds(lab)
     listed = json.loads(run("kubectl", "get", ",".join(listed_kinds), "-A", "-o", "json", env=lab.env))["items"]
     found = {_label(item): _still(item) for item in listed if item["kind"] not in _PASSING}
@@ -32,7 +32,7 @@ def snapshot(lab: Lab) -> Objects:
 
 
 def differences(before: Objects, after: Objects) -> dict[str, Any]:
-    """Every object that is not as it was, as it was and as it is (None: not there)."""
+    """Every changed object, with its old and its new state (None: missing)."""
     return {
         label: (before.get(label), after.get(label))
         for label in sorted({*before, *after})
@@ -41,7 +41,7 @@ def differences(before: Objects, after: Objects) -> dict[str, Any]:
 
 
 def written_by(lab: Lab, manager: str) -> list[str]:
-    """The objects of which the server notes that a field manager has written them."""
+    """The objects that a field manager has written, according to their managedFields."""
     listed_kinds = kinds(lab)
     text = run("kubectl", "get", ",".join(listed_kinds), "-A", "-o", "json", "--show-managed-fields", env=lab.env)
     return sorted(
@@ -52,7 +52,7 @@ def written_by(lab: Lab, manager: str) -> list[str]:
 
 
 def kinds(lab: Lab) -> list[str]:
-    """Every kind that can be listed, but those of which the API server warns that they are of yesterday."""
+    """Every kind that can be listed, except those that the API server warns are deprecated."""
     listed = run("kubectl", "api-resources", "--verbs=list", "-o", "name", env=lab.env).split()
     return [kind for kind in listed if kind not in ("endpoints", "componentstatuses")]
 
@@ -64,7 +64,7 @@ def _label(item: dict[str, Any]) -> str:
 
 
 def _still(item: dict[str, Any]) -> dict[str, Any]:
-    # Whoever holds a Lease renews it all the time.
+    # The holder of a Lease renews it continuously.
     moving = ("status", "spec") if item["kind"] == "Lease" else ("status",)
     kept = {key: value for key, value in item.items() if key not in moving}
     kept["metadata"] = {key: value for key, value in item["metadata"].items() if key not in _MOVING}

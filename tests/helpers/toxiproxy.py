@@ -26,52 +26,52 @@ _PROXY = "/proxies/api"
 
 
 class Toxiproxy:
-    """The way to one API server; toxics add up until they are healed. TLS stays that of the server and the client."""
+    """The connection to one API server; toxics add up until heal(). TLS stays between client and server."""
 
     def __init__(self, port: int, server: str) -> None:
-        """Lead from a free port to the server (host:port); `port` is toxiproxy's own, on which it is told what to do."""
+        """Forward a free port to the server (host:port); `port` is the port of toxiproxy's own API."""
         self._port = port
         self._ends: list[threading.Timer] = []
-        self.address: str = self._tell(
+        self.address: str = self._request(
             "POST", "/proxies", {"name": "api", "listen": "127.0.0.1:0", "upstream": server}
         )["listen"]
 
     def latency(self, milliseconds: int = 200) -> None:
-        """Everything that the server says arrives so much later."""
+        """Delay all data of the server by this time."""
         self._toxic("latency", {"latency": milliseconds}, 1.0)
 
     def resets(self, share: float = 0.01) -> None:
-        """This share of the connections, drawn by chance, is reset at the server's first word, in the TLS handshake."""
+        """Reset this share of the connections, chosen at random, at the server's first data, in the TLS handshake."""
         self._toxic("reset_peer", {"timeout": 0}, share)
 
     def endings(self, share: float = 0.01) -> None:
-        """This share is ended without a word instead, as by a load balancer that has lost its servers."""
+        """Close this share without data instead, as a load balancer without servers does."""
         self._toxic("limit_data", {"bytes": 0}, share)
 
     def cut(self, seconds: float) -> None:
-        """Break every connection and refuse new ones for so long; returns at once."""
-        self._tell("POST", _PROXY, {"enabled": False})
-        end = threading.Timer(seconds, self._tell, ("POST", _PROXY, {"enabled": True}))
+        """Break every connection and refuse new ones for this time; returns at once."""
+        self._request("POST", _PROXY, {"enabled": False})
+        end = threading.Timer(seconds, self._request, ("POST", _PROXY, {"enabled": True}))
         self._ends.append(end)
         end.start()
 
     def heal(self) -> None:
-        """Take all toxics off, and wait until a cut is over."""
+        """Remove all toxics, and wait until a cut is over."""
         for end in self._ends:
             end.join()
         self._ends.clear()
-        for toxic in self._tell("GET", f"{_PROXY}/toxics"):
-            self._tell("DELETE", f"{_PROXY}/toxics/{toxic['name']}")
+        for toxic in self._request("GET", f"{_PROXY}/toxics"):
+            self._request("DELETE", f"{_PROXY}/toxics/{toxic['name']}")
 
     def forget(self) -> None:
-        """Let no cut end any more, since toxiproxy itself ends."""
+        """Cancel the end of a cut, since toxiproxy itself ends."""
         for end in self._ends:
             end.cancel()
 
     def _toxic(self, kind: str, attributes: dict[str, Any], share: float) -> None:
-        self._tell("POST", f"{_PROXY}/toxics", {"type": kind, "attributes": attributes, "toxicity": share})
+        self._request("POST", f"{_PROXY}/toxics", {"type": kind, "attributes": attributes, "toxicity": share})
 
-    def _tell(self, method: str, path: str, body: Any = None) -> Any:
+    def _request(self, method: str, path: str, body: Any = None) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
@@ -85,9 +85,9 @@ class Toxiproxy:
 
 @contextmanager
 def toxiproxy(kubeconfig: Path, folder: Path) -> Iterator[tuple[Toxiproxy, Path]]:
-    """A way to the API server of a kubeconfig, and the kubeconfig that leads along it, for as long as the block lasts.
+    """A proxy for the API server of a kubeconfig, and a kubeconfig for it, while the block runs.
 
-    The server's certificate must be good for 127.0.0.1, as a lab's is: it is verified as without the proxy.
+    The server's certificate must be valid for 127.0.0.1, as a lab's is: it is verified as without the proxy.
     """
     document = yaml.safe_load(kubeconfig.read_text())
     [cluster] = [entry["cluster"] for entry in document["clusters"]]

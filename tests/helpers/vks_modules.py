@@ -22,11 +22,11 @@ from tests.helpers.modules import run_module
 Object = dict[str, Any]
 CLUSTER = "demo"
 SECRET = vks.SECRETS["lab"]
-_OURS = "accel.gpu/"
+_PREFIX = "accel.gpu/"
 
 
 class Account(vks.Account):
-    """An account in which modules are run; their requests alone are counted."""
+    """An account for modules; only their requests are counted."""
 
     def __init__(self, fake: FakeVks, folder: Path) -> None:
         """Use the fake VKS that runs in this folder."""
@@ -36,17 +36,17 @@ class Account(vks.Account):
 
     @property
     def env(self) -> dict[str, str]:
-        """What a shell of the lab would export."""
+        """The environment variables of a lab's shell."""
         login = {"GRN_CLIENT_ID": self.client, "GRN_CLIENT_SECRET": vks.SECRETS[self.client]}
         return {**self.fake.addresses(), **login}
 
     def run(self, main: Callable[[], Any], *, check: bool = False, diff: bool = True, **args: Any) -> Object:
-        """A module's result, as of a process of its own."""
+        """A module's result, as from a separate process."""
         iam.forget()
         return run_module(main, args, check=check, diff=diff, env=self.env)
 
     def put_before(self, method: str, fault: str, value: object = None) -> None:
-        """Put a fault just before the first request of this method, so that it strikes that one."""
+        """Inject a fault just before the first request of this method, so that it affects that request."""
         answer = self.fake.answer
 
         def watched(request: HttpRequest) -> HttpResponse:
@@ -58,29 +58,29 @@ class Account(vks.Account):
         self.fake.answer = watched  # type: ignore[method-assign]
 
     def clear(self) -> None:
-        """Take all faults away."""
+        """Clear all faults."""
         self.fake.settings.clear()
 
     def mark(self) -> int:
-        """The present end of the log of requests."""
+        """The present end of the request log."""
         return cloud_requests.mark(self.lab)
 
     def asked(self, since: int = 0) -> list[str]:
-        """Requests since a mark, as METHOD PATH; logins are none."""
-        found = cloud_requests.requests(self.lab, since, _OURS)
+        """Requests since a mark, as METHOD PATH, without logins."""
+        found = cloud_requests.requests(self.lab, since, _PREFIX)
         return [f"{request.method} {request.path}" for request in found if request.service != "iam"]
 
     def logins(self, since: int = 0) -> int:
-        """How often a token was asked for."""
-        return sum(request.service == "iam" for request in cloud_requests.requests(self.lab, since, _OURS))
+        """The number of token requests."""
+        return sum(request.service == "iam" for request in cloud_requests.requests(self.lab, since, _PREFIX))
 
     def writes(self, since: int = 0) -> list[str]:
-        """Those that could change something, as METHOD PATH with ID in place of ids."""
-        found = cloud_requests.writes(self.lab, since, _OURS)
+        """Write requests, as METHOD PATH with ID in place of ids."""
+        found = cloud_requests.writes(self.lab, since, _PREFIX)
         return [f"{request.method} {_without_ids(request.path)}" for request in found]
 
     def groups(self) -> dict[str, Object]:
-        """The node groups as the service has them, with all their settings, by name; two of one name are an error."""
+        """The node groups of the service with all their settings, by name; two of one name are an error."""
         with self.fake.state.lock:
             rules = VksRules.now(self.fake.settings)
             found = [groups.detail(rules, group) for group in self.fake.state.groups.values()]
@@ -88,12 +88,12 @@ class Account(vks.Account):
         return {group["name"]: group for group in found}
 
     def all_shown(self) -> bool:
-        """Whether the service shows every group that it has: a new one comes late."""
+        """Whether the service lists every group: new ones are listed late."""
         with self.fake.state.lock:
             return not any(lifecycle.is_hidden(group, time.time()) for group in self.fake.state.groups.values())
 
     def log(self) -> str:
-        """The whole log of requests."""
+        """The whole request log."""
         return cloud_requests.path_of(self.lab).read_text()
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for what others bring about."""
+"""Waits for conditions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BETWEEN = 0.1
 
 
 def until(ask: Callable[[], Any], limit: float = 60) -> Any:
-    """Ask until the answer is true, and return it; fail with the last one after so many seconds."""
+    """Call until the result is true, and return it; fail with the last result after this number of seconds."""
     deadline = time.monotonic() + limit
     while not (answer := ask()):
         assert time.monotonic() < deadline, answer

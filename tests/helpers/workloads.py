@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Users' work on the lab: pods that use GPUs in every way there is, and a watch that tells which of them went, and how."""
+"""Users' pods on the lab, which use GPUs in every possible way, and a watch that records which of them ended, and how."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ NAMESPACE = "users"
 GPU = "nvidia.com/gpu"
 URGENT = "urgent"
 _DRA, _DRIVER = "/apis/resource.k8s.io/v1", "gpu.nvidia.com"
-# What the API server writes on a pod that somebody has evicted through its Eviction API.
+# The API server's condition on a pod that was evicted by the Eviction API.
 _EVICTED = "EvictionByEvictionAPI"
-# Ways to use a GPU without asking for a resource, as a part of a pod's spec and one of its container's.
+# Ways to use a GPU without a resource request: a part of a pod's spec and one of its container's.
 WAYS: dict[str, tuple[Object, Object]] = {
     "runtime-class": ({"runtimeClassName": "nvidia"}, {}),
     "host-path": (
@@ -29,13 +29,13 @@ WAYS: dict[str, tuple[Object, Object]] = {
         {"volumeMounts": [{"name": "device", "mountPath": "/dev/nvidia0"}]},
     ),
     "visible-devices": ({}, {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
-    # A claim of the DRA driver's devices, of which Users.claimable() gives a node some.
+    # A claim of the DRA driver's devices; Users.claimable() creates some on a node.
     "claim": (
         {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]},
         {"resources": {"claims": [{"name": "gpu"}]}},
     ),
 }
-# What looks like it and is none: the value by which NVIDIA's own images say that they want no GPU.
+# Similar, but no use of a GPU: the value with which NVIDIA's own images request none.
 INNOCENT: dict[str, tuple[Object, Object]] = {
     "web": ({}, {}),
     "void": ({}, {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]}),
@@ -43,8 +43,8 @@ INNOCENT: dict[str, tuple[Object, Object]] = {
 
 
 @dataclass(frozen=True)
-class Gone:
-    """A pod that is there no more: `at` is the monotonic time at which its end was seen."""
+class EndedPod:
+    """A pod that no longer exists: `at` is the monotonic time at which the watch received its end."""
 
     name: str
     uid: str
@@ -55,17 +55,17 @@ class Gone:
 
 @dataclass(frozen=True)
 class Users:
-    """Everybody who works on the cluster of a lab, in one namespace."""
+    """All users of a lab's cluster, in one namespace."""
 
     lab: Lab
 
     @property
     def api(self) -> Api:
-        """The lab's own client, whose requests no audit counts."""
+        """The lab's own client, whose requests are not in the audit log."""
         return Api(LabLayout.named(self.lab.name))
 
-    def arrive(self) -> Users:
-        """Make the namespace with what every user finds there, and what the cluster's admin gives them, as far as it is missing."""
+    def create_namespace(self) -> Users:
+        """Create the missing parts of the namespace, with Kubernetes' defaults and the administrator's objects for users."""
         api = self.api
         selector = {"cel": {"expression": f"device.driver == '{_DRIVER}'"}}
         request = {"name": "gpu", "exactly": {"deviceClassName": _DRIVER}}
@@ -83,7 +83,7 @@ class Users:
         return self
 
     def deployment(self, name: str, node: str, replicas: int = 1, **options: Any) -> None:
-        """Replicas that are pinned to a node; options as for template()."""
+        """Pods with a controller, pinned to a node; options as for template()."""
         body = {
             "replicas": replicas,
             "selector": {"matchLabels": {"app": name}},
@@ -92,7 +92,7 @@ class Users:
         self._apps("deployments", name, body)
 
     def daemonset(self, name: str, node: str, **options: Any) -> None:
-        """A DaemonSet of one node, whose pod therefore nobody can move elsewhere."""
+        """A DaemonSet on one node, whose pod cannot move."""
         self._apps(
             "daemonsets",
             name,
@@ -105,14 +105,14 @@ class Users:
         spec = {"driver": _DRIVER, "nodeName": node, "pool": pool, "devices": [{"name": "gpu-0"}]}
         _create(self.api, f"{_DRA}/resourceslices", {"metadata": {"name": f"{node}-gpus"}, "spec": spec})
 
-    def bare(self, name: str, node: str, **options: Any) -> None:
-        """A pod that nobody makes again."""
+    def unmanaged_pod(self, name: str, node: str, **options: Any) -> None:
+        """A pod without a controller."""
         made = template(name, node, **options)
         made["metadata"]["name"] = name
         _create(self.api, f"/api/v1/namespaces/{NAMESPACE}/pods", made)
 
     def runtime_class(self, name: str, handler: str) -> None:
-        """A RuntimeClass of the cluster's own."""
+        """A RuntimeClass of the cluster."""
         _create(self.api, "/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": name}, "handler": handler})
 
     def budget(self, name: str, app: str, **spec: Any) -> None:
@@ -122,16 +122,16 @@ class Users:
         self.until(lambda: (self._budget(name).get("status") or {}).get("observedGeneration"), "the budget is counted")
 
     def no_budget(self, name: str) -> None:
-        """Take a budget away."""
+        """Delete a budget."""
         self.api.request("DELETE", f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/{name}")
 
     def pods(self, app: str = "") -> list[Object]:
-        """Every pod of them, or of one app."""
+        """All pods of the users, or of one app."""
         query = {"labelSelector": f"app={app}"} if app else {}
         return list(self.api.list(f"/api/v1/namespaces/{NAMESPACE}/pods", **query))
 
     def running(self, app: str = "") -> list[Object]:
-        """Those that run and are not about to end."""
+        """The running pods that are not terminating."""
         return [
             pod
             for pod in self.pods(app)
@@ -139,12 +139,12 @@ class Users:
         ]
 
     def wait_running(self, count: int, app: str = "") -> list[Object]:
-        """Wait until so many run, and return them."""
+        """Wait until this number of pods runs, and return them."""
         self.until(lambda: len(self.running(app)) == count, f"{count} pods of {app or 'all users'} run")
         return self.running(app)
 
-    def leave(self) -> None:
-        """Take all of it away and wait until it is gone."""
+    def delete_all(self) -> None:
+        """Delete all objects and wait until they are gone."""
         api = self.api
         if api.get(f"/api/v1/namespaces/{NAMESPACE}") is None:
             return
@@ -159,7 +159,7 @@ class Users:
 
     @staticmethod
     def until(done: Callable[[], Any], what: str, seconds: float = 90) -> None:
-        """Wait for something that controllers and simulated agents do."""
+        """Wait for an action of controllers or simulated agents."""
         end = time.monotonic() + seconds
         while not done():
             assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
@@ -167,7 +167,7 @@ class Users:
 
     @contextmanager
     def watched(self) -> Iterator[Watch]:
-        """Everybody who goes while the block runs."""
+        """Watch the pods that end while the block runs."""
         watch = Watch(self.api)
         watch.start()
         try:
@@ -184,21 +184,21 @@ class Users:
 
 @dataclass
 class Watch:
-    """The users' pods since it was started: who was there, and who of them went. Outlives a restart of the API server."""
+    """The users' pods since the start of the watch: existing and ended ones. Survives a restart of the API server."""
 
     api: Api
-    gone: dict[str, Gone] = field(default_factory=dict)
+    gone: dict[str, EndedPod] = field(default_factory=dict)
     _known: dict[str, Object] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _seen: threading.Condition = field(default_factory=threading.Condition)
 
     def start(self) -> None:
-        """Read who is there, and follow from then on."""
+        """List the pods, and watch them from then on."""
         version = self._list()
         threading.Thread(target=self._follow, args=(version,), daemon=True).start()
 
     def stop(self) -> None:
-        """See everything that has happened until now, and end."""
+        """Process all events until now, and end."""
         marker = f"seen-{time.monotonic_ns()}"
         body = {
             "metadata": {"name": marker},
@@ -213,11 +213,11 @@ class Watch:
         self._over.set()
 
     def names(self) -> set[str]:
-        """Who went, as namespace/name."""
+        """The ended pods, as namespace/name."""
         return {f"{NAMESPACE}/{gone.name}" for gone in self.gone.values()}
 
     def not_evicted(self) -> list[str]:
-        """Who went, and not by an eviction."""
+        """The pods that ended without an eviction."""
         return sorted(gone.name for gone in self.gone.values() if not gone.evicted)
 
     def _list(self) -> str:
@@ -250,7 +250,7 @@ class Watch:
         metadata = pod["metadata"]
         conditions = pod.get("status", {}).get("conditions") or []
         evicted = any(c["type"] == "DisruptionTarget" and c.get("reason") == _EVICTED for c in conditions)
-        gone = Gone(metadata["name"], metadata["uid"], pod["spec"].get("nodeName", ""), evicted, time.monotonic())
+        gone = EndedPod(metadata["name"], metadata["uid"], pod["spec"].get("nodeName", ""), evicted, time.monotonic())
         with self._seen:
             self._known.pop(gone.uid, None)
             self.gone[gone.uid] = gone

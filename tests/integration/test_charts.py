@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NVIDIA's and NFD's charts make of the Helm values that follow from gpu_cluster.operator."""
+"""Rendered charts of NVIDIA and NFD with the Helm values from gpu_cluster.operator."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ FULL: Document = {
     "proxy": {"http": "http://proxy:3128", "https": "http://proxy:3128", "no_proxy": ["10.0.0.0/8", ".svc"]},
     "repo_config": "repos",
     "cert_config": "ca",
-    # Operands that the chart leaves out by default.
+    # Operands that the chart disables by default.
     "values": {"dcgm": {"enabled": True}, "gds": {"enabled": True}, "gdrcopy": {"enabled": True}},
 }
-# Nobody can pull these from a public registry: whoever enables it says where it is.
+# Not in any public registry: users who enable these set the registry, too.
 PRIVATE = {"spec.vgpuManager"}
 
 
 @pytest.fixture
 def rendered(lab: Lab, tmp_path: Path) -> Rendering:
-    """Gives the objects that a chart makes of the values which follow from `gpu_cluster.operator`."""
+    """Return a function that renders a chart with the values from `gpu_cluster.operator`."""
 
     def render(chart: str, **operator: t.Any) -> list[Document]:
         plan = derive({**CLUSTER, "operator": operator}, {}, [])
@@ -84,14 +84,14 @@ def test_every_operand_of_the_policy_has_the_registry_and_the_secrets(rendered: 
     assert all(secret == ["one", "two"] for secret in secrets.values())
 
 
-def test_the_chart_takes_the_registry_as_it_takes_its_own(rendered: Rendering) -> None:
-    """Nothing but the host differs from what the chart would have used by itself."""
-    ours = dict(leaves(policy(rendered("gpu-operator", registry=REGISTRY)), "repository"))
+def test_only_the_registry_differs_from_the_defaults_of_the_chart(rendered: Rendering) -> None:
+    """Only the host differs from the chart's default."""
+    observed = dict(leaves(policy(rendered("gpu-operator", registry=REGISTRY)), "repository"))
     usual = dict(leaves(policy(rendered("gpu-operator")), "repository"))
-    assert ours == {path: repository.replace("nvcr.io", REGISTRY) for path, repository in usual.items()}
+    assert observed == {path: repository.replace("nvcr.io", REGISTRY) for path, repository in usual.items()}
 
 
-def test_the_driver_gets_what_is_said_of_it(rendered: Rendering) -> None:
+def test_the_driver_settings_are_in_the_policy(rendered: Rendering) -> None:
     driver = policy(rendered("gpu-operator", **FULL))["spec"]["driver"]
     assert (driver["version"], driver["kernelModuleType"], driver["secretEnv"]) == ("580.95.05", "open", "envs")
     assert (driver["repoConfig"], driver["certConfig"]) == ({"configMapName": "repos"}, {"name": "ca"})

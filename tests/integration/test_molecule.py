@@ -11,17 +11,17 @@ import pytest
 from tests.labs import Lab, own_lab
 from tests.programs import REPO, run
 
-# The default scenario is the lab itself, which the fixture has brought up.
+# The default scenario needs only the lab, which the fixture has started.
 SCENARIOS = sorted(path.parent.name for path in (REPO / "molecule").glob("*/molecule.yml"))
 SCENARIOS.remove("default")
 
 
-# Scenarios on a lab with clouds, which is another one: a part once had stays a lab's.
+# Scenarios on a lab with clouds, which is another lab: a lab keeps its parts.
 CLOUDS = {"nodes": ("openstack",)}
 
 
 def play(lab: Lab, scenario: str, tmp_path: Path) -> None:
-    # The lab outlives the scenario, molecule's memory of what it has prepared there must not.
+    # The lab outlives the scenario, but molecule's record of what it has prepared there must not.
     env = {**lab.env, "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path)}
     run("molecule", "test", "--destroy", "never", "--scenario-name", scenario, env=env)
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's own parser is the judge of what we render; the lab's simulator has it inside."""
+"""NVIDIA's own parser checks the rendered configurations; the lab's simulator contains it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Judge = Callable[[list[str]], list[str]]
 
 @pytest.fixture
 def judged(lab: Lab, tmp_path: Path) -> Judge:
-    """What NVIDIA's parser says of each text: ok, or REJECTED and why."""
+    """The result of NVIDIA's parser for each text: ok, or REJECTED and the reason."""
 
     def judge(texts: list[str]) -> list[str]:
         files = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
@@ -46,7 +46,7 @@ def judged(lab: Lab, tmp_path: Path) -> Judge:
             file.write_text(text)
         simulator = build.cached("sim")
         assert simulator is not None
-        # It ends with 1 where it refuses one of them.
+        # It ends with 1 if it rejects one of them.
         done = subprocess.run(
             [simulator / "bin" / "sim", "config", *files], capture_output=True, text=True, env=lab.env, check=False
         )
@@ -59,11 +59,11 @@ def judged(lab: Lab, tmp_path: Path) -> Judge:
 ONE_SHARE = {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 1}]}}}
 
 
-def test_accepts_all_that_we_render(judged: Judge) -> None:
+def test_all_rendered_configurations_are_accepted(judged: Judge) -> None:
     assert judged([yaml_text.render(plugin.config(sharing)) for sharing in GOOD]) == ["ok"] * len(GOOD)
 
 
-def test_refuses_what_we_refuse_to_derive(judged: Judge) -> None:
+def test_configurations_that_the_collection_refuses_are_rejected(judged: Judge) -> None:
     (verdict,) = judged([yaml_text.render(ONE_SHARE)])
     assert verdict.startswith("REJECTED")
     assert "number of replicas must be >= 2" in verdict

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/mig-layouts.md: the maximal MIG layouts of every model, with the memory slices drawn."""
+"""docs/mig-layouts.md: the maximal MIG layouts of every model, with drawings of the memory slices."""
 
 from __future__ import annotations
 

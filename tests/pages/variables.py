@@ -31,7 +31,7 @@ from tests.programs import REPO
 PAGE = REPO / "docs" / "variables.md"
 FRAGMENT = REPO / "plugins" / "doc_fragments" / "variables.py"
 ROLE = REPO / "roles" / "pools" / "meta" / "argument_specs.yml"
-# What is behind this line, `make docs` writes.
+# `make docs` generates the text after this line.
 MARK = "  # Written by `make docs`, from here to the end.\n"
 
 DESCRIPTIONS: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text(encoding="utf-8"))
@@ -50,7 +50,7 @@ Option = dict[str, Any]
 
 
 def paths(field: Field, path: str = "") -> Iterator[str]:
-    """The path of every key at every depth; keys of a list's elements follow the list's name."""
+    """The path of every key at every depth; the path of a list is also the prefix for the keys of its elements."""
     if isinstance(field, ListOf):
         yield from paths(field.item, path)
     if isinstance(field, Section):
@@ -61,7 +61,7 @@ def paths(field: Field, path: str = "") -> Iterator[str]:
 
 
 def type_of(field: Field) -> Option:
-    """Type, and type of the elements, as Ansible names them."""
+    """Type and element type as in Ansible's documentation."""
     if isinstance(field, (Amount, LayoutField)):
         return {"type": "raw"}
     if isinstance(field, ListOf):
@@ -71,7 +71,7 @@ def type_of(field: Field) -> Option:
 
 
 def option(field: Field, path: str, texts: Mapping[str, str], below: str) -> Option:
-    """One key as an option of Ansible's documentation; `below` is what its own keys stand under."""
+    """One key as an option of Ansible's documentation; `below` is the prefix of its subkeys' path."""
     found: Option = {"description": [texts[path]], **type_of(field)}
     if isinstance(field, Choice):
         found["choices"] = list(field.known)

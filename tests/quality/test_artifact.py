@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The artifact holds what users call by its full name and nothing of the lab, and works without the repository."""
+"""The artifact contains what users call by its full name and nothing of the lab, and works without the repository."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def artifact(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usual(3)
-def test_holds_only_what_users_need(artifact: Path) -> None:
+def test_contents_are_only_what_users_need(artifact: Path) -> None:
     with tarfile.open(artifact) as archive:
         files = [member.name for member in archive.getmembers() if member.isfile()]
     assert {name.partition("/")[0] for name in files} <= FOLDERS | PAPERS
@@ -48,8 +48,8 @@ def test_holds_only_what_users_need(artifact: Path) -> None:
 
 @pytest.mark.usual(15)
 def test_plan_runs_from_an_installation(artifact: Path, tmp_path: Path) -> None:
-    """Installed into an empty folder, the plan playbook runs by its name, far from the repository and any cluster."""
-    # Only this path, or the collection in place counts as installed already.
+    """The collection is installed into an empty folder, and the playbook plan runs by its name, outside the repository and without a cluster."""
+    # Only this path; otherwise the collection of the checkout counts as installed.
     env = environment(ANSIBLE_COLLECTIONS_PATH=str(tmp_path), KUBECONFIG=str(tmp_path / "none"))
     run("ansible-galaxy", "collection", "install", "--no-deps", "-p", tmp_path, artifact, env=env)
     inventory = tmp_path / "inventory.yml"
@@ -67,7 +67,7 @@ def test_plan_runs_from_an_installation(artifact: Path, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.usual(90)
-def test_galaxy_imports_it() -> None:
+def test_galaxy_imports_the_artifact() -> None:
     printed = run(REPO / "tools" / "importer")
     assert "Importer processing completed successfully" in printed
     assert not [line for line in printed.splitlines() if line.startswith(("WARNING", "ERROR"))]

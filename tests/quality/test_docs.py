@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The documentation agrees with the code: keys and defaults of the variables, links, paths, measurements, derived names."""
+"""The documentation matches the code: keys and defaults of the variables, links, paths, measurements, derived names."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def test_every_key_of_a_variable_is_described_once(variable: str) -> None:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_what_make_docs_writes_is_up_to_date(path: Path, text: Callable[[], str]) -> None:
+def test_generated_pages_are_up_to_date(path: Path, text: Callable[[], str]) -> None:
     assert path.read_text(encoding="utf-8") == text(), "run make docs"
 
 
 def anchors(text: str) -> set[str]:
-    """The fragments under which headings can be reached."""
+    """The anchors of the headings."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
-def test_links_lead_somewhere(page: Any) -> None:
+def test_links_have_targets(page: Any) -> None:
     for target, fragment in LINK.findall(page.read_text(encoding="utf-8")):
         found = (page.parent / target) if target else page
         assert found.exists(), target
@@ -83,7 +83,7 @@ def test_the_messages_of_the_variables_are_those_of_the_code() -> None:
 
 
 def table(page: str, head: str) -> list[list[str]]:
-    """The cells of the table whose head begins so."""
+    """The cells of the table with this header."""
     body = (DOCS / page).read_text(encoding="utf-8").partition(f"\n| {head}")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
 
@@ -105,11 +105,11 @@ def test_the_measured_tables_are_the_catalogs() -> None:
 
 
 def test_the_names_of_each_mode_are_those_that_are_derived() -> None:
-    for sharing, *told in table("modes.md", "`sharing` | resource"):
+    for sharing, *reported in table("modes.md", "`sharing` | resource"):
         document = {"name": "p", "match": {"model": "A100-SXM4-40GB"}, "sharing": yaml.safe_load(sharing.strip("`"))}
         [pool] = derive({"name": "c"}, {}, [document]).pools
         derived = [*map(ticked, (pool.resources, pool.quota_keys)), f"{pool.shares_per_gpu}", f"`{pool.accelerator}`"]
-        assert told == derived
+        assert reported == derived
 
 
 def ticked(names: tuple[str, ...]) -> str:

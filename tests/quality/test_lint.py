@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every linter of the project, each a test; `make lint` runs just these."""
+"""Every linter of the project as a test; `make lint` runs these tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLLECTION = BUILD / "ansible_collections" / "accel" / "gpu"
 
 
 def tracked(*patterns: str) -> list[Path]:
-    """The files of the repository (known to git, or new and not ignored) that match the patterns."""
+    """The files of the repository (tracked, or new and not ignored) that match the patterns."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
         cwd=REPO,
@@ -28,7 +28,7 @@ def tracked(*patterns: str) -> list[Path]:
 
 
 def shell_scripts() -> list[Path]:
-    """Files that a shell runs, by their name or their first line."""
+    """Shell scripts, by their file name or their first line."""
     plain = [path for path in tracked("tools", "lab/lab", ".ci", "*.sh") if path.is_file()]
     return sorted({path for path in plain if path.suffix == ".sh" or b"sh" in path.read_bytes().partition(b"\n")[0]})
 
@@ -66,7 +66,7 @@ def test_changelog() -> None:
     "but", [pytest.param(("molecule", "tests"), id="shipped"), pytest.param((), id="all", marks=pytest.mark.soak)]
 )
 def test_ansible_lint(tree: Path, but: tuple[str, ...]) -> None:
-    """Each playbook takes it seconds: those of scenarios and tests are read in `make soak`, and run by what they are for."""
+    """It takes seconds for each playbook, so `make soak` lints those of scenarios and tests, which their own tests run."""
     left_out = [f"--exclude={folder}" for folder in (*but, "build", "changelogs", "lab")]
     run("ansible-lint", "--profile", "production", "--strict", "--offline", *left_out, cwd=tree)
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's programs have one version of each library that they share: what is compiled once is built in half the time."""
+"""The lab's programs use one version of each shared library, which is then compiled once: this halves the build time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.programs import REPO
 
 _REQUIRED = re.compile(r"^(?:require )?\s*(\S+) (v\S+)(?: // indirect)?$", re.MULTILINE)
 _REPLACED = re.compile(r"^\s*(?:replace )?(\S+) => \S+ (v\S+)$", re.MULTILINE)
-# Each operator is to run with the Kubernetes libraries of its release, and process-compose shares next to nothing. NVIDIA's
-# agents are to be those of the release, and what calls C is compiled apart in any case.
+# Each operator needs the Kubernetes libraries of its release, and process-compose shares almost nothing. NVIDIA's
+# agents must be those of the release, and packages with cgo are compiled separately in any case.
 _KUBERNETES = ("k8s.io/", "sigs.k8s.io/")
 APART = {
     "gpu-operator": _KUBERNETES,
@@ -21,7 +21,7 @@ APART = {
     "nvidia-agents": ("",),
     "mig-parted": ("",),
 }
-# Kubernetes' own libraries are what all the others wait for.
+# The compilation of the others waits for Kubernetes' own libraries.
 SHARED = ("k8s.io/", "golang.org/x/", "google.golang.org/")
 
 

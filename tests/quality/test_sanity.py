@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ansible-test sanity` without an ignore file; `make test` asks the development's ansible-core, `make soak` all."""
+"""`ansible-test sanity` without an ignore file; `make test` uses the development's ansible-core, `make soak` all versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.programs import REPO, environment
 
-# What tools/sanity ends with where the machine has no Python for an ansible-core.
+# The exit status of tools/sanity on a machine without a Python for an ansible-core.
 NO_PYTHON = 3
 
 

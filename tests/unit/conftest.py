@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hypothesis tries as often as seconds allow, and does not look at the clock of a busy machine."""
+"""Hypothesis has a limited number of examples and no deadline, since the machine can be busy."""
 
 from __future__ import annotations
 

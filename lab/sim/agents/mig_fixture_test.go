@@ -161,7 +161,7 @@ func (f *fixture) serve(answer http.ResponseWriter, request *http.Request) {
 		f.boots = append(f.boots, id)
 		f.r.node.BootID = id
 	}
-	if hung, told := patch.Metadata.Annotations[hungAnnotation]; told {
+	if hung, found := patch.Metadata.Annotations[hungAnnotation]; found {
 		f.r.node.HungProcess = ""
 		if hung != nil {
 			f.r.node.HungProcess = *hung

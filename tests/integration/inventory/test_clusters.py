@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A fleet that nobody has written down: clusters of a real Magnum and of the double of VKS become hosts on which playbooks run."""
+"""The inventory plugin: clusters of a real Magnum and of the fake VKS become hosts on which playbooks run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERYWHERE: list[dict[str, Any]] = [{"magnum": {"cloud": "lab"}}, {"vks": {}}]
 
 @pytest.fixture(scope="module")
 def fleet_lab() -> Iterator[Lab]:
-    """A lab with both clouds; each has a cluster called like the lab, Magnum's with a group of T4."""
+    """A lab with both clouds; each has a cluster with the lab's name, Magnum's with a group of T4."""
     with own_lab("fleet", "openstack", "vks") as lab:
         cloud = Cloud(LabLayout.named(lab.name))
         cluster = cloud.get(f"/clusters/{lab.name}")
@@ -43,7 +43,7 @@ def fleet(fleet_lab: Lab, tmp_path: Path) -> Fleet:
 
 
 class Fleet:
-    """A folder with an inventory that is discovered."""
+    """A folder with an inventory of the plugin."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab, self.folder = lab, folder
@@ -65,14 +65,14 @@ class Fleet:
         return found
 
     def failed(self) -> str:
-        """What is said where nothing can be made of it."""
+        """The message of a failed run of the inventory."""
         done = self.shown("--list")
         assert "_meta" not in done.stdout or not json.loads(done.stdout)["_meta"]["hostvars"]
         return " ".join(done.stderr.split())
 
 
 def plain(value: Any) -> Any:
-    """Without the mark of values that come from outside and are no templates, which some releases of Ansible show."""
+    """Without the trust tag of values from outside, which some versions of Ansible show."""
     if isinstance(value, dict):
         return value["__ansible_unsafe"] if "__ansible_unsafe" in value else {k: plain(of) for k, of in value.items()}
     return [plain(of) for of in value] if isinstance(value, list) else value
@@ -107,7 +107,7 @@ def test_clusters_of_both_clouds_are_hosts_in_groups(fleet: Fleet) -> None:
 
 
 @pytest.mark.usual(6)
-def test_a_second_look_writes_nothing_and_costs_two_requests_a_cluster(fleet: Fleet) -> None:
+def test_a_second_inventory_run_writes_nothing_and_sends_two_requests_per_cluster(fleet: Fleet) -> None:
     fleet.written().listed()
     layout = LabLayout.named(fleet.lab.name)
     since = cloud_requests.mark(layout)
@@ -127,14 +127,14 @@ def test_a_second_look_writes_nothing_and_costs_two_requests_a_cluster(fleet: Fl
 
 
 @pytest.mark.usual(8)
-def test_a_plan_runs_over_hosts_that_nobody_wrote_down(fleet: Fleet) -> None:
+def test_a_plan_runs_on_discovered_hosts(fleet: Fleet) -> None:
     fleet.written()
     variables = fleet.folder / "group_vars"
     variables.mkdir()
     (variables / "gpu_clusters.yml").write_text(
         "gpu_pools: [{name: t4, match: {model: T4}, sharing: {mode: time-slicing, replicas: 4}}]\n"
     )
-    # Only the kubeconfigs that were written lead to the cluster.
+    # Only the kubeconfigs in this folder lead to the cluster.
     environ = {key: value for key, value in fleet.lab.env.items() if key not in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG")}
     planned = run_playbook("accel.gpu.plan", inventory=fleet.file, environ=environ).require_success()
     for host in (f"{fleet.lab.name}-RegionOne", f"{fleet.lab.name}-HCM-3"):
@@ -143,7 +143,7 @@ def test_a_plan_runs_over_hosts_that_nobody_wrote_down(fleet: Fleet) -> None:
 
 
 @pytest.mark.usual(6)
-def test_who_may_only_look_gets_hosts_and_a_sentence_about_kubeconfigs(fleet: Fleet) -> None:
+def test_a_user_with_read_access_gets_hosts_and_a_warning_about_kubeconfigs(fleet: Fleet) -> None:
     clouds: list[dict[str, Any]] = [{"magnum": {"cloud": "lab-reader"}}]
     said = fleet.written(clouds).failed()
     assert (
@@ -166,7 +166,7 @@ def test_who_may_only_look_gets_hosts_and_a_sentence_about_kubeconfigs(fleet: Fl
         ([{"vks": {"region": "HAN", "vks_url": "http://example.org"}}], "cloud vks, region HAN: vks_url: "),
     ],
 )
-def test_a_cloud_that_cannot_be_asked_is_named(fleet: Fleet, clouds: list[dict[str, Any]], words: str) -> None:
+def test_an_unreachable_cloud_is_named(fleet: Fleet, clouds: list[dict[str, Any]], words: str) -> None:
     said = fleet.written(clouds).failed()
     assert words in said
     assert "Traceback" not in said

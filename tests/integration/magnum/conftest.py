@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's OpenStack with each release of Magnum, and a project of it for each test.
+"""The lab's OpenStack with each release of Magnum, and a project for each test.
 
-ACCEL_GPU_TEST_MAGNUM names a lab that is up already (`lab/lab --name NAME up --part openstack`), for tests that are being written.
+ACCEL_GPU_TEST_MAGNUM names a running lab (`lab/lab --name NAME up --part openstack`), for the development of tests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UP = os.environ.get("ACCEL_GPU_TEST_MAGNUM")
 
 @pytest.fixture(scope="package", params=["23"] if _UP else ["23", pytest.param("20", marks=pytest.mark.soak)])
 def cloud(request: pytest.FixtureRequest) -> Iterator[tuple[Lab, str]]:
-    """A lab with that release of Magnum, which has a cluster without Kubernetes for all that needs no nodes."""
+    """A lab with that release of Magnum, and a cluster without Kubernetes for tests that need no nodes."""
     release = str(request.param)
     if _UP:
         lab = Lab(_UP)

@@ -22,7 +22,7 @@ def cluster(magnum: Magnum, *, check: bool = False, **args: Any) -> dict[str, An
 
 
 @pytest.mark.usual(10)
-def test_made_once_and_never_changed(magnum: Magnum) -> None:
+def test_a_cluster_is_created_once_and_never_changed(magnum: Magnum) -> None:
     wanted: dict[str, Any] = {
         "cluster_template": "k8s-gpu",
         "labels": {"team": True},
@@ -33,10 +33,10 @@ def test_made_once_and_never_changed(magnum: Magnum) -> None:
     done = cluster(magnum, **wanted)
     assert not done.get("failed"), done["msg"]
     assert (predicted["changed"], predicted["diff"]) == (done["changed"], done["diff"]) == (True, done["diff"])
-    told = done["magnum_cluster"]
-    assert told["status"] == "CREATE_COMPLETE"
-    assert told["labels"]["nvidia_gpu_enabled"] == "true", "the template's labels are merged"
-    assert told["labels"]["team"] == "true"
+    reported = done["magnum_cluster"]
+    assert reported["status"] == "CREATE_COMPLETE"
+    assert reported["labels"]["nvidia_gpu_enabled"] == "true", "the template's labels are merged"
+    assert reported["labels"]["team"] == "true"
     with magnum.watched() as watched:
         assert cluster(magnum, **wanted)["changed"] is False
         for field, value in (
@@ -51,7 +51,7 @@ def test_made_once_and_never_changed(magnum: Magnum) -> None:
             assert "at a cluster's creation only" in refused["msg"]
     assert watched == []
     info = magnum.run("cluster_info", name=magnum.named("c"))["clusters"]
-    assert [entry["id"] for entry in info] == [told["id"]]
+    assert [entry["id"] for entry in info] == [reported["id"]]
     assert cluster(magnum, state="absent", check=True)["changed"]
     assert cluster(magnum, state="absent")["changed"]
     assert cluster(magnum, state="absent")["changed"] is False
@@ -69,7 +69,7 @@ def test_made_once_and_never_changed(magnum: Magnum) -> None:
         ({"cluster_template": "k8s", "name": "9"}, "a letter first"),
     ],
 )
-def test_refused_before_the_first_write(magnum: Magnum, args: dict[str, Any], said: str) -> None:
+def test_invalid_arguments_fail_before_the_first_write(magnum: Magnum, args: dict[str, Any], said: str) -> None:
     with magnum.watched() as watched:
         refused = cluster(magnum, **args)
     assert refused["code"] == "invalid"
@@ -87,7 +87,7 @@ def test_no_quota_for_clusters(magnum: Magnum) -> None:
 
 @pytest.mark.usual(8)
 def test_two_clusters_of_one_name(magnum: Magnum) -> None:
-    """Magnum makes them; whoever names them is told both ids."""
+    """Magnum allows them; a request by name fails with both ids."""
     templates = (magnum.api.get("/clustertemplates") or {})["clustertemplates"]
     body = {"name": magnum.named("c"), "cluster_template_id": templates[0]["uuid"], "keypair": "lab"}
     ids = [magnum.api.send("POST", "/clusters", body).json()["uuid"] for dummy in range(2)]
@@ -108,15 +108,15 @@ def test_two_clusters_of_one_name(magnum: Magnum) -> None:
 
 
 @pytest.mark.usual(10)
-def test_a_cluster_whose_answer_is_lost_is_made_once(magnum: Magnum) -> None:
+def test_a_cluster_is_created_once_if_the_response_is_lost(magnum: Magnum) -> None:
     magnum.fault("lost-reply", "--value", "1")
     done = cluster(magnum, cluster_template="k8s")
     assert not done.get("failed"), done["msg"]
     assert len(magnum.run("cluster_info", name=magnum.named("c"))["clusters"]) == 1
 
 
-def test_a_node_group_of_a_cluster_that_is_being_made(magnum: Magnum) -> None:
-    """Until its API server has an address, Magnum makes no node group: 404 and then 409."""
+def test_a_node_group_of_a_cluster_in_creation(magnum: Magnum) -> None:
+    """Until its API server has an address, Magnum creates no node group: 404 and then 409."""
     assert cluster(magnum, cluster_template="k8s", labels={"lab_delay": "2"}, wait=False)["changed"]
     name = magnum.named("c")
     made = magnum.run("nodegroup", cluster=name, name=magnum.named("g"), flavor="m2.medium", node_count=0)
@@ -125,7 +125,7 @@ def test_a_node_group_of_a_cluster_that_is_being_made(magnum: Magnum) -> None:
 
 
 @pytest.mark.usual(5)
-def test_a_kubeconfig_that_the_api_server_believes(magnum: Magnum, tmp_path: Path) -> None:
+def test_the_api_server_accepts_the_kubeconfig(magnum: Magnum, tmp_path: Path) -> None:
     own, dest = magnum.lab.name, tmp_path / "config"
     args: dict[str, Any] = {"cluster": own, "dest": str(dest)}
     predicted = magnum.run("kubeconfig", check=True, **args)
@@ -162,7 +162,7 @@ def test_a_kubeconfig_that_the_api_server_believes(magnum: Magnum, tmp_path: Pat
     assert stat.S_IMODE(os.stat(dest).st_mode) == 0o600
 
 
-def test_a_file_of_others_is_not_replaced(magnum: Magnum, tmp_path: Path) -> None:
+def test_a_foreign_file_is_not_replaced(magnum: Magnum, tmp_path: Path) -> None:
     for name, text in (("notes", "hello: world\n"), ("theirs", (Path(magnum.lab.env["KUBECONFIG"])).read_text())):
         path = tmp_path / name
         document = yaml.safe_load(text)
@@ -177,7 +177,7 @@ def test_a_file_of_others_is_not_replaced(magnum: Magnum, tmp_path: Path) -> Non
     assert "does not exist; create it first" in nowhere["msg"]
 
 
-def test_what_the_cloud_offers(magnum: Magnum) -> None:
+def test_the_catalog_of_the_cloud(magnum: Magnum) -> None:
     offer = magnum.run("catalog_info", gpu_aliases={"a100": "A100-PCIE-40GB"})
     gpus = {flavor["name"]: flavor["gpus"] for flavor in offer["flavors"]}
     assert gpus["m2.medium"] is None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The life of a node group: made, changed in every way in which that can be, replaced, emptied, deleted; each previewed and done twice."""
+"""The lifecycle of a node group: created, changed in every possible way, replaced, deleted; each step in check mode and twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
 @pytest.mark.usual(20)
-def test_made_changed_and_deleted(magnum: Magnum) -> None:
+def test_create_change_and_delete(magnum: Magnum) -> None:
     made = magnum.converge(flavor="g2.5xlarge", node_count=2, labels={"x": True, "y": 3}, role="gpu")
     group = made["nodegroup"]
     assert (group["action"], group["status"], group["node_count"]) == ("create", "CREATE_COMPLETE", 2)
@@ -22,7 +22,7 @@ def test_made_changed_and_deleted(magnum: Magnum) -> None:
     assert group["labels"]["kube_tag"] == "v1.36.4", "merged into the cluster's"
     assert magnum.live()["role"] == "gpu"
 
-    # Up beyond the old bounds and down below them, each way with bounds that the other count would break.
+    # Up beyond the old limits and down below them, each time with limits that the other count would violate.
     magnum.converge(node_count=5, min_node_count=4, max_node_count=6)
     magnum.converge(node_count=1, min_node_count=1, max_node_count=2)
     magnum.converge(min_node_count=0)
@@ -37,15 +37,15 @@ def test_made_changed_and_deleted(magnum: Magnum) -> None:
 
 @pytest.mark.usual(10)
 def test_labels_and_taints_of_nodes(magnum: Magnum) -> None:
-    told: dict[str, Any] = {"node_labels": {"accel.gpu/pool": "t4", "a": "1"}, "node_taints": [TAINT]}
+    reported: dict[str, Any] = {"node_labels": {"accel.gpu/pool": "t4", "a": "1"}, "node_taints": [TAINT]}
     if not magnum.has_node_labels:
-        made = magnum.group(flavor="m2.medium", **told)
+        made = magnum.group(flavor="m2.medium", **reported)
         assert "no labels and taints of nodes" in str(made["warnings"])
         assert "node_labels" not in made["nodegroup"]
-        assert magnum.group(flavor="m2.medium", **told)["changed"] is False
+        assert magnum.group(flavor="m2.medium", **reported)["changed"] is False
         return
-    magnum.converge(flavor="m2.medium", **told)
-    # Somebody else's stay, what is null or absent goes, and a value is changed.
+    magnum.converge(flavor="m2.medium", **reported)
+    # Foreign ones stay, null or missing ones are removed, and a value is changed.
     body = [{"op": "add", "path": "/node_labels/theirs", "value": "yes"}]
     assert magnum.api.send("PATCH", f"/clusters/{CLUSTER}/nodegroups/{magnum.named('g')}", body).status_code == 202
     magnum.api.settled(CLUSTER, magnum.named("g"))
@@ -69,7 +69,7 @@ FIXED: dict[str, Any] = {
 
 
 @pytest.mark.usual(5)
-def test_what_cannot_be_changed_is_refused_by_name(magnum: Magnum) -> None:
+def test_immutable_fields_are_named(magnum: Magnum) -> None:
     assert magnum.group(flavor="m2.medium", node_count=0, labels={"x": "1"}, docker_volume_size=20)["changed"]
     for field, value in FIXED.items():
         for check in (True, False):
@@ -81,7 +81,7 @@ def test_what_cannot_be_changed_is_refused_by_name(magnum: Magnum) -> None:
             assert watched == []
 
 
-def test_names_and_ids_of_one_thing_are_no_difference(magnum: Magnum) -> None:
+def test_names_and_ids_of_the_same_object_are_equal(magnum: Magnum) -> None:
     offer = magnum.run("catalog_info")
     flavor = next(entry for entry in offer["flavors"] if entry["name"] == "m2.medium")
     image = next(entry for entry in offer["images"] if entry["name"] == "ubuntu-k8s")
@@ -92,7 +92,7 @@ def test_names_and_ids_of_one_thing_are_no_difference(magnum: Magnum) -> None:
 
 
 @pytest.mark.usual(10)
-def test_many_groups_side_by_side(magnum: Magnum) -> None:
+def test_many_groups_in_parallel(magnum: Magnum) -> None:
     names = [magnum.named(str(index)) for index in range(6)]
     wanted = [{"name": name, "flavor": "m2.medium", "node_count": 0} for name in names]
     predicted = magnum.run("nodegroup", nodegroups=wanted, check=True)
@@ -105,13 +105,13 @@ def test_many_groups_side_by_side(magnum: Magnum) -> None:
     assert refused["code"] == "invalid"
     assert watched == [], "one that cannot be keeps the others from being changed"
     assert magnum.run("nodegroup", nodegroups=[{"name": name} for name in names], state="absent")["changed"]
-    told = magnum.run("nodegroup_info", cluster=CLUSTER)["nodegroups"]
-    assert sorted(told) == ["default-master", "default-worker"]
-    assert told["default-worker"]["is_default"]
+    reported = magnum.run("nodegroup_info", cluster=CLUSTER)["nodegroups"]
+    assert sorted(reported) == ["default-master", "default-worker"]
+    assert reported["default-worker"]["is_default"]
 
 
 @pytest.mark.usual(5)
-def test_the_autoscaler_s_count_is_left_alone(magnum: Magnum) -> None:
+def test_the_count_of_the_autoscaler_is_kept(magnum: Magnum) -> None:
     bounds: dict[str, Any] = {"min_node_count": 1, "max_node_count": 4, "autoscaling": True}
     magnum.converge(flavor="m2.medium", **bounds)
     assert magnum.live()["node_count"] == 1
@@ -141,6 +141,6 @@ def test_bad_arguments(magnum: Magnum, args: dict[str, Any], said: str) -> None:
     assert watched == []
 
 
-def test_one_name_twice(magnum: Magnum) -> None:
+def test_a_duplicate_name(magnum: Magnum) -> None:
     refused = magnum.run("nodegroup", nodegroups=[{"name": "g"}, {"name": "g"}])
     assert "declared more than once" in refused["msg"]

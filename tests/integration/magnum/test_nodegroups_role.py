@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A group whose machines are nodes of a cluster: they are emptied before they go."""
+"""A node group whose machines are nodes of a cluster: they are drained before they are deleted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def own(magnum: Magnum, **args: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usual(60)
-def test_a_group_moves_to_another_flavor_and_ends(magnum: Magnum) -> None:
+def test_a_group_moves_to_another_flavor_and_is_deleted(magnum: Magnum) -> None:
     name = magnum.named("g")
     own(magnum, flavor="g2.5xlarge", node_count=2, max_node_count=3, role="gpu", labels={"x": "1"})
     old = {node["metadata"]["name"] for node in nodes(magnum, name)}
@@ -44,13 +44,13 @@ def test_a_group_moves_to_another_flavor_and_ends(magnum: Magnum) -> None:
     assert predicted["diff"] == moved["diff"]
     called = moved["nodegroup"]["name"]
     assert called.startswith(f"{name}-")
-    # What is not declared is as it was.
+    # Fields that are not declared keep their values.
     kept = {key: moved["nodegroup"][key] for key in ("node_count", "max_node_count", "role")}
     assert kept == {"node_count": 2, "max_node_count": 3, "role": "gpu"}
     assert moved["nodegroup"]["labels"]["x"] == "1"
     assert nodes(magnum, name) == []
     assert len(nodes(magnum, called)) == 2
-    # It is the declared one from then on.
+    # The new group is the declared one from then on.
     assert own(magnum, flavor="g4.p2.40g")["changed"] is False
     assert own(magnum, node_count=1)["changed"]
     assert len(nodes(magnum, called)) == 1

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Magnum would accept and then fail, lose or answer with 500: refused before the first write, with the remedy."""
+"""Requests that Magnum would accept and then fail, lose or answer with 500: they fail before the first write, with the remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ CASES: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(("args", "said"), CASES)
 @pytest.mark.parametrize("check", [True, False])
-def test_refused_before_the_first_write(magnum: Magnum, args: dict[str, Any], said: str, check: bool) -> None:
+def test_invalid_arguments_fail_before_the_first_write(
+    magnum: Magnum, args: dict[str, Any], said: str, check: bool
+) -> None:
     with magnum.watched() as watched:
         refused = magnum.group(check=check, **{"flavor": "m2.medium", "image": "ubuntu-k8s", **args})
     assert refused["code"] == "invalid", refused
@@ -43,7 +45,7 @@ def test_names(magnum: Magnum, name: str) -> None:
     assert watched == []
 
 
-def test_the_groups_that_a_cluster_was_made_with(magnum: Magnum) -> None:
+def test_the_initial_groups_of_a_cluster(magnum: Magnum) -> None:
     with magnum.watched() as watched:
         refused = magnum.run("nodegroup", name="default-worker", state="absent")
         assert "Magnum deletes or replaces no such group" in refused["msg"]
@@ -64,7 +66,7 @@ def test_no_quota(magnum: Magnum, limit: str, count: int, said: str) -> None:
     assert watched == []
 
 
-def test_a_reader(magnum: Magnum) -> None:
+def test_a_user_with_read_access(magnum: Magnum) -> None:
     assert magnum.group(flavor="m2.medium", node_count=0)["changed"]
     assert magnum.group(cloud="lab-reader", flavor="m2.medium", node_count=0)["changed"] is False, "may look"
     refused = magnum.group(cloud="lab-reader", max_node_count=3)

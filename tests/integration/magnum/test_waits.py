@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nothing is lost, nothing is believed too early, and no wait is without an end and a story."""
+"""No request is lost, a change counts only once its effect is observed, and every wait ends with a message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def requests_of(magnum: Magnum, since: int) -> Counter[str]:
 
 
 @pytest.mark.usual(20)
-def test_a_second_run_costs_a_request_for_each_group_and_three(magnum: Magnum) -> None:
+def test_a_second_run_sends_one_request_per_group_and_three(magnum: Magnum) -> None:
     names = [magnum.named(str(index)) for index in range(8)]
     wanted = [{"name": name, "flavor": "m2.medium", "node_count": 0, "max_node_count": 3} for name in names]
     assert magnum.run("nodegroup", nodegroups=wanted)["changed"]
@@ -29,7 +29,7 @@ def test_a_second_run_costs_a_request_for_each_group_and_three(magnum: Magnum) -
 
 @pytest.mark.usual(10)
 def test_an_update_while_another_is_in_progress_is_not_lost(magnum: Magnum) -> None:
-    """Magnum accepts a patch of a group that is being created, and loses it."""
+    """Magnum accepts a patch of a group in creation, and loses it."""
     labels = {"lab_delay": "4"}
     assert magnum.group(flavor="m2.medium", node_count=1, labels=labels, wait=False)["changed"]
     done = magnum.group(node_count=3, max_node_count=3, min_node_count=2)
@@ -40,7 +40,7 @@ def test_an_update_while_another_is_in_progress_is_not_lost(magnum: Magnum) -> N
 
 
 @pytest.mark.usual(10)
-def test_a_group_that_is_being_deleted_is_made_anew_by_one_run(magnum: Magnum) -> None:
+def test_a_group_in_deletion_is_recreated_by_one_run(magnum: Magnum) -> None:
     assert magnum.group(flavor="m2.medium", labels={"lab_delay": "2"})["changed"]
     assert magnum.group(state="absent", wait=False)["changed"]
     since = cloud_requests.mark(magnum.layout)
@@ -52,7 +52,7 @@ def test_a_group_that_is_being_deleted_is_made_anew_by_one_run(magnum: Magnum) -
 
 @pytest.mark.sampled(3, of="waits for Magnum")
 @pytest.mark.usual(15)
-def test_two_runs_at_once_both_arrive(magnum: Magnum) -> None:
+def test_two_parallel_runs_both_succeed(magnum: Magnum) -> None:
     assert magnum.group(flavor="m2.medium", labels={"lab_delay": "1"})["changed"]
     other = threading.Thread(target=lambda: magnum.api.resize(CLUSTER, magnum.named("g"), 2))
     other.start()
@@ -64,14 +64,14 @@ def test_two_runs_at_once_both_arrive(magnum: Magnum) -> None:
 
 @pytest.mark.sampled(3, of="waits for Magnum")
 @pytest.mark.usual(6)
-def test_a_time_limit_has_a_story(magnum: Magnum) -> None:
+def test_a_timeout_has_a_message(magnum: Magnum) -> None:
     magnum.fault("in-progress", "--group", magnum.named("g"))
     failed = magnum.group(flavor="m2.medium", timeout=3)
     assert failed["code"] == "timeout"
     for said in ("Not done within 3 s", magnum.named("g"), "CREATE_IN_PROGRESS", "The cluster is UPDATE_IN_PROGRESS"):
         assert said in failed["msg"]
     magnum.lab.command("cloud", "fault", "clear")
-    # What was begun is waited for as if this run had.
+    # An operation of an earlier run is awaited like one of this run.
     done = magnum.group(flavor="m2.medium")
     assert (done["changed"], done["nodegroup"]["status"]) == (False, "CREATE_COMPLETE")
 
@@ -87,7 +87,7 @@ def test_a_creation_that_fails(magnum: Magnum) -> None:
     assert failed["nodegroups"][magnum.named("good")]["status"] == "CREATE_COMPLETE", "the others are brought there"
     assert "failure" in failed["nodegroups"][magnum.named("bad")]
 
-    # With a failed group beside it, and the cluster UPDATE_FAILED, another one is changed as ever.
+    # With a failed group, and the cluster UPDATE_FAILED, another group can be changed.
     assert magnum.group("good", node_count=2)["changed"]
     magnum.lab.command("cloud", "fault", "clear")
     healed = magnum.run("nodegroup", nodegroups=wanted[:1])
@@ -98,7 +98,7 @@ def test_a_creation_that_fails(magnum: Magnum) -> None:
 
 @pytest.mark.sampled(3, of="waits for Magnum")
 @pytest.mark.usual(8)
-def test_an_update_that_fails_is_tried_again_by_the_next_run(magnum: Magnum) -> None:
+def test_a_failed_update_is_repeated_by_the_next_run(magnum: Magnum) -> None:
     assert magnum.group(flavor="m2.medium", node_count=1)["changed"]
     magnum.fault("update-failed", "--group", magnum.named("g"), "--value", "Out of machines")
     failed = magnum.group(node_count=2)
@@ -110,7 +110,7 @@ def test_an_update_that_fails_is_tried_again_by_the_next_run(magnum: Magnum) -> 
 
 @pytest.mark.sampled(3, of="waits for Magnum")
 @pytest.mark.usual(12)
-def test_a_service_that_is_away_for_a_while(magnum: Magnum) -> None:
+def test_a_temporary_outage_of_the_service(magnum: Magnum) -> None:
     assert magnum.group(flavor="m2.medium", node_count=1)["changed"]
     magnum.fault("unavailable", "--value", "3")
     assert magnum.group(node_count=2)["changed"]
@@ -119,8 +119,8 @@ def test_a_service_that_is_away_for_a_while(magnum: Magnum) -> None:
 
 @pytest.mark.sampled(3, of="waits for Magnum")
 @pytest.mark.usual(12)
-def test_answers_that_are_lost(magnum: Magnum) -> None:
-    """Each request is carried out, and its answer does not come: one group, of the size that was asked for."""
+def test_lost_responses(magnum: Magnum) -> None:
+    """Each request is processed, but its response is lost: one group with the requested size."""
     magnum.fault("lost-reply", "--value", "1")
     assert magnum.group(flavor="m2.medium", node_count=1)["changed"]
     magnum.fault("lost-reply", "--value", "1")
@@ -136,7 +136,7 @@ def test_answers_that_are_lost(magnum: Magnum) -> None:
 
 @pytest.mark.sampled(3, of="waits for Magnum")
 @pytest.mark.usual(20)
-def test_a_token_that_expires_in_the_middle_of_a_wait(magnum: Magnum) -> None:
+def test_a_token_that_expires_during_a_wait(magnum: Magnum) -> None:
     magnum.fault("token-expiry", "--value", "3")
     since = cloud_requests.mark(magnum.layout)
     done = magnum.group(flavor="m2.medium", labels={"lab_delay": "9"})

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster of the module tests: the lab, or any other that ACCEL_GPU_TEST_KUBECONFIG names."""
+"""The cluster of the module tests: the lab, or the cluster of ACCEL_GPU_TEST_KUBECONFIG."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ else:
 
 @pytest.fixture
 def kube(kubeconfig: Path, tmp_path: Path) -> Iterator[Kube]:
-    """The cluster, with names of the test's own; everything it made is deleted afterwards."""
+    """The cluster, with names unique to the test; all objects of the test are deleted afterwards."""
     kube = Kube(kubeconfig, tmp_path)
     yield kube
     kube.close()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection's client over a bad network: latency, connections that are reset or ended, a cut."""
+"""The collection's client over a bad network: latency, connections that are reset or closed, an outage."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ NAMESPACE = "/api/v1/namespaces/default"
 
 
 @pytest.fixture(scope="module")
-def way(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Toxiproxy, Path]]:
+def connection(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Toxiproxy, Path]]:
     with toxiproxy(kubeconfig, tmp_path_factory.mktemp("toxiproxy")) as started:
         yield started
 
 
 @pytest.fixture
-def network(way: tuple[Toxiproxy, Path]) -> Iterator[Toxiproxy]:
-    """The way to the server, healed after each test."""
-    yield way[0]
-    way[0].heal()
+def network(connection: tuple[Toxiproxy, Path]) -> Iterator[Toxiproxy]:
+    """The connection to the server, healed after each test."""
+    yield connection[0]
+    connection[0].heal()
 
 
 @pytest.fixture
-def client(way: tuple[Toxiproxy, Path]) -> Client:
-    """A client that has not been told of the proxy but by its kubeconfig."""
-    return Client(ConnectionOptions(kubeconfig=str(way[1])), "accel.gpu/test")
+def client(connection: tuple[Toxiproxy, Path]) -> Client:
+    """A client that uses the proxy only because of its kubeconfig."""
+    return Client(ConnectionOptions(kubeconfig=str(connection[1])), "accel.gpu/test")
 
 
 def test_the_server_is_reached_and_its_certificate_verified(client: Client, network: Toxiproxy) -> None:
@@ -54,10 +54,10 @@ def test_latency(client: Client, network: Toxiproxy) -> None:
 
 @pytest.mark.parametrize("trouble", [Toxiproxy.resets, Toxiproxy.endings])
 def test_connections_that_break(
-    way: tuple[Toxiproxy, Path], network: Toxiproxy, trouble: Callable[[Toxiproxy, float], None]
+    connection: tuple[Toxiproxy, Path], network: Toxiproxy, trouble: Callable[[Toxiproxy, float], None]
 ) -> None:
-    """A quarter of all connections, so that some break for certain; each request has a connection of its own."""
-    client = Client(ConnectionOptions(kubeconfig=str(way[1])), "accel.gpu/test", sleep=lambda _seconds: None)
+    """A quarter of all connections, so that some certainly break; each request uses a new connection."""
+    client = Client(ConnectionOptions(kubeconfig=str(connection[1])), "accel.gpu/test", sleep=lambda _seconds: None)
     assert client.get(NAMESPACE) is not None
     trouble(network, 0.25)
     for _time in range(50):
@@ -66,16 +66,14 @@ def test_connections_that_break(
     assert client.request_count > 51
 
 
-def test_first_contact_where_one_connection_of_a_hundred_is_reset(
-    way: tuple[Toxiproxy, Path], network: Toxiproxy
-) -> None:
+def test_first_connection_if_one_of_a_hundred_is_reset(connection: tuple[Toxiproxy, Path], network: Toxiproxy) -> None:
     network.resets()
     for _time in range(20):
-        fresh = Client(ConnectionOptions(kubeconfig=str(way[1])), "accel.gpu/test")
+        fresh = Client(ConnectionOptions(kubeconfig=str(connection[1])), "accel.gpu/test")
         assert fresh.get(NAMESPACE) is not None
 
 
-def test_a_cut(client: Client, network: Toxiproxy) -> None:
+def test_an_outage(client: Client, network: Toxiproxy) -> None:
     assert client.get(NAMESPACE) is not None
     network.cut(3)
     started = time.monotonic()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The client against a real API server, with faults on the way: paged lists, retries, unclear creates, watches."""
+"""The client on a real API server, with injected faults: paged lists, retries, creations with unknown outcome, watches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GONE = b'{"kind":"Status","status":"Failure","message":"too old","reason":"Expir
 
 
 def through(kube: Kube, watched: Watched, **options: Any) -> Client:
-    """A client that goes through the proxy and does not sleep long."""
+    """A client that uses the proxy and sleeps only briefly."""
     chosen = ConnectionOptions(kubeconfig=str(watched.kubeconfig), **options)
     return Client(chosen, "accel.gpu/test", sleep=lambda seconds: time.sleep(min(seconds, 0.05)))
 
@@ -38,7 +38,7 @@ def test_a_list_is_fetched_page_by_page(kube: Kube, metadata_only: bool) -> None
             "/api/v1/nodes", label_selector=f"test={kube.prefix}", limit=3, metadata_only=metadata_only
         )
         first = next(listing)
-        # One page is read, at most one more is under way.
+        # One page is read, and at most one more is being fetched.
         assert len(watched.proxy.requests) <= 2
         assert listing.resource_version
         rest = list(listing)
@@ -48,7 +48,7 @@ def test_a_list_is_fetched_page_by_page(kube: Kube, metadata_only: bool) -> None
 
 
 @pytest.mark.parametrize("token", [b"", b'"continue":"%s"'])
-def test_a_list_whose_version_is_compacted_goes_on_without_repeating(kube: Kube, token: bytes) -> None:
+def test_a_list_with_a_compacted_version_continues_without_repetitions(kube: Kube, token: bytes) -> None:
     names = kube.nodes(5)
     with kube.watched() as watched:
         expired = iter([1])
@@ -64,7 +64,7 @@ def test_a_list_whose_version_is_compacted_goes_on_without_repeating(kube: Kube,
     assert [node["metadata"]["name"] for node in found] == names
 
 
-def test_passing_troubles_are_survived_and_bounded(kube: Kube) -> None:
+def test_temporary_errors_are_retried_within_limits(kube: Kube) -> None:
     with kube.watched() as watched:
         troubles = iter([Answer(500), Answer(503), Answer(429, headers={"Retry-After": "1"}), Answer(504)])
         watched.proxy.before = lambda request: next(troubles, None)
@@ -80,7 +80,7 @@ def test_passing_troubles_are_survived_and_bounded(kube: Kube) -> None:
         assert 2 <= time.monotonic() - started < 8
 
 
-def test_an_internal_error_is_not_tried_for_long(kube: Kube) -> None:
+def test_an_internal_error_is_not_retried_for_long(kube: Kube) -> None:
     with kube.watched() as watched:
         watched.proxy.before = lambda request: Answer(500)
         client = through(kube, watched)
@@ -89,7 +89,7 @@ def test_an_internal_error_is_not_tried_for_long(kube: Kube) -> None:
         assert client.request_count == 3
 
 
-def test_what_is_refused_is_not_tried_again(kube: Kube) -> None:
+def test_a_refused_request_is_not_retried(kube: Kube) -> None:
     with kube.watched() as watched:
         for status in (400, 401, 403, 409, 422):
             watched.proxy.before = lambda request, status=status: Answer(status)  # type: ignore[misc]
@@ -99,7 +99,7 @@ def test_what_is_refused_is_not_tried_again(kube: Kube) -> None:
             assert (caught.value.status, client.request_count) == (status, 1)
 
 
-def test_a_conflict_over_no_version_is_the_servers_haste_and_passes(kube: Kube) -> None:
+def test_a_conflict_without_a_version_is_retried(kube: Kube) -> None:
     with kube.watched() as watched:
         hasty = iter([Answer(409), Answer(409)])
         watched.proxy.before = lambda request: next(hasty, None)
@@ -114,11 +114,11 @@ def test_a_conflict_over_no_version_is_the_servers_haste_and_passes(kube: Kube) 
 
 
 class _CutError(Exception):
-    """The proxy ends the connection without an answer."""
+    """The proxy closes the connection without a response."""
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
-def test_a_create_of_unclear_fate_is_read_before_it_is_repeated(kube: Kube, carried_out: bool) -> None:
+def test_a_create_of_unknown_outcome_is_read_before_it_is_repeated(kube: Kube, carried_out: bool) -> None:
     namespace = kube.namespace()
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
     with kube.watched() as watched:
@@ -143,14 +143,16 @@ def test_a_create_of_unclear_fate_is_read_before_it_is_repeated(kube: Kube, carr
     assert len(list(kube.client.list(collection, field_selector="metadata.name=one"))) == 1
 
 
-def test_a_create_of_unclear_fate_does_not_adopt_somebody_else_s(kube: Kube) -> None:
+def test_a_create_of_unknown_outcome_does_not_adopt_a_foreign_object(kube: Kube) -> None:
     namespace = kube.namespace()
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
     with kube.watched() as watched:
 
         def before(request: Request) -> Answer | None:
             if request.method == "POST":
-                kube.client.apply(f"{collection}/one", {**configmap("one"), "data": {"b": "2"}}, manager="somebody")
+                kube.client.apply(
+                    f"{collection}/one", {**configmap("one"), "data": {"b": "2"}}, manager="other-manager"
+                )
                 return Answer(504)
             return None
 
@@ -159,7 +161,7 @@ def test_a_create_of_unclear_fate_does_not_adopt_somebody_else_s(kube: Kube) -> 
             through(kube, watched).create(collection, configmap("one"))
 
 
-def test_an_amendment_merges_and_asks_for_no_answer(kube: Kube) -> None:
+def test_a_merge_patch_requests_no_response_body(kube: Kube) -> None:
     (name,) = kube.nodes(1, taints=[{"key": "old", "effect": "NoSchedule"}])
     before = kube.node(name)
     new = [{"key": "new", "effect": "NoSchedule"}]
@@ -196,7 +198,7 @@ def test_an_apply_is_repeated_after_a_broken_connection(kube: Kube) -> None:
         assert next(cuts, None) is None
 
 
-def test_a_json_patch_is_not(kube: Kube) -> None:
+def test_a_json_patch_is_not_repeated_after_a_broken_connection(kube: Kube) -> None:
     namespace = kube.namespace()
     path = f"/api/v1/namespaces/{namespace}/configmaps/one"
     kube.client.apply(path, configmap("one"))
@@ -214,7 +216,7 @@ def test_a_json_patch_is_not(kube: Kube) -> None:
     assert kube.require(path)["data"] == {"a": "1", "b": "2"}
 
 
-def test_a_deletion_whose_answer_was_lost_has_happened(kube: Kube) -> None:
+def test_a_deletion_without_response_has_succeeded(kube: Kube) -> None:
     namespace = kube.namespace()
     path = f"/api/v1/namespaces/{namespace}/configmaps/one"
     kube.client.apply(path, configmap("one"))
@@ -234,7 +236,7 @@ def test_a_deletion_whose_answer_was_lost_has_happened(kube: Kube) -> None:
     assert not kube.client.delete(path)
 
 
-def test_a_watch_goes_on_after_a_break_and_misses_nothing(kube: Kube) -> None:
+def test_a_watch_continues_after_a_break_without_missing_events(kube: Kube) -> None:
     namespace = kube.namespace()
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
     listing = kube.client.list(collection)
@@ -249,7 +251,7 @@ def test_a_watch_goes_on_after_a_break_and_misses_nothing(kube: Kube) -> None:
     assert next(again)["object"]["metadata"]["name"] == "b"
 
 
-def test_a_watch_ends_in_time_and_says_when_its_version_is_too_old(kube: Kube) -> None:
+def test_a_watch_ends_in_time_and_reports_an_expired_version(kube: Kube) -> None:
     namespace = kube.namespace()
     collection = f"/api/v1/namespaces/{namespace}/secrets"
     listing = kube.client.list(collection)
@@ -275,7 +277,7 @@ def test_warnings_are_kept(kube: Kube) -> None:
         assert client.warnings == ["this version is deprecated"]
 
 
-def test_the_user_agent_names_us(kube: Kube) -> None:
+def test_the_user_agent_names_the_collection(kube: Kube) -> None:
     with kube.watched() as watched:
         through(kube, watched).get("/version")
         assert watched.last().user_agent == "accel.gpu/test"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""cluster_policy with the real operator: what is ours comes and goes, others' stays, and a story is told of what does not work."""
+"""cluster_policy with the real operator: managed fields are set and removed, foreign ones stay, and failures are explained."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def tolerations(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usual(40)
-def test_a_converged_cluster_is_proven_by_three_lists(cluster: Cluster) -> None:
+def test_a_converged_cluster_is_verified_by_three_lists(cluster: Cluster) -> None:
     converge(cluster)
     mark = cluster.mark()
     again = converge(cluster)
@@ -63,13 +63,13 @@ def test_a_converged_cluster_is_proven_by_three_lists(cluster: Cluster) -> None:
     ]
 
 
-def test_the_installation_gave_the_pools_tolerations_and_noted_them(cluster: Cluster) -> None:
+def test_the_installation_set_and_recorded_the_tolerations_of_the_pools(cluster: Cluster) -> None:
     noted = json.loads(policy(cluster)["metadata"]["annotations"]["accel.gpu/tolerations"])
     assert noted == tolerations(cluster)
     assert [entry["key"] for entry in noted] == ["nvidia.com/gpu", "restricted-access"]
 
 
-def test_a_new_taint_is_held_back_while_drivers_run_and_nothing_is_sent(cluster: Cluster) -> None:
+def test_a_new_taint_is_held_back_while_drivers_run(cluster: Cluster) -> None:
     pools = cluster.pools({"name": "train-h200", "taints": [NEW]})
     before = policy(cluster)["spec"]
     found = converge(cluster, pools)
@@ -86,7 +86,7 @@ def test_a_new_taint_is_held_back_while_drivers_run_and_nothing_is_sent(cluster:
     assert policy(cluster)["spec"] == before
 
 
-def test_a_plugin_that_crashes_is_named_with_its_node(cluster: Cluster) -> None:
+def test_a_crashing_plugin_is_named_with_its_node(cluster: Cluster) -> None:
     cluster.lab.command("fault", "inject", "plugin-crash", "--nodes", "t4-1")
     cluster.until(lambda: cluster.restarts() > 0)
     found = converge(cluster, wait_timeout=6)
@@ -98,7 +98,7 @@ def test_a_plugin_that_crashes_is_named_with_its_node(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_without_pools_only_what_is_ours_goes(cluster: Cluster, check: bool) -> None:
+def test_without_pools_only_managed_fields_are_removed(cluster: Cluster, check: bool) -> None:
     live = policy(cluster)
     found = converge(cluster, [], check=check)
     assert not found.get("failed")
@@ -107,7 +107,7 @@ def test_without_pools_only_what_is_ours_goes(cluster: Cluster, check: bool) -> 
 
 
 def test_on_an_empty_cluster(lab: Lab, installed: Cluster) -> None:
-    """Runs last: it takes the operator away."""
+    """Runs last, because it uninstalls the operator."""
     lab.reset()
     for check in (True, False):
         found = converge(installed, check=check)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The comparison against what a real API server makes of the same applies, in random histories of two owners."""
+"""The comparison and a real API server agree on random sequences of applies by two field managers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import object
 from tests.helpers.kube import Kube
 
 Object = dict[str, Any]
-US, THEM = "accel.gpu", "somebody"
+US, THEM = "accel.gpu", "other-manager"
 STEPS = 25
 
 
@@ -28,7 +28,7 @@ def main_container(body: Object) -> Any:
     return pod(body)["containers"][0]
 
 
-# Each makes one more field of a DaemonSet somebody's; what two of them set differently is taken over by force.
+# Each function sets one more field of a DaemonSet; conflicts between two managers are resolved by force.
 EDITS: list[Callable[[Object, random.Random], Any]] = [
     lambda body, rng: body["metadata"].update(labels={rng.choice("ab"): rng.choice("xy")}),
     lambda body, rng: body["metadata"].update(annotations={rng.choice("ab"): rng.choice("xy")}),
@@ -83,9 +83,9 @@ def test_histories(kube: Kube, rng: random.Random) -> None:
         live = kube.client.get(path)
         plan = difference(live, wanted, manager)
         result = kube.client.apply(path, copy.deepcopy(wanted), manager=manager, dry_run=True)
-        told = f"step {step} by {manager}: {wanted}"
+        reported = f"step {step} by {manager}: {wanted}"
         if live is not None and not plan.changed:
-            assert same_object(live, result), f"a change was missed, {told}"
+            assert same_object(live, result), f"a change was missed, {reported}"
         done = kube.client.apply(path, plan.patch_body, manager=manager)
-        assert not difference(done, wanted, manager).changed, f"applied and still different, {told}"
-        assert not difference(done, shown(done), manager).changed, f"different from itself, {told}"
+        assert not difference(done, wanted, manager).changed, f"applied and still different, {reported}"
+        assert not difference(done, shown(done), manager).changed, f"different from itself, {reported}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every way not to reach a cluster: one message that says what to do, in time."""
+"""Every connection failure: one message with the remedy, in time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETS = [{"selector": "", "labels": {"example.com/x": "1"}}]
 
 
 def failure(kube: Kube, seconds: float, **options: Any) -> dict[str, Any]:
-    """The failure of a module, which must come within the time, in check mode and in real mode alike."""
+    """The failure of a module within the given time, the same in check mode and in real mode."""
     results = []
     for check in (True, False):
         started = time.monotonic()
@@ -39,7 +39,7 @@ def failure(kube: Kube, seconds: float, **options: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A port that takes connections and never answers."""
+    """A port that accepts connections and never responds."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -54,7 +54,7 @@ def closed_port() -> int:
 
 
 def user(kube: Kube) -> dict[str, Any]:
-    """The admin's certificate and key, as files."""
+    """The administrator's certificate and key, as files."""
     document = yaml.safe_load(kube.kubeconfig.read_text())
     found: dict[str, Any] = document["users"][0]["user"]
     files = {}
@@ -83,7 +83,7 @@ def test_the_name_does_not_resolve(kube: Kube) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_no_answer(kube: Kube, silent: int, scheme: str) -> None:
+def test_no_response(kube: Kube, silent: int, scheme: str) -> None:
     there = kube.kubeconfig_with(user(kube), {"server": f"{scheme}://127.0.0.1:{silent}"})
     assert "no answer in time" in failure(kube, 8, kubeconfig=there, request_timeout=2)["msg"]
 
@@ -103,12 +103,12 @@ def test_a_certificate_of_an_unknown_ca(kube: Kube) -> None:
 
 
 def test_an_unknown_token(kube: Kube) -> None:
-    result = failure(kube, 10, kubeconfig=kube.kubeconfig_with({"token": "nobody-knows-this"}))
+    result = failure(kube, 10, kubeconfig=kube.kubeconfig_with({"token": "unknown-token"}))
     assert result["code"] == 401
-    assert "nobody-knows-this" not in str(result)
+    assert "unknown-token" not in str(result)
 
 
-def test_a_client_certificate_that_is_out_of_date(kube: Kube) -> None:
+def test_an_expired_client_certificate(kube: Kube) -> None:
     path = kube.folder / "expired.pem"
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "admin")])
@@ -152,26 +152,26 @@ def test_no_kubeconfig(kube: Kube, content: str, said: str) -> None:
     assert said in failure(kube, 5, kubeconfig=path)["msg"]
 
 
-def test_a_kubeconfig_that_is_not_there(kube: Kube) -> None:
+def test_a_missing_kubeconfig(kube: Kube) -> None:
     assert "/nowhere/config does not exist" in failure(kube, 5, kubeconfig="/nowhere/config")["msg"]
 
 
-def test_a_context_that_is_not_there(kube: Kube) -> None:
+def test_a_missing_context(kube: Kube) -> None:
     message = failure(kube, 5, context="production")["msg"]
     assert "has no context 'production'; it has: " in message
 
 
-def test_the_cluster_s_other_names(kube: Kube) -> None:
+def test_other_names_of_the_cluster(kube: Kube) -> None:
     context, cluster = kube.client.connection.context_name, kube.client.connection.cluster_name
     for name in (context, cluster):
-        assert not kube.run(node_metadata.main, check=True, sets=SETS, gpu_gpu_cluster={"name": name}).get("failed")
+        assert not kube.run(node_metadata.main, check=True, sets=SETS, gpu_cluster={"name": name}).get("failed")
     mine = {"name": "prod", "kube_name": cluster}
     assert not kube.run(node_metadata.main, check=True, sets=SETS, gpu_cluster=mine).get("failed")
     wrong = failure(kube, 5, gpu_cluster={"name": cluster, "kube_name": "other"})
     assert "gpu_cluster.kube_name is 'other'" in wrong["msg"]
 
 
-def test_a_server_named_outright(kube: Kube) -> None:
+def test_a_server_without_a_kubeconfig(kube: Kube) -> None:
     document = yaml.safe_load(kube.kubeconfig.read_text())
     certificates = user(kube)
     result = run_module(
@@ -195,7 +195,7 @@ def test_a_kubeconfig_as_a_dictionary_keeps_its_secrets(kube: Kube) -> None:
     assert "a-very-secret-token" not in str(result)
 
 
-def test_no_cluster_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_cluster_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A demand of a pool on the lab: it is spread over GPUs that nobody uses, and what serves it already is left alone."""
+"""A demand of a pool on the lab: it is planned on unused GPUs, and existing devices that serve it stay."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GPU, THIRD, SEVENTH = "nvidia.com/gpu", "nvidia.com/mig-3g.40gb", "nvidia.com/mi
 
 
 def demand(**profiles: int) -> dict[str, Any]:
-    """So many devices of each profile in all."""
+    """Return a sharing with this number of devices of each profile in total."""
     names = {"sevenths": "1g.10gb", "thirds": "3g.40gb"}
     return {"mode": "mig", "demand": {names[name]: count for name, count in profiles.items()}}
 
 
 @pytest.fixture(scope="module")
 def pool(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolling]:
-    """Three nodes of two GPUs, of which the first is cut for a demand of 7 and 2 devices."""
+    """Three nodes of two GPUs; the first is partitioned for a demand of 7 and 2 devices."""
     rolling = Rolling(lab).install(tmp_path_factory.mktemp("demand"), nodes=3, gpus=2)
     predicted = rolling.share(demand(sevenths=7, thirds=2), check=True, diff=True)
     done = rolling.share(demand(sevenths=7, thirds=2), diff=True)
@@ -33,7 +33,7 @@ def pool(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolling
     assert predicted["diff"] == done["diff"]
     assert predicted["changed"] is done["changed"] is True
     yield rolling
-    rolling.users.leave()
+    rolling.users.delete_all()
 
 
 def changed(result: dict[str, Any]) -> list[str]:
@@ -43,7 +43,7 @@ def changed(result: dict[str, Any]) -> list[str]:
 
 @pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.usual(30)
-def test_only_as_many_gpus_are_cut_as_the_demand_needs(pool: Rolling) -> None:
+def test_only_as_many_gpus_are_partitioned_as_the_demand_needs(pool: Rolling) -> None:
     offered = pool.cluster.offered("a100-")
     assert sorted(offered.values(), key=str) == [{GPU: 2}, {GPU: 2}, {SEVENTH: 7, THIRD: 2}]
     again = pool.share(demand(sevenths=7, thirds=2))
@@ -55,7 +55,7 @@ def test_only_as_many_gpus_are_cut_as_the_demand_needs(pool: Rolling) -> None:
 
 @pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.usual(40)
-def test_more_is_cut_where_nobody_works_and_who_works_stays(pool: Rolling) -> None:
+def test_only_unused_gpus_are_partitioned_and_pods_stay(pool: Rolling) -> None:
     before = pool.cluster.offered("a100-")
     (cut,) = (name for name, of in before.items() if SEVENTH in of)
     busy, idle = sorted(set(before) - {cut})
@@ -68,9 +68,9 @@ def test_more_is_cut_where_nobody_works_and_who_works_stays(pool: Rolling) -> No
     assert not watch.gone
     after = pool.cluster.offered("a100-")
     assert after == {**before, idle: {THIRD: 2, GPU: 1}}
-    told = pool.cluster.run(gpu_info.main, gpu_pools=[pool.pool(demand(sevenths=7, thirds=4))])["gpu_info"]
-    assert told["pools"][POOL]["as_declared"] is True
-    cuts = told["pools"][POOL]["cuts"]
+    reported = pool.cluster.run(gpu_info.main, gpu_pools=[pool.pool(demand(sevenths=7, thirds=4))])["gpu_info"]
+    assert reported["pools"][POOL]["as_declared"] is True
+    cuts = reported["pools"][POOL]["cuts"]
     assert (
         sum(cut["gpus"] for cut in cuts if cut["profiles"])
         == sum(cut["gpus"] for cut in cuts if not cut["profiles"])
@@ -78,7 +78,7 @@ def test_more_is_cut_where_nobody_works_and_who_works_stays(pool: Rolling) -> No
     )
     devices = {name: sum(cut["gpus"] * cut["profiles"].get(name, 0) for cut in cuts) for name in ("1g.10gb", "3g.40gb")}
     assert devices == {"1g.10gb": 7, "3g.40gb": 4}
-    text = "\n".join(lines(told, "plan"))
+    text = "\n".join(lines(reported, "plan"))
     assert "|3g.40gb                        |" in text
     assert "3 GPU(s) whole" in text
     assert "7 x 1g.10gb + 4 x 3g.40gb in all" in text
@@ -86,7 +86,7 @@ def test_more_is_cut_where_nobody_works_and_who_works_stays(pool: Rolling) -> No
 
 @pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.usual(10)
-def test_a_demand_without_room_is_refused_before_anything_is_sent(pool: Rolling) -> None:
+def test_an_impossible_demand_fails_before_any_change(pool: Rolling) -> None:
     since = pool.cluster.mark()
     for check in (True, False):
         refused = pool.share(demand(thirds=13), check=check)

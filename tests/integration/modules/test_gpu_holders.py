@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods that hold a GPU without requesting one, before a MIG change: evicted, stopped, or reported before the node is cordoned."""
+"""Pods that use a GPU without requesting one, before a MIG change: evicted, stopped, or reported before the node is cordoned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.timeout(600)]
 NODES, GPUS = 2, 2
 FREE, BLOCKED = "a100-1", "a100-2"
 CLIENT = "nvidia.com/gpu.deploy.client"
-# The simulated processes of such a pod open every GPU's device file, if its containers may.
+# The simulated processes of such a pod open every GPU's device file, if its containers have access.
 OPENS = {"lab.accel.gpu/opens": "all"}
 PRIVILEGED: dict[str, Any] = {"securityContext": {"privileged": True}}
 DEV = {"volumes": [{"name": "dev", "hostPath": {"path": "/dev"}}]}
@@ -29,7 +29,7 @@ EVICTED: dict[str, dict[str, Any]] = {
     "cdi": {"annotations": {**OPENS, "cdi.k8s.io/work": "nvidia.com/gpu=all"}},
     "own-class": {"way": ({"runtimeClassName": "gold"}, {}), "annotations": OPENS},
 }
-# Left alone: /dev without privilege opens nothing, and a privileged DaemonSet is a part of the cluster.
+# Ignored: /dev without privilege gives no access, and a privileged DaemonSet is a part of the cluster.
 LEFT_ALONE: dict[str, dict[str, Any]] = {"dev-only": {"way": (DEV, MOUNTS_DEV), "annotations": OPENS}}
 
 
@@ -40,9 +40,9 @@ def rolling(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Rolling:
 
 @pytest.fixture
 def users(rolling: Rolling) -> Iterator[Users]:
-    rolling.users.leave()
+    rolling.users.delete_all()
     yield rolling.users
-    rolling.users.leave()
+    rolling.users.delete_all()
 
 
 def client(rolling: Rolling) -> str:
@@ -78,21 +78,21 @@ def test_holders_that_request_nothing_before_a_mig_change(rolling: Rolling, user
     ]
     assert stays["blocked_by"] == [f"{names['monitor']} (DaemonSet monitor, runtimeClassName nvidia)"]
 
-    # The node without a pod that nothing takes away is cut; who was stopped for it is back.
+    # The node without an unmanaged pod is partitioned; the stopped DaemonSet pods run again.
     assert rolling.cluster.offered("a100-") == {FREE: {"nvidia.com/gpu": 2 * GPUS}, BLOCKED: {"nvidia.com/gpu": GPUS}}
     assert watch.names() == {names[name] for name in (*EVICTED, "exporter")}
     assert set(watch.not_evicted()) == {names["exporter"].partition("/")[2]}
     assert client(rolling) == "true"
     users.until(lambda: len(users.running("exporter")) == 1, "the exporter runs again")
 
-    # The other one was not touched, and the failure says by whom it is kept.
+    # The other node was not changed, and the failure names the blocking pod.
     assert done["failed"]
     assert names["monitor"] in done["msg"]
     assert CLIENT in done["msg"]
     assert CORDONED not in rolling.cluster.nodes()[BLOCKED]["metadata"].get("annotations", {})
     rolling.require_clean()
 
-    # Once it is gone, the change succeeds there, too.
+    # Once that pod is deleted, the change succeeds there, too.
     rolling.cluster.kubectl("delete", "daemonset", "monitor", "-n", NAMESPACE)
     users.until(lambda: not users.pods("monitor"), "the monitor is gone")
     after = rolling.share(HALVES)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpu_info on the lab: the fleet from one list, drift told, and a cluster that is away."""
+"""gpu_info on the lab: the fleet is read with one list, drift is reported, and an unreachable cluster is handled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster(lab: Lab) -> Cluster:
 def test_the_fleet_is_one_list(cluster: Cluster) -> None:
     mark = cluster.mark()
     fleet = cluster.run(gpu_info.main, limit=3)["gpu_info"]
-    # Which cluster it is costs two small reads.
+    # The cluster's identity needs two small reads.
     assert cluster.requests(mark, "gpu_info") == [
         "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
         "list /api/v1/nodes?limit=500",
@@ -36,7 +36,7 @@ def test_the_fleet_is_one_list(cluster: Cluster) -> None:
     assert fleet["nodes_not_shown"] == fleet["totals"]["gpu_nodes"] - 3
 
 
-def test_drift_is_what_node_profile_would_change(cluster: Cluster) -> None:
+def test_drift_is_what_gpu_sharing_would_change(cluster: Cluster) -> None:
     pools = cluster.pools()
     fleet = cluster.run(gpu_info.main, gpu_pools=pools)["gpu_info"]
     predicted = cluster.run(gpu_sharing.main, gpu_pools=pools, check=True)["gpu_sharing"]
@@ -57,7 +57,7 @@ def test_drift_is_what_node_profile_would_change(cluster: Cluster) -> None:
     assert sum("as declared, not proven by workloads yet" in line for line in shown) == len(pools)
 
 
-def test_whose_the_installations_are_costs_a_few_reads(cluster: Cluster) -> None:
+def test_the_owners_of_the_installations_need_a_few_reads(cluster: Cluster) -> None:
     mark = cluster.mark()
     found = cluster.run(operator_info.main, gpu_pools=cluster.pools())
     assert found["changed"] is False
@@ -70,27 +70,25 @@ def test_whose_the_installations_are_costs_a_few_reads(cluster: Cluster) -> None
         "list /apis/apps/v1/deployments",
         "list /apis/nvidia.com/v1/clusterpolicies",
     ]
-    told = found["operator_info"]
-    assert {name: (part["managed"], part["adopted"], part["manager"]) for name, part in told.items()} == {
+    reported = found["operator_info"]
+    assert {name: (part["managed"], part["adopted"], part["manager"]) for name, part in reported.items()} == {
         "nfd": (True, False, "helm"),
         "operator": (True, False, "helm"),
     }
-    assert told["operator"]["version"] == "v25.10.1"
-    assert cluster.run(gpu_info.main, gpu_pools=cluster.pools())["gpu_info"]["installed"] == told
+    assert reported["operator"]["version"] == "v25.10.1"
+    assert cluster.run(gpu_info.main, gpu_pools=cluster.pools())["gpu_info"]["installed"] == reported
 
 
 @pytest.mark.sampled(1, of="slow failures")
 @pytest.mark.usual(60)
-def test_somebody_elses_nfd_that_a_taint_keeps_from_new_nodes_ends_the_run_at_once(
-    cluster: Cluster, kube: Kube
-) -> None:
+def test_a_foreign_nfd_without_toleration_fails_at_once(cluster: Cluster, kube: Kube) -> None:
     lease = "/apis/coordination.k8s.io/v1/namespaces/node-feature-discovery/leases/accel-gpu-helm-nfd"
     noted = kube.require(lease)
     taint = {"key": "example.org/dear", "value": "yes", "effect": "NoSchedule"}
     pools = cluster.pools({"name": "notebooks", "taints": [taint]})
     kube.client.delete(lease)
     try:
-        # Nodes that NFD had labelled before keep their labels.
+        # Nodes that NFD has labelled before keep their labels.
         known = cluster.run(operator_info.main, gpu_pools=pools, components=["nfd"])
         assert known["operator_info"]["nfd"]["adopted"] is True
         assert "do not tolerate example.org/dear:NoSchedule" in str(known["warnings"])
@@ -106,7 +104,7 @@ def test_somebody_elses_nfd_that_a_taint_keeps_from_new_nodes_ends_the_run_at_on
         kube.client.create(lease.rpartition("/")[0], noted)
 
 
-def test_what_changes_cost_is_counted_only_where_something_changes(cluster: Cluster) -> None:
+def test_impact_is_computed_only_for_changes(cluster: Cluster) -> None:
     pools = cluster.pools()
     cluster.run(gpu_sharing.main, gpu_pools=pools)
     mark = cluster.mark()
@@ -120,14 +118,14 @@ def test_what_changes_cost_is_counted_only_where_something_changes(cluster: Clus
     costs = dear["pools"]["train-a100"]["impact"]
     assert (costs["drivers"], costs["cut_nodes"], costs["resets"]) == (nodes, nodes, nodes)
     assert costs["agent_pods"] >= 5 * nodes
-    # A toleration that is new to the ClusterPolicy rolls the driver wherever there is one.
+    # A toleration that is new to the ClusterPolicy restarts all driver pods.
     assert dear["impact"]["drivers"] == dear["totals"]["gpu_nodes"]
     assert dear["impact"]["held_back"] is True
     assert (dear["impact"]["max_parallel"], dear["impact"]["reasons"]) == (1, ["daemonsets.tolerations"])
     assert any("MIG manager" in warning for warning in dear["warnings"])
 
 
-def test_a_cluster_that_is_away(cluster: Cluster) -> None:
+def test_an_unreachable_cluster(cluster: Cluster) -> None:
     options = {
         "gpu_cluster": {"name": "lab"},
         "host": "https://127.0.0.1:9",
@@ -145,7 +143,7 @@ def test_a_cluster_that_is_away(cluster: Cluster) -> None:
     assert "time-slicing x4" in "\n".join(lines(away["gpu_info"], "plan"))
 
 
-def test_bad_documents_fail_offline_too(cluster: Cluster) -> None:
+def test_invalid_variables_fail_offline_too(cluster: Cluster) -> None:
     pools = [{"name": "a", "sharing": {"mode": "time-slicing", "replicas": 1}}]
     refused = cluster.run(gpu_info.main, gpu_pools=pools, host="https://127.0.0.1:9", allow_unreachable=True)
     assert refused["failed"] is True

@@ -184,7 +184,7 @@ def test_an_entry_that_another_node_names_stays(cluster: Cluster) -> None:
     (old,) = {node["metadata"]["labels"][CONFIG_LABEL] for name, node in cluster.nodes().items() if name == "t4-1"}
     cluster.kubectl("label", "--overwrite", "node", "cpu-1", f"{CONFIG_LABEL}={old}")
     cluster.kubectl(
-        "patch", "configmap", "accel-gpu-device-plugin", "-n", NAMESPACE, "--field-manager=somebody",
+        "patch", "configmap", "accel-gpu-device-plugin", "-n", NAMESPACE, "--field-manager=other-manager",
         "--type=merge", "-p", '{"data": {"theirs": "version: v1"}}',
     )  # fmt: skip
     shared(cluster, NONE)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpu_validation on the lab: real scheduling proves the pools, once, and every way not to is told and cleaned up."""
+"""gpu_validation on the lab: it verifies the pools once with scheduled pods, reports every failure, and deletes its objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CUT = (
 
 @pytest.fixture(scope="module")
 def cluster(lab: Lab) -> Cluster:
-    """The inventory's pools, as the role sharing leaves them."""
+    """The inventory's pools, after the role sharing."""
     return Cluster(lab).share()
 
 
@@ -32,14 +32,14 @@ def validated(cluster: Cluster, **options: Any) -> dict[str, Any]:
 
 
 def shared(cluster: Cluster, pools: list[dict[str, Any]]) -> None:
-    """Bring the pools' nodes to their sharing, as the roles gpu_operator and sharing do."""
+    """Apply the pools' sharing, as the roles gpu_operator and sharing do."""
     for main, limit in ((cluster_policy.main, 90), (gpu_sharing.main, 300)):
         found = cluster.run(main, gpu_pools=pools, wait_timeout=limit)
         assert not found.get("failed"), found["msg"]
 
 
 def pods(cluster: Cluster) -> list[str]:
-    """Validation pods that are on the cluster."""
+    """The existing validation pods."""
     return [pod["metadata"]["name"] for pod in cluster.get("pods", "-A", "-l", "accel.gpu/validation")["items"]]
 
 
@@ -49,7 +49,7 @@ def t4(cluster: Cluster) -> list[str]:
 
 
 def held(cluster: Cluster, node: str, count: int) -> None:
-    """Workloads of somebody else that hold shares of a T4 node until they are deleted."""
+    """Foreign workloads that hold shares of a T4 node until they are deleted."""
     container = {
         "name": "main",
         "image": "registry.example/holder",
@@ -72,21 +72,24 @@ def _written(cluster: Cluster, body: dict[str, Any]) -> str:
 
 
 @pytest.mark.usual(40)
-def test_every_pool_is_proven_once(cluster: Cluster) -> None:
+def test_every_pool_is_verified_once(cluster: Cluster) -> None:
     predicted = validated(cluster, check=True)
     assert {pool["status"] for pool in predicted["gpu_validation"]["pools"].values()} == {"would_run"}
     assert predicted["changed"] is True
     result = validated(cluster)
     assert result["changed"] is True, result
     assert not result.get("failed"), result["msg"]
-    told = result["gpu_validation"]["pools"]
-    assert {name: pool["status"] for name, pool in told.items()} == dict.fromkeys(NODES, "verified")
-    assert all(told[name]["node"].startswith(prefix) for name, prefix in NODES.items())
-    assert list(told["notebooks"]["devices"].values()) == [4]
-    assert sorted(told["inference"]["devices"].values()) == [2, 2]
-    assert list(told["train-h100"]["devices"].values()) == [1] * 8
-    assert {pool["one_more"] for pool in told.values()} == {"waited"}
-    assert {name for name, pool in told.items() if pool.get("two_shares") == "refused"} == {"notebooks", "inference"}
+    reported = result["gpu_validation"]["pools"]
+    assert {name: pool["status"] for name, pool in reported.items()} == dict.fromkeys(NODES, "verified")
+    assert all(reported[name]["node"].startswith(prefix) for name, prefix in NODES.items())
+    assert list(reported["notebooks"]["devices"].values()) == [4]
+    assert sorted(reported["inference"]["devices"].values()) == [2, 2]
+    assert list(reported["train-h100"]["devices"].values()) == [1] * 8
+    assert {pool["one_more"] for pool in reported.values()} == {"waited"}
+    assert {name for name, pool in reported.items() if pool.get("two_shares") == "refused"} == {
+        "notebooks",
+        "inference",
+    }
     assert pods(cluster) == []
     mark = cluster.mark()
     again = validated(cluster)
@@ -98,7 +101,7 @@ def test_every_pool_is_proven_once(cluster: Cluster) -> None:
 
 
 @pytest.mark.sampled(3, of="what validation meets")
-def test_force_proves_again_and_left_overs_of_a_killed_run_go(cluster: Cluster) -> None:
+def test_force_verifies_again_and_remains_of_a_killed_run_are_deleted(cluster: Cluster) -> None:
     left = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -119,7 +122,7 @@ def test_force_proves_again_and_left_overs_of_a_killed_run_go(cluster: Cluster) 
 
 
 @pytest.mark.sampled(3, of="what validation meets")
-def test_pods_that_no_node_takes_are_told_with_the_schedulers_reason(cluster: Cluster) -> None:
+def test_unschedulable_pods_are_reported_with_the_reason_of_the_scheduler(cluster: Cluster) -> None:
     names = t4(cluster)
     for name in names:
         cluster.kubectl("taint", "--overwrite", "node", name, "example.org/closed=yes:NoSchedule")
@@ -136,7 +139,7 @@ def test_pods_that_no_node_takes_are_told_with_the_schedulers_reason(cluster: Cl
 
 
 @pytest.mark.sampled(3, of="what validation meets")
-def test_a_pool_at_work_is_left_in_peace(cluster: Cluster) -> None:
+def test_a_pool_in_use_is_not_disturbed(cluster: Cluster) -> None:
     names = t4(cluster)
     for name in names:
         held(cluster, name, 4)
@@ -154,7 +157,7 @@ def test_a_pool_at_work_is_left_in_peace(cluster: Cluster) -> None:
 
 
 @pytest.mark.sampled(3, of="what validation meets")
-def test_another_sharing_is_proven_again(cluster: Cluster) -> None:
+def test_another_sharing_is_verified_again(cluster: Cluster) -> None:
     pools = [
         {**pool, "sharing": {"mode": "time-slicing", "replicas": 2}}
         for pool in cluster.pools()
@@ -167,8 +170,8 @@ def test_another_sharing_is_proven_again(cluster: Cluster) -> None:
 
 @pytest.mark.sampled(3, of="what validation meets")
 @pytest.mark.usual(40)
-def test_mps_and_mig_are_proven(cluster: Cluster) -> None:
-    """Every share and every MIG device of a node is held at once, and nothing beside them is granted."""
+def test_mps_and_mig_are_verified(cluster: Cluster) -> None:
+    """Every share and every MIG device of a node is held at once, and no further one is granted."""
     pools = [pool for pool in cluster.pools(*CUT) if pool["name"] in ("inference", "train-a100")]
     shared(cluster, pools)
     result = validated(cluster, gpu_pools=pools, max_pods=16)
@@ -183,8 +186,8 @@ def test_mps_and_mig_are_proven(cluster: Cluster) -> None:
 
 
 @pytest.mark.sampled(3, of="what validation meets")
-def test_two_shares_that_are_granted_are_told(cluster: Cluster) -> None:
-    """The nodes have a configuration that grants two shares in one request, the pool says that it must not."""
+def test_two_granted_shares_are_reported(cluster: Cluster) -> None:
+    """The nodes' configuration grants two shares in one request, although the pool forbids it."""
     lenient = {"mode": "time-slicing", "replicas": 4, "fail_requests_greater_than_one": False}
     notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
     shared(cluster, [{**pool, "sharing": lenient} for pool in notebooks])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""helm_release with the real helm and the real charts: prepared, proven, repaired, and refused in words."""
+"""helm_release with the real helm and the real charts: preparation, verification, repair, and clear failures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def chart(cluster: Cluster) -> str:
 
 
 def upgrade(cluster: Cluster, *more: str) -> list[str]:
-    """Helm's command line for the release as the tests want it."""
+    """Helm's command line for the release of the tests."""
     values = ["--set", "worker.enable=false,master.enable=true,gc.enable=true"]
     return ["helm", "--namespace", SPACE, "upgrade", "--install", NAME, chart(cluster), "--skip-crds", *values, *more]
 
@@ -77,8 +77,8 @@ def statuses(cluster: Cluster) -> list[str]:
 
 
 def killed_while_pending(cluster: Cluster, *more: str) -> None:
-    """Run helm until its record says that it is at work, and kill it as an accident does."""
-    # A hook that never ends keeps helm at work for as long as it takes to see it.
+    """Kill helm while its release is pending."""
+    # A hook that never ends keeps helm running until the status is observed.
     process = subprocess.Popen(
         upgrade(cluster, "--wait", "--timeout", "5m", "--set", "master.nodeSelector.nowhere=yes", *more),
         env=cluster.lab.env,
@@ -90,7 +90,7 @@ def killed_while_pending(cluster: Cluster, *more: str) -> None:
     process.wait()
 
 
-def test_prepared_installed_and_proven(cluster: Cluster) -> None:
+def test_a_release_is_prepared_installed_and_verified(cluster: Cluster) -> None:
     predicted = prepare(cluster, check=True, diff=True)
     done = prepare(cluster, diff=True)
     assert done["diff"] == predicted["diff"]
@@ -114,7 +114,7 @@ def test_prepared_installed_and_proven(cluster: Cluster) -> None:
     assert {request.split()[0] for request in asked} <= {"get", "list"}
 
 
-def test_values_differ_by_name_and_crds_are_brought_back(cluster: Cluster) -> None:
+def test_changed_values_are_named_and_crds_are_restored(cluster: Cluster) -> None:
     prepare(cluster)
     subprocess.run(upgrade(cluster), env=cluster.lab.env, check=True, capture_output=True)
     cluster.kubectl("label", "crd", "nodefeatures.nfd.k8s-sigs.io", "example.org/mine=yes")
@@ -133,7 +133,7 @@ def test_values_differ_by_name_and_crds_are_brought_back(cluster: Cluster) -> No
     assert definition["metadata"]["labels"]["example.org/mine"] == "yes"
 
 
-def test_a_killed_installation_that_we_announced_is_repaired_at_once(cluster: Cluster) -> None:
+def test_a_killed_installation_of_the_collection_is_repaired_at_once(cluster: Cluster) -> None:
     assert prepare(cluster)["helm_release"]["action"] == "install"
     killed_while_pending(cluster)
     assert statuses(cluster) == ["pending-install"]
@@ -144,12 +144,12 @@ def test_a_killed_installation_that_we_announced_is_repaired_at_once(cluster: Cl
     assert done["helm_release"]["action"] == "upgrade"
     assert "no longer runs" in done["helm_release"]["repaired"][0]
     assert statuses(cluster) == ["superseded"]
-    # What only the killed installation had, a selector that fits no node, is taken back: all pods run.
+    # A value of the killed installation, a selector that fits no node, is removed: all pods run.
     subprocess.run(upgrade(cluster), env=cluster.lab.env, check=True, capture_output=True)
     assert prepare(cluster)["helm_release"]["action"] == "none"
 
 
-def test_a_killed_upgrade_is_gone_over_again_even_when_nothing_seems_to_differ(cluster: Cluster) -> None:
+def test_a_killed_upgrade_is_repeated_even_without_differences(cluster: Cluster) -> None:
     subprocess.run(upgrade(cluster), env=cluster.lab.env, check=True, capture_output=True)
     killed_while_pending(cluster)
     assert statuses(cluster) == ["deployed", "pending-upgrade"]
@@ -161,7 +161,7 @@ def test_a_killed_upgrade_is_gone_over_again_even_when_nothing_seems_to_differ(c
     assert prepare(cluster)["helm_release"]["action"] == "none"
 
 
-def test_a_helm_at_work_is_waited_for_and_never_disturbed(cluster: Cluster) -> None:
+def test_a_running_helm_is_awaited_and_not_disturbed(cluster: Cluster) -> None:
     process = subprocess.Popen(
         upgrade(cluster, "--wait", "--timeout", "5m", "--set", "master.nodeSelector.nowhere=yes"),
         env=cluster.lab.env,
@@ -180,7 +180,7 @@ def test_a_helm_at_work_is_waited_for_and_never_disturbed(cluster: Cluster) -> N
         process.wait()
 
 
-def test_an_unfinished_release_of_another_machine_has_its_time(cluster: Cluster) -> None:
+def test_a_pending_release_of_another_machine_is_awaited(cluster: Cluster) -> None:
     killed_while_pending(cluster)
     found = prepare(cluster, wait=False)
     assert found["failed"]
@@ -191,7 +191,7 @@ def test_an_unfinished_release_of_another_machine_has_its_time(cluster: Cluster)
     assert "nothing has finished it" in done["helm_release"]["repaired"][0]
 
 
-def test_pods_that_do_not_run_are_named(cluster: Cluster) -> None:
+def test_pods_that_are_not_running_are_named(cluster: Cluster) -> None:
     stuck = {**FEW, "master": {**FEW["master"], "nodeSelector": {"nowhere": "yes"}}}
     prepare(cluster, release_values=stuck)
     subprocess.run(
@@ -206,7 +206,7 @@ def test_pods_that_do_not_run_are_named(cluster: Cluster) -> None:
     assert "didn't match" in found["msg"], "the scheduler's own reason"
 
 
-def test_initial_values_are_given_once(cluster: Cluster) -> None:
+def test_initial_values_are_set_once(cluster: Cluster) -> None:
     first = {"priorityClassName": "system-node-critical"}
     assert prepare(cluster, initial_values=first)["helm_release"]["initial_values"] == first
     subprocess.run(
@@ -218,7 +218,7 @@ def test_initial_values_are_given_once(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_namespace_that_nothing_creates_is_refused_before_anything_changes(cluster: Cluster, check: bool) -> None:
+def test_a_missing_namespace_fails_before_any_change(cluster: Cluster, check: bool) -> None:
     found = prepare(cluster, check=check, release_namespace="misspelt")
     assert found["failed"]
     assert "Namespace 'misspelt' does not exist" in found["msg"]
@@ -239,18 +239,18 @@ def test_a_namespace_that_nothing_creates_is_refused_before_anything_changes(clu
         ({"release_values": {"worker": 1}}, "does not accept these values"),
     ],
 )
-def test_one_line_says_what_is_wrong(cluster: Cluster, options: dict[str, Any], said: str) -> None:
+def test_error_messages(cluster: Cluster, options: dict[str, Any], said: str) -> None:
     mark = cluster.mark()
     found = prepare(cluster, **options)
     assert found["failed"]
     assert said in found["msg"]
     assert "\n" not in found["msg"]
-    # At most which cluster it is.
+    # At most the cluster's identity is read.
     record = "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
     assert cluster.requests(mark, "helm_release") in ([], [record])
 
 
-def test_helm_missing(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_helm(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cluster.lab.env, "PATH", str(tmp_path))
     found = prepare(cluster)
     assert found["failed"]

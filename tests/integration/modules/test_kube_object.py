@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kube_object against a real API server: what check mode says is what the run does, and what is equal is left alone."""
+"""kube_object on a real API server: check mode predicts the run, and equal objects cost no write."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def actions(result: Object) -> list[str]:
 
 
 def converge(kube: Kube, definitions: list[Object], **options: Any) -> Object:
-    """Check mode, the run, the second run: the first two say the same, the last one says nothing and sends nothing."""
+    """Check mode, run, run again: the first two have the same result, the last one changes nothing and writes nothing."""
     predicted = kube.run(kube_object.main, check=True, definitions=definitions, **options)
     done = kube.run(kube_object.main, definitions=definitions, **options)
     assert predicted == done
@@ -143,7 +143,7 @@ def test_create_update_delete(kube: Kube) -> None:
     assert actions(deleted) == ["deleted"] * 3
 
 
-def test_other_forms_of_the_same_cost_no_request(kube: Kube) -> None:
+def test_other_notations_of_equal_values_cost_no_request(kube: Kube) -> None:
     namespace = kube.namespace()
     converge(kube, [configmap(namespace, a="1"), deployment(namespace)])
     other = deployment(namespace)
@@ -156,11 +156,13 @@ def test_other_forms_of_the_same_cost_no_request(kube: Kube) -> None:
         assert watched.asked() == [f"GET /apis/apps/v1/namespaces/{namespace}/deployments/web"]
 
 
-def test_what_others_put_there_survives(kube: Kube) -> None:
+def test_foreign_fields_stay(kube: Kube) -> None:
     namespace = kube.namespace()
     converge(kube, [configmap(namespace, a="1")])
     path = f"/api/v1/namespaces/{namespace}/configmaps/settings"
-    kube.client.apply(path, {**configmap(namespace, theirs="x"), "metadata": {"name": "settings"}}, manager="somebody")
+    kube.client.apply(
+        path, {**configmap(namespace, theirs="x"), "metadata": {"name": "settings"}}, manager="other-manager"
+    )
     converge(kube, [configmap(namespace, b="2")])
     assert kube.require(path)["data"] == {"b": "2", "theirs": "x"}
 
@@ -173,19 +175,19 @@ def test_an_element_of_an_atomic_list_loses_a_field(kube: Kube) -> None:
     assert actions(converge(kube, [deployment(namespace)])) == ["updated"]
 
 
-def test_without_force_another_owner_is_a_failure_that_names_it(kube: Kube) -> None:
+def test_without_force_a_conflict_names_the_other_owner(kube: Kube) -> None:
     namespace = kube.namespace()
     path = f"/api/v1/namespaces/{namespace}/configmaps/settings"
-    kube.client.apply(path, configmap(namespace, a="theirs"), manager="somebody")
+    kube.client.apply(path, configmap(namespace, a="theirs"), manager="other-manager")
     for check in (True, False):
-        result = kube.run(kube_object.main, check=check, definitions=[configmap(namespace, a="ours")], force=False)
+        result = kube.run(kube_object.main, check=check, definitions=[configmap(namespace, a="managed")], force=False)
         assert result["failed"]
-        assert "somebody" in result["msg"]
+        assert "other-manager" in result["msg"]
         assert result["code"] == 409
-    assert kube.run(kube_object.main, definitions=[configmap(namespace, a="ours")])["changed"]
+    assert kube.run(kube_object.main, definitions=[configmap(namespace, a="managed")])["changed"]
 
 
-def test_a_kind_that_the_same_list_brings(kube: Kube) -> None:
+def test_a_kind_that_is_defined_in_the_same_list(kube: Kube) -> None:
     prefix = kube.prefix
     kube.delete_afterwards(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.{prefix}.example.com")
     kube.delete_afterwards(f"/api/v1/namespaces/{prefix}")
@@ -197,13 +199,13 @@ def test_a_kind_that_the_same_list_brings(kube: Kube) -> None:
     assert [entry["kind"] for entry in done["kube_object"]["objects"]][-1] == "Thing"
     again = kube.run(kube_object.main, definitions=definitions)
     assert again["changed"] is False
-    # The schema's default is live now and is no difference.
+    # The schema's default is set now and is no difference.
     live = kube.require(f"/apis/{prefix}.example.com/v1/namespaces/{prefix}/things/one")
     assert live["spec"] == {"name": "x", "size": 3}
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_what_is_not_there_and_not_expected_fails_alike(kube: Kube, check: bool) -> None:
+def test_a_missing_kind_or_namespace_fails_in_both_modes(kube: Kube, check: bool) -> None:
     namespace = kube.namespace()
     misspelt = {**deployment(namespace), "kind": "Deploiment"}
     result = kube.run(
@@ -229,7 +231,7 @@ def test_what_is_not_there_and_not_expected_fails_alike(kube: Kube, check: bool)
     assert "Namespace 'no-such-namespace' does not exist" in elsewhere["msg"]
 
 
-def test_what_is_expected_is_previewed(kube: Kube) -> None:
+def test_expected_objects_are_previewed(kube: Kube) -> None:
     expected = {
         "namespaces": ["comes-later"],
         "kinds": [{"api_version": "nowhere.example.com/v1", "kind": "Thing"}],
@@ -242,7 +244,7 @@ def test_what_is_expected_is_previewed(kube: Kube) -> None:
     assert real["failed"]
 
 
-def test_who_may_only_read_gets_a_marked_preview(kube: Kube) -> None:
+def test_a_user_with_read_access_gets_a_marked_preview(kube: Kube) -> None:
     namespace = kube.namespace()
     reader = kube.limited_user([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}])
     definitions = [configmap(namespace, a="1")]
@@ -253,7 +255,7 @@ def test_who_may_only_read_gets_a_marked_preview(kube: Kube) -> None:
     assert 'verbs: ["' in real["msg"]
 
 
-def test_a_field_that_the_kind_does_not_have_is_refused(kube: Kube) -> None:
+def test_an_unknown_field_is_refused(kube: Kube) -> None:
     namespace = kube.namespace()
     wrong = deployment(namespace)
     wrong["spec"]["replicaz"] = 1
@@ -269,7 +271,7 @@ def test_a_field_that_the_kind_does_not_have_is_refused(kube: Kube) -> None:
         assert actions(result) == ["created"]
 
 
-def test_an_answer_that_is_lost_does_not_matter(kube: Kube) -> None:
+def test_a_lost_response_has_no_effect(kube: Kube) -> None:
     namespace = kube.namespace()
     with kube.watched() as watched:
         fails = iter([Answer(503, headers={"Retry-After": "0"}), Answer(429, headers={"Retry-After": "0"})])

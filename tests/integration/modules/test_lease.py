@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lease on a real API server: one holder, whoever dies is replaced, whoever loses it stops."""
+"""The lease on a real API server: one holder; a dead holder is replaced, and a holder that loses the lease stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.programs import REPO
 
 @pytest.fixture
 def place(kube: Kube) -> dict[str, Any]:
-    """A lease of the test's own."""
+    """A lease of the test."""
     kube.delete_afterwards(path(kube.prefix))
     return {"namespace": "default", "name": kube.prefix}
 
@@ -42,8 +42,8 @@ def spec(kube: Kube) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def stranger(kube: Kube, place: dict[str, Any], **options: Any) -> Iterator[Lease]:
-    """Another run holds the lease, on a machine of its own."""
+def other_holder(kube: Kube, place: dict[str, Any], **options: Any) -> Iterator[Lease]:
+    """Another run holds the lease, on another machine."""
     with Lease(kube.client, "another-run", **place, **options) as lease:
         kube.client.patch(path(kube.prefix), {"metadata": {"annotations": {HOLDER_ANNOTATION: None}}})
         yield lease
@@ -56,7 +56,7 @@ def until(done: Any, seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-def test_taken_renewed_and_given_back(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_lease_is_acquired_renewed_and_released(kube: Kube, place: dict[str, Any]) -> None:
     with Lease(kube.client, "run-1", duration=3, **place) as lease:
         first = spec(kube)
         assert (first["holderIdentity"], first["leaseDurationSeconds"]) == ("run-1", 3)
@@ -68,39 +68,39 @@ def test_taken_renewed_and_given_back(kube: Kube, place: dict[str, Any]) -> None
         assert spec(kube)["leaseTransitions"] == 1
 
 
-def test_a_look_tells_whether_anybody_else_held_it_since(kube: Kube, place: dict[str, Any]) -> None:
+def test_changes_of_the_holder_since_a_mark_are_detected(kube: Kube, place: dict[str, Any]) -> None:
     for looked, between in ((True, False), (True, True), (False, False), (True, False)):
         lease = Lease(kube.client, "me", **place)
         if looked:
             lease.observe()
         if between:
-            with stranger(kube, place):
+            with other_holder(kube, place):
                 pass
         with lease:
             assert lease.untouched is (looked and not between)
             assert spec(kube)["holderIdentity"] == "me"
     lease = Lease(kube.client, "me", **place)
-    with stranger(kube, place):
+    with other_holder(kube, place):
         lease.observe()
     with lease:
         assert not lease.untouched
 
 
-def test_a_living_holder_is_named(kube: Kube, place: dict[str, Any]) -> None:
-    with stranger(kube, place):
+def test_a_live_holder_is_named(kube: Kube, place: dict[str, Any]) -> None:
+    with other_holder(kube, place):
         with pytest.raises(LeaseHeld, match="another-run") as caught, Lease(kube.client, "me", wait_timeout=0, **place):
             pass
         assert place["name"] in str(caught.value)
 
 
-def test_waiting_ends_when_the_holder_is_done(kube: Kube, place: dict[str, Any]) -> None:
+def test_waiting_ends_when_the_holder_releases_the_lease(kube: Kube, place: dict[str, Any]) -> None:
     entered = threading.Event()
 
     def second() -> None:
         with Lease(kube.client, "second", wait_timeout=30, **place):
             entered.set()
 
-    with stranger(kube, place):
+    with other_holder(kube, place):
         waiting = threading.Thread(target=second)
         waiting.start()
         assert not entered.wait(1.5)
@@ -108,18 +108,20 @@ def test_waiting_ends_when_the_holder_is_done(kube: Kube, place: dict[str, Any])
     waiting.join()
 
 
-def test_the_same_run_enters_again(kube: Kube, place: dict[str, Any]) -> None:
+def test_the_same_run_reacquires_the_lease(kube: Kube, place: dict[str, Any]) -> None:
     """A module of this run was killed while it held the lease."""
     with contextlib.ExitStack() as stack:
         outer = stack.enter_context(Lease(kube.client, "run-1", duration=3, **place))
         with Lease(kube.client, "run-1", wait_timeout=0, duration=3, **place):
             assert spec(kube)["leaseTransitions"] == 0
-        # What the inner one gave back, the outer one takes again at its next renewal.
+        # The outer lease acquires again at its next renewal what the inner one has released.
         until(lambda: spec(kube)["holderIdentity"] == "run-1")
         outer.check()
 
 
-def test_a_dead_holder_elsewhere_is_waited_for_only_as_long_as_its_lease(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_dead_holder_elsewhere_is_awaited_only_for_the_duration_of_its_lease(
+    kube: Kube, place: dict[str, Any]
+) -> None:
     """Its clock is an hour ahead, which must not matter."""
     body = {
         "apiVersion": "coordination.k8s.io/v1",
@@ -151,7 +153,7 @@ with Lease(client, "killed-run", namespace="default", name=sys.argv[2]):
 """
 
 
-def test_a_holder_killed_on_this_machine_is_not_waited_for(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_killed_holder_on_this_machine_is_not_awaited(kube: Kube, place: dict[str, Any]) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(kube.kubeconfig), place["name"]],
         cwd=REPO,
@@ -192,12 +194,12 @@ with Lease(client, "stopped-run", namespace="default", name=sys.argv[2], duratio
 
 
 def _asked(requests: list[Request], agent: str) -> list[Request]:
-    """What a run asked apart from its lease."""
+    """The requests of a run except those for its lease."""
     return [request for request in requests if request.user_agent == agent and "/leases" not in request.path]
 
 
-def test_a_run_that_was_stopped_past_its_lease_ends_at_once_and_asks_nothing(kube: Kube) -> None:
-    """Whatever it waits for; on a laptop that was closed, or in a virtual machine that was paused, it is the same."""
+def test_a_run_that_was_stopped_longer_than_its_lease_ends_at_once_without_requests(kube: Kube) -> None:
+    """In every kind of wait; a suspended laptop or a paused virtual machine is the same case."""
     places: dict[str, dict[str, Any]] = {
         name: {"namespace": "default", "name": f"{kube.prefix}-{name}"} for name in ("watch", "look")
     }
@@ -219,7 +221,7 @@ def test_a_run_that_was_stopped_past_its_lease_ends_at_once_and_asks_nothing(kub
             for name, run in runs.items():
                 assert run.stdout is not None
                 assert run.stdout.readline() == "held\n"
-                # What the guard let pass just before the stop would be sent after it: the list and the wait's request are awaited.
+                # Requests that passed the check just before the stop would be sent after it: the list and the request of the wait are awaited.
                 until(lambda agent=places[name]["name"]: len(_asked(watched.proxy.requests, agent)) >= 2)
                 run.send_signal(signal.SIGSTOP)
             for place in places.values():
@@ -242,7 +244,7 @@ def test_a_run_that_was_stopped_past_its_lease_ends_at_once_and_asks_nothing(kub
         assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("", 1)
 
 
-def test_a_stolen_lease_is_noticed(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_stolen_lease_is_detected(kube: Kube, place: dict[str, Any]) -> None:
     lease = Lease(kube.client, "me", duration=3, **place)
     lease.__enter__()
     kube.client.patch(path(kube.prefix), {"spec": {"holderIdentity": "thief"}})
@@ -254,7 +256,7 @@ def test_a_stolen_lease_is_noticed(kube: Kube, place: dict[str, Any]) -> None:
     assert spec(kube)["holderIdentity"] == "thief"
 
 
-def test_a_lease_deleted_shortly_before_the_end_is_noticed(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_lease_deleted_shortly_before_the_end_is_detected(kube: Kube, place: dict[str, Any]) -> None:
     lease = Lease(kube.client, "me", **place)
     lease.__enter__()
     kube.client.delete(path(kube.prefix))
@@ -263,7 +265,7 @@ def test_a_lease_deleted_shortly_before_the_end_is_noticed(kube: Kube, place: di
     assert kube.client.get(path(kube.prefix)) is None
 
 
-def test_what_cannot_be_renewed_is_given_up_before_others_may_take_it(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_lease_that_cannot_be_renewed_is_given_up_before_it_expires(kube: Kube, place: dict[str, Any]) -> None:
     with kube.watched() as watched:
         client = kube.connect("accel-gpu-tests", watched.kubeconfig)
         lease = Lease(client, "me", duration=6, **place)
@@ -276,7 +278,7 @@ def test_what_cannot_be_renewed_is_given_up_before_others_may_take_it(kube: Kube
             lease.__exit__(None, None, None)
 
 
-def test_a_short_outage_does_not_lose_it(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_short_outage_does_not_lose_the_lease(kube: Kube, place: dict[str, Any]) -> None:
     with kube.watched() as watched:
         lease = Lease(kube.connect("accel-gpu-tests", watched.kubeconfig), "me", duration=9, **place)
         with lease:
@@ -295,7 +297,7 @@ def test_a_short_outage_does_not_lose_it(kube: Kube, place: dict[str, Any]) -> N
             lease.check()
 
 
-def test_a_module_takes_it_only_to_change_something(kube: Kube) -> None:
+def test_a_module_acquires_the_lease_only_for_changes(kube: Kube) -> None:
     namespace = kube.namespace()
     definition = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}}
 
@@ -323,7 +325,7 @@ def test_a_module_takes_it_only_to_change_something(kube: Kube) -> None:
     assert asked(check=False) == ["GET/c"]
 
 
-def test_a_module_is_kept_out_and_says_by_whom(kube: Kube) -> None:
+def test_a_module_that_cannot_get_the_lease_names_the_holder(kube: Kube) -> None:
     namespace = kube.namespace()
     definition = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}}
     options: dict[str, Any] = {"definitions": [definition], "lease_namespace": namespace, "lease_wait_timeout": 0}

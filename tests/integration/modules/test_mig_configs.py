@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The life of the MIG manager's ConfigMap on a real API server: nothing that NVIDIA has generated disappears, ours come and go in time."""
+"""The MIG manager's ConfigMap on a real API server: generated entries of NVIDIA stay, the collection's are added and removed in time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MODELS = {"A100-SXM4-40GB": "NVIDIA-A100-SXM4-40GB", "A100-SXM4-80GB": "NVIDIA-A
 
 
 class NoLease:
-    """Stands where a lease is asked whether it is still held: nobody else is in the namespace."""
+    """Replaces the lease: there is no other client in the namespace."""
 
     def check(self) -> None:
-        """It is."""
+        """The lease is held."""
 
 
 class Fleet:
-    """Three nodes of three models, of which each has what its MIG manager has generated, and a pool of the second model."""
+    """Three nodes of three models, each with the entries that its MIG manager generates, and a pool of the second model."""
 
     def __init__(self, kube: Kube, **sharing: Any) -> None:
         self.kube, self.namespace = kube, kube.namespace()
@@ -64,7 +64,7 @@ class Fleet:
         return plan_changes(plan, nodes, assign_pools(plan.pools, nodes), configs.read(nodes))
 
     def text(self) -> str:
-        """The MIG manager's file."""
+        """The file of the MIG manager."""
         live = self.kube.client.get(object_path("v1", "ConfigMap", "accel-gpu-mig-parted", self.namespace))
         assert live
         return str(live["data"]["config.yaml"])
@@ -79,7 +79,7 @@ def fleet(kube: Kube) -> Fleet:
 
 
 @pytest.mark.usual(3)
-def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
+def test_generated_entries_are_included_and_nvidias_parser_accepts_the_file(
     lab: Lab, fleet: Fleet, tmp_path: Path
 ) -> None:
     plan = fleet.plan({"3g.40gb": 2})
@@ -93,7 +93,7 @@ def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
     assert [part["mig-devices"] for part in for_80] == [{"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}]
     assert not fleet.compared(plan, SharingConfigMaps(fleet.kube.client, plan)).mig.changed
 
-    # What cluster_policy makes where the ConfigMap is not there yet is the very same.
+    # The ConfigMap that cluster_policy creates is identical.
     path = object_path("v1", "ConfigMap", "accel-gpu-mig-parted", fleet.namespace)
     text = fleet.text()
     fleet.kube.client.delete(path)
@@ -113,7 +113,7 @@ def test_generated_entries_are_in_ours_and_nvidias_parser_takes_the_file(
 
 
 @pytest.mark.usual(3)
-def test_an_entry_is_there_before_a_node_names_it_and_as_long_as_one_does(fleet: Fleet) -> None:
+def test_an_entry_exists_before_and_as_long_as_a_node_names_it(fleet: Fleet) -> None:
     client = fleet.kube.client
     thirds, sevenths = fleet.plan({"3g.40gb": 2}), fleet.plan({"1g.10gb": 7})
     SharingConfigMaps(client, thirds).add_entries(fleet.compared(thirds, SharingConfigMaps(client, thirds)))
@@ -124,7 +124,7 @@ def test_an_entry_is_there_before_a_node_names_it_and_as_long_as_one_does(fleet:
     changes = fleet.compared(sevenths, configs)
     assert changes.mig.removed == (thirds.pools[0].mig_key,)
     configs.add_entries(changes)
-    # Both are there while the labels change.
+    # Both exist while the labels change.
     assert {thirds.pools[0].mig_key, sevenths.pools[0].mig_key} <= set(fleet.entries())
     # The node has not been labelled yet, whatever the plan was: its entry stays.
     assert thirds.pools[0].mig_key not in configs.remove_entries(changes, NoLease())  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ def test_an_entry_is_there_before_a_node_names_it_and_as_long_as_one_does(fleet:
     assert thirds.pools[0].mig_key in configs.remove_entries(changes, NoLease())  # type: ignore[arg-type]
     assert thirds.pools[0].mig_key not in fleet.entries()
 
-    # No generated entry goes with a pool, nor with what it was generated from.
+    # No generated entry is removed with a pool or with its source.
     for name in fleet.names:
         client.delete(object_path("v1", "ConfigMap", f"{name}-mig-config", fleet.namespace))
     generated = {name for model in MODELS for name in generated_entries(model)}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every mode on every model of the catalog that has it: exact resources, and labels as NVIDIA's agents give them on an H200."""
+"""Every mode on every model of the catalog that supports it: exact resources, and labels as from NVIDIA's agents on an H200."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.soak
 
 GPUS = 2
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
-# The mode, what it hangs on the product's name, and the labels replicas, sharing-strategy and mps.capable: each as
+# The mode, the suffix of the product label, and the labels replicas, sharing-strategy and mps.capable: each as
 # gpu-feature-discovery v0.19.0 labelled an H200 under that configuration.
 MODES: dict[str, tuple[dict[str, Any], str, dict[str, int], tuple[str, str, str]]] = {
     "time-slicing": ({"mode": "time-slicing", "replicas": 4}, "-SHARED", {GPU: 8}, ("4", "time-slicing", "false")),
@@ -39,7 +39,7 @@ CUT = [model for model in MODELS if mig.geometry(model.key)]
 
 
 def name(model: Model) -> str:
-    """The pool, and the group of the fleet, of a model."""
+    """The name of a model's pool and node group."""
     return model.key.lower()
 
 
@@ -73,8 +73,8 @@ def share(cluster: Cluster, pools: list[dict[str, Any]]) -> None:
         assert not found.get("failed"), found["msg"]
 
 
-def seen(cluster: Cluster, model: Model, keys: list[str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """What the model's machine offers, and these labels of it."""
+def observed(cluster: Cluster, model: Model, keys: list[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """The resources of the model's machine, and these labels."""
     node = f"{name(model)}-1"
     labels = cluster.get("node", node)["metadata"]["labels"]
     return cluster.offered(node)[node], tuple(labels.get(f"nvidia.com/{key}", "") for key in keys)
@@ -87,11 +87,11 @@ def test_a_mode_of_every_model(cluster: Cluster, mode: str) -> None:
     share(cluster, [pool(model, sharing) for model in MODELS])
     keys = ["gpu.product", "gpu.count", "gpu.replicas", "gpu.sharing-strategy", "mps.capable"]
     wanted = {model.key: (offered, (model.product + suffix, str(GPUS), *labels)) for model in MODELS}
-    assert {model.key: seen(cluster, model, keys) for model in MODELS} == wanted
+    assert {model.key: observed(cluster, model, keys) for model in MODELS} == wanted
 
 
 @pytest.mark.usual(60)
-def test_every_model_that_has_mig_in_its_smallest_devices(cluster: Cluster) -> None:
+def test_every_mig_model_with_its_smallest_devices(cluster: Cluster) -> None:
     layouts = {model.key: geometry(model).profiles[0] for model in CUT}
     pools = [
         pool(model, {"mode": "mig", "layout": {layouts[model.key].name: layouts[model.key].most}}) for model in CUT
@@ -105,16 +105,16 @@ def test_every_model_that_has_mig_in_its_smallest_devices(cluster: Cluster) -> N
         if len(product) <= 63:
             wanted[model.key] = ({GPU: count}, (product, str(count), "1", "none", "single"))
         else:
-            # Of whole GPUs there are none to share.
+            # There are no whole GPUs to share.
             whole = (model.product, str(GPUS), "0", "none", "mixed")
             wanted[model.key] = ({f"nvidia.com/mig-{profile.name}": count}, whole)
     keys = ["gpu.product", "gpu.count", "gpu.replicas", "gpu.sharing-strategy", "mig.strategy"]
-    assert {model.key: seen(cluster, model, keys) for model in CUT} == wanted
+    assert {model.key: observed(cluster, model, keys) for model in CUT} == wanted
 
 
 @pytest.mark.usual(60)
-def test_every_model_that_has_it_in_nvidias_own_mixture(cluster: Cluster) -> None:
-    """The layouts of `all-balanced`, where NVIDIA has one; the rest are whole again."""
+def test_every_mig_model_with_all_balanced(cluster: Cluster) -> None:
+    """NVIDIA's layouts of `all-balanced` where it has the model; MIG stays disabled on the others."""
     mixed = [model for model in CUT if geometry(model).balanced]
     layouts = {model.key: dict(geometry(model).balanced) for model in mixed}
     whole = [pool(model, {"mode": "none"}) for model in CUT if model not in mixed]
@@ -127,7 +127,7 @@ def test_every_model_that_has_it_in_nvidias_own_mixture(cluster: Cluster) -> Non
         for model in mixed
     }
     keys = ["gpu.product", "gpu.count", "mig.strategy"]
-    assert {model.key: seen(cluster, model, keys) for model in mixed} == wanted
+    assert {model.key: observed(cluster, model, keys) for model in mixed} == wanted
     for model in CUT:
         if model not in mixed:
-            assert seen(cluster, model, ["gpu.product"]) == ({GPU: GPUS}, (model.product,))
+            assert observed(cluster, model, ["gpu.product"]) == ({GPU: GPUS}, (model.product,))

@@ -42,7 +42,7 @@ MODES: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
     ),
     # The device plugin of operator v25.10 offers devices with media extensions as plain ones.
     "media extensions": ("train-a100", "a100-", EXTRAS, {"nvidia.com/mig-1g.10gb": 56}),
-    "whole again": ("train-a100", "a100-", NONE, {"nvidia.com/gpu": 8}),
+    "mig-disabled": ("train-a100", "a100-", NONE, {"nvidia.com/gpu": 8}),
     "mps": ("notebooks", "t4-", {"mode": "mps", "replicas": 4}, {"nvidia.com/gpu": 4}),
     "mps renamed": ("notebooks", "t4-", {"mode": "mps", "replicas": 4, "rename": True}, {"nvidia.com/gpu.shared": 4}),
     "alone again": ("notebooks", "t4-", NONE, {"nvidia.com/gpu": 1}),

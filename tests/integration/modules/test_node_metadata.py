@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nodes against a real API server: exact predictions, one list when nothing differs, and what is not ours stays."""
+"""node_metadata on a real API server: exact predictions, one list without differences, and foreign labels and taints stay."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.helpers.kube import Kube
 Object = dict[str, Any]
 
 THEIRS = {"key": "example.org/maintenance", "value": "soon", "effect": "PreferNoSchedule"}
-OURS = {"key": "example.com/team", "value": "vision", "effect": "NoSchedule"}
+DECLARED_TAINT = {"key": "example.com/team", "value": "vision", "effect": "NoSchedule"}
 
 
 def taints(kube: Kube, name: str) -> list[Object]:
-    """A node's taints without those of Kubernetes' own controllers."""
+    """A node's taints, except those of Kubernetes' own controllers."""
     found = kube.node(name)["spec"].get("taints") or []
     return [taint for taint in found if not taint["key"].startswith("node.kubernetes.io/")]
 
@@ -32,13 +32,13 @@ def wanted(kube: Kube, **more: Any) -> Object:
         "label_selectors": [f"test={kube.prefix}"],
         "labels": {"example.com/team": "vision"},
         "annotations": {"example.com/contact": "vision@example.com"},
-        "taints": [OURS],
+        "taints": [DECLARED_TAINT],
         **more,
     }
 
 
 def converge(kube: Kube, *sets: Object, **options: Any) -> Object:
-    """Check mode, the run, the second run: the first two say the same, the last one sends the list and nothing else."""
+    """Check mode, run, run again: the first two have the same result, the last one sends only the list."""
     predicted = kube.run(node_metadata.main, check=True, sets=list(sets), **options)
     done = kube.run(node_metadata.main, sets=list(sets), **options)
     assert predicted == done
@@ -49,16 +49,16 @@ def converge(kube: Kube, *sets: Object, **options: Any) -> Object:
     return done
 
 
-def test_put_changed_and_taken_out_again(kube: Kube) -> None:
+def test_labels_and_taints_are_set_changed_and_removed(kube: Kube) -> None:
     names = kube.nodes(3, labels={"example.org/rack": "7"}, taints=[THEIRS])
     before = [kube.node(name) for name in names]
     result = converge(kube, wanted(kube))
     assert result["node_metadata"]["names_changed"] == names
     assert result["node_metadata"]["sets"] == {"vision": 3}
-    assert taints(kube, names[0]) == [THEIRS, OURS]
+    assert taints(kube, names[0]) == [THEIRS, DECLARED_TAINT]
     assert kube.node(names[0])["metadata"]["labels"]["example.com/team"] == "vision"
 
-    other = {**OURS, "value": "speech"}
+    other = {**DECLARED_TAINT, "value": "speech"}
     converge(kube, wanted(kube, labels={"example.com/team": "speech", "example.com/more": "1"}, taints=[other]))
     assert taints(kube, names[0]) == [THEIRS, other]
 
@@ -74,17 +74,17 @@ def test_put_changed_and_taken_out_again(kube: Kube) -> None:
         assert taints(kube, name) == [THEIRS]
 
 
-def test_what_was_there_before_is_not_taken_out(kube: Kube) -> None:
-    (name,) = kube.nodes(1, labels={"example.com/team": "vision"}, taints=[OURS])
+def test_existing_labels_and_taints_are_not_removed(kube: Kube) -> None:
+    (name,) = kube.nodes(1, labels={"example.com/team": "vision"}, taints=[DECLARED_TAINT])
     chosen = wanted(kube, annotations={})
     assert kube.run(node_metadata.main, sets=[chosen])["changed"] is False
     converge(kube, wanted(kube))
     assert kube.run(node_metadata.main, sets=[wanted(kube, state="absent")])["changed"]
-    assert taints(kube, name) == [OURS]
+    assert taints(kube, name) == [DECLARED_TAINT]
     assert kube.node(name)["metadata"]["labels"]["example.com/team"] == "vision"
 
 
-def test_null_takes_one_label_out(kube: Kube) -> None:
+def test_null_removes_a_label(kube: Kube) -> None:
     (name,) = kube.nodes(1)
     chosen = {"names": [name], "labels": {"example.com/a": "1", "example.com/b": "2"}}
     converge(kube, chosen)
@@ -92,13 +92,13 @@ def test_null_takes_one_label_out(kube: Kube) -> None:
     labels = kube.node(name)["metadata"]["labels"]
     assert "example.com/a" not in labels
     assert labels["example.com/b"] == "2"
-    assert labels["test"] == kube.prefix, "not ours"
+    assert labels["test"] == kube.prefix, "foreign"
 
 
-def test_sets_may_share_nodes_and_must_not_contradict(kube: Kube) -> None:
+def test_sets_may_overlap_but_not_contradict(kube: Kube) -> None:
     names = kube.nodes(2)
     first = wanted(kube)
-    second = {"name": "one", "names": names[:1], "labels": {"example.com/one": "yes"}, "taints": [OURS]}
+    second = {"name": "one", "names": names[:1], "labels": {"example.com/one": "yes"}, "taints": [DECLARED_TAINT]}
     result = converge(kube, first, second)
     assert result["node_metadata"]["sets"] == {"vision": 2, "one": 1}
     contrary = {**second, "labels": {"example.com/team": "speech"}}
@@ -108,7 +108,7 @@ def test_sets_may_share_nodes_and_must_not_contradict(kube: Kube) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_all_mistakes_at_once_before_anything_is_sent(kube: Kube, check: bool) -> None:
+def test_all_mistakes_are_reported_before_any_change(kube: Kube, check: bool) -> None:
     (name,) = kube.nodes(1)
     bad = [
         {"label_selectors": "a in b", "labels": {"x": "1"}},
@@ -129,8 +129,8 @@ def test_all_mistakes_at_once_before_anything_is_sent(kube: Kube, check: bool) -
     assert "x" not in kube.node(name)["metadata"]["labels"]
 
 
-def test_a_foreign_taint_that_comes_between_survives(kube: Kube) -> None:
-    """Somebody taints the node after it was read and before it is written."""
+def test_a_foreign_taint_that_is_added_meanwhile_stays(kube: Kube) -> None:
+    """The node is tainted after it was read and before it is written."""
     (name,) = kube.nodes(1)
     with kube.watched() as watched:
         meddled: list[Request] = []
@@ -145,10 +145,10 @@ def test_a_foreign_taint_that_comes_between_survives(kube: Kube) -> None:
         result = kube.run(node_metadata.main, sets=[wanted(kube)], kubeconfig=watched.kubeconfig)
     assert meddled
     assert result["node_metadata"]["changed"] == 1
-    assert taints(kube, name) == [THEIRS, OURS]
+    assert taints(kube, name) == [THEIRS, DECLARED_TAINT]
 
 
-def test_a_node_that_vanishes_is_no_failure(kube: Kube) -> None:
+def test_a_deleted_node_is_no_failure(kube: Kube) -> None:
     names = kube.nodes(2)
     with kube.watched() as watched:
 
@@ -166,7 +166,7 @@ def test_a_node_that_vanishes_is_no_failure(kube: Kube) -> None:
     )
 
 
-def test_one_node_that_fails_does_not_hide_the_others(kube: Kube, tmp_path: Path) -> None:
+def test_a_failing_node_does_not_hide_the_others(kube: Kube, tmp_path: Path) -> None:
     names = kube.nodes(3)
     report = tmp_path / "report.json"
     with kube.watched() as watched:
@@ -186,13 +186,13 @@ def test_one_node_that_fails_does_not_hide_the_others(kube: Kube, tmp_path: Path
 
 def test_no_rights(kube: Kube) -> None:
     kube.nodes(2)
-    nobody = kube.limited_user([])
-    denied = kube.run(node_metadata.main, sets=[wanted(kube)], kubeconfig=nobody)
+    no_rights = kube.limited_user([])
+    denied = kube.run(node_metadata.main, sets=[wanted(kube)], kubeconfig=no_rights)
     assert denied["code"] == 403
     assert 'resources: ["nodes"], verbs: ["list"]' in denied["msg"]
 
 
-def test_who_may_only_read_gets_a_marked_preview(kube: Kube) -> None:
+def test_a_user_with_read_access_gets_a_marked_preview(kube: Kube) -> None:
     kube.nodes(2)
     reader = kube.limited_user([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}])
     preview = kube.run(node_metadata.main, check=True, sets=[wanted(kube)], kubeconfig=reader)
@@ -200,7 +200,7 @@ def test_who_may_only_read_gets_a_marked_preview(kube: Kube) -> None:
     assert preview["node_metadata"]["note"].startswith("not checked by the server")
 
 
-def test_a_pool_s_label_is_the_pool_s(kube: Kube) -> None:
+def test_the_label_of_a_pool_is_refused(kube: Kube) -> None:
     (name,) = kube.nodes(1, labels={"example.com/team": "pool"})
     note = {"accel.gpu/pool-labels": json.dumps(["example.com/team"])}
     kube.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": note}})
@@ -209,12 +209,12 @@ def test_a_pool_s_label_is_the_pool_s(kube: Kube) -> None:
 
 
 def test_the_wrong_cluster_is_refused(kube: Kube) -> None:
-    refused = kube.run(node_metadata.main, sets=[wanted(kube)], gpu_gpu_cluster={"name": "production"})
+    refused = kube.run(node_metadata.main, sets=[wanted(kube)], gpu_cluster={"name": "production"})
     assert refused["code"] == "wrong_cluster"
     assert "This is another cluster" in refused["msg"]
 
 
-def test_models_that_are_not_known_yet_stand_under_after_discovery(kube: Kube) -> None:
+def test_unknown_models_are_in_after_discovery(kube: Kube) -> None:
     found, waiting = kube.nodes(1, labels={"nvidia.com/gpu.product": "NVIDIA-L40S-SHARED"})[0], f"{kube.prefix}-new"
     body = {
         "apiVersion": "v1",

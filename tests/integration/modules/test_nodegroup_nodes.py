@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nodegroup_nodes on nodes that a cloud of the lab makes: awaited, given what they lack as they come, and a story when they do not."""
+"""nodegroup_nodes on nodes of a cloud of the lab: it waits for them, completes their labels and taints, and explains a timeout."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ GROUP, FLAVOR = "magnum.openstack.org/nodegroup", "g2.5xlarge"
 TAINT = {"key": "example.com/team", "value": "x", "effect": "NoSchedule"}
 Make = Callable[..., list[str]]
 
-# Which cluster it is: asked by every module that is given its name.
+# The cluster's identity: read by every module that has a cluster name.
 RECORD = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
 
 
 @pytest.fixture
 def make(lab: Lab, kube: Kube) -> Iterator[Make]:
-    """Makes machines of a group that the cloud names on them, and no more than that."""
+    """Creates machines of a group that sets only the cloud's own labels."""
     machines = Machines(LabLayout.named(lab.name), "magnum")
     made: list[str] = []
 
@@ -50,7 +50,7 @@ def make(lab: Lab, kube: Kube) -> Iterator[Make]:
 
 
 def asked(kube: Kube, count: int = 2, **more: Any) -> Object:
-    """The module's options for one pool, whose group has the test's own name."""
+    """The module's options for one pool, whose group has the test's name."""
     pool = {
         "name": f"pool-{kube.prefix}",
         "nodes": {"name": kube.prefix, "flavor": FLAVOR, "count": count},
@@ -69,7 +69,7 @@ def asked(kube: Kube, count: int = 2, **more: Any) -> Object:
 
 
 @pytest.mark.usual(10)
-def test_nodes_of_a_cloud_that_passes_nothing_on(kube: Kube, make: Make) -> None:
+def test_nodes_of_a_cloud_without_registration_labels(kube: Kube, make: Make) -> None:
     names = make("a", "b")
     options = asked(kube)
     predicted = kube.run(nodegroup_nodes.main, check=True, **options)
@@ -77,8 +77,8 @@ def test_nodes_of_a_cloud_that_passes_nothing_on(kube: Kube, make: Make) -> None
     done = kube.run(nodegroup_nodes.main, **options)
     assert done["diff"] == predicted["diff"]
     assert done["nodegroup_nodes"]["changed_nodes"] == names
-    told = {"group": kube.prefix, "wanted": 2, "nodes": 2, "ready": 2}
-    assert done["nodegroup_nodes"]["pools"] == {f"pool-{kube.prefix}": told}
+    reported = {"group": kube.prefix, "wanted": 2, "nodes": 2, "ready": 2}
+    assert done["nodegroup_nodes"]["pools"] == {f"pool-{kube.prefix}": reported}
     node = kube.node(names[0])
     assert TAINT in node["spec"]["taints"]
     assert node["metadata"]["labels"]["accel.gpu/pool"] == f"pool-{kube.prefix}"
@@ -91,7 +91,7 @@ def test_nodes_of_a_cloud_that_passes_nothing_on(kube: Kube, make: Make) -> None
 
 
 @pytest.mark.usual(10)
-def test_nodes_that_are_born_right_are_only_awaited(kube: Kube, make: Make) -> None:
+def test_nodes_with_registration_labels_are_only_awaited(kube: Kube, make: Make) -> None:
     options = asked(kube, count=1)
     ahead = kube.run(nodegroup_nodes.main, check=True, **options)
     assert ahead["changed"] is True
@@ -99,29 +99,29 @@ def test_nodes_that_are_born_right_are_only_awaited(kube: Kube, make: Make) -> N
     (name,) = make("first")
     kube.run(nodegroup_nodes.main, **options)
     node = kube.node(name)
-    ours = node["metadata"]["labels"]
-    born = {key: ours[key] for key in ("accel.gpu/pool", "nvidia.com/device-plugin.config", "example.com/team")}
-    (second,) = make("second", labels=born, taints=[TAINT])
+    labels = node["metadata"]["labels"]
+    registered = {key: labels[key] for key in ("accel.gpu/pool", "nvidia.com/device-plugin.config", "example.com/team")}
+    (second,) = make("second", labels=registered, taints=[TAINT])
     done = kube.run(nodegroup_nodes.main, **asked(kube, count=2))
     assert done["changed"] is False
     assert "accel.gpu/pool-labels" not in kube.node(second)["metadata"]["annotations"]
 
 
 @pytest.mark.usual(10)
-def test_a_node_that_comes_in_the_middle(kube: Kube, make: Make) -> None:
+def test_a_node_that_registers_later(kube: Kube, make: Make) -> None:
     make("a")
     coming = threading.Timer(2, make, ["late"])
     coming.start()
-    told = {kube.prefix: {"node_count": 2}}
-    done = kube.run(nodegroup_nodes.main, **asked(kube, count=1, groups=told))
+    reported = {kube.prefix: {"node_count": 2}}
+    done = kube.run(nodegroup_nodes.main, **asked(kube, count=1, groups=reported))
     coming.join()
     assert done["nodegroup_nodes"]["changed_nodes"] == [f"{kube.prefix}-a", f"{kube.prefix}-late"]
 
 
 @pytest.mark.usual(10)
-def test_what_is_told_of_nodes_that_do_not_come_or_are_not_ready(kube: Kube, make: Make) -> None:
+def test_missing_and_unready_nodes_are_reported(kube: Kube, make: Make) -> None:
     make("a")
-    # A node that no kubelet reports for.
+    # A node without heartbeats of a kubelet.
     (silent,) = kube.nodes(1, labels={GROUP: kube.prefix})
     failed = kube.run(nodegroup_nodes.main, **asked(kube, count=3, wait_timeout=3))
     assert failed["failed"] is True
@@ -135,7 +135,7 @@ def test_what_is_told_of_nodes_that_do_not_come_or_are_not_ready(kube: Kube, mak
     assert silent in failed["nodegroup_nodes"]["not_ready"]
 
 
-def test_a_pool_that_makes_no_nodes_cannot_be_named(kube: Kube) -> None:
+def test_a_pool_without_nodegroup_cannot_be_named(kube: Kube) -> None:
     options = asked(kube, pool_names=["other", "old"])
     options["pools"].append({"name": "old", "match": {"model": "T4"}})
     with kube.watched() as watched:
@@ -146,7 +146,7 @@ def test_a_pool_that_makes_no_nodes_cannot_be_named(kube: Kube) -> None:
     assert "only: pool old has no nodes of its own making (nodes)" in failed["msg"]
 
 
-def test_pools_without_node_groups_cost_no_list(kube: Kube) -> None:
+def test_pools_without_node_groups_send_no_list(kube: Kube) -> None:
     with kube.watched() as watched:
         options: Object = {
             "gpu_cluster": {"name": kube.client.connection.cluster_name},

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenShift, where nothing is installed by Helm, and installations that Argo CD or Flux keeps as a repository has them."""
+"""OpenShift, where nothing is installed by Helm, and installations that Argo CD or Flux manages from a repository."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def apply(cluster: Cluster, item: dict[str, Any]) -> None:
 
 @pytest.fixture
 def openshift(lab: Lab) -> Iterator[Cluster]:
-    """An empty cluster with the kind of object by which OpenShift is known; its only object is the test's to make."""
+    """An empty cluster with OpenShift's characteristic kind of object; the test creates its only object."""
     lab.reset()
     cluster = Cluster(lab)
     apply(cluster, CRD)
@@ -86,7 +86,7 @@ def test_on_openshift_helm_installs_nothing(openshift: Cluster) -> None:
 
 
 @pytest.mark.usual(10)
-def test_what_a_repository_keeps_is_used_and_fields_that_it_reverts_are_named(lab: Lab) -> None:
+def test_an_installation_from_a_repository_is_used_and_reverted_fields_are_named(lab: Lab) -> None:
     cluster = Cluster(lab).install()
     tracking = "argocd.argoproj.io/tracking-id"
     cluster.kubectl("annotate", "-n", NAMESPACE, "deployment/gpu-operator", f"{tracking}=gpu:apps/Deployment:{NAMESPACE}/gpu-operator")  # fmt: skip
@@ -95,14 +95,14 @@ def test_what_a_repository_keeps_is_used_and_fields_that_it_reverts_are_named(la
     name, namespace = (master["metadata"][key] for key in ("name", "namespace"))
     labels = [f"helm.toolkit.fluxcd.io/{key}={value}" for key, value in (("name", "nfd"), ("namespace", "flux-system"))]
     cluster.kubectl("label", "-n", namespace, f"deployment/{name}", *labels)
-    told = cluster.run(operator_info.main, gpu_pools=cluster.pools())
-    assert not told.get("failed"), told
-    operator, nfd = (told["operator_info"][part] for part in ("operator", "nfd"))
+    reported = cluster.run(operator_info.main, gpu_pools=cluster.pools())
+    assert not reported.get("failed"), reported
+    operator, nfd = (reported["operator_info"][part] for part in ("operator", "nfd"))
     assert (operator["managed"], operator["adopted"], operator["manager"]) == (False, True, "argocd")
     assert (nfd["managed"], nfd["adopted"], nfd["managed_by"]) == (False, True, "Flux HelmRelease flux-system/nfd")
     (note,) = operator["notes"]
     assert "Argo CD application gpu reconciles ClusterPolicy cluster-policy as its source has it" in note
     assert "/spec/devicePlugin/config" in note
     assert "spec.ignoreDifferences" in note
-    assert note in json.dumps(told["warnings"])
+    assert note in json.dumps(reported["warnings"])
     assert cluster.run(gpu_info.main, gpu_pools=cluster.pools())["gpu_info"]["installed"]["operator"]["notes"] == [note]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Progress of a module as ansible-playbook shows it (on stderr only), and a run's identity at the API server."""
+"""Progress of a module in ansible-playbook's output (on stderr only), and the identity of a run at the API server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE = re.compile(r"^prod: (\d+)/12 nodes (changed|checked)$", re.MULTILINE)
 
 @pytest.fixture
 def slow(kube: Kube) -> Iterator[Watched]:
-    """A way to some nodes on which each patch takes half a second."""
+    """A proxy for some nodes that delays each patch by half a second."""
     kube.nodes(NODES)
     with kube.watched() as watched:
 
@@ -38,7 +38,7 @@ def slow(kube: Kube) -> Iterator[Watched]:
 
 
 def play(kube: Kube, slow: Watched, *arguments: str, **keywords: Any) -> PlaybookRun:
-    """Two tasks on a host that is called prod; `keywords` go to the first one."""
+    """Two tasks on a host named prod; `keywords` are arguments of the first one."""
     label = {"label_selectors": [f"test={kube.prefix}"], "labels": {"example.com/run": str(time.monotonic_ns())}}
     nodes = {"accel.gpu.node_metadata": {"sets": [label], "parallel": 1}, "name": "Label", **keywords}
     tasks = [nodes, {"accel.gpu.print_lines": {"lines": ["pool  nodes", "a     12"]}, "name": "Show"}]
@@ -48,7 +48,7 @@ def play(kube: Kube, slow: Watched, *arguments: str, **keywords: Any) -> Playboo
         "connection": "local",
         "vars": {
             "ansible_python_interpreter": "{{ ansible_playbook_python }}",
-            # By itself Ansible writes a job's file below HOME, and looks for it below the user's home, which may be another.
+            # By default Ansible writes a job's file below HOME, and searches it below the user's home, which can differ.
             "ansible_async_dir": str(kube.folder / "jobs"),
         },
         "module_defaults": {"group/accel.gpu.kube": {"kubeconfig": str(slow.kubeconfig)}},
@@ -68,7 +68,7 @@ def left_over(folder: Path) -> list[Path]:
 
 @pytest.mark.sampled(2, of="progress of a slow run")
 @pytest.mark.parametrize(("arguments", "word"), [((), "changed"), (("--check", "--diff"), "checked")])
-def test_lines_are_few_and_the_last_one_is_the_end(
+def test_few_lines_and_the_last_one_reports_the_end(
     kube: Kube, slow: Watched, arguments: tuple[str, ...], word: str
 ) -> None:
     run = play(kube, slow, *arguments).require_success()
@@ -82,14 +82,14 @@ def test_lines_are_few_and_the_last_one_is_the_end(
 
 
 @pytest.mark.sampled(2, of="progress of a slow run")
-def test_under_no_log_only_counts_are_shown(kube: Kube, slow: Watched) -> None:
+def test_no_log_shows_only_counts(kube: Kube, slow: Watched) -> None:
     run = play(kube, slow, no_log=True).require_success()
     assert f"prod: {NODES}/{NODES}\n" in run.stderr
     assert "nodes changed" not in run.stderr
 
 
 @pytest.mark.sampled(2, of="progress of a slow run")
-def test_in_the_background_there_is_no_progress_but_a_result(kube: Kube, slow: Watched) -> None:
+def test_background_jobs_have_a_result_without_progress(kube: Kube, slow: Watched) -> None:
     run = play(kube, slow, **{"async": 60, "poll": 3}).require_success()
     assert run.module_results("accel.gpu.node_metadata", "prod")[0]["node_metadata"]["changed"] == NODES
     assert LINE.findall(run.stderr) == []
@@ -97,7 +97,7 @@ def test_in_the_background_there_is_no_progress_but_a_result(kube: Kube, slow: W
 
 
 @pytest.mark.sampled(2, of="progress of a slow run")
-def test_a_failure_is_the_module_s_own(kube: Kube, slow: Watched) -> None:
+def test_the_failure_of_a_module_is_kept(kube: Kube, slow: Watched) -> None:
     slow.proxy.before = lambda request: Answer(401)
     run = play(kube, slow)
     assert run.rc == 2
@@ -106,7 +106,7 @@ def test_a_failure_is_the_module_s_own(kube: Kube, slow: Watched) -> None:
 
 
 @pytest.mark.sampled(2, of="progress of a slow run")
-def test_all_modules_of_a_run_are_one_run_at_the_api_server(kube: Kube, slow: Watched) -> None:
+def test_all_modules_of_a_run_have_one_identity_at_the_api_server(kube: Kube, slow: Watched) -> None:
     slow.proxy.before = lambda request: None
     play(kube, slow, loop=[1, 2]).require_success()
     first = {request.user_agent for request in slow.proxy.requests}

@@ -20,7 +20,7 @@ from tests.helpers.cluster import NAMESPACE
 from tests.helpers.cut_watch import CONFIG, STATE, cut_watch, is_cut
 from tests.helpers.killing import killed_after
 from tests.helpers.playbook import run_playbook
-from tests.helpers.rolling import HALVES, POOL, VICTIM, Rolling
+from tests.helpers.rolling import HALVES, POOL, TARGET, Rolling
 from tests.helpers.snapshot import differences, snapshot
 from tests.helpers.waiting import until
 from tests.helpers.workloads import GPU
@@ -39,10 +39,10 @@ def rolling(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Rolling:
 
 @pytest.fixture(autouse=True)
 def no_gpu_pods(rolling: Rolling) -> Iterator[None]:
-    rolling.users.leave()
+    rolling.users.delete_all()
     yield
     rolling.lab.command("fault", "clear")
-    rolling.users.leave()
+    rolling.users.delete_all()
 
 
 @contextlib.contextmanager
@@ -123,7 +123,7 @@ def test_no_node_is_uncordoned_before_its_gpus_are_whole(rolling: Rolling, round
         assert pods.not_evicted() == []
         require_whole(rolling)
         assert release(rolling, allow_release=[])["changed"] is False
-        rolling.users.leave()
+        rolling.users.delete_all()
 
 
 def abandoned(rolling: Rolling, name: str) -> None:
@@ -157,7 +157,7 @@ def without_operator(rolling: Rolling) -> Iterator[None]:
 @pytest.mark.sampled(1, of="failures of a release")
 def test_an_abandoned_node_is_repaired_and_a_failure_follows_the_recorded_settings(rolling: Rolling) -> None:
     cut(rolling, max_unavailable=2, on_failure="leave")
-    (other,) = set(rolling.nodes()) - {VICTIM}
+    (other,) = set(rolling.nodes()) - {TARGET}
     with without_operator(rolling):
         abandoned(rolling, other)
         assert is_cut(rolling.cluster.nodes()[other])
@@ -172,12 +172,12 @@ def test_an_abandoned_node_is_repaired_and_a_failure_follows_the_recorded_settin
         node = rolling.cluster.nodes()[other]
         assert (is_cut(node), node["metadata"]["labels"][CONFIG]) == (False, "all-disabled")
         assert release(rolling, state="repaired")["changed"] is False
-    rolling.lab.command("fault", "inject", "mig-failed", "--nodes", VICTIM)
+    rolling.lab.command("fault", "inject", "mig-failed", "--nodes", TARGET)
     failed = release(rolling)
     assert failed["code"] == "partial", failed
-    assert failed["gpu_sharing"]["left_cordoned"] == [VICTIM]
+    assert failed["gpu_sharing"]["left_cordoned"] == [TARGET]
     assert failed["gpu_sharing"]["released_nodes"] == {}
-    node = rolling.cluster.nodes()[VICTIM]
+    node = rolling.cluster.nodes()[TARGET]
     assert {"key": "accel.gpu/failed", "value": "mig-failed", "effect": "NoSchedule"} in node["spec"]["taints"]
     assert node["spec"]["unschedulable"] is True
     rolling.lab.command("fault", "clear")
@@ -198,7 +198,7 @@ def test_a_release_follows_drain_none(rolling: Rolling) -> None:
     assert pods.gone == {}
     for name, node in rolling.cluster.nodes().items():
         assert not node["spec"].get("unschedulable"), name
-    rolling.users.leave()
+    rolling.users.delete_all()
     assert not release(rolling).get("failed")
     require_whole(rolling)
 

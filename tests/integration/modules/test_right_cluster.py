@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every module for Kubernetes, and what the node group modules drain with, refuses a cluster that is not the one that is named."""
+"""Every module for Kubernetes, including the drain of the node group modules, refuses a cluster other than the named one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ANNOTATION = "accel.gpu/cluster-name"
 CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "right-cluster", "namespace": "default"}}
 POOLS = [{"name": "notebooks", "match": {"model": "Tesla-T4"}}]
 GROUP: list[str] = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["action_groups"]["kube"]
-# What each module needs at least, beside the cluster.
+# The minimum options of each module, besides the cluster.
 ARGS: dict[str, dict[str, Any]] = {
     "cluster_policy": {"gpu_pools": POOLS},
     "gpu_info": {"gpu_pools": POOLS},
@@ -53,7 +53,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "gpu_pools_export": {},
     "uninstall": {"stage": "new_nodes"},
 }
-# The node group modules reach Kubernetes by EmptyingModule alone.
+# The node group modules connect to Kubernetes only by DrainingModule.
 DRAINING = "draining"
 Object = dict[str, Any]
 
@@ -61,7 +61,7 @@ Object = dict[str, Any]
 def run(
     name: str, cluster: Object, *, env: dict[str, str] | None = None, check: bool = False, **options: Any
 ) -> Object:
-    """What a module prints for a cluster; gpu_info as the playbook plan calls it, which tolerates a cluster that is away."""
+    """The result of a module for a cluster; gpu_info with the option of the playbook plan that tolerates an unreachable cluster."""
     given = {"gpu_cluster": cluster, **options}
     if name == DRAINING:
         return run_module(drain_module.main, {"names": ["nowhere"], "kubernetes": given}, check=check, env=env)
@@ -72,14 +72,14 @@ def run(
 
 @pytest.fixture
 def other() -> Iterator[OtherCluster]:
-    """A cluster that nothing may be asked of."""
+    """A cluster that must receive no request."""
     with other_cluster() as found:
         yield found
 
 
 @pytest.fixture
 def fresh(kube: Kube) -> Iterator[Kube]:
-    """The lab's cluster as one that remembers no name."""
+    """The lab's cluster without a recorded name."""
     with contextlib.ExitStack() as stack:
         for path in (RECORD, "/api/v1/namespaces/default/configmaps/right-cluster"):
             kube.client.delete(path)
@@ -88,14 +88,14 @@ def fresh(kube: Kube) -> Iterator[Kube]:
 
 
 def recorded(kube: Kube) -> str | None:
-    """The name that the cluster remembers."""
+    """The recorded name of the cluster."""
     lease = kube.client.get(RECORD) or {}
     name: str | None = (lease.get("metadata", {}).get("annotations") or {}).get(ANNOTATION)
     return name
 
 
 def record(kube: Kube, name: str) -> None:
-    """Make the cluster remember a name, by the first change under it."""
+    """Record a name in the cluster, by the first change under it."""
     done = run(
         "kube_object",
         {"name": name, "kube_name": kube.client.connection.cluster_name, "kubeconfig": str(kube.kubeconfig)},
@@ -125,8 +125,8 @@ def test_credentials_of_another_cluster_in_the_environment(kube: Kube, other: Ot
 
 
 @pytest.fixture
-def ways(fresh: Kube, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[str], Object]]:
-    """Ways to the lab's cluster, which remembers the name prod, for a run that means the cluster test."""
+def connections(fresh: Kube, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[str], Object]]:
+    """Ways to connect to the lab's cluster, which has the recorded name prod, for a run with the cluster name test."""
     record(fresh, "prod")
     document = yaml.safe_load(fresh.kubeconfig.read_text())
     folder = fresh.folder
@@ -173,9 +173,9 @@ def _absolute_user(document: Object, folder: Path) -> Object:
     return {key: str(folder / user[key]) for key in ("client-certificate", "client-key") if key in user}
 
 
-def test_a_cluster_that_remembers_another_name(fresh: Kube, ways: dict[str, Callable[[str], Object]]) -> None:
+def test_a_cluster_with_another_recorded_name(fresh: Kube, connections: dict[str, Callable[[str], Object]]) -> None:
     version = fresh.require(RECORD)["metadata"]["resourceVersion"]
-    for way, reach in ways.items():
+    for way, reach in connections.items():
         for name in (*GROUP, DRAINING):
             result = reach(name)
             assert (result.get("failed"), result.get("code")) == (True, "wrong_cluster"), (way, name, result)
@@ -188,8 +188,8 @@ def test_a_cluster_that_remembers_another_name(fresh: Kube, ways: dict[str, Call
 def test_the_uid_of_another_cluster(fresh: Kube) -> None:
     uid = fresh.require("/api/v1/namespaces/kube-system")["metadata"]["uid"]
     mine = {"name": fresh.client.connection.cluster_name, "kubeconfig": str(fresh.kubeconfig), "uid": uid}
-    told = run("gpu_info", mine)["gpu_info"]["identity"]
-    assert (told["uid"], told["recorded_name"], told["name_to_record"]) == (uid, None, mine["name"])
+    reported = run("gpu_info", mine)["gpu_info"]["identity"]
+    assert (reported["uid"], reported["recorded_name"], reported["name_to_record"]) == (uid, None, mine["name"])
     assert run("gpu_pools_export", {**mine, "uid": None})["gpu_cluster"]["uid"] == uid
     other = "00000000-0000-4000-8000-000000000000"
     for name in (*GROUP, DRAINING):
@@ -217,8 +217,8 @@ def test_the_name_is_recorded_by_the_first_change_and_renamed_in_one_step(fresh:
     late = {**mine, "name": "production", "renamed_from": "prod"}
     for name in GROUP:
         assert "is recorded as 'prod'" not in str(run(name, late, check=True)), name
-    told = run("gpu_info", late)["gpu_info"]["identity"]
-    assert (told["recorded_name"], told["name_to_record"], recorded(fresh)) == ("prod", "production", "prod")
+    reported = run("gpu_info", late)["gpu_info"]["identity"]
+    assert (reported["recorded_name"], reported["name_to_record"], recorded(fresh)) == ("prod", "production", "prod")
     foreseen = run("kube_object", late, check=True)
     assert (foreseen["changed"], recorded(fresh)) == (True, "prod")
     renamed = run("kube_object", late)
@@ -241,8 +241,8 @@ PLAY = """
 """
 
 
-def test_of_two_hosts_for_one_cluster_in_one_run_one_is_refused(fresh: Kube) -> None:
-    """Both have looked, and seen no name, before either makes the Lease."""
+def test_two_hosts_of_one_run_with_one_cluster_are_refused(fresh: Kube) -> None:
+    """Both have found no recorded name before either creates the Lease."""
     both = threading.Barrier(2, timeout=120)
 
     def hold(request: Request) -> Answer | None:

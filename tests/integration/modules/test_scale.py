@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Five thousand nodes, as fat as real ones: the memory and the requests that a list costs."""
+"""Five thousand nodes of realistic size: the memory and the requests of a list."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From any way of sharing to any other while users work: exact at the end, and nobody went whom the plan did not name."""
+"""From every sharing to every other one with running pods: the exact result, and only the planned pods are evicted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HALVES = {"3g.40gb": 2}
 
 @dataclass(frozen=True)
 class Mode:
-    """A way of sharing, what a node with two GPUs then offers, and the labels product, replicas, strategy, MIG and MPS."""
+    """A sharing, the resources of a node with two GPUs, and the labels product, replicas, strategy, MIG and MPS."""
 
     sharing: dict[str, Any]
     offers: dict[str, int]
@@ -59,14 +59,14 @@ MODES = {
     ),
 }
 
-# Who must go when a mode (a row) becomes another (a column), where all that a node offers is held: nobody, so many
-# holders as are too many (those of the lowest priority, and of these the youngest), all who hold a resource, or
-# everybody who uses a GPU in whatever way. From what NVIDIA's agents do: a kubelet leaves pods alone whose resource
-# goes; only MPS and a change of MIG devices need the GPU for themselves.
-NOBODY, HOLDERS, ALL = 0, "holders", "all"
+# Which pods a change from one mode (row) to another (column) evicts, if all resources are in use: none, as many
+# holders as exceed the new number (lowest priority first, then the youngest), all holders of a resource, or all
+# pods that use a GPU in any way. The reason is in NVIDIA's agents: a kubelet does not stop pods whose resource
+# disappears; only MPS and a change of MIG devices need an unused GPU.
+NO_PODS, HOLDERS, ALL = 0, "holders", "all"
 GOES: dict[str, dict[str, int | str]] = {
     "none": {
-        "time-slicing": NOBODY, "renamed": HOLDERS, "mps": ALL,
+        "time-slicing": NO_PODS, "renamed": HOLDERS, "mps": ALL,
         "mig-single": ALL, "mig-mixed": ALL, "mig-sliced": ALL,
     },
     "time-slicing": {
@@ -83,7 +83,7 @@ GOES: dict[str, dict[str, int | str]] = {
     },
     "mig-single": {
         "none": ALL, "time-slicing": ALL, "renamed": ALL, "mps": ALL,
-        "mig-mixed": ALL, "mig-sliced": NOBODY,
+        "mig-mixed": ALL, "mig-sliced": NO_PODS,
     },
     "mig-mixed": {
         "none": ALL, "time-slicing": ALL, "renamed": ALL, "mps": ALL,
@@ -97,7 +97,7 @@ GOES: dict[str, dict[str, int | str]] = {
 
 
 def change(before: str, after: str) -> str:
-    """The word for what is done to a node."""
+    """The kind of change of a node."""
     cut = {"mig-single": "halves", "mig-sliced": "halves", "mig-mixed": "mixture"}
     if cut.get(before) == cut.get(after):
         return "plugin"
@@ -105,7 +105,7 @@ def change(before: str, after: str) -> str:
 
 
 def rounds(first: int, names: list[str]) -> Iterator[tuple[str, str]]:
-    """Every ordered pair once, each beginning with the mode in which the one before it ends."""
+    """Every ordered pair once, each beginning with the final mode of the one before."""
     for other in range(first + 1, len(names)):
         yield names[first], names[other]
         if other == first + 1:
@@ -116,7 +116,7 @@ def rounds(first: int, names: list[str]) -> Iterator[tuple[str, str]]:
 PAIRS = list(rounds(0, list(MODES)))
 
 
-def test_the_pairs_are_all_there_are() -> None:
+def test_all_pairs_are_covered() -> None:
     assert sorted(PAIRS) == sorted((before, after) for before, row in GOES.items() for after in row)
     assert len(PAIRS) == len(set(PAIRS)) == len(MODES) * (len(MODES) - 1)
     assert all(PAIRS[at][1] == PAIRS[at + 1][0] for at in range(len(PAIRS) - 1))
@@ -129,19 +129,19 @@ def rolling(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Rolling:
 
 @pytest.fixture
 def users(rolling: Rolling) -> Iterator[Users]:
-    """Nobody is at work before the test, nor after it."""
-    rolling.users.leave()
+    """No pods are running before and after the test."""
+    rolling.users.delete_all()
     yield rolling.users
-    rolling.users.leave()
+    rolling.users.delete_all()
 
 
 def at_work(users: Users, node: str, before: str, after: str) -> None:
-    """As many as fit hold what the node offers, some use a GPU in other ways, and some use none. Who must go is labelled so."""
+    """Start as many pods as fit with the node's resources, some that use a GPU in other ways, and some without; those to evict are labelled."""
     goes = GOES[before][after]
     for resource, fits in MODES[before].offers.items():
         name = f"{node}-{resource.partition('/')[2].replace('.', '-')}"
         leaving = goes if isinstance(goes, int) else fits
-        # One of the two who stay is the youngest of all: priority comes before age.
+        # One of the two that stay is the youngest of all: priority is compared before age.
         old, urgent = max(fits - leaving - 1, 0), min(fits - leaving, 1)
         for part, count, priority, leaves in (
             ("old", old, "", False),
@@ -162,13 +162,13 @@ def at_work(users: Users, node: str, before: str, after: str) -> None:
 
 
 def require_another_second(users: Users, app: str) -> None:
-    """Whoever comes next is younger, also by the whole seconds in which the API server counts."""
+    """Pods created later are younger, also by the whole seconds of the API server's timestamps."""
     newest = max(pod["metadata"]["creationTimestamp"] for pod in users.pods(app))
     users.until(lambda: server_time(users) > newest, "the next second")
 
 
 def server_time(users: Users) -> str:
-    """The API server's clock, by a pod that it would have created now."""
+    """The API server's clock, from a pod in a dry run."""
     body = {"metadata": {"name": "clock"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     made = users.api.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", body)
     return str(made["metadata"]["creationTimestamp"])
@@ -183,7 +183,7 @@ def labels(node: dict[str, Any]) -> tuple[str, ...]:
 @pytest.mark.usual(60)
 @pytest.mark.sampled(2, of="changes between modes")
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=[f"{a}-to-{b}" for a, b in PAIRS])
-def test_who_goes_is_who_was_named(rolling: Rolling, users: Users, before: str, after: str) -> None:
+def test_exactly_the_planned_pods_are_evicted(rolling: Rolling, users: Users, before: str, after: str) -> None:
     begun = rolling.share(MODES[before].sharing)
     assert not begun.get("failed"), begun["msg"]
     nodes = rolling.nodes()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""removal on a cluster whose operator and NFD somebody else has installed: they go on working, without what was ours."""
+"""uninstall on a cluster with a foreign operator and a foreign NFD: they keep working, without the collection's changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPERATOR = {
     "nfd": {"enabled": False},
     "operator": {"upgradeCRD": False},
     "daemonsets": {"tolerations": [GPU, THEIRS]},
-    # All at a time: by itself the operator rolls a driver node by node.
+    # All at the same time; the operator's default is one node after the other.
     "driver": {"version": "580.95.05", "upgradePolicy": {"maxParallelUpgrades": 0, "maxUnavailable": "100%"}},
 }
 
@@ -44,7 +44,7 @@ STUCK = "a100-1"
 
 
 def debugger(node: str) -> dict[str, Any]:
-    """A privileged pod, which sees every GPU of its node and requests none."""
+    """A privileged pod, which can access every GPU of its node and requests none."""
     container = {
         "name": "main",
         "image": "busybox",
@@ -68,7 +68,7 @@ def helm(cluster: Cluster, release: str, chart: str, namespace: str, values: dic
 
 @pytest.fixture(scope="module")
 def cluster(lab: Lab) -> Cluster:
-    """NFD and the operator as somebody has installed them by hand, under names of their own."""
+    """NFD and the operator as installed by hand, under other names."""
     lab.reset()
     cluster = Cluster(lab)
     helm(cluster, "features", "node-feature-discovery", "features", NFD)
@@ -82,16 +82,16 @@ def policy(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-def put(cluster: Cluster, *changes: dict[str, Any]) -> None:
-    """What sharing puts onto the cluster."""
+def configure(cluster: Cluster, *changes: dict[str, Any]) -> None:
+    """Apply the sharing to the cluster."""
     pools = cluster.pools(*changes)
     for main, more in ((cluster_policy.main, {"allow_driver_rollout": True, "wait_sleep": 1}), (gpu_sharing.main, {})):
         found = cluster.run(main, gpu_pools=pools, wait_timeout=300, **more)
         assert not found.get("failed"), found["msg"]
 
 
-def take(of: Cluster, /, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
-    found = of.run(uninstall.main, stage=stage, wait_timeout=300, wait_sleep=1, **options)
+def uninstall_stage(cluster: Cluster, /, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
+    found = cluster.run(uninstall.main, stage=stage, wait_timeout=300, wait_sleep=1, **options)
     assert not found.get("failed"), found["msg"]
     return found
 
@@ -102,7 +102,7 @@ def managers(found: dict[str, Any]) -> set[str]:
 
 @contextmanager
 def written_meanwhile(cluster: Cluster, folder: Path) -> Iterator[dict[str, str]]:
-    """A way to the cluster on which the policy is written by somebody else right before the first patch of either mode."""
+    """A proxy with which another client changes the policy right before the first patch in either mode."""
     met: set[bool] = set()
 
     def meanwhile(request: Request) -> None:
@@ -121,14 +121,14 @@ def written_meanwhile(cluster: Cluster, folder: Path) -> Iterator[dict[str, str]
 
 
 @pytest.mark.usual(60)
-def test_their_operator_works_on_without_what_was_ours(cluster: Cluster) -> None:
+def test_a_foreign_operator_works_without_the_managed_configuration(cluster: Cluster) -> None:
     before, offered = policy(cluster), cluster.offered("t4-")
-    put(cluster, {"name": "train-h100", "taints": []})
+    configure(cluster, {"name": "train-h100", "taints": []})
     assert cluster.offered("t4-") != offered
     restarts = cluster.restarts()
 
-    preview = take(cluster, check=True, diff=True)
-    found = take(cluster, diff=True)
+    preview = uninstall_stage(cluster, check=True, diff=True)
+    found = uninstall_stage(cluster, diff=True)
     assert preview["changed"]
     assert found["changed"]
     assert preview["diff"] == found["diff"]
@@ -146,43 +146,43 @@ def test_their_operator_works_on_without_what_was_ours(cluster: Cluster) -> None
     for node in cluster.nodes().values():
         assert not [key for key in node["metadata"]["labels"] if key.startswith("accel.gpu/") or key == CONFIG_LABEL]
         assert not [key for key in node["metadata"].get("annotations", {}) if key.startswith("accel.gpu/")]
-    assert take(cluster)["changed"] is False
+    assert uninstall_stage(cluster)["changed"] is False
 
-    last = take(cluster, "after_helm")
+    last = uninstall_stage(cluster, "after_helm")
     assert last["uninstall"]["removed"] == ["Lease kube-system/accel-gpu: deleted"]
-    assert take(cluster, "after_helm")["changed"] is False
+    assert uninstall_stage(cluster, "after_helm")["changed"] is False
     assert written_by(cluster.lab, "accel.gpu") == []
     assert policy(cluster)["status"]["state"] == "ready"
 
 
 @pytest.mark.usual(40)
 def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster, tmp_path: Path) -> None:
-    put(cluster)
+    configure(cluster)
     assert [entry["key"] for entry in policy(cluster)["spec"]["daemonsets"]["tolerations"]] == [
         "nvidia.com/gpu",
         "example.com/theirs",
         "restricted-access",
     ]
     for check in (True, False):
-        found = take(cluster, check=check)
+        found = uninstall_stage(cluster, check=check)
         assert found["uninstall"]["held_back"] == ["spec.daemonsets.tolerations"]
         assert "the driver would roll on 20 nodes" in str(found["uninstall"]["left"])
     held = policy(cluster)
     assert len(held["spec"]["daemonsets"]["tolerations"]) == 3
     assert "config" not in held["spec"]["devicePlugin"]
-    assert take(cluster)["changed"] is False
+    assert uninstall_stage(cluster)["changed"] is False
     with written_meanwhile(cluster, tmp_path) as way:
         for check in (True, False):
-            assert take(cluster, check=check, allow_driver_rollout=True, gpu_cluster=way)["changed"]
+            assert uninstall_stage(cluster, check=check, allow_driver_rollout=True, gpu_cluster=way)["changed"]
     assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS]
     assert "accel.gpu" not in managers(policy(cluster))
-    assert take(cluster, allow_driver_rollout=True)["changed"] is False
+    assert uninstall_stage(cluster, allow_driver_rollout=True)["changed"] is False
 
 
 @pytest.mark.usual(60)
-def test_cut_gpus_are_made_whole(cluster: Cluster) -> None:
+def test_mig_is_disabled_on_partitioned_gpus(cluster: Cluster) -> None:
     offered = cluster.offered("a100-")
-    put(
+    configure(
         cluster,
         {"name": "train-h100", "taints": []},
         {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
@@ -191,9 +191,9 @@ def test_cut_gpus_are_made_whole(cluster: Cluster) -> None:
         "nvidia.com/gpu" not in found or found != whole
         for found, whole in zip(cluster.offered("a100-").values(), offered.values(), strict=True)
     )
-    preview = take(cluster, check=True, diff=True)
+    preview = uninstall_stage(cluster, check=True, diff=True)
     assert not [line for line in preview["uninstall"]["left"] if "MIG" in line]
-    found = take(cluster, diff=True)
+    found = uninstall_stage(cluster, diff=True)
     assert preview["diff"] == found["diff"]
     assert found["uninstall"]["removed"] == preview["uninstall"]["removed"]
     assert "ConfigMap gpu-operator/accel-gpu-mig-parted: deleted" in found["uninstall"]["removed"]
@@ -201,23 +201,23 @@ def test_cut_gpus_are_made_whole(cluster: Cluster) -> None:
     for name, node in cluster.nodes().items():
         if name.startswith("a100-"):
             labels = node["metadata"]["labels"]
-            # The operator's own default, and the MIG manager's answer.
+            # The operator's own default, and the MIG manager's result.
             assert labels.get("nvidia.com/mig.config") == "all-disabled"
             assert labels.get("nvidia.com/mig.config.state") == "success"
-    assert take(cluster)["changed"] is False
+    assert uninstall_stage(cluster)["changed"] is False
 
 
 @pytest.mark.usual(120)
-def test_a_failed_undo_keeps_the_node_and_a_run_again_ends_it(cluster: Cluster) -> None:
-    """The first run restarts the MIG manager in vain, the second one finds it failed and restarts it with success."""
-    put(
+def test_a_failed_mig_reset_keeps_the_node_and_the_next_run_completes_it(cluster: Cluster) -> None:
+    """The first run restarts the MIG manager without success, the second one finds the failed state and restarts it successfully."""
+    configure(
         cluster,
         {"name": "train-h100", "taints": []},
         {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
     )
     run("bash", "-c", f"kubectl apply -f - <<'E'\n{json.dumps(debugger(STUCK))}\nE", env=cluster.lab.env)
-    ours = cluster.nodes()[STUCK]
-    preview = take(cluster, check=True, diff=True)
+    before = cluster.nodes()[STUCK]
+    preview = uninstall_stage(cluster, check=True, diff=True)
     cluster.lab.command("fault", "inject", "mig-failed", "--nodes", STUCK)
     started = time.monotonic()
     failed = cluster.run(uninstall.main, stage="before_helm", wait_timeout=600, wait_sleep=1)
@@ -230,91 +230,91 @@ def test_a_failed_undo_keeps_the_node_and_a_run_again_ends_it(cluster: Cluster) 
     assert "pods that use its GPUs: default/debugger (privileged container main)" in failed["msg"]
     assert "the MIG manager's log ends" in failed["msg"]
 
-    kept = cluster.nodes()[STUCK]
-    labels = kept["metadata"]["labels"]
+    after = cluster.nodes()[STUCK]
+    labels = after["metadata"]["labels"]
     assert (labels[MIG_LABEL], labels[f"{MIG_LABEL}.state"]) == ("all-disabled", "failed")
     assert labels["accel.gpu/pool"] == "train-a100"
-    assert labels.get(CONFIG_LABEL) == ours["metadata"]["labels"].get(CONFIG_LABEL)
-    assert kept["spec"].get("taints") == ours["spec"].get("taints")
-    notes = {key: value for key, value in ours["metadata"]["annotations"].items() if key.startswith("accel.gpu/")}
-    assert {key: kept["metadata"]["annotations"].get(key) for key in notes} == notes
+    assert labels.get(CONFIG_LABEL) == before["metadata"]["labels"].get(CONFIG_LABEL)
+    assert after["spec"].get("taints") == before["spec"].get("taints")
+    notes = {key: value for key, value in before["metadata"]["annotations"].items() if key.startswith("accel.gpu/")}
+    assert {key: after["metadata"]["annotations"].get(key) for key in notes} == notes
 
     cluster.lab.command("fault", "clear")
-    found = take(cluster, diff=True)
+    found = uninstall_stage(cluster, diff=True)
     assert found["uninstall"]["removed"] == preview["uninstall"]["removed"]
     cluster.kubectl("delete", "pod", "debugger", "--now")
     given_back = cluster.nodes()[STUCK]["metadata"]
     assert not [key for part in ("labels", "annotations") for key in given_back[part] if key.startswith("accel.gpu/")]
-    assert take(cluster)["changed"] is False
+    assert uninstall_stage(cluster)["changed"] is False
 
 
-def test_a_cluster_on_which_we_never_were(cluster: Cluster) -> None:
+def test_a_cluster_without_the_collection(cluster: Cluster) -> None:
     for stage in ("before_helm", "after_helm"):
-        take(cluster, stage)
+        uninstall_stage(cluster, stage)
     mark = cluster.mark()
     for stage in ("before_helm", "after_helm"):
-        assert take(cluster, stage)["changed"] is False
+        assert uninstall_stage(cluster, stage)["changed"] is False
     assert {request.split()[0] for request in cluster.requests(mark, "removal")} <= {"get", "list"}
 
 
-# They look like what the pool train-h100 puts there.
-LIKE_OURS = {"key": "restricted-access", "operator": "Exists"}
-SAME_AS_OURS = "restricted-access=yes:NoSchedule"
+# Equal to the taint and toleration of pool train-h100.
+EQUAL_TOLERATION = {"key": "restricted-access", "operator": "Exists"}
+EQUAL_TAINT = "restricted-access=yes:NoSchedule"
 GFD_STARTED = "nvidia.com/gfd.timestamp"
 UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 
 
 def lasting(found: Objects) -> Objects:
-    """Without what differs for reasons of its own, although nobody's property was touched."""
-    kept: Objects = {}
+    """Remove the fields that change without the collection."""
+    after: Objects = {}
     for label, item in found.items():
         metadata = dict(item["metadata"])
         owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
-        # Pods of a DaemonSet are replaced whenever its template changes.
+        # Pods of a DaemonSet are replaced when its template changes.
         if item["kind"] == "Pod" and "DaemonSet" in owners:
             continue
-        # Kubernetes counts the changes of a template, GFD notes when it has started, in which pod.
+        # Kubernetes counts the changes of a template; GFD records its start time and its pod.
         for place, key in (("annotations", "deprecated.daemonset.template.generation"), ("labels", GFD_STARTED)):
             metadata[place] = {name: value for name, value in metadata.get(place, {}).items() if name != key}
-        kept[label] = {**item, "metadata": metadata}
+        after[label] = {**item, "metadata": metadata}
         if item["kind"] == "NodeFeature":
             metadata.pop("ownerReferences", None)
             labels = item["spec"].get("labels") or {}
-            kept[label]["spec"] = {**item["spec"], "labels": {k: v for k, v in labels.items() if k != GFD_STARTED}}
-    return kept
+            after[label]["spec"] = {**item["spec"], "labels": {k: v for k, v in labels.items() if k != GFD_STARTED}}
+    return after
 
 
 @pytest.mark.usual(90)
-def test_what_others_have_outlives_sharing_its_change_and_its_end(cluster: Cluster) -> None:
-    """ClusterPolicy, tolerations, taints, labels, annotations, a cordon and ConfigMaps; some look just like ours."""
+def test_foreign_settings_survive_sharing_its_change_and_its_end(cluster: Cluster) -> None:
+    """ClusterPolicy, tolerations, taints, labels, annotations, a cordon and ConfigMaps; some equal those of the collection."""
     foreign = Foreign(cluster.lab)
     foreign.place()
     cluster.kubectl("-n", NAMESPACE, "create", "configmap", "theirs", "--from-literal=kept=yes")
     theirs = {
-        "daemonsets": {"tolerations": [GPU, THEIRS, LIKE_OURS]},
+        "daemonsets": {"tolerations": [GPU, THEIRS, EQUAL_TOLERATION]},
         "dcgmExporter": {"env": [{"name": "THEIRS", "value": "yes"}]},
     }
     cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": theirs}))
-    cluster.kubectl("taint", "node", "h100-1", SAME_AS_OURS)
+    cluster.kubectl("taint", "node", "h100-1", EQUAL_TAINT)
     cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
     before, spec = lasting(snapshot(cluster.lab)), policy(cluster)["spec"]
 
-    put(cluster)
+    configure(cluster)
     keys = [entry["key"] for entry in policy(cluster)["spec"]["daemonsets"]["tolerations"]]
     assert keys == ["nvidia.com/gpu", "example.com/theirs", "restricted-access", "restricted-access"]
     assert [tainted(cluster, name) for name in ("h100-1", "h100-2")] == [True, True]
 
-    put(
+    configure(
         cluster,
         {"name": "train-h100", "taints": []},
         {"name": "notebooks", "sharing": {"mode": "time-slicing", "replicas": 2}},
     )
-    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS, LIKE_OURS]
+    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS, EQUAL_TOLERATION]
     assert [tainted(cluster, name) for name in ("h100-1", "h100-2")] == [True, False]
     assert set(map(str, cluster.offered("t4-").values())) == {str({"nvidia.com/gpu": 2})}
 
-    take(cluster, allow_driver_rollout=True)
-    take(cluster, "after_helm")
+    uninstall_stage(cluster, allow_driver_rollout=True)
+    uninstall_stage(cluster, "after_helm")
     foreign.require_intact()
     assert policy(cluster)["spec"] == spec
     cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
@@ -322,7 +322,7 @@ def test_what_others_have_outlives_sharing_its_change_and_its_end(cluster: Clust
 
 
 def tolerated(cluster: Cluster, key: str) -> bool:
-    """Whether each of the operator's DaemonSets has such a toleration, and all of its pods are up."""
+    """Whether each of the operator's DaemonSets has such a toleration, and all of its pods are ready."""
     return all(
         any(entry.get("key") == key for entry in found["spec"]["template"]["spec"].get("tolerations", []))
         and found["status"].get("observedGeneration") == found["metadata"]["generation"]
@@ -333,13 +333,13 @@ def tolerated(cluster: Cluster, key: str) -> bool:
 
 
 def whole(cluster: Cluster) -> bool:
-    """Whether no driver is being rolled, and every T4 node offers its one GPU, not shared."""
+    """Whether no driver is being restarted, and every T4 node offers its one GPU, not shared."""
     states = {node["metadata"]["labels"].get(UPGRADE_STATE, "upgrade-done") for node in cluster.nodes().values()}
     offered = cluster.offered("t4-").values()
     return states == {"upgrade-done"} and all(found == {"nvidia.com/gpu": 1} for found in offered)
 
 
 def tainted(cluster: Cluster, name: str) -> bool:
-    """Whether the node has the taint of pool train-h100, whoever put it there."""
+    """Whether the node has a taint equal to that of pool train-h100."""
     taints = cluster.nodes()[name]["spec"].get("taints", [])
     return {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"} in taints

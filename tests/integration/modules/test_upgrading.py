@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator is stopped for its upgrade, and started again where the upgrade never came."""
+"""The operator is stopped for its upgrade, and started again if the upgrade was not completed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def replicas(cluster: Cluster) -> list[int]:
     return [item["spec"]["replicas"] for item in cluster.get("deployments", "-n", SPACE)["items"]]
 
 
-def test_what_was_stopped_for_an_upgrade_is_started_again(
+def test_an_operator_stopped_for_an_upgrade_is_started_again(
     cluster: Cluster, upgrading: OperatorUpgrade, tmp_path: Path
 ) -> None:
     (tmp_path / "operator.yaml").write_text(MANIFEST)
@@ -68,13 +68,13 @@ def test_what_was_stopped_for_an_upgrade_is_started_again(
     assert (replicas(cluster), written) == ([0], [])
     assert upgrading.resume(MANIFEST, check=False, before_write=lambda: written.append("run"))
     assert (replicas(cluster), written) == ([1], ["run"])
-    # What somebody else has stopped stays so.
+    # A foreign Deployment that was stopped stays stopped.
     cluster.kubectl("scale", "deployment/gpu-operator", "--replicas=0", "-n", SPACE)
     assert not upgrading.resume(MANIFEST, check=False, before_write=lambda: written.append("again"))
     assert (replicas(cluster), written) == ([0], ["run"])
 
 
-def test_an_operator_that_is_gone_needs_no_stopping(cluster: Cluster, upgrading: OperatorUpgrade) -> None:
+def test_a_missing_operator_needs_no_stop(cluster: Cluster, upgrading: OperatorUpgrade) -> None:
     upgrading.stop(MANIFEST, WAITING)
     assert not upgrading.resume(MANIFEST, check=False, before_write=lambda: None)
     assert replicas(cluster) == []

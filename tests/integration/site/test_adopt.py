@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters on which others have installed NFD or an operator: found, used as they are, and left as they were."""
+"""Clusters with foreign installations of NFD or an operator: detected, used as they are, and restored by uninstall."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.programs import REPO, run
 SITE, UNINSTALL, PLAN = "accel.gpu.site", "accel.gpu.uninstall", "accel.gpu.plan"
 POOLS = yaml.safe_load((REPO / "inventories/lab/group_vars/gpu_clusters.yml").read_text())["gpu_pools"]
 NODE_CONFIG = "nvidia.com/device-plugin.config"
-# What works by a ClusterPolicy or by NFD changes with them and with the nodes; the rest of a cluster does not.
+# Objects of the ClusterPolicy and of NFD change with these and with the nodes; the other objects of a cluster do not.
 FOLLOWING = ("Node ", "ClusterPolicy ", "Pod ", "DaemonSet ", "NodeFeature ")
 
 pytestmark = pytest.mark.timeout(900)
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture
 def empty(lab: Lab, tmp_path: Path) -> Lab:
-    """A cluster with one machine of each kind, on which nothing is installed."""
+    """A cluster with one machine of each kind and no installation."""
     fleet = yaml.safe_load((REPO / "lab/fleets/default.yaml").read_text())
     path = tmp_path / "fleet.yaml"
     path.write_text(yaml.safe_dump({**fleet, "groups": [{**group, "count": 1} for group in fleet["groups"]]}))
@@ -47,7 +47,7 @@ def site(lab: Lab, **options: Any) -> PlaybookRun:
 
 
 def shown(played: PlaybookRun) -> str:
-    """What was told on the terminal, without its line breaks."""
+    """The terminal output, without line breaks."""
     return " ".join(played.stderr.split())
 
 
@@ -57,13 +57,13 @@ def policy(lab: Lab) -> dict[str, Any]:
 
 
 def gone_or_other(before: Objects, after: Objects) -> list[str]:
-    """Of what others had on the cluster, all that is not as it was and is not there to follow something else."""
+    """Foreign objects that were changed or deleted, except those that depend on other objects."""
     kept = {label: item for label, item in before.items() if not label.startswith(FOLLOWING)}
     return [label for label, item in kept.items() if after.get(label) != item]
 
 
-def require_proven(lab: Lab, played: PlaybookRun) -> None:
-    """Every pool proven by workloads, with one NFD, one operator and one policy on the cluster."""
+def require_verified(lab: Lab, played: PlaybookRun) -> None:
+    """Every pool is verified by workloads, and the cluster has one NFD, one operator and one policy."""
     (validation,) = played.module_results("accel.gpu.gpu_validation")
     assert {pool: proof["status"] for pool, proof in validation["gpu_validation"]["pools"].items()} == {
         pool["name"]: "verified" for pool in POOLS
@@ -74,8 +74,8 @@ def require_proven(lab: Lab, played: PlaybookRun) -> None:
     assert len(get(lab, "clusterpolicies")["items"]) == 1
 
 
-def require_settled(lab: Lab) -> None:
-    """A second run changes nothing and sends nothing."""
+def require_converged(lab: Lab) -> None:
+    """A second run changes nothing and sends no write request."""
     since = audit.mark(LabLayout.named(lab.name))
     assert site(lab).changed() == 0
     for agent in ("accel.gpu/", "Helm/"):
@@ -86,22 +86,22 @@ def require_settled(lab: Lab) -> None:
 @pytest.mark.soak
 @pytest.mark.usual(150)
 @pytest.mark.parametrize("state", ["nothing", "nfd", "olm", "cloud"])
-def test_every_state_of_a_cluster_ends_proven_with_one_operator(empty: Lab, state: str) -> None:
+def test_every_initial_state_ends_verified_with_one_operator(empty: Lab, state: str) -> None:
     lab = empty
     STATES[state](lab)
     before = snapshot(lab)
     preview = run_playbook(SITE, environ=lab.env, arguments=["--check"]).require_success()
     assert preview.changed() > 0
     played = site(lab)
-    require_proven(lab, played)
+    require_verified(lab, played)
     assert gone_or_other(before, snapshot(lab)) == []
-    require_settled(lab)
-    told = {"nothing": 0, "nfd": 1, "olm": 2, "cloud": 2}[state]
-    assert shown(played).count("is used as it is") == told
+    require_converged(lab)
+    reported = {"nothing": 0, "nfd": 1, "olm": 2, "cloud": 2}[state]
+    assert shown(played).count("is used as it is") == reported
 
 
 def require_not_exported(lab: Lab) -> None:
-    """Documents that named the releases of others would have site upgrade them."""
+    """With variables that named foreign releases, site would upgrade these."""
     played = run_playbook("accel.gpu.export", environ=lab.env).require_success()
     (written,) = played.module_results("accel.gpu.gpu_pools_export")
     for part in ("operator", "nfd"):
@@ -118,7 +118,7 @@ CONFIG = {
 
 
 def configure_by_hand(lab: Lab) -> None:
-    """As guides have it: a ConfigMap with a default, named by the ClusterPolicy, and a label on a node."""
+    """As in guides: a ConfigMap with a default, named by the ClusterPolicy, and a label on a node."""
     entries = [f"--from-literal={name}={text}" for name, text in CONFIG.items()]
     run("kubectl", "-n", HELM_NAMESPACE, "create", "configmap", "time-slicing-config-all", *entries, env=lab.env)
     spec = {"devicePlugin": {"config": {"name": "time-slicing-config-all", "default": "any"}}}
@@ -134,8 +134,8 @@ def plugins(lab: Lab) -> dict[str, Any]:
 
 @pytest.mark.usual(70)
 @pytest.mark.sampled(1, of="whole runs")
-def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab) -> None:
-    """Their ConfigMap gets our entries, no plugin rolls, and all of it is theirs again after an uninstallation."""
+def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
+    """The foreign ConfigMap gets the collection's entries, no plugin restarts, and uninstall restores everything."""
     lab = empty
     STATES["helm"](lab)
     configure_by_hand(lab)
@@ -146,23 +146,23 @@ def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab
 
     planned = run_playbook(PLAN, environ=lab.env).require_success()
     assert f"in namespace {HELM_NAMESPACE} (Helm release gpus/nvidia-gpu-operator) is used as it is" in shown(planned)
-    require_proven(lab, site(lab))
-    require_settled(lab)
+    require_verified(lab, site(lab))
+    require_converged(lab)
     require_not_exported(lab)
 
-    ours = "ConfigMap gpus/time-slicing-config-all"
+    managed = "ConfigMap gpus/time-slicing-config-all"
     after = snapshot(lab)
-    assert gone_or_other(before, after) == [ours]
-    assert after[ours]["data"].items() > CONFIG.items()
-    assert after[ours]["metadata"] == before[ours]["metadata"]
+    assert gone_or_other(before, after) == [managed]
+    assert after[managed]["data"].items() > CONFIG.items()
+    assert after[managed]["metadata"] == before[managed]["metadata"]
     assert plugins(lab) == rolled
-    # A toleration would roll the driver, and is held back with its taint.
+    # A toleration would restart the driver, so it is held back with its taint.
     assert policy(lab)["spec"] == spec
     assert get(lab, "node", "t4-1")["metadata"]["labels"][NODE_CONFIG].startswith("time-slicing-4-")
 
     left = run_playbook(UNINSTALL, environ=lab.env, variables={"gpu_confirm": lab.name}).require_success()
-    told = [line for result in left.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
-    assert "ClusterPolicy cluster-policy: this collection did not install it" in told
+    reported = [line for result in left.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
+    assert "ClusterPolicy cluster-policy: this collection did not install it" in reported
     assert gone_or_other(before, snapshot(lab)) == []
     assert policy(lab)["spec"] == spec
     assert "annotations" not in policy(lab)["metadata"] or not [
@@ -180,16 +180,16 @@ def test_an_operator_of_somebody_elses_release_that_was_tuned_by_hand(empty: Lab
 
 @pytest.mark.soak
 @pytest.mark.usual(120)
-def test_values_that_ours_take_the_place_of_come_back(empty: Lab) -> None:
+def test_replaced_values_are_restored(empty: Lab) -> None:
     lab = empty
     STATES["olm"](lab)
     spec = policy(lab)["spec"]
     cut = {"mode": "mig", "layout": {"3g.40gb": 2}}
     pools = [{**pool, **({"sharing": cut} if pool["name"] == "train-a100" else {})} for pool in POOLS]
     site(lab, arguments=["--tags", "gpu_operator"], variables={"gpu_pools": pools})
-    ours = policy(lab)["spec"]
-    assert ours["migManager"]["config"]["name"] == "accel-gpu-mig-parted"
-    assert "strategy" not in ours["mig"]
+    managed = policy(lab)["spec"]
+    assert managed["migManager"]["config"]["name"] == "accel-gpu-mig-parted"
+    assert "strategy" not in managed["mig"]
     assert spec["mig"]["strategy"] == "single"
     run_playbook(UNINSTALL, environ=lab.env, variables={"gpu_confirm": lab.name}).require_success()
     assert policy(lab)["spec"] == spec

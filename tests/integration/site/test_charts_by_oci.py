@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NFD and the operator from charts in a private registry, as a site without a way out has them."""
+"""NFD and the operator from charts in a private registry, as on a site without internet access."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200), pytest.mark.usual(90)
 SITE = "accel.gpu.site"
 
 
-def test_site_takes_its_charts_from_a_registry(lab: Lab, tmp_path: Path) -> None:
+def test_site_installs_charts_from_a_registry(lab: Lab, tmp_path: Path) -> None:
     lab.reset()
     charts = Path(lab.env["LAB_CHARTS"])
     with registry(lab, tmp_path) as private:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster to which its cloud gives an operator at its registration, as CERN's Magnum does: that one serves our pools, and stays the cloud's."""
+"""A cluster whose cloud installs an operator at its creation, as CERN's Magnum does: that operator serves the pools, and stays unmanaged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.programs import REPO, run
 
 INVENTORY = REPO / "inventories" / "lab-magnum"
 WRITTEN = yaml.safe_load((INVENTORY / "group_vars" / "openstack_magnum.yml").read_text())
-# The cloud's NFD is not ours to change, and tolerates no taint of a pool: its nodes would never be discovered.
+# The cloud's NFD is not managed and tolerates no taint of a pool: the nodes would never be discovered.
 POOLS = [{key: value for key, value in pool.items() if key != "taints"} for pool in WRITTEN["gpu_pools"]]
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.soak]
@@ -33,13 +33,13 @@ def lab() -> Iterator[Lab]:
     with own_lab("cern", "openstack") as lab:
         cloud = Cloud(LabLayout.named(lab.name))
         assert cloud.send("DELETE", f"/clusters/{lab.name}").status_code == 204
-        # While a cluster goes, Magnum answers 400 for a moment: its control plane's group is gone first.
+        # During the deletion of a cluster, Magnum responds with 400 for a moment: the group of its control plane is deleted first.
         until(lambda: cloud.send("GET", f"/clusters/{lab.name}").status_code == 404)
         yield lab
 
 
 def play(lab: Lab, name: str, *arguments: str) -> PlaybookRun:
-    """A playbook that has the cluster made of the template with the cloud's own operator."""
+    """Run a playbook with a cluster whose template installs the cloud's own operator."""
     cluster = {**WRITTEN["gpu_cluster"], "cloud": {"magnum": {"cloud": "lab", "template": "k8s-gpu"}}}
     environ = {**lab.env, "MAGNUM_CLUSTER": lab.name}
     options: dict[str, Any] = {
@@ -56,11 +56,11 @@ def get(lab: Lab, *words: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usual(100)
-def test_the_clouds_operator_is_the_only_one_and_shares_as_declared(lab: Lab) -> None:
+def test_the_operator_of_the_cloud_is_the_only_one_and_shares_as_declared(lab: Lab) -> None:
     played = play(lab, "accel.gpu.site")
     (validation,) = played.module_results("accel.gpu.gpu_validation", "magnum")
-    proven = {pool: proof["status"] for pool, proof in validation["gpu_validation"]["pools"].items()}
-    assert proven == {"notebooks": "verified", "train": "verified"}
+    statuses = {pool: proof["status"] for pool, proof in validation["gpu_validation"]["pools"].items()}
+    assert statuses == {"notebooks": "verified", "train": "verified"}
     operators = [
         of["metadata"] for of in get(lab, "deployments", "-A", "-l", "app.kubernetes.io/component=gpu-operator")
     ]

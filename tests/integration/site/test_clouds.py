@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters of two clouds in one run: from no GPU group to shared GPUs, scaled by others, changed by hand, and back to what was there."""
+"""Clusters of two clouds in one run: node groups are created, scaled by others, changed by hand, and deleted again."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.programs import REPO, run
 pytestmark = pytest.mark.timeout(2400)
 
 INVENTORIES = {"magnum": REPO / "inventories" / "lab-magnum", "vks": REPO / "inventories" / "lab-vks"}
-# An agent, an operator and kwok take their time one after the other.
+# An agent, an operator and kwok need their time one after the other.
 _SECONDS = 240
 POOL, NODEGROUP = "accel.gpu/pool", "magnum.openstack.org/nodegroup"
-# What the pools of the two inventories offer with the fewest nodes that they declare.
+# The resources of the pools of the two inventories with their minimum number of nodes.
 OFFERED = {
     "magnum": {"notebooks": {"nvidia.com/gpu": 4}, "train": {"nvidia.com/gpu": 4}},
     "vks": {"inference": {"nvidia.com/gpu.shared": 2}, "train": {"nvidia.com/gpu": 4}},
@@ -43,7 +43,7 @@ class Clouds:
     labs: dict[str, Lab]
 
     def play(self, name: str, *arguments: str, host: str = "", **options: Any) -> PlaybookRun:
-        """A playbook over both hosts, or one of them, that knows of each cluster what its cloud tells, and no kubeconfig."""
+        """Run a playbook on both hosts, or on one of them; it gets the kubeconfigs from the clouds."""
         environ = {**self.labs["magnum"].env, **self.labs["vks"].env}
         environ.pop("KUBECONFIG")
         environ |= {f"{cloud.upper()}_CLUSTER": lab.name for cloud, lab in self.labs.items()}
@@ -55,7 +55,7 @@ class Clouds:
         return played.require_success()
 
     def groups(self) -> dict[str, list[str]]:
-        """The node groups of both clusters as the clouds themselves list them."""
+        """The node groups of both clusters, from the clouds' own lists."""
         magnum, vks = self.labs["magnum"], self.labs["vks"]
         listed = Cloud(LabLayout.named(magnum.name)).get(f"/clusters/{magnum.name}/nodegroups")
         assert listed is not None
@@ -75,7 +75,7 @@ class Clouds:
         return found
 
     def offered(self, cloud: str, pool: str) -> dict[str, int]:
-        """What the nodes of a pool offer together."""
+        """The resources of all nodes of a pool."""
         found: dict[str, int] = {}
         for node in self.nodes(cloud, pool):
             for resource, count in node["status"]["allocatable"].items():
@@ -92,7 +92,7 @@ def clouds() -> Iterator[Clouds]:
 
 @pytest.fixture(scope="module")
 def before(clouds: Clouds) -> dict[str, list[str]]:
-    """The node groups before anything was done."""
+    """The node groups before the first run."""
     return clouds.groups()
 
 
@@ -109,7 +109,7 @@ def made(clouds: Clouds, before: dict[str, list[str]]) -> Clouds:
 
 @pytest.mark.sampled(1, of="whole runs")
 @pytest.mark.usual(300)
-def test_both_come_right_and_a_second_run_changes_nothing(made: Clouds) -> None:
+def test_both_clusters_converge_and_a_second_run_changes_nothing(made: Clouds) -> None:
     assert {cloud: {pool: made.offered(cloud, pool) for pool in pools} for cloud, pools in OFFERED.items()} == OFFERED
     layouts = {cloud: LabLayout.named(lab.name) for cloud, lab in made.labs.items()}
     marks = {cloud: (cloud_requests.mark(of), audit.mark(of)) for cloud, of in layouts.items()}
@@ -128,15 +128,15 @@ def test_both_come_right_and_a_second_run_changes_nothing(made: Clouds) -> None:
 
 @pytest.mark.soak
 @pytest.mark.usual(50)
-def test_nodes_come_and_go_with_the_shipped_rights_alone(clouds: Clouds) -> None:
-    """Also those on which pods run, with GPUs that they have by claims."""
+def test_nodes_are_added_and_removed_with_the_shipped_rights(clouds: Clouds) -> None:
+    """Including nodes with pods, which have GPUs by claims."""
     lab = clouds.labs["magnum"]
     layout = LabLayout.named(lab.name)
     since = audit.mark(layout)
 
     def play(playbook: str, count: int, *arguments: str) -> PlaybookRun:
         environ = lab.env_as(playbook)
-        # One that is there: none is fetched from the cloud, with which everything is allowed.
+        # An existing kubeconfig: none is fetched from the cloud, since that one has all rights.
         cluster = {"name": lab.name, "kubeconfig": environ["KUBECONFIG"], "cloud": {"magnum": {"cloud": "lab"}}}
         made = {"name": "rights", "labels": {"team": "rights"}, "nodes": {"flavor": "g2.5xlarge", "count": count}}
         variables = {
@@ -150,7 +150,7 @@ def test_nodes_come_and_go_with_the_shipped_rights_alone(clouds: Clouds) -> None
         return run_playbook(name, environ=environ, variables=variables, arguments=arguments).require_success()
 
     play("nodegroups", 2)
-    users = Users(lab).arrive()
+    users = Users(lab).create_namespace()
     for number, node in enumerate(clouds.nodes("magnum", "rights")):
         users.claimable(node["metadata"]["name"])
         users.deployment(f"claiming-{number}", node["metadata"]["name"], way=WAYS["claim"])
@@ -160,7 +160,7 @@ def test_nodes_come_and_go_with_the_shipped_rights_alone(clouds: Clouds) -> None
         assert play("nodegroups", 1).changed() == 1
         assert play("delete_nodegroups", 1).changed() == 1
     assert (len(watch.gone), watch.not_evicted()) == (2, [])
-    users.leave()
+    users.delete_all()
     asked = list(audit.requests(layout, since, "accel.gpu/"))
     both = {f"{rbac.USER_PREFIX}{playbook}" for playbook in ("nodegroups", "delete_nodegroups")}
     assert {request.user for request in asked} == both
@@ -171,7 +171,7 @@ def test_nodes_come_and_go_with_the_shipped_rights_alone(clouds: Clouds) -> None
 @pytest.mark.soak
 @pytest.mark.usual(120)
 def test_nodes_that_an_autoscaler_adds_end_as_declared(made: Clouds) -> None:
-    """Nobody runs anything: they are born right. Where the cloud passes nothing on, `join` sees to them."""
+    """Without any run, thanks to the registration labels. If the cloud does not support these, the playbook new_nodes sets the labels."""
     magnum = made.labs["magnum"]
     cloud = Cloud(LabLayout.named(magnum.name))
     cloud.resize(magnum.name, "notebooks", 2)
@@ -186,14 +186,14 @@ def test_nodes_that_an_autoscaler_adds_end_as_declared(made: Clouds) -> None:
         magnum.command("cloud", "set", "magnum.node-labels=applied")
     assert made.offered("magnum", "notebooks") == {"nvidia.com/gpu": 12}
     assert {node["metadata"]["labels"]["team"] for node in made.nodes("magnum", "notebooks")} == {"teaching"}
-    # How many there are is the autoscaler's business.
-    assert made.play("accel.gpu.node_metadata", host="magnum").changed("magnum") == 0
+    # The autoscaler determines the number of nodes.
+    assert made.play("accel.gpu.nodegroups", host="magnum").changed("magnum") == 0
     assert len(made.nodes("magnum", "notebooks")) == 3
 
 
 @pytest.mark.soak
 @pytest.mark.usual(120)
-def test_what_somebody_has_changed_is_told_and_brought_back_where_it_is_declared(made: Clouds) -> None:
+def test_manual_changes_are_reported_and_declared_fields_are_restored(made: Clouds) -> None:
     magnum = made.labs["magnum"]
     cloud = Cloud(LabLayout.named(magnum.name), version="1.14")
     cloud.resize(magnum.name, "train", 2)
@@ -204,7 +204,7 @@ def test_what_somebody_has_changed_is_told_and_brought_back_where_it_is_declared
     plan = made.play("accel.gpu.plan", host="magnum")
     assert plan.shown("node group train of g4.p2.40g, 1 node; differs, and will be changed: node_count 2 -> 1")
     assert plan.changed("magnum") == 0
-    assert made.play("accel.gpu.node_metadata", host="magnum").changed("magnum") == 1
+    assert made.play("accel.gpu.nodegroups", host="magnum").changed("magnum") == 1
     group = cloud.settled(magnum.name, "train")
     assert (group["node_count"], group["max_node_count"]) == (1, 7)
     until(lambda: len(made.nodes("magnum", "train")) == 1, _SECONDS)
@@ -212,17 +212,17 @@ def test_what_somebody_has_changed_is_told_and_brought_back_where_it_is_declared
 
 @pytest.mark.soak
 @pytest.mark.usual(120)
-def test_scaled_and_scaled_back(made: Clouds) -> None:
+def test_scale_up_and_down(made: Clouds) -> None:
     scaled = made.play("accel.gpu.scale", "-e", "gpu_pool=train", "-e", "gpu_node_count=2", host="vks")
     assert scaled.changed("vks") >= 1
     assert made.offered("vks", "train") == {"nvidia.com/gpu": 8}
-    assert made.play("accel.gpu.node_metadata", host="vks").changed("vks") == 1
+    assert made.play("accel.gpu.nodegroups", host="vks").changed("vks") == 1
     until(lambda: made.offered("vks", "train") == {"nvidia.com/gpu": 4}, _SECONDS)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    ("playbook", "said", "told"),
+    ("playbook", "inputs", "message"),
     [
         ("scale", [], "gpu_pool is not set: select a pool with -e gpu_pool=NAME."),
         (
@@ -243,24 +243,22 @@ def test_scaled_and_scaled_back(made: Clouds) -> None:
         ("delete_nodegroups", ["gpu_pool=tarin"], "no declared pool with nodes; such pools are: notebooks, train"),
     ],
 )
-def test_an_operation_that_does_not_say_what_it_is_about(
-    clouds: Clouds, playbook: str, said: list[str], told: str
-) -> None:
+def test_an_operation_without_required_inputs(clouds: Clouds, playbook: str, inputs: list[str], message: str) -> None:
     lab = clouds.labs["magnum"]
     mark = cloud_requests.mark(LabLayout.named(lab.name))
-    arguments = [word for pair in said for word in ("-e", pair)]
+    arguments = [word for pair in inputs for word in ("-e", pair)]
     played = run_playbook(
         f"accel.gpu.{playbook}", environ=lab.env, inventory=INVENTORIES["magnum"], arguments=arguments
     )
     assert played.rc != 0
-    assert told in played.stdout
+    assert message in played.stdout
     assert not list(cloud_requests.requests(LabLayout.named(lab.name), mark))
 
 
 @pytest.mark.soak
 @pytest.mark.usual(30)
 def test_a_plan_without_the_cloud(made: Clouds, tmp_path: Path) -> None:
-    """Nobody listens where clouds.yaml points to."""
+    """The address in clouds.yaml has no server."""
     lab = made.labs["magnum"]
     document = yaml.safe_load(Path(lab.env["OS_CLIENT_CONFIG_FILE"]).read_text())
     document["clouds"]["lab"]["auth"]["auth_url"] = "http://127.0.0.1:9/v3"
@@ -268,14 +266,14 @@ def test_a_plan_without_the_cloud(made: Clouds, tmp_path: Path) -> None:
     environ = {**lab.env, "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")}
     played = run_playbook("accel.gpu.plan", environ=environ, inventory=INVENTORIES["magnum"]).require_success()
     assert played.shown("cloud: not reached, so nobody knows what the groups are like:")
-    failed = run_playbook("accel.gpu.node_metadata", environ=environ, inventory=INVENTORIES["magnum"])
+    failed = run_playbook("accel.gpu.nodegroups", environ=environ, inventory=INVENTORIES["magnum"])
     assert failed.rc != 0
     assert "Traceback" not in failed.stdout + failed.stderr
 
 
 @pytest.mark.soak
 @pytest.mark.usual(120)
-def test_retired_the_project_is_as_it_was(made: Clouds, before: dict[str, list[str]]) -> None:
+def test_after_the_deletion_the_project_is_as_before(made: Clouds, before: dict[str, list[str]]) -> None:
     confirmed = ("-e", "gpu_pool=all", "-e", f"gpu_confirm={','.join(lab.name for lab in made.labs.values())}")
     made.play("accel.gpu.delete_nodegroups", *confirmed)
     assert made.groups() == before

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tuned cluster is written down, and what was written plans to no change and makes none."""
+"""A configured cluster is exported; a plan with the exported variables has no changes, and a run makes none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.labs import Lab
 
-# Every mode, a layout by GPU, labels, a taint, own values of Helm, and a pool that only pins hold together.
+# Every mode, a layout by GPU, labels, a taint, Helm values, and a pool that only its registration labels define.
 TUNED: list[dict[str, Any]] = [
     {
         "name": "notebooks",
@@ -70,7 +70,7 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     path = tmp_path / "export.yml"
     path.write_text("readable by all")
     path.chmod(0o644)
-    # Of the documents it gets what only the inventory can know.
+    # It gets only those variables that an export cannot find in the cluster.
     bare = {"name": lab.name, **{part: {"chart": settings[part]["chart"]} for part in ("operator", "nfd")}}  # type: ignore[index]
     variables = {"gpu_cluster": bare, "gpu_pools": [], "gpu_export_path": str(path)}
     preview = run_playbook("accel.gpu.export", environ=lab.env, variables=variables, arguments=["--check"])
@@ -89,7 +89,7 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     written = yaml.safe_load(path.read_text())
     assert written["gpu_cluster"]["operator"]["values"] == {"dcgm": {"enabled": False}}
     by_name = {pool["name"]: pool for pool in written["gpu_pools"]}
-    # The other H200 node belonged to no pool, so it becomes one.
+    # The other H200 node had no pool, so the export creates one for it.
     assert {*by_name} == {pool["name"] for pool in TUNED} | {"h200"}
     for pool in TUNED:
         assert by_name[pool["name"]]["sharing"] == pool["sharing"]

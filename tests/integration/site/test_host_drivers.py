@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes that have a driver of their own: all of them, or some beside others to which the operator gives one."""
+"""Nodes with a preinstalled driver: all of them, or some beside nodes whose driver the operator installs."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def play(lab: Lab, **driver: Any) -> PlaybookRun:
 
 
 def drivers(cluster: Cluster) -> dict[str, str]:
-    """The driver of each GPU node, as gpu-feature-discovery labels it."""
+    """The driver of each GPU node, from the labels of gpu-feature-discovery."""
     labels = {name: node["metadata"]["labels"] for name, node in cluster.nodes().items()}
     return {name: of["nvidia.com/cuda.driver-version.full"] for name, of in labels.items()}
 
 
 def driver_pods(cluster: Cluster) -> set[str]:
-    """The nodes that have a driver pod."""
+    """The nodes with a driver pod."""
     pods = cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=nvidia-driver")["items"]
     return {pod["spec"]["nodeName"] for pod in pods}
 
 
 @pytest.mark.usual(60)
-def test_all_nodes_have_their_own(lab: Lab, tmp_path: Path) -> None:
+def test_all_nodes_have_a_preinstalled_driver(lab: Lab, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(yaml.safe_dump({"groups": [group("t4", 2)]}))
     lab.reset(fleet)
@@ -62,7 +62,7 @@ def test_all_nodes_have_their_own(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.usual(80)
-def test_some_nodes_have_their_own(lab: Lab, tmp_path: Path) -> None:
+def test_some_nodes_have_a_preinstalled_driver(lab: Lab, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(yaml.safe_dump({"groups": [group("t4", 2), group("dgx", 1, labels=PRE_INSTALLED)]}))
     lab.reset(fleet)
@@ -71,10 +71,14 @@ def test_some_nodes_have_their_own(lab: Lab, tmp_path: Path) -> None:
     assert driver_pods(cluster) == {"t4-1", "t4-2"}
     assert drivers(cluster) == {"dgx-1": HOSTS, "t4-1": "580.105.08", "t4-2": "580.105.08"}
     assert cluster.nodes()["dgx-1"]["metadata"]["labels"].items() >= PRE_INSTALLED.items()
-    # Taking the driver off nodes is not done by the way; those with their own do not count.
+    # Removing the driver from nodes needs permission; nodes with a preinstalled one do not count.
     held = play(lab, enabled=False)
     assert held.changed() == 0
-    told = held.module_results("accel.gpu.helm_release")[-1]["helm_release"]
-    assert told["held_back"] == ["driver.enabled"]
-    assert told["driver_rollout"] == {"nodes": 2, "max_parallel": 1, "reasons": ["driver.enabled true becomes false"]}
+    reported = held.module_results("accel.gpu.helm_release")[-1]["helm_release"]
+    assert reported["held_back"] == ["driver.enabled"]
+    assert reported["driver_rollout"] == {
+        "nodes": 2,
+        "max_parallel": 1,
+        "reasons": ["driver.enabled true becomes false"],
+    }
     assert driver_pods(cluster) == {"t4-1", "t4-2"}

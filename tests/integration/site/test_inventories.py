@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Inventories at the edges: no cluster in it, no pool in it, two clusters in it."""
+"""Special inventories: without clusters, without pools, with two clusters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def inventory(folder: Path, document: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("playbook", [SITE, "accel.gpu.plan"])
-def test_an_inventory_without_the_group_fails_and_says_what_to_do(tmp_path: Path, playbook: str) -> None:
+def test_an_inventory_without_the_group_fails_with_the_remedy(tmp_path: Path, playbook: str) -> None:
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"somewhere": None}}}))
     played = run_playbook(playbook, environ=environment(), inventory=tmp_path)
     assert played.rc != 0
@@ -42,7 +42,7 @@ def test_an_inventory_without_the_group_fails_and_says_what_to_do(tmp_path: Path
 
 @pytest.mark.sampled(2, of="looks at a site")
 @pytest.mark.usual(20)
-def test_an_empty_pool_list_is_a_clear_nothing(lab: Lab) -> None:
+def test_an_empty_pool_list_does_nothing(lab: Lab) -> None:
     lab.reset()
     mark = audit.mark(LabLayout.named(lab.name))
     played = run_playbook(SITE, environ=lab.env, variables={"gpu_pools": []}).require_success()
@@ -53,12 +53,12 @@ def test_an_empty_pool_list_is_a_clear_nothing(lab: Lab) -> None:
 
 @pytest.fixture
 def second_lab() -> Iterator[Lab]:
-    """Another lab beside the one of the tests."""
+    """A second lab beside the one of the tests."""
     with own_lab("second") as lab:
         yield lab
 
 
-# Ten mistakes from all over the schema, and how the message about each begins and ends.
+# Ten mistakes in different parts of the schema, and the start and end of each message.
 TEN: dict[str, Any] = {
     "gpu_cluster": {
         "name": "lab",
@@ -89,22 +89,22 @@ MESSAGES = {
 
 @pytest.mark.usual(10)
 @pytest.mark.parametrize("playbook", [SITE, "accel.gpu.plan"])
-def test_a_document_full_of_mistakes_is_told_at_once_and_touches_nothing(lab: Lab, playbook: str) -> None:
+def test_all_mistakes_are_reported_without_any_request(lab: Lab, playbook: str) -> None:
     layout = LabLayout.named(lab.name)
     mark = audit.mark(layout)
     played = run_playbook(playbook, environ=lab.env, variables=TEN)
     assert played.rc != 0
     (failed,) = [result for _name, result in played.results() if result.get("failed")]
-    told = {message.partition(": ")[0]: message for message in failed["msg"]}
-    assert set(told) == set(MESSAGES)
+    reported = {message.partition(": ")[0]: message for message in failed["msg"]}
+    assert set(reported) == set(MESSAGES)
     assert len(failed["msg"]) == len(MESSAGES)
-    assert [path for path, remedy in MESSAGES.items() if remedy not in told[path]] == []
+    assert [path for path, remedy in MESSAGES.items() if remedy not in reported[path]] == []
     assert "Traceback" not in played.stdout + played.stderr
     assert list(audit.requests(layout, mark, "accel.gpu/")) == []
     assert list(audit.requests(layout, mark, "Helm/")) == []
 
 
-# What the second cluster declares of the same nodes: other modes, another taint, and one pool less.
+# The second cluster's pools for the same nodes: other modes, another taint, and one pool less.
 OTHER_POOLS: list[dict[str, Any]] = [
     {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "mps", "replicas": 3, "rename": True}},
     {
@@ -130,7 +130,7 @@ OFFERED = {
 
 
 def offered(lab: Lab, pool: str) -> dict[str, int]:
-    """What the nodes of a pool offer together."""
+    """The resources of all nodes of a pool."""
     nodes = json.loads(run("kubectl", "get", "nodes", "-l", f"accel.gpu/pool={pool}", "-o", "json", env=lab.env))[
         "items"
     ]
@@ -145,9 +145,7 @@ def offered(lab: Lab, pool: str) -> dict[str, int]:
 @pytest.mark.usual(80)
 @pytest.mark.sampled(1, of="whole runs")
 @pytest.mark.timeout(1800)
-def test_two_clusters_with_different_pools_in_one_run_both_come_right(
-    lab: Lab, second_lab: Lab, tmp_path: Path
-) -> None:
+def test_two_clusters_with_different_pools_in_one_run(lab: Lab, second_lab: Lab, tmp_path: Path) -> None:
     labs = {lab.name: lab, second_lab.name: second_lab}
     lab.reset()
     hosts: dict[str, dict[str, Any]] = {name: {"gpu_kubeconfig": str(each.kubeconfig)} for name, each in labs.items()}
@@ -162,7 +160,7 @@ def test_two_clusters_with_different_pools_in_one_run_both_come_right(
     for wanted, (name, each) in zip(OFFERED.values(), labs.items(), strict=True):
         assert again.changed(name) == 0
         assert {pool: offered(each, pool) for pool in wanted} == wanted
-        # Of the other cluster's pools, labels and taints there is nothing.
+        # None of the other cluster's pools, labels and taints are here.
         nodes = json.loads(run("kubectl", "get", "nodes", "-o", "json", env=each.env))["items"]
         pools = {node["metadata"]["labels"].get("accel.gpu/pool") for node in nodes} - {None}
         labels = {node["metadata"]["labels"].get("cluster") for node in nodes} - {None}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rights in `examples/rbac` are enough: each playbook runs with its own alone, and names the one that it lacks."""
+"""The rights in `examples/rbac` are sufficient: each playbook runs with only its own, and names a missing one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def asked(lab: Lab, name: str, since: int) -> list[audit.AuditedRequest]:
-    """Return what a user has asked since a mark."""
+    """Return the requests of a user since a mark."""
     user = f"{rbac.USER_PREFIX}{name}"
     found = [request for request in audit.requests(LabLayout.named(lab.name), since) if request.user == user]
     assert found
@@ -35,7 +35,7 @@ def asked(lab: Lab, name: str, since: int) -> list[audit.AuditedRequest]:
 
 
 def refused(lab: Lab, name: str, since: int) -> list[tuple[str, str]]:
-    """Return what of it was refused."""
+    """Return the refused ones of these requests."""
     return [(request.verb, request.uri) for request in asked(lab, name, since) if request.status == 403]
 
 
@@ -45,7 +45,7 @@ def test_every_playbook_has_rights_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("playbook", READING)
-def test_who_only_reads_has_no_right_to_change_anything(playbook: str) -> None:
+def test_playbooks_that_only_read_have_no_right_to_change(playbook: str) -> None:
     verbs = {verb for role in rbac.objects(playbook) for rule in role["rules"] for verb in rule["verbs"]}
     assert verbs <= {"get", "list", "watch"}
 
@@ -59,7 +59,7 @@ def test_no_right_is_a_wildcard(playbook: str) -> None:
 
 @pytest.mark.usual(110)
 @pytest.mark.sampled(1, of="whole runs")
-def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
+def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
     lab.reset()
     layout = LabLayout.named(lab.name)
     as_site = lab.env_as("site")
@@ -96,13 +96,13 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
     confirmed = ["-e", f"gpu_confirm={lab.name}"]
     removed = run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=confirmed).require_success()
     assert {"accel.gpu", "Helm"} <= {request.agent.partition("/")[0] for request in asked(lab, "uninstall", since)}
-    # The namespaces hold the Roles that were applied for all this, which are not ours.
+    # The namespaces contain the Roles that this test has applied.
     left = [line for result in removed.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
     assert [line.partition(":")[0] for line in left] == [f"Namespace {name}" for name in NAMESPACES]
     again = run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=confirmed).require_success()
     assert again.changed() == 0
 
-    # The playbooks of node groups ask no cluster here: these pools make no nodes.
+    # The playbooks of node groups send no requests to the cluster here: these pools have no node groups.
     ran = [name for name in rbac.playbooks() if name not in OF_NODE_GROUPS]
     assert {name: refused(lab, name, since) for name in ran} == {name: [] for name in ran}
 
@@ -110,27 +110,27 @@ def test_the_playbooks_run_with_the_shipped_rights_alone(lab: Lab) -> None:
 @pytest.mark.usual(8)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("playbook", rbac.playbooks())
-def test_without_rights_a_playbook_names_the_first_that_it_lacks_and_changes_nothing(lab: Lab, playbook: str) -> None:
+def test_without_rights_a_playbook_names_the_missing_right_and_changes_nothing(lab: Lab, playbook: str) -> None:
     since = audit.mark(LabLayout.named(lab.name))
     environ = lab.env_through(rbac.user_without_rights(LabLayout.named(lab.name)))
-    # Without a confirmation reset and uninstall ask for it, and the cluster is not asked.
+    # Without a confirmation, reset and uninstall ask for it before the first request.
     played = run_playbook(f"accel.gpu.{playbook}", environ=environ, arguments=["-e", f"gpu_confirm={lab.name}"])
     assert played.rc != 0
     message = played.failure()
-    assert 'is forbidden: User "accel-gpu:nobody"' in message
+    assert 'is forbidden: User "accel-gpu:no-rights"' in message
     assert "The user needs a ClusterRole with the rule apiGroups" in message or "The user needs a Role in" in message
     assert "Traceback" not in played.stdout + played.stderr
-    assert not [request for request in asked(lab, "nobody", since) if request.mutating and request.status < 400]
+    assert not [request for request in asked(lab, "no-rights", since) if request.mutating and request.status < 400]
 
 
 @pytest.fixture(scope="module")
 def installed(lab: Lab) -> Cluster:
-    """A cluster with an operator, whose nodes a plan would change."""
+    """A cluster with an operator, and nodes that need changes."""
     return Cluster(lab).install()
 
 
 def _is_refused(words: str, environ: dict[str, str]) -> bool:
-    """What the API server says to these words about a right."""
+    """Whether the API server denies a right."""
     return run("bash", "-c", f"kubectl auth can-i {words} 2>/dev/null || true", env=environ).startswith("no")
 
 
@@ -139,7 +139,7 @@ Take = Callable[[str, str], dict[str, str]]
 
 @pytest.fixture
 def without(installed: Cluster) -> Iterator[Take]:
-    """The environment of a playbook's user who lacks the rule about a resource."""
+    """The environment of a playbook's user without the rule for a resource."""
     lab = installed.lab
 
     def take(playbook: str, resource: str) -> dict[str, str]:
@@ -153,7 +153,7 @@ def without(installed: Cluster) -> Iterator[Take]:
         name = f"/{lost['resourceNames'][0]}" if "resourceNames" in lost else ""
         group = f".{lost['apiGroups'][0]}" if lost["apiGroups"][0] else ""
         words = [lost["verbs"][0], f"{resource}{group}{name}", "-A"]
-        # The API server learns of a role's change by a watch of its own.
+        # The API server watches the role, so the change takes effect later.
         installed.until(lambda: _is_refused(" ".join(words), environ))
         return environ
 
@@ -201,7 +201,7 @@ def test_each_right_is_needed_and_named(
     assert f'resources: ["{resource}"], verbs: ["{verb}"]' in result["msg"]
 
 
-def test_values_that_may_not_be_read_are_a_remark(installed: Cluster) -> None:
+def test_values_without_permission_are_a_warning(installed: Cluster) -> None:
     environ = installed.lab.env_as("export")
     for namespace in NAMESPACES:
         installed.kubectl("-n", namespace, "delete", "rolebinding", "accel-gpu-export-values", "--ignore-not-found")

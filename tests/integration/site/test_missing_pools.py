@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A variable that is missing, misspelled or cut short removes nothing from a cluster on which people work, and says what it would remove."""
+"""A missing, misspelled or truncated variable removes nothing from a cluster in use, and the message lists what it would remove."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ COUNTS = {"notebooks": 7, "inference": 5, "train-a100": 4, "train-h100": 2, "tra
 
 @pytest.fixture(scope="module")
 def cluster(lab: Lab) -> Cluster:
-    """The inventory's pools, one of them cut by MIG, with users on four of them and a budget on one."""
+    """The inventory's pools, one of them partitioned by MIG, with pods on four of them and a budget on one."""
     cluster = Cluster(lab)
     lab.become("shared-and-cut", lambda: _cut(cluster))
-    users = Users(lab).arrive()
+    users = Users(lab).create_namespace()
     users.deployment("study", "t4-1", replicas=3, resource=GPU)
     users.deployment("serve", "l40s-1", replicas=2, resource=SHARED)
     users.budget("serve", "serve", minAvailable=2)
@@ -53,7 +53,7 @@ def _cut(cluster: Cluster) -> None:
 
 @pytest.fixture
 def untouched(cluster: Cluster) -> Iterator[None]:
-    """No object of the cluster differs afterwards, and no pod of a user has gone."""
+    """No object of the cluster has changed, and no pod of a user has ended."""
     before = snapshot(cluster.lab)
     with Users(cluster.lab).watched() as pods:
         yield
@@ -84,7 +84,7 @@ def play(cluster: Cluster, name: str, **options: Any) -> PlaybookRun:
 def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
     two = of_pools(cluster, "notebooks", "inference")
     renamed = cluster.pools(CUT)
-    # Its match claims no node any more.
+    # Its match no longer matches any node.
     renamed[0] |= {"name": "notebook", "match": {"labels": {"rack": "one"}}}
     renamed[1] |= {"name": "serving", "match": {"labels": {"rack": "two"}}}
     for pools, gone in (
@@ -103,7 +103,7 @@ def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
                 assert f"{name}: {COUNTS[name]}" in result["msg"]
             assert f"-e gpu_allow_release={','.join(sorted(gone))}" in result["msg"]
     assert "evict" in result["msg"]
-    # A pool that is renamed, and whose match claims its nodes: they move, and no pod is evicted.
+    # A renamed pool whose match selects its nodes: they change pools, and no pod is evicted.
     moved = cluster.pools(CUT)
     moved[2]["name"] = "train"
     result = cluster.run(gpu_sharing.main, gpu_pools=moved, check=True)
@@ -119,14 +119,14 @@ def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
 
 @pytest.mark.usual(20)
 @pytest.mark.usefixtures("untouched")
-def test_no_sharing_ends_and_no_pool_is_emptied_by_mistake(cluster: Cluster) -> None:
-    """gpu_defaults that held the sharing are missing; the match of one pool fits no node any more."""
+def test_no_sharing_ends_and_no_pool_loses_its_nodes_by_mistake(cluster: Cluster) -> None:
+    """gpu_defaults with the sharing are missing; the match of one pool no longer matches any node."""
     silent = [{key: value for key, value in pool.items() if key != "sharing"} for pool in cluster.pools(CUT)]
-    emptied = cluster.pools(CUT)
-    emptied[0]["match"] = {"model": "A10"}
+    without_nodes = cluster.pools(CUT)
+    without_nodes[0]["match"] = {"model": "A10"}
     for pools, words in (
         (silent, [*(f"{name}: {COUNTS[name]}" for name in ("inference", "notebooks", "train-a100")), "sharing.mode"]),
-        (emptied, [f"notebooks: {COUNTS['notebooks']}", "-e gpu_allow_release=notebooks"]),
+        (without_nodes, [f"notebooks: {COUNTS['notebooks']}", "-e gpu_allow_release=notebooks"]),
     ):
         for check in (True, False):
             result = cluster.run(gpu_sharing.main, gpu_pools=pools, gpu_defaults={}, check=check)
@@ -148,7 +148,7 @@ def test_no_playbook_removes_anything_by_mistake(cluster: Cluster, tmp_path: Pat
     plan = play(cluster, "plan", variables={"gpu_pools": []})
     for words in ("REFUSED", "20 node(s)", "5 of pool inference", "evicted from", "-e gpu_allow_release=inference,"):
         assert plan.shown(words), words
-    # Nothing before the role that would release them has changed anything either.
+    # The roles before the one that would release the nodes have changed nothing, either.
     refused = play(cluster, "site", variables={"gpu_pools": of_pools(cluster, "notebooks", "inference")})
     assert refused.rc != 0
     assert refused.changed() == 0
@@ -185,7 +185,7 @@ def test_every_playbook_and_every_mistake(
 
 @pytest.mark.usual(10)
 @pytest.mark.sampled(1, of="failures of a release")
-def test_what_is_allowed_happens_and_is_announced(cluster: Cluster) -> None:
+def test_an_allowed_release_happens_and_is_announced(cluster: Cluster) -> None:
     Users(cluster.lab).no_budget("serve")
     pools = of_pools(cluster, "notebooks", "train-a100")
     allowed = {"allow_release": "inference, train-h100, train-h200"}
@@ -200,7 +200,7 @@ def test_what_is_allowed_happens_and_is_announced(cluster: Cluster) -> None:
     assert {*done["gpu_sharing"]["released_nodes"].values()} == {"inference", "train-h100", "train-h200"}
     assert "pool inference: no pool of gpu_pools claims its node(s)" in str(done["warnings"])
     assert cluster.run(gpu_sharing.main, gpu_pools=pools)["changed"] is False
-    # One pool out of two needs no permission.
+    # Releasing a part of a pool needs no permission.
     single = cluster.run(gpu_sharing.main, gpu_pools=of_pools(cluster, "train-a100"), check=True)
     assert single["changed"] is True
     assert {*single["gpu_sharing"]["released_nodes"].values()} == {"notebooks"}
@@ -209,7 +209,7 @@ def test_what_is_allowed_happens_and_is_announced(cluster: Cluster) -> None:
 
 @pytest.mark.usual(60)
 @pytest.mark.sampled(1, of="failures of a release")
-def test_site_takes_the_only_pool_with_mig_away(cluster: Cluster) -> None:
+def test_site_releases_the_only_pool_with_mig(cluster: Cluster) -> None:
     """The MIG manager gets NVIDIA's own configuration again before the nodes are released."""
     pools = [pool for pool in cluster.pools() if pool["name"] != "train-a100"]
     with cut_watch(cluster.lab) as watch:

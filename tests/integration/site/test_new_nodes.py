@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CronJob of the role new_nodes: what it is given and may do is enough for its command, in a pod's surroundings, and it goes again."""
+"""The CronJob of the role new_nodes: its files and rights are sufficient for its command in a pod, and it can be removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOKENS = "/run/secrets/kubernetes.io/serviceaccount"
 pytestmark = pytest.mark.timeout(1800)
 
 
-def test_the_role_gives_the_cron_job_the_rights_that_are_shipped() -> None:
+def test_the_cron_job_gets_the_shipped_rights() -> None:
     shipped, given = (
         REPO / "examples" / "rbac" / "new_nodes.yaml",
         REPO / "roles" / "new_nodes" / "files" / "rights.yaml",
@@ -42,8 +42,8 @@ def cluster(lab: Lab) -> Cluster:
     return Cluster(lab).install()
 
 
-def of_ours(cluster: Cluster) -> set[str]:
-    """What there is under the CronJob's name, and its namespace."""
+def managed_objects(cluster: Cluster) -> set[str]:
+    """The kinds of objects with the CronJob's name, and its namespace."""
     kinds = "cronjobs,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings"
     found = cluster.get(kinds, "-A", "--field-selector", f"metadata.name={NAME}")["items"]
     namespaces = cluster.get("namespaces", "--field-selector", f"metadata.name={NAMESPACE}")["items"]
@@ -55,7 +55,7 @@ def of_ours(cluster: Cluster) -> set[str]:
 
 
 def in_a_pod(cluster: Cluster, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The CronJob's command as its pod runs it: its account's token, its inventory, a root that cannot be written, nothing of this user."""
+    """Run the CronJob's command as in its pod: its service account's token, its inventory, a read-only root, no files of this user."""
     account, inventory = folder / "account", folder / "inventory"
     account.mkdir()
     inventory.mkdir()
@@ -77,13 +77,16 @@ def in_a_pod(cluster: Cluster, folder: Path) -> subprocess.CompletedProcess[str]
 def pod(
     command: list[str], environ: Mapping[str, str], account: Path, inventory: Path
 ) -> subprocess.CompletedProcess[str]:
-    """A command as a pod runs it: with a root that cannot be written, an account's files, and nothing of this user."""
-    ours = environment()
+    """Run a command as in a pod: with a read-only root, a service account's files, and no files of this user."""
+    own_environment = environment()
     call = [sandbox.require(), "--unshare-pid", "--die-with-parent", "--clearenv"]
-    for name, value in {**{key: ours[key] for key in ("PATH", "ANSIBLE_COLLECTIONS_PATH")}, **environ}.items():
+    for name, value in {
+        **{key: own_environment[key] for key in ("PATH", "ANSIBLE_COLLECTIONS_PATH")},
+        **environ,
+    }.items():
         call += ["--setenv", name, value]
     call += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]
-    # The checkout itself may lie in /tmp.
+    # The checkout itself can be in /tmp.
     call += ["--ro-bind", str(REPO), str(REPO)]
     call += ["--ro-bind", str(account), TOKENS, "--ro-bind", str(inventory), "/run/inventory", "--chdir", "/", "--"]
     words = [word.replace("/inventory/", "/run/inventory/") for word in command]
@@ -92,7 +95,7 @@ def pod(
 
 @pytest.mark.usual(60)
 @pytest.mark.sampled(1, of="whole runs")
-def test_the_cron_job_is_made_works_and_goes(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_cron_job_is_created_works_and_is_removed(cluster: Cluster, tmp_path: Path) -> None:
     environ = cluster.lab.env
     seen: dict[str, Any] = {}
     for mode in (["--check", "--diff"], []):
@@ -112,7 +115,7 @@ def test_the_cron_job_is_made_works_and_goes(cluster: Cluster, tmp_path: Path) -
     within = {
         f"{kind} {namespace}" for kind in ("Role", "RoleBinding") for namespace in ("kube-system", "gpu-operator")
     }
-    assert of_ours(cluster) == kinds | within
+    assert managed_objects(cluster) == kinds | within
     assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE).require_success().changed() == 0
     shipped = {of["kind"] + of["metadata"].get("namespace", ""): of["rules"] for of in rbac.objects("new_nodes")}
     given = cluster.get("roles,clusterroles", "-A", "--field-selector", f"metadata.name={NAME}")["items"]
@@ -130,15 +133,15 @@ def test_the_cron_job_is_made_works_and_goes(cluster: Cluster, tmp_path: Path) -
 
     absent = {"gpu_new_nodes_state": "absent"}
     run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent, arguments=["--check"]).require_success()
-    assert of_ours(cluster) == kinds | within
+    assert managed_objects(cluster) == kinds | within
     assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success().changed() == 1
-    assert of_ours(cluster) == set()
+    assert managed_objects(cluster) == set()
     assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success().changed() == 0
 
 
 @pytest.mark.sampled(2, of="looks at a site")
 @pytest.mark.usual(20)
-def test_a_namespace_with_something_of_others_stays(cluster: Cluster) -> None:
+def test_a_namespace_with_foreign_objects_stays(cluster: Cluster) -> None:
     environ = cluster.lab.env
     run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE).require_success()
     cluster.kubectl("-n", NAMESPACE, "create", "secret", "generic", "pull")
@@ -147,13 +150,13 @@ def test_a_namespace_with_something_of_others_stays(cluster: Cluster) -> None:
     ).require_success()
     (result,) = gone.module_results("accel.gpu.uninstall")
     assert result["uninstall"]["left"] == [f"Namespace {NAMESPACE}: it holds Secret pull"]
-    assert of_ours(cluster) == {"Namespace"}
+    assert managed_objects(cluster) == {"Namespace"}
     cluster.kubectl("delete", "namespace", NAMESPACE)
 
 
 @pytest.mark.usual(3)
-def test_an_account_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path) -> None:
-    """A pod with a token, to which nobody says where the API server is."""
+def test_an_unusable_service_account_has_a_clear_message(tmp_path: Path) -> None:
+    """A pod with a token, but without the API server's address in its environment."""
     account, inventory = tmp_path / "account", tmp_path / "inventory"
     account.mkdir()
     inventory.mkdir()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator from v25.3.2 to v25.10.1, both real: what is said beforehand, what is refused, and one roll of the driver."""
+"""The operator from v25.3.2 to v25.10.1, both real: the preview, the refused changes, and a single rollout of the driver."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ WORKLOAD = {
 
 
 class World:
-    """A lab on which the older operator was installed by the collection, with somebody's own settings and workload."""
+    """A lab with the older operator, installed by the collection, with foreign settings and a workload."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab, self.cluster, self.folder = lab, Cluster(lab), folder
@@ -72,11 +72,11 @@ class World:
         lab.reset(fleet)
 
     def play(self, version: str, *arguments: str, name: str = "accel.gpu.site", **more: Any) -> PlaybookRun:
-        """Run a playbook with an operator's version; the result is not judged."""
+        """Run a playbook with an operator version; a failure is returned, too."""
         return run_playbook(name, **self.options(version, *arguments, **more), timeout=1200)
 
     def options(self, version: str, *arguments: str, allow: bool = False, **operator: Any) -> dict[str, Any]:
-        """What a playbook is started with."""
+        """The playbook's options."""
         document = {
             "name": self.lab.name,
             "operator": {"version": version, "chart": self.charts[version], **operator},
@@ -95,7 +95,7 @@ class World:
         return spec
 
     def patch(self, spec: Mapping[str, Any]) -> None:
-        """Change the ClusterPolicy as somebody does by hand."""
+        """Change the ClusterPolicy by hand."""
         self.cluster.kubectl(
             "patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": spec})
         )
@@ -106,24 +106,24 @@ class World:
         return found
 
     def image(self) -> str:
-        """Its image's tag."""
+        """The tag of its image."""
         image: str = self.operator()["spec"]["template"]["spec"]["containers"][0]["image"]
         return image.rpartition(":")[2]
 
     def drivers(self) -> dict[str, str]:
-        """What gpu-feature-discovery says of each node's driver."""
+        """The driver of each node, from the labels of gpu-feature-discovery."""
         return {
             name: self.cluster.nodes()[name]["metadata"]["labels"].get("nvidia.com/cuda.driver-version.full", "")
             for name in NODES
         }
 
     def driver_pods(self) -> dict[str, str]:
-        """The UIDs of the driver's pods by node."""
+        """The UIDs of the driver pods by node."""
         pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", "app=nvidia-driver-daemonset")["items"]
         return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in pods}
 
     def driver_deletions(self, mark: str) -> int:
-        """How many driver pods the operator has deleted since a mark: one for each node that it rolled, each time."""
+        """The number of driver pods that the operator has deleted since a mark: one for each node in each rollout."""
         listed = self.lab.command("audit", "--since", mark, "--list").splitlines()
         return sum("delete" in line and "/pods/nvidia-driver-daemonset-" in line for line in listed)
 
@@ -143,25 +143,25 @@ def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def prepared(played: PlaybookRun) -> Mapping[str, Any]:
-    """What the module told of the operator's release before Helm touched it."""
+    """The module's result about the operator's release before Helm ran."""
     found: Mapping[str, Any] = played.module_results("accel.gpu.helm_release")[-1]["helm_release"]
     return found
 
 
 def running(world: World) -> int:
-    """How many of the workload's pods are ready."""
+    """The number of ready pods of the workload."""
     return int(world.cluster.get("deployment", "training")["status"].get("readyReplicas") or 0)
 
 
-def test_the_plan_announces_the_roll(world: World) -> None:
-    told = world.play(NEW, name="accel.gpu.plan").require_success()
-    assert told.shown("the driver rolls on 3 node(s), at most 1 at a time: operator v25.3.2 becomes v25.10.1")
-    assert told.shown("refused, unless gpu_operator_allow_driver_rollout is true")
+def test_the_plan_announces_the_driver_rollout(world: World) -> None:
+    reported = world.play(NEW, name="accel.gpu.plan").require_success()
+    assert reported.shown("the driver rolls on 3 node(s), at most 1 at a time: operator v25.3.2 becomes v25.10.1")
+    assert reported.shown("refused, unless gpu_operator_allow_driver_rollout is true")
     same = world.play(OLD, name="accel.gpu.plan").require_success()
     assert "rolls" not in same.stderr
 
 
-def test_without_leave_nothing_is_upgraded(world: World) -> None:
+def test_without_permission_nothing_is_upgraded(world: World) -> None:
     before = world.driver_pods()
     for mode in ((), ("--check", "--diff")):
         refused = world.play(NEW, "--tags", "gpu_operator", *mode)
@@ -171,7 +171,7 @@ def test_without_leave_nothing_is_upgraded(world: World) -> None:
         assert "stay with version v25.3.2" in refused.failure()
     assert world.image() == OLD
     assert not knows_secret_name(world)
-    # The driver's values alone are held back, and the rest goes on.
+    # Only the driver's values are held back, the other changes are applied.
     held = world.play(OLD, "--tags", "gpu_operator", driver={"version": "570.172.08"}).require_success()
     assert held.changed() == 0
     assert prepared(held)["held_back"] == ["driver.version"]
@@ -179,7 +179,7 @@ def test_without_leave_nothing_is_upgraded(world: World) -> None:
     assert world.driver_pods() == before
 
 
-def test_what_helm_would_overwrite_is_refused(world: World) -> None:
+def test_values_that_helm_would_overwrite_are_refused(world: World) -> None:
     charts = world.policy()["vfioManager"]["version"]
     world.patch({"vfioManager": {"version": "mine"}})
     refused = world.play(NEW, "--tags", "gpu_operator", allow=True)
@@ -189,7 +189,7 @@ def test_what_helm_would_overwrite_is_refused(world: World) -> None:
     assert world.image() == OLD
 
 
-def test_a_run_killed_after_the_operator_was_stopped_is_taken_back(world: World) -> None:
+def test_a_run_killed_after_the_stop_of_the_operator_is_reverted(world: World) -> None:
     options = world.options(NEW, "--tags", "gpu_operator", allow=True)
     playbook = Playbook("accel.gpu.site", **options)
     world.cluster.until(lambda: world.operator()["spec"]["replicas"] == 0, 240)
@@ -203,7 +203,7 @@ def test_a_run_killed_after_the_operator_was_stopped_is_taken_back(world: World)
     assert world.image() == OLD
 
 
-def test_one_roll_of_the_driver(world: World) -> None:
+def test_a_single_rollout_of_the_driver(world: World) -> None:
     before, mark = world.driver_pods(), world.cluster.mark()
     predicted = world.play(NEW, "--tags", "gpu_operator,sharing", "--check", "--diff", allow=True).require_success()
     assert prepared(predicted)["driver_rollout"] == COST
@@ -230,7 +230,7 @@ def test_one_roll_of_the_driver(world: World) -> None:
     assert again.changed() == 0
 
 
-def test_a_node_that_cannot_be_upgraded_is_told(world: World) -> None:
+def test_a_node_whose_upgrade_fails_is_reported(world: World) -> None:
     bare = {**WORKLOAD["spec"]["template"]["spec"], "nodeName": "t4-3"}  # type: ignore[index]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": "default"}, "spec": bare}
     world.cluster.kubectl("delete", "deployment", "training", "--wait")
@@ -241,8 +241,8 @@ def test_a_node_that_cannot_be_upgraded_is_told(world: World) -> None:
     stuck = world.play(NEW, "--tags", "gpu_operator", allow=True, driver={"version": "580.82.07"})
     assert "the driver's upgrade failed on t4-3" in stuck.failure()
     assert "nvidia.com/gpu-driver-upgrade-state=upgrade-required" in stuck.failure()
-    told = world.play(NEW, name="accel.gpu.plan", driver={"version": "580.82.07"}).require_success()
-    assert told.shown("failed: t4-3")
+    reported = world.play(NEW, name="accel.gpu.plan", driver={"version": "580.82.07"}).require_success()
+    assert reported.shown("failed: t4-3")
     world.cluster.kubectl("delete", "pod", "bare")
     world.cluster.kubectl(
         "label", "node", "--overwrite", "t4-3", "nvidia.com/gpu-driver-upgrade-state=upgrade-required"
@@ -252,5 +252,5 @@ def test_a_node_that_cannot_be_upgraded_is_told(world: World) -> None:
 
 
 def knows_secret_name(world: World) -> bool:
-    """Whether the CRD is that of the new release."""
+    """Whether the CRD has the fields of the new release."""
     return "secretName" in world.cluster.kubectl("get", "crd", "clusterpolicies.nvidia.com", "-o", "json")

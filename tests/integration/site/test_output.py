@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run shows while it works: on a terminal, in a pipe, under ansible-runner, and beside a JSON document."""
+"""Output of a run: on a terminal, in a pipe, under ansible-runner, and with the JSON callback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRESS = "lab: "
 
 @pytest.fixture(scope="module")
 def flipping(lab: Lab) -> Any:
-    """Yield variables that make every next run change the sharing of a pool, so that there is progress to be shown."""
+    """Yield variables with which every run changes the sharing of a pool, so that progress is shown."""
     Cluster(lab).share()
 
     def variables() -> Any:
@@ -48,7 +48,7 @@ def flipping(lab: Lab) -> Any:
 
 
 def command(variables: Mapping[str, Any]) -> list[str]:
-    """The run of a user: the change of sharing and the report."""
+    """A user's run: the change of sharing and the report."""
     inventory = str(REPO / "inventories/lab")
     return ["ansible-playbook", SITE, "-i", inventory, "--tags", "sharing,report", "-e", json.dumps(variables)]
 
@@ -69,7 +69,7 @@ def test_progress_on_a_terminal(lab: Lab, flipping: Any) -> None:
     while True:
         try:
             chunk = os.read(master, 65536)
-        except OSError:  # the terminal's other end is closed
+        except OSError:  # the other end of the terminal is closed
             break
         if not chunk:
             break

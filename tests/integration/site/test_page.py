@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The HTML page of the lab's fleet: every node with its GPUs, the pod that holds one, and no change by writing it."""
+"""The HTML page of the lab's fleet: every node with its GPUs and the pods that hold them; writing it is no change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def holding(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The node on which a pod holds three GPUs, in a cluster that is as its pools declare."""
+    """A node with a pod that holds three GPUs, in a converged cluster."""
     Cluster(lab).share()
     manifest: Path = tmp_path_factory.mktemp("holder") / "pod.yaml"
     manifest.write_text(yaml.safe_dump(HOLDER))
@@ -47,7 +47,7 @@ def holding(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 def report(lab: Lab, path: Path, *arguments: str) -> PlaybookRun:
-    """The report alone, with its page."""
+    """Run only the report, with its page."""
     return run_playbook(
         SITE,
         environ=lab.env,
@@ -58,7 +58,7 @@ def report(lab: Lab, path: Path, *arguments: str) -> PlaybookRun:
 
 @pytest.mark.sampled(2, of="looks at a site")
 @pytest.mark.usual(60)
-def test_every_node_is_on_the_page_with_who_holds_its_gpus(lab: Lab, holding: str, tmp_path: Path) -> None:
+def test_every_node_is_on_the_page_with_the_holders_of_its_gpus(lab: Lab, holding: str, tmp_path: Path) -> None:
     path = tmp_path / "fleet.html"
     assert report(lab, path).changed() == 0
     root = parse(path.read_text(encoding="utf-8"))

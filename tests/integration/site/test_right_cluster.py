@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One play reaches one cluster: the modules and Helm by the same source, as the same user, and under the name that the cluster remembers."""
+"""One play reaches one cluster: modules and Helm use the same credentials and the same user, and check the cluster's recorded name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.programs import REPO, run
 
 SITE = "accel.gpu.site"
 VARIABLES: dict[str, Any] = yaml.safe_load((REPO / "inventories/lab/group_vars/gpu_clusters.yml").read_text())
-# Whom the audit log is to name for every request of ours and of Helm.
+# The user of every request of the collection and of Helm in the audit log.
 USER = "accel-gpu:deployer"
 ONLY_NFD = ["--tags", "pools,nfd"]
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(1200)
 
 
 def inventory(folder: Path, hosts: dict[str, dict[str, Any]]) -> Path:
-    """A host for each name, whose gpu_cluster is the lab's with these keys on top."""
+    """A host for each name, whose gpu_cluster is the lab's with these keys added."""
     folder.mkdir(exist_ok=True)
     clusters = {name: {**VARIABLES["gpu_cluster"], "name": name, **keys} for name, keys in hosts.items()}
     (folder / "hosts.yml").write_text(
@@ -45,7 +45,7 @@ def inventory(folder: Path, hosts: dict[str, dict[str, Any]]) -> Path:
 
 
 def credential(lab: Lab, folder: Path) -> dict[str, str]:
-    """What AWX puts into the environment for a bearer token credential of the lab's cluster: an administrator who may impersonate."""
+    """The environment variables of AWX for a bearer token credential of the lab's cluster: an administrator who can impersonate."""
     run("kubectl", "-n", "default", "create", "serviceaccount", "awx", env=lab.env)
     words = ["clusterrolebinding", "awx", "--clusterrole=cluster-admin", "--serviceaccount=default:awx"]
     run("kubectl", "create", *words, env=lab.env)
@@ -68,7 +68,7 @@ def credential(lab: Lab, folder: Path) -> dict[str, str]:
 
 @dataclass
 class World:
-    """The lab's cluster, which remembers the name prod, and another one, to which the default kubeconfig leads."""
+    """The lab's cluster with the recorded name prod, and another one, to which the default kubeconfig leads."""
 
     lab: Lab
     other: OtherCluster
@@ -77,7 +77,7 @@ class World:
     installed: PlaybookRun
 
     def play(self, hosts: dict[str, dict[str, Any]], env: dict[str, str], *arguments: str) -> PlaybookRun:
-        """The playbook site, for NFD alone, with these hosts and variables."""
+        """Run the playbook site, only for NFD, with these hosts and variables."""
         folder = inventory(self.folder / "inventory", hosts)
         return run_playbook(SITE, environ=env, inventory=folder, arguments=[*ONLY_NFD, *arguments])
 
@@ -86,19 +86,19 @@ class World:
         return self.lab.env
 
     def recorded(self) -> str:
-        """The name that the cluster remembers."""
+        """The recorded name of the cluster."""
         lease = json.loads(
             run("kubectl", "-n", "kube-system", "get", "lease", "accel-gpu", "-o", "json", env=self.lab.env)
         )
         return str(lease["metadata"]["annotations"]["accel.gpu/cluster-name"])
 
     def releases(self) -> int:
-        """How many revisions Helm has written."""
+        """The number of revisions that Helm has written."""
         return len(run("kubectl", "get", "secrets", "-A", "-l", "owner=helm", "-o", "name", env=self.lab.env).split())
 
 
 def impersonated(lab: Lab, since: int, agent: str) -> set[str | None]:
-    """As whom a program has asked the API server since a mark."""
+    """The impersonated users in a program's requests since a mark."""
     list(audit.requests(LabLayout.named(lab.name), since))
     with lab.audit_log.open() as log:
         log.seek(since)
@@ -110,7 +110,7 @@ def impersonated(lab: Lab, since: int, agent: str) -> set[str | None]:
 
 @pytest.fixture(scope="module")
 def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """NFD installed by the credential of the environment alone, although the default kubeconfig leads to another cluster."""
+    """NFD is installed with the environment's credential, although the default kubeconfig leads to another cluster."""
     lab.reset()
     folder = tmp_path_factory.mktemp("right-cluster")
     found = credential(lab, folder)
@@ -142,7 +142,7 @@ def _diffs(result: Any) -> list[dict[str, Any]]:
 
 
 def test_a_credential_beside_a_kubeconfig_is_refused(world: World) -> None:
-    """The credential of one cluster, and two hosts, each with a kubeconfig of its own."""
+    """The credential of one cluster, and two hosts with a kubeconfig each."""
     mine = str(world.lab.kubeconfig)
     hosts = {
         "prod": {"kubeconfig": mine, "kube_name": _context(world.lab)},
@@ -167,7 +167,7 @@ def test_the_second_host_of_one_cluster_is_refused(world: World) -> None:
     assert (world.recorded(), world.releases()) == ("prod", 1)
 
 
-def test_what_would_lead_helm_elsewhere_is_refused_before_anything_is_changed(world: World) -> None:
+def test_settings_that_lead_helm_to_another_cluster_are_refused_before_any_change(world: World) -> None:
     variable, value = "HELM_KUBEAPISERVER", world.other.url
     hosts = {"prod": {"kube_name": _context(world.lab), "nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": {"x": 1}}}}
     played = world.play(hosts, {**world.with_kubeconfig(), variable: value})
@@ -177,7 +177,7 @@ def test_what_would_lead_helm_elsewhere_is_refused_before_anything_is_changed(wo
 
 @pytest.mark.soak
 @pytest.mark.usual(30)
-def test_a_rename_is_one_run(world: World) -> None:
+def test_a_rename_needs_one_run(world: World) -> None:
     name = _context(world.lab)
     hosts = {"production": {"kube_name": name, "renamed_from": "prod"}}
     shown = run_playbook(
@@ -194,7 +194,7 @@ def test_a_rename_is_one_run(world: World) -> None:
 
 
 def leading_elsewhere(other: OtherCluster, kubeconfig: Path) -> dict[str, Any]:
-    """Every connection option of the installed kubernetes.core.helm, under all of its names."""
+    """Every connection option of the installed kubernetes.core.helm, with all aliases."""
     values: dict[str, Any] = {"context": "bb", "kubeconfig": str(kubeconfig), "host": other.url, "api_key": "planted"}
     values |= {"validate_certs": False, "ca_cert": "/nowhere/ca.crt", "binary_path": "/bin/false"}
     spec = import_module("ansible_collections.kubernetes.core.plugins.module_utils.helm_args_common").HELM_AUTH_ARG_SPEC
@@ -202,7 +202,7 @@ def leading_elsewhere(other: OtherCluster, kubeconfig: Path) -> dict[str, Any]:
 
 
 def play_of(role: str, defaults: dict[str, Any], path: Path) -> str:
-    """A playbook of one role, in which kubernetes.core.helm has defaults."""
+    """A playbook of one role, with defaults for kubernetes.core.helm."""
     play = {
         "hosts": "gpu_clusters",
         "connection": "local",
@@ -220,7 +220,7 @@ def play_of(role: str, defaults: dict[str, Any], path: Path) -> str:
 
 
 @pytest.mark.usual(50)
-def test_defaults_of_the_play_do_not_lead_helm_elsewhere(world: World, tmp_path: Path) -> None:
+def test_defaults_of_the_play_do_not_lead_helm_to_another_cluster(world: World, tmp_path: Path) -> None:
     """The last test of this cluster, since it uninstalls."""
     bb = world.other.kubeconfig(tmp_path / "bb", "bb")
     document, other = (yaml.safe_load(path.read_text()) for path in (world.lab.kubeconfig, bb))
@@ -228,7 +228,7 @@ def test_defaults_of_the_play_do_not_lead_helm_elsewhere(world: World, tmp_path:
         document[kind] += other[kind]
     both = tmp_path / "both"
     both.write_text(yaml.safe_dump(document))
-    # Where Helm keeps its records is a matter of the environment, too.
+    # The environment also determines where Helm stores its records.
     environ = {**world.lab.env, "KUBECONFIG": str(both), "HELM_DRIVER": "configmap"}
     name, defaults = world.recorded(), leading_elsewhere(world.other, bb)
     steps: list[tuple[str, dict[str, Any], int]] = [
@@ -258,7 +258,7 @@ def _context(lab: Lab) -> str:
 @pytest.mark.soak
 @pytest.mark.usual(120)
 def test_two_real_clusters_and_the_credential_of_one(lab: Lab, tmp_path: Path) -> None:
-    """Both hosts went to the cluster of the credential, whose kubeconfigs call everything `default`."""
+    """Regression: both hosts used the cluster of the credential, since all names in the kubeconfigs are `default`."""
     lab.reset()
     with own_lab("second") as second:
         hosts: dict[str, dict[str, Any]] = {}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""New nodes of every pool after the playbook has ended: born as the plan says, they end right, MIG with the taint by `join`."""
+"""New nodes of every pool after the end of the playbook: with registration labels they converge, MIG with a startup taint after `new_nodes`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.soak]
 
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu"
 TAINT = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
-# A pool of each way of sharing, what makes its machines, and what one of them offers.
+# A pool of each sharing, the group of its machines, and the resources of one machine.
 POOLS: list[tuple[dict[str, Any], dict[str, Any], dict[str, int]]] = [
     ({"name": "whole", "match": {"model": "H200"}, "taints": [TAINT]}, {"model": "H200", "gpus": 2}, {GPU: 2}),
     (
@@ -67,13 +67,13 @@ def play(lab: Lab, name: str, *arguments: str) -> PlaybookRun:
     return run_playbook(name, environ=lab.env, variables=VARIABLES, arguments=arguments).require_success()
 
 
-def fleet(path: Path, born: dict[str, Any]) -> Path:
-    """A machine of each pool as a cloud makes it that knows nothing, and one each as the plan wants it to be made."""
+def fleet(path: Path, registered: dict[str, Any]) -> Path:
+    """A machine of each pool without registration labels, and one each with those of the plan."""
     groups: list[dict[str, Any]] = [{"name": "cpu", "count": 1}]
     for pool, machine, dummy in POOLS:
         groups.append({"name": pool["name"], "count": 1, **machine})
-        if pool["name"] in born:
-            groups.append({"name": f"{pool['name']}-new", "count": 1, **machine, **born[pool["name"]]})
+        if pool["name"] in registered:
+            groups.append({"name": f"{pool['name']}-new", "count": 1, **machine, **registered[pool["name"]]})
     path.write_text(yaml.safe_dump({"groups": groups}))
     return path
 
@@ -87,19 +87,19 @@ def scaled(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clust
         "accel.gpu.site", environ=lab.env, variables=VARIABLES, arguments=["--tags", "nfd,gpu_operator,sharing"]
     ).require_success()
     derived = plan({"gpu_cluster": {"name": lab.name}, "gpu_pools": VARIABLES["gpu_pools"]})
-    born = {
+    registered = {
         pool["name"]: {"labels": pool["registration"]["node_labels"], "taints": pool["registration"]["taints"]}
         for pool in derived["pools"]
     }
-    lab.command("nodes", "apply", str(fleet(folder / "after.yaml", born)), "--wait")
-    Users(lab).arrive()
+    lab.command("nodes", "apply", str(fleet(folder / "after.yaml", registered)), "--wait")
+    Users(lab).create_namespace()
     yield Cluster(lab)
-    Users(lab).leave()
+    Users(lab).delete_all()
     lab.reset()
 
 
 def offered(cluster: Cluster, pool: str) -> dict[str, int]:
-    """What the new machine of a pool offers."""
+    """The resources of the new machine of a pool."""
     return cluster.offered(f"{pool}-new-1")[f"{pool}-new-1"]
 
 
@@ -109,7 +109,7 @@ def taints(cluster: Cluster, node: str) -> set[str]:
 
 @pytest.mark.usual(120)
 @pytest.mark.parametrize("pool", [name for name in OFFERS if name != "guarded"])
-def test_a_node_that_is_born_right_ends_right_by_itself(scaled: Cluster, pool: str) -> None:
+def test_a_node_with_registration_labels_converges_automatically(scaled: Cluster, pool: str) -> None:
     scaled.until(lambda: offered(scaled, pool) == OFFERS[pool], 120)
     old, new = (scaled.get("node", f"{pool}{which}-1")["metadata"]["labels"] for which in ("", "-new"))
     same = ("nvidia.com/gpu.product", "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy", "accel.gpu/pool")
@@ -119,7 +119,7 @@ def test_a_node_that_is_born_right_ends_right_by_itself(scaled: Cluster, pool: s
 
 
 @pytest.mark.usual(60)
-def test_a_guarded_node_takes_nobody_before_it_has_joined(scaled: Cluster) -> None:
+def test_a_node_with_a_startup_taint_takes_no_pods_before_new_nodes(scaled: Cluster) -> None:
     users, node = Users(scaled.lab), "guarded-new-1"
     assert STARTUP in taints(scaled, node)
     assert STARTUP not in taints(scaled, "guarded-1")
@@ -136,12 +136,12 @@ def test_a_guarded_node_takes_nobody_before_it_has_joined(scaled: Cluster) -> No
 
 
 @pytest.mark.usual(60)
-def test_nothing_is_left_to_share(scaled: Cluster) -> None:
-    """Who was born right needs nobody to go: at most it is noted on it what is ours."""
+def test_share_evicts_no_pods(scaled: Cluster) -> None:
+    """Nodes with registration labels need no eviction: at most the collection's labels are added."""
     done = play(scaled.lab, "accel.gpu.share")
-    told = done.module_results("accel.gpu.gpu_sharing")[-1]["gpu_sharing"]
-    assert set(told["change_counts"]) <= {"labels"}
-    assert not told["failed"]
+    reported = done.module_results("accel.gpu.gpu_sharing")[-1]["gpu_sharing"]
+    assert set(reported["change_counts"]) <= {"labels"}
+    assert not reported["failed"]
     for pool, offers in OFFERS.items():
         assert offered(scaled, pool) == offers
     assert play(scaled.lab, "accel.gpu.share").changed() == 0

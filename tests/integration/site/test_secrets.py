@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Planted secrets are found nowhere: not in what a run shows, returns, writes into the cluster, leaves in files, or starts."""
+"""Planted secrets are found nowhere: not in output, results, objects of the cluster, files, or arguments of processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("playbook", [SITE, PLAN, EXPORT])
 def test_a_secret_in_values_is_refused_and_not_shown(tmp_path: Path, playbook: str) -> None:
-    """No cluster is needed for it."""
+    """Without a cluster."""
     planted = Planted()
     operator = {
         "driver": {"licensingConfig": {"token": planted.new("token")}},
@@ -46,7 +46,7 @@ def test_a_secret_in_values_is_refused_and_not_shown(tmp_path: Path, playbook: s
 
 @pytest.fixture
 def planted(lab: Lab, tmp_path: Path) -> Planted:
-    """The inventory's pools on a cluster whose releases were given passwords by somebody else's helm; the folder has two kubeconfigs."""
+    """The inventory's pools on a cluster whose releases have passwords from another helm run; the folder has two kubeconfigs."""
     cluster, planted = Cluster(lab).share(), Planted()
     for release, namespace in RELEASES.items():
         values = tmp_path / "values.yaml"
@@ -63,20 +63,20 @@ def planted(lab: Lab, tmp_path: Path) -> Planted:
 
 
 def shown_by(lab: Lab, planted: Planted, folder: Path, kubeconfig: str) -> Shown:
-    """Runs with this kubeconfig, with credentials of the clouds in the environment, and all of their files in one folder."""
+    """Runs with this kubeconfig, with the clouds' credentials in the environment, and with all their files in one folder."""
     (folder / "work").mkdir(exist_ok=True)
     work = folder / "work"
     local = {
         "TMPDIR": str(work), "ANSIBLE_LOCAL_TEMP": str(work / "local"), "ANSIBLE_REMOTE_TEMP": str(work / "remote"),
         "ANSIBLE_LOG_PATH": str(work / "ansible.log"), **{name: planted.new(name) for name in CLOUD_VARIABLES},
     }  # fmt: skip
-    # Of a kubeconfig that K8S_AUTH_KUBECONFIG names, kubernetes.core makes a copy for helm; docs/secrets.md says so.
+    # kubernetes.core copies a kubeconfig from K8S_AUTH_KUBECONFIG for helm; see docs/secrets.md.
     kept = {name: value for name, value in lab.env.items() if not name.startswith("K8S_AUTH_")}
     return Shown({**kept, "KUBECONFIG": str(folder / f"{kubeconfig}.kubeconfig"), **local}, work)
 
 
 def require_nowhere(planted: Planted, shown: Shown, seen: list[str], cluster: Cluster) -> None:
-    """None of the secrets is in what was shown, in arguments, in files, or in objects other than Secrets."""
+    """None of the secrets is in the output, in arguments, in files, or in objects other than Secrets."""
     assert planted.found_in(shown.text) == []
     assert seen == []
     assert planted.found_below(shown.folder) == []
@@ -86,8 +86,8 @@ def require_nowhere(planted: Planted, shown: Shown, seen: list[str], cluster: Cl
 
 @pytest.mark.usual(25)
 @pytest.mark.sampled(1, of="planted secrets")
-def test_what_is_read_is_shown_without_secrets(lab: Lab, planted: Planted, tmp_path: Path) -> None:
-    """Export leaves the passwords of releases out of its file, and says so."""
+def test_output_of_reading_playbooks_has_no_secrets(lab: Lab, planted: Planted, tmp_path: Path) -> None:
+    """Export omits the passwords of releases from its file, and reports that."""
     shown, export = shown_by(lab, planted, tmp_path, "key"), tmp_path / "work" / "export.yml"
     with planted.watched(shown.folder) as seen:
         assert shown.play(EXPORT, variables={"gpu_export_path": str(export)}, json_output=True) == 0, shown.text[-3000:]
@@ -102,8 +102,8 @@ def test_what_is_read_is_shown_without_secrets(lab: Lab, planted: Planted, tmp_p
 
 @pytest.mark.usual(40)
 @pytest.mark.sampled(1, of="planted secrets")
-def test_what_is_changed_is_shown_without_secrets(lab: Lab, planted: Planted, tmp_path: Path) -> None:
-    """Releases with other values are upgraded, reports written, and the CronJob's ConfigMap made."""
+def test_output_of_changing_playbooks_has_no_secrets(lab: Lab, planted: Planted, tmp_path: Path) -> None:
+    """Releases with other values are upgraded, reports written, and the CronJob's ConfigMap created."""
     cluster, shown = Cluster(lab), shown_by(lab, planted, tmp_path, "token")
     reports = {
         "gpu_report_path": str(shown.folder / "report.json"),
@@ -117,7 +117,7 @@ def test_what_is_changed_is_shown_without_secrets(lab: Lab, planted: Planted, tm
     require_nowhere(planted, shown, seen, cluster)
     for path in map(Path, reports.values()):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
-    # Both releases are as the documents say: the passwords are in the records of old revisions alone.
+    # Both releases have the declared values: the passwords are only in old revisions.
     for release, namespace in RELEASES.items():
         assert "leftover" not in run("helm", "get", "values", release, "-n", namespace, env=lab.env)
     config = cluster.get("configmap", "accel-gpu-new-nodes", "-n", "accel-gpu-new-nodes")

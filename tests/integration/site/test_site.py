@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The main job on the lab: previewed, run, run again, and changed."""
+"""The playbook site on the lab: check mode, run, second run, and changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.labs import Lab
 from tests.programs import REPO, run
 
 SITE = "accel.gpu.site"
-OURS = "accel.gpu/"
+PREFIX = "accel.gpu/"
 POOLS: list[dict[str, Any]] = yaml.safe_load((REPO / "inventories/lab/group_vars/gpu_clusters.yml").read_text())[
     "gpu_pools"
 ]
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @dataclass(frozen=True)
 class FirstRuns:
-    """A check run on an empty cluster and the real run that followed."""
+    """A check run on an empty cluster and the real run after it."""
 
     preview: PlaybookRun
     real: PlaybookRun
@@ -37,7 +37,7 @@ class FirstRuns:
 
 @pytest.fixture(scope="module")
 def first(lab: Lab) -> FirstRuns:
-    """An empty cluster, previewed and then converged."""
+    """An empty cluster after a check run and a real run."""
     lab.reset()
     options: dict[str, Any] = {"environ": lab.env}
     preview = run_playbook(SITE, arguments=["--check", "--diff"], **options).require_success()
@@ -57,14 +57,14 @@ def nodes(lab: Lab) -> dict[str, Mapping[str, Any]]:
 
 
 def members(lab: Lab, pool: str) -> list[Mapping[str, Any]]:
-    """Return the nodes that are pinned to a pool."""
+    """Return the nodes with the label of a pool."""
     found = [n for n in nodes(lab).values() if n["metadata"]["labels"].get("accel.gpu/pool") == pool]
     assert found
     return found
 
 
 def touched_fields(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what any change of sharing could alter of a node: not its heartbeat."""
+    """Return the fields of a node that a change of sharing could alter, thus without its heartbeat."""
     return {
         "labels": {k: v for k, v in node["metadata"]["labels"].items() if "timestamp" not in k},
         "taints": node["spec"].get("taints"),
@@ -74,30 +74,30 @@ def touched_fields(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outline(played: PlaybookRun) -> Iterator[tuple[str, bool, Any]]:
-    """Each task of ours and of helm that ran: its name, whether it changed, and the diff as it ends."""
+    """Each task of the collection and of helm that ran: its name, whether it changed, and the end of its diff."""
     for name, result in played.results():
         if result.get("action", "").startswith(("accel.gpu.", "kubernetes.core.")) and not result.get("skipped"):
             yield name, bool(result.get("changed")), result.get("diff")
 
 
 @pytest.mark.usual(80)
-def test_check_mode_changes_nothing_and_names_what_will_change(first: FirstRuns) -> None:
+def test_check_mode_changes_nothing_and_predicts_the_changes(first: FirstRuns) -> None:
     preview = {name: changed for name, changed, _diff in outline(first.preview)}
     real = {name: changed for name, changed, _diff in outline(first.real)}
     assert preview == {name: real[name] for name in preview}
     assert first.preview.changed() > 3
 
 
-def test_the_preview_of_undiscovered_hardware_is_not_guessed(first: FirstRuns) -> None:
+def test_undiscovered_hardware_is_not_guessed_in_the_preview(first: FirstRuns) -> None:
     (profile,) = first.preview.module_results("accel.gpu.gpu_sharing")
     assert profile["changed"]
     assert profile["gpu_sharing"]["after_discovery"]
 
 
-def test_every_pool_is_proven_by_its_workloads(first: FirstRuns) -> None:
+def test_every_pool_is_verified_by_workloads(first: FirstRuns) -> None:
     (validation,) = first.real.module_results("accel.gpu.gpu_validation")
-    proven = validation["gpu_validation"]["pools"]
-    assert set(proven) == {pool["name"] for pool in POOLS}
+    statuses = validation["gpu_validation"]["pools"]
+    assert set(statuses) == {pool["name"] for pool in POOLS}
 
 
 def test_the_report_is_the_one_in_the_readme(first: FirstRuns) -> None:
@@ -106,7 +106,7 @@ def test_the_report_is_the_one_in_the_readme(first: FirstRuns) -> None:
 
 
 @pytest.mark.parametrize("pool", POOLS, ids=lambda pool: str(pool["name"]))
-def test_every_node_offers_what_its_pool_says(first: FirstRuns, lab: Lab, pool: dict[str, Any]) -> None:
+def test_every_node_has_the_resources_of_its_pool(first: FirstRuns, lab: Lab, pool: dict[str, Any]) -> None:
     sharing = pool.get("sharing", {"mode": "none"})
     shares = sharing.get("replicas", 1)
     resource = "nvidia.com/gpu.shared" if sharing.get("rename") else "nvidia.com/gpu"
@@ -122,24 +122,24 @@ def test_every_node_offers_what_its_pool_says(first: FirstRuns, lab: Lab, pool: 
 
 
 @pytest.mark.usual(25)
-def test_a_second_run_sends_nothing(first: FirstRuns, lab: Lab) -> None:
+def test_a_second_run_sends_no_write_request(first: FirstRuns, lab: Lab) -> None:
     layout = LabLayout.named(lab.name)
     since = audit.mark(layout)
     again = run_playbook(SITE, environ=lab.env).require_success()
     assert again.changed() == 0
-    ours = list(audit.requests(layout, since, OURS))
-    assert [r for r in ours if r.mutating] == []
-    # The Lease is read once by each module, for the name that the cluster remembers, and not taken.
-    modules = {r.agent.partition(" ")[2] for r in ours}
-    looks = [r.agent.partition(" ")[2] for r in ours if r.resource == "leases" and r.name == "accel-gpu"]
-    assert {r.verb for r in ours if r.resource == "leases" and r.name == "accel-gpu"} == {"get"}
+    requests = list(audit.requests(layout, since, PREFIX))
+    assert [r for r in requests if r.mutating] == []
+    # Each module reads the Lease once, for the recorded name of the cluster, and does not acquire it.
+    modules = {r.agent.partition(" ")[2] for r in requests}
+    looks = [r.agent.partition(" ")[2] for r in requests if r.resource == "leases" and r.name == "accel-gpu"]
+    assert {r.verb for r in requests if r.resource == "leases" and r.name == "accel-gpu"} == {"get"}
     assert set(looks) == modules
     assert [r for r in audit.requests(layout, since, "Helm/") if r.mutating] == []
-    assert len(ours) > 5
+    assert len(requests) > 5
 
 
 @pytest.mark.sampled(1, of="changes by site")
-def test_edited_pools_are_previewed_as_they_are_then_changed(first: FirstRuns, lab: Lab) -> None:
+def test_changed_pools_are_previewed_and_changed(first: FirstRuns, lab: Lab) -> None:
     pools = [dict(pool) for pool in POOLS]
     pools[0]["sharing"] = {"mode": "time-slicing", "replicas": 8}
     pools[2]["taints"] = [{"key": "reserved", "value": "a100", "effect": "NoSchedule"}]

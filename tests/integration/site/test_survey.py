@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Inputs as a job template gives them: survey answers as unsafe text in a file, and a job limit, which leaves localhost out.
+"""Inputs from a job template: survey answers as unsafe text in a file, and a job limit, which excludes localhost.
 
-The clusters of the inventory cannot be reached, so that a run whose inputs are accepted ends with that, or, as a plan, ends well.
+The clusters of the inventory are unreachable: a run with valid inputs fails with that message, and a plan succeeds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONE_POOL = "this playbook changes one pool; use one name with -e gpu_pool=NAME"
 CONFIRM = "To confirm it, add -e gpu_confirm=one"
 SUCCESS = ""
 
-# The playbook, the answers, and how the run ends on the cluster of the limit: the message that it fails with, if any.
+# The playbook, the answers, and the expected result on the cluster of the limit: the message of a failure, if any.
 ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("plan", {}, SUCCESS),
     ("plan", {"replicas": "4", "nodes": "2"}, SUCCESS),
@@ -91,7 +91,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
 
 @dataclass(frozen=True)
 class Job:
-    """A finished run: its status, the hosts that it was about, and all that it printed."""
+    """A finished run: its status, its hosts, and its complete output."""
 
     successful: bool
     hosts: set[str]
@@ -99,11 +99,11 @@ class Job:
 
 
 class _Unsafe(str):
-    """Text that no template is rendered in."""
+    """Text that is never rendered as a template."""
 
 
 def run_job(folder: Path, playbook: str, answers: Mapping[str, Any], *, limit: str, arguments: str = "") -> Job:
-    """A playbook as a job runs it: the answers in env/extravars, texts marked as unsafe, the limit on the command line.
+    """Run a playbook as a job does: the answers in env/extravars, texts marked as unsafe, the limit as an argument.
 
     ansible-core 2.19 reads an unsafe empty text as null.
     """
@@ -137,7 +137,7 @@ def run_job(folder: Path, playbook: str, answers: Mapping[str, Any], *, limit: s
 
 
 def shows(output: str, text: str) -> bool:
-    """Whether the output holds the text, however it was quoted and broken into lines."""
+    """Whether the output contains the text, regardless of quotes and line breaks."""
     return "".join(text.split()) in "".join(output.replace("\\", "").split())
 
 
@@ -158,7 +158,7 @@ def test_answers_of_a_survey(tmp_path: Path, playbook: str, answers: dict[str, A
 @pytest.mark.sampled(1, of="survey answers")
 @pytest.mark.usual(6)
 @pytest.mark.parametrize("playbook", ["plan", "delete_nodegroups", "share"])
-def test_a_limit_that_leaves_no_cluster_fails(tmp_path: Path, playbook: str) -> None:
+def test_a_limit_without_clusters_fails(tmp_path: Path, playbook: str) -> None:
     job = run_job(tmp_path, playbook, {}, limit="web")
     assert not job.successful
     assert shows(job.output, "The limit selects web, and none of them matches gpu_clusters")
@@ -178,7 +178,7 @@ def test_a_limit_that_leaves_no_cluster_fails(tmp_path: Path, playbook: str) -> 
         ),
     ],
 )  # fmt: skip
-def test_check_mode_shows_what_a_run_would_ask_for(
+def test_check_mode_shows_the_requested_changes(
     tmp_path: Path, playbook: str, answers: dict[str, Any], said: str
 ) -> None:
     job = run_job(tmp_path, playbook, answers, limit="one", arguments="--check")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook uninstall on the lab: all of ours goes, what is somebody else's stays, however often a run is killed."""
+"""The playbook uninstall on the lab: it removes all managed objects, keeps foreign ones, and survives being killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.labs import Lab
 from tests.programs import run
 
 SITE, UNINSTALL = "accel.gpu.site", "accel.gpu.uninstall"
-# The parts of site that make everything that an uninstallation removes, without the validation.
+# The parts of site that create everything that uninstall removes, without the validation.
 INSTALL = {"arguments": ["--tags", "nfd,gpu_operator,sharing"]}
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -33,7 +33,7 @@ def kubectl(lab: Lab, *words: str) -> str:
 
 
 def confirmed(lab: Lab) -> dict[str, str]:
-    """The variables by which a run is confirmed."""
+    """The variables that confirm a run."""
     return {"gpu_confirm": lab.name}
 
 
@@ -49,7 +49,7 @@ def left(found: PlaybookRun) -> list[str]:
 
 @pytest.fixture
 def empty(lab: Lab) -> tuple[Foreign, Objects]:
-    """An empty cluster on which other people have put things, and all of its objects."""
+    """An empty cluster with foreign objects, and a snapshot of it."""
     lab.reset()
     foreign = Foreign(lab)
     foreign.place()
@@ -57,7 +57,7 @@ def empty(lab: Lab) -> tuple[Foreign, Objects]:
 
 
 @pytest.mark.usual(120)
-def test_everything_of_ours_goes_and_nothing_else(lab: Lab, empty: tuple[Foreign, Objects]) -> None:
+def test_all_managed_objects_are_removed_and_no_others(lab: Lab, empty: tuple[Foreign, Objects]) -> None:
     foreign, before = empty
     played(lab, SITE)
     used = snapshot(lab)
@@ -92,8 +92,8 @@ def test_everything_of_ours_goes_and_nothing_else(lab: Lab, empty: tuple[Foreign
 
 
 @pytest.mark.usual(120)
-def test_what_is_somebody_elses_stays_and_is_said(lab: Lab, empty: tuple[Foreign, Objects]) -> None:
-    """In our namespaces, of our kinds, in our ConfigMap, and on nodes of ours."""
+def test_foreign_objects_stay_and_are_reported(lab: Lab, empty: tuple[Foreign, Objects]) -> None:
+    """In managed namespaces, of managed kinds, in a managed ConfigMap, and on nodes of pools."""
     foreign, before = empty
     played(lab, SITE, **INSTALL)
     kubectl(lab, "-n", "gpu-operator", "create", "configmap", "dashboards", "--from-literal=kept=yes")
@@ -109,11 +109,11 @@ def test_what_is_somebody_elses_stays_and_is_said(lab: Lab, empty: tuple[Foreign
     kubectl(lab, "label", "node", "t4-1", "nvidia.com/gpu.deploy.dcgm-exporter=false", "--overwrite")
 
     found = played(lab, UNINSTALL)
-    told = "\n".join(left(found))
-    assert "Namespace gpu-operator: it holds ConfigMap accel-gpu-device-plugin, ConfigMap dashboards" in told
-    assert "ConfigMap gpu-operator/accel-gpu-device-plugin: somebody else has entries in it: their-own" in told
-    assert "nodefeaturerules.nfd.k8s-sigs.io: somebody else's objects need it: NodeFeatureRule their-rule" in told
-    assert "node t4-1: label nvidia.com/gpu.deploy.dcgm-exporter=false" in told
+    reported = "\n".join(left(found))
+    assert "Namespace gpu-operator: it holds ConfigMap accel-gpu-device-plugin, ConfigMap dashboards" in reported
+    assert "ConfigMap gpu-operator/accel-gpu-device-plugin: somebody else has entries in it: their-own" in reported
+    assert "nodefeaturerules.nfd.k8s-sigs.io: somebody else's objects need it: NodeFeatureRule their-rule" in reported
+    assert "node t4-1: label nvidia.com/gpu.deploy.dcgm-exporter=false" in reported
 
     foreign.require_intact()
     after = differences(before, snapshot(lab))
@@ -124,7 +124,7 @@ def test_what_is_somebody_elses_stays_and_is_said(lab: Lab, empty: tuple[Foreign
         "ConfigMap gpu-operator/kube-root-ca.crt",
         "ServiceAccount gpu-operator/default",
         "CustomResourceDefinition nodefeaturerules.nfd.k8s-sigs.io",
-        # Kubernetes keeps one for each group and version of which there is a kind.
+        # Kubernetes keeps one for each group and version with a kind.
         "APIService v1alpha1.nfd.k8s-sigs.io",
         "NodeFeatureRule their-rule",
         "Node t4-1",
@@ -137,7 +137,7 @@ def test_what_is_somebody_elses_stays_and_is_said(lab: Lab, empty: tuple[Foreign
 
 
 @pytest.mark.usual(60)
-def test_site_puts_back_what_a_killed_uninstallation_has_taken(lab: Lab, tmp_path: Path) -> None:
+def test_site_restores_a_cluster_after_a_killed_uninstallation(lab: Lab, tmp_path: Path) -> None:
     lab.reset()
     played(lab, SITE, **INSTALL)
     requests = changing_requests(lab, UNINSTALL, tmp_path, variables=confirmed(lab))
@@ -151,7 +151,7 @@ def test_site_puts_back_what_a_killed_uninstallation_has_taken(lab: Lab, tmp_pat
 
 
 def kill_at(lab: Lab, folder: Path, choose: Callable[[int], list[int]]) -> None:
-    """An uninstallation that is killed after each of the chosen requests ends, run again, where an unharmed one ends."""
+    """An uninstallation that is killed after each of the chosen requests and repeated reaches the state of an uninterrupted one."""
     lab.reset()
     foreign = Foreign(lab)
     foreign.place()
@@ -170,23 +170,23 @@ def kill_at(lab: Lab, folder: Path, choose: Callable[[int], list[int]]) -> None:
 
 
 @pytest.mark.usual(150)
-def test_may_be_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
+def test_uninstall_is_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     kill_at(lab, tmp_path, lambda total: [rng.randint(1, total)])
 
 
 @pytest.mark.soak
 @pytest.mark.usual(3600)
 @pytest.mark.timeout(3 * 3600)
-def test_may_be_killed_after_each_of_its_requests(lab: Lab, tmp_path: Path) -> None:
+def test_uninstall_is_killed_after_each_request(lab: Lab, tmp_path: Path) -> None:
     kill_at(lab, tmp_path, lambda total: list(range(1, total + 1)))
 
 
 @pytest.mark.usual(75)
-def test_who_may_not_see_all_of_a_namespace_leaves_it(lab: Lab) -> None:
+def test_without_the_right_to_list_a_namespace_it_stays(lab: Lab) -> None:
     lab.reset()
     played(lab, SITE, **INSTALL)
     environ = lab.env_as("uninstall")
-    told = left(played(lab, UNINSTALL, environ=environ))
-    assert told
-    assert all("you may not list everything that is in it" in line for line in told)
+    reported = left(played(lab, UNINSTALL, environ=environ))
+    assert reported
+    assert all("you may not list everything that is in it" in line for line in reported)
     assert played(lab, UNINSTALL, environ=environ).changed() == 0

@@ -46,7 +46,7 @@ def reasons(listed: list[dict[str, str]]) -> dict[str, str]:
 
 
 def require_reasons(listed: list[dict[str, str]]) -> None:
-    """All four, and no other, each with what is known of it."""
+    """Exactly the four nodes, each with its known facts."""
     found = reasons(listed)
     assert sorted(found) == sorted(REASONS)
     assert [name for name, reason in REASONS.items() if reason not in found[name]] == [], found
@@ -54,7 +54,7 @@ def require_reasons(listed: list[dict[str, str]]) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.usual(100)
-def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Path) -> None:
+def test_unusual_nodes_are_listed_without_delay(lab: Lab, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(yaml.safe_dump({"groups": GROUPS}))
     lab.reset(fleet)
@@ -75,14 +75,14 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     assert info["pools"]["notebooks"]["as_declared"] is True
     assert info["pools"]["notebooks"]["proof"]["current"] is True
 
-    # Again, with what is known by now: nothing changes, nothing is waited for, and a preview says the same.
+    # A second run, with the labels of the first: nothing changes, there is no wait, and check mode has the same result.
     for check in (False, True):
         again = cluster.run(gpu_sharing.main, gpu_pools=[POOL], wait_timeout=60, check=check)
         assert not again.get("failed"), again["msg"]
         assert again["changed"] is False
         require_reasons(again["gpu_sharing"]["unusual_nodes"])
 
-    # One that a pool claims by name fails that pool, at once, when all others are done.
+    # If a pool selects such a node by name, the pool fails at once, after all other nodes are done.
     cluster.kubectl("label", "node", "broken-1", "accel.gpu/pool=notebooks")
     three = {**POOL, "sharing": {"mode": "time-slicing", "replicas": 3}}
     failed = cluster.run(gpu_sharing.main, gpu_pools=[three], wait_timeout=300)
@@ -90,7 +90,7 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     assert MESSAGE in failed["msg"]
     assert cluster.offered("t4-") == {"t4-1": {"nvidia.com/gpu": 3}, "t4-2": {"nvidia.com/gpu": 3}}
 
-    # The same if a node group has brought it with the startup taint, which only a node that works loses: no wait for the time limit.
+    # The same for a new node of a node group with a startup taint, which only a ready node loses: no wait for the timeout.
     cluster.kubectl("taint", "node", "broken-1", f"{format_taint(STARTUP_TAINT)}")
     began = time.monotonic()
     failed = cluster.run(gpu_sharing.main, gpu_pools=[three], wait_timeout=300)
@@ -98,9 +98,9 @@ def test_unusual_nodes_are_listed_and_keep_nobody_waiting(lab: Lab, tmp_path: Pa
     assert MESSAGE in failed["msg"]
     assert time.monotonic() - began < 150, "it waited for the time limit"
 
-    # Once its driver loads, it is what its pool declares.
+    # Once its driver loads, it is as its pool declares.
     lab.command("fault", "clear", "driver-broken", "--nodes", "broken-1")
     cluster.until(lambda: cluster.offered("broken-") == {"broken-1": {"nvidia.com/gpu": 3}}, 90)
-    mended = cluster.run(gpu_sharing.main, gpu_pools=[three], wait_timeout=90)
-    assert not mended.get("failed"), mended["msg"]
-    assert sorted(reasons(mended["gpu_sharing"]["unusual_nodes"])) == ["disabled-1", "kubevirt-1", "passthrough-1"]
+    repaired = cluster.run(gpu_sharing.main, gpu_pools=[three], wait_timeout=90)
+    assert not repaired.get("failed"), repaired["msg"]
+    assert sorted(reasons(repaired["gpu_sharing"]["unusual_nodes"])) == ["disabled-1", "kubevirt-1", "passthrough-1"]

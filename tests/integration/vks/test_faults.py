@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What goes wrong between here and VNG Cloud, and within it: nothing is made twice, nothing is lost, and what failed is told."""
+"""Faults of the connection to VNG Cloud and of the cloud: no group is created twice or lost, and failures are reported."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NEW = {
 LIFE: tuple[Object, ...] = (NEW, {"labels": {"a": "2"}}, {"num_nodes": 2}, {"state": "absent"})
 
 
-def bring(account: Account, **more: Any) -> Object:
-    """Run the module as somebody with little patience."""
+def reconcile(account: Account, **more: Any) -> Object:
+    """Run the module with short timeouts."""
     args = {"cluster": CLUSTER, "name": "train", "wait_sleep": 1, "wait_timeout": 60, **more}
     return account.run(vks_nodegroup.main, **args)
 
@@ -49,16 +49,16 @@ def bring(account: Account, **more: Any) -> Object:
         ("slow", 0.1),
     ],
 )
-def test_each_change_survives_what_passes(account: Account, fault: str, value: object) -> None:
-    """The fault strikes in each change anew; with names that are allowed twice, so that a second group would be seen."""
+def test_each_change_survives_temporary_faults(account: Account, fault: str, value: object) -> None:
+    """The fault affects each change; duplicate names are allowed, so that a second group would be visible."""
     account.set("duplicate-names", "allowed")
     for change in LIFE:
         account.put(fault, value)
-        done = bring(account, **change)
+        done = reconcile(account, **change)
         assert not done.get("failed"), (change, done["msg"])
         assert done["changed"] is True
         account.clear()
-        assert bring(account, **change)["changed"] is False, change
+        assert reconcile(account, **change)["changed"] is False, change
         assert set(account.groups()) <= {"train", "default-worker"}
     assert "train" not in account.groups()
 
@@ -67,33 +67,33 @@ def test_each_change_survives_what_passes(account: Account, fault: str, value: o
 @pytest.mark.usual(6)
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("fault", ["lost-reply", "server-error", "unavailable", "throttled"])
-def test_a_group_whose_creation_was_not_answered_is_made_once(account: Account, fault: str, times: int) -> None:
+def test_a_group_is_created_once_if_the_response_is_lost(account: Account, fault: str, times: int) -> None:
     account.set("duplicate-names", "allowed")
     account.set("create-shown", "late")
     account.put_before("POST", fault, times)
-    assert not bring(account, **NEW).get("failed")
+    assert not reconcile(account, **NEW).get("failed")
     assert sorted(account.groups()) == ["default-worker", "train"]
-    # Only a request that was certainly not carried out was sent again before the list of groups was read.
+    # Only a request that was certainly not processed was repeated before the groups were listed.
     posts = [at for at, line in enumerate(account.asked()) if line.startswith("POST")]
     between = [account.asked()[first + 1 : second] for first, second in itertools.pairwise(posts)]
     assert fault == "throttled" or all(any("/node-groups?page=0&" in line for line in lines) for lines in between)
 
 
 @pytest.mark.usual(8)
-def test_a_token_that_ends_in_the_middle_of_a_wait_is_renewed(account: Account) -> None:
-    """It is renewed at half of its life, so that no request is refused even where each takes seconds."""
+def test_a_token_that_expires_during_a_wait_is_renewed(account: Account) -> None:
+    """It is renewed at half of its lifetime, so that no request is refused even if each takes seconds."""
     account.set("delay", "6")
     account.put("token-seconds", 10)
     start = account.mark()
-    assert not bring(account, **NEW).get("failed")
+    assert not reconcile(account, **NEW).get("failed")
     assert account.logins(start) >= 2
     assert '"status": 401' not in account.log()
 
 
-def test_a_token_that_is_worth_nothing_any_more_is_renewed_once(account: Account) -> None:
+def test_an_invalid_token_is_renewed_once(account: Account) -> None:
     account.set("delay", "1")
     account.put("token-expired", 12)
-    assert not bring(account, **NEW).get("failed")
+    assert not reconcile(account, **NEW).get("failed")
     assert account.logins() == 2
 
 
@@ -106,10 +106,10 @@ def test_a_token_that_is_worth_nothing_any_more_is_renewed_once(account: Account
     ],
 )
 @pytest.mark.parametrize("status", ["400", "401", "403"])
-def test_a_login_that_is_refused_is_not_tried_again(account: Account, fault: str, says: str, status: str) -> None:
+def test_a_refused_login_is_not_repeated(account: Account, fault: str, says: str, status: str) -> None:
     account.set("iam-error-status", status)
     account.put(fault)
-    refused = bring(account, **NEW)
+    refused = reconcile(account, **NEW)
     assert says in refused["msg"]
     assert account.logins() == 1
     assert SECRET not in str(refused)
@@ -120,13 +120,13 @@ def test_a_refused_renewal_ends_the_wait_at_once(account: Account) -> None:
     account.put("token-seconds", 2)
     timer = threading.Timer(0.8, account.put, ["login-rejected"])
     timer.start()
-    refused = bring(account, **NEW)
+    refused = reconcile(account, **NEW)
     timer.join()
     assert "IAM rejected the login" in refused["msg"]
     assert account.logins() == 2
 
 
-def test_the_older_iam_answers_too(account: Account) -> None:
+def test_the_older_iam_version_works(account: Account) -> None:
     url = account.fake.addresses()["VKS_IAM_URL"].replace("/v2/", "/v1/")
     assert len(account.run(vks_cluster_info.main, iam_url=url)["clusters"]) == 1
     base = account.fake.url
@@ -145,13 +145,13 @@ def test_the_older_iam_answers_too(account: Account) -> None:
         ("nodes-pending", {"num_nodes": 2}, "Not done within 3 s (wait_timeout)"),
     ],
 )
-def test_what_does_not_come_about_is_told_with_status_and_events(
+def test_a_failed_operation_is_reported_with_status_and_events(
     account: Account, fault: str, change: Object, says: str
 ) -> None:
     if change is not NEW:
-        assert not bring(account, **NEW).get("failed")
+        assert not reconcile(account, **NEW).get("failed")
     account.put(fault)
-    done = bring(account, **change, wait_timeout=3)
+    done = reconcile(account, **change, wait_timeout=3)
     assert says in done["msg"]
     assert done["nodegroups"]["train"]["failure"] in done["msg"]
     if fault.endswith("failed"):
@@ -160,44 +160,44 @@ def test_what_does_not_come_about_is_told_with_status_and_events(
 
 def test_a_group_in_error_is_deleted_by_force(account: Account) -> None:
     account.put("create-failed")
-    assert bring(account, **NEW)["failed"]
+    assert reconcile(account, **NEW)["failed"]
     account.put("delete-failed")
-    assert not bring(account, state="absent").get("failed")
+    assert not reconcile(account, state="absent").get("failed")
     assert "train" not in account.groups()
     assert "forceDelete=true" in account.log()
 
 
-def test_a_deletion_that_fails_is_told_and_the_next_run_forces_it(account: Account) -> None:
-    assert not bring(account, **NEW).get("failed")
+def test_a_failed_deletion_is_reported_and_the_next_run_forces_it(account: Account) -> None:
+    assert not reconcile(account, **NEW).get("failed")
     account.put("delete-failed")
-    assert "resources of the node group are still in use" in bring(account, state="absent", wait_timeout=8)["msg"]
-    assert not bring(account, state="absent").get("failed")
+    assert "resources of the node group are still in use" in reconcile(account, state="absent", wait_timeout=8)["msg"]
+    assert not reconcile(account, state="absent").get("failed")
     assert "train" not in account.groups()
 
 
-def test_who_has_no_right_is_told_in_a_sentence(account: Account) -> None:
+def test_a_missing_right_has_a_clear_message(account: Account) -> None:
     account.client = "lab-reader"
-    denied = bring(account, **NEW)
+    denied = reconcile(account, **NEW)
     assert denied["code"] == 403
     assert "VKS denies the request (POST " in denied["msg"]
     account.client = "lab"
-    assert not bring(account, **NEW).get("failed")
+    assert not reconcile(account, **NEW).get("failed")
     account.put("forbidden", "metadata")
     assert (
         "/metadata): Access denied. The service account needs the permission in IAM"
-        in bring(account, labels={"a": "2"})["msg"]
+        in reconcile(account, labels={"a": "2"})["msg"]
     )
 
 
-def test_no_secret_is_in_results_logs_or_what_services_say(account: Account) -> None:
+def test_no_secret_is_in_results_logs_or_messages(account: Account) -> None:
     results = [
-        bring(account, **NEW),
-        bring(account, **NEW),
-        bring(account, flavor="nope"),
-        bring(account, state="absent"),
+        reconcile(account, **NEW),
+        reconcile(account, **NEW),
+        reconcile(account, flavor="nope"),
+        reconcile(account, state="absent"),
     ]
     account.put("login-rejected")
-    results.append(bring(account, **NEW))
+    results.append(reconcile(account, **NEW))
     tokens = set(account.fake.service._iam._tokens)
     assert len(tokens) >= 4
     for secret in (SECRET, *tokens):
@@ -206,16 +206,16 @@ def test_no_secret_is_in_results_logs_or_what_services_say(account: Account) -> 
 
 
 @pytest.mark.parametrize("address", ["vks_url", "vserver_url", "iam_url"])
-def test_an_address_where_nobody_answers_is_told_soon(account: Account, address: str) -> None:
-    failed = bring(account, **NEW, **{address: "http://127.0.0.1:9"})
+def test_an_address_without_server_fails_soon(account: Account, address: str) -> None:
+    failed = reconcile(account, **NEW, **{address: "http://127.0.0.1:9"})
     assert failed["code"] == "unreachable"
     assert "Nothing listens there. Check that the service runs, and check the address." in failed["msg"]
     assert account.writes() == []
 
 
-def test_every_fault_of_the_double_was_put() -> None:
+def test_every_fault_of_the_fake_is_injected() -> None:
     text = Path(__file__).read_text(encoding="utf-8")
     here = {fault for fault in contract.load().faults if f'"{fault}"' in text.rpartition("def ")[0]}
-    # Those of numbers, look-ups and kubeconfigs are in files of their own.
+    # Faults of counts, lookups and kubeconfigs are in other files.
     elsewhere = {"no-quota", "sold-out", "autoscaler", "kubeconfig-failed", "kubeconfig-expiring"}
     assert here | elsewhere == set(contract.load().faults)

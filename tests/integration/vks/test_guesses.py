@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever public sources leave open of VKS: the modules succeed under every alternative, or refuse in plain words."""
+"""Behaviour of VKS that public sources do not document: the modules succeed with every alternative, or fail with a clear message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.accel.gpu.plugins.modules import (
 from lab.vks import contract
 from tests.helpers.vks_modules import CLUSTER, Account, Object
 
-ALTERNATIVES = [(guess, other) for guess, told in contract.load().guesses.items() for other in told.alternatives]
+ALTERNATIVES = [(name, other) for name, guess in contract.load().guesses.items() for other in guess.alternatives]
 GROUP = {
     "flavor": "g3-standard-16x128-1A40",
     "disk_type": "SSD",
@@ -26,7 +26,7 @@ GROUP = {
     "security_groups": ["gpu-nodes"],
 }
 TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
-# Each change, and what the service has of it afterwards.
+# Each change, and the resulting settings in the service.
 CHANGES: dict[str, tuple[Object, Object]] = {
     "create": (
         {**GROUP, "num_nodes": 2, "labels": {"a": "1", "b": "1"}, "taints": [TAINT], "tags": {"t": "1"}},
@@ -44,7 +44,7 @@ CHANGES: dict[str, tuple[Object, Object]] = {
     "zero": ({"num_nodes": 0}, {"numNodes": 0}),
     "delete": ({"state": "absent"}, {}),
 }
-# What a service that is so cannot do, and what is said then.
+# What is impossible with this behaviour of the service, and the resulting message.
 REFUSED = {
     ("autoscale-null", "kept"): {
         "fix": "keeps the autoscaling of node group train (0 to 2 nodes)",
@@ -58,12 +58,12 @@ REFUSED = {
 
 @pytest.fixture
 def quick(account: Account) -> Account:
-    """An account whose operations take no time, but which is as late as it may be where a guess says so."""
+    """An account whose operations take no time, with the maximum delays of those guesses that are about delays."""
     account.set("delay", "0.05")
     return account
 
 
-def test_the_table_of_guesses_is_whole() -> None:
+def test_the_table_of_guesses_is_complete() -> None:
     guesses = contract.load().guesses
     assert len(ALTERNATIVES) == sum(len(guess.alternatives) for guess in guesses.values()) > len(guesses)
     assert set(REFUSED) <= set(ALTERNATIVES)
@@ -74,7 +74,7 @@ def test_the_table_of_guesses_is_whole() -> None:
 @pytest.mark.parametrize(
     ("guess", "alternative"), ALTERNATIVES, ids=[f"{guess}={other}" for guess, other in ALTERNATIVES]
 )
-def test_a_group_lives_under_every_guess(quick: Account, guess: str, alternative: str) -> None:
+def test_the_lifecycle_of_a_group_with_every_guess(quick: Account, guess: str, alternative: str) -> None:
     quick.set(guess, alternative)
     refusals = REFUSED.get((guess, alternative), {})
     for change, (options, after) in CHANGES.items():
@@ -99,7 +99,7 @@ def test_a_group_lives_under_every_guess(quick: Account, guess: str, alternative
 @pytest.mark.parametrize(
     ("guess", "alternative"), ALTERNATIVES, ids=[f"{guess}={other}" for guess, other in ALTERNATIVES]
 )
-def test_what_there_is_is_told_under_every_guess(quick: Account, guess: str, alternative: str, tmp_path: Path) -> None:
+def test_infos_with_every_guess(quick: Account, guess: str, alternative: str, tmp_path: Path) -> None:
     quick.set(guess, alternative)
     (cluster,) = quick.run(vks_cluster_info.main)["clusters"]
     assert (cluster["name"], cluster["node_count"]) == (CLUSTER, 2)
@@ -117,9 +117,11 @@ def test_what_there_is_is_told_under_every_guess(quick: Account, guess: str, alt
 
 
 def _plain(field: str, value: Any) -> Any:
-    """Without what the service has of its own, and taints by their keys."""
+    """Without the service's own labels and taints, and with taints by their keys."""
     if field == "taints":
         return {taint["key"]: taint.get("value") or "" for taint in value or []}
     if field in ("labels", "tags"):
-        return {key: told for key, told in (value or {}).items() if not key.startswith(("vks.vngcloud.vn/", "vng."))}
+        return {
+            key: reported for key, reported in (value or {}).items() if not key.startswith(("vks.vngcloud.vn/", "vng."))
+        }
     return value

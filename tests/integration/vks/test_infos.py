@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules that only read: what there is, in the words of the modules that change it."""
+"""The modules that only read return the fields of the modules that change."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def test_groups_and_their_nodes(account: Account) -> None:
     assert account.run(vks_nodegroup_info.main, cluster=CLUSTER, name="other")["nodegroups"] == {}
 
 
-def test_what_is_told_of_a_group_is_what_would_be_declared(account: Account) -> None:
-    """A group as it is told, given back as options, is no change."""
-    told = account.run(vks_nodegroup_info.main, cluster=CLUSTER)["nodegroups"]["default-worker"]
+def test_a_returned_group_can_be_declared(account: Account) -> None:
+    """The returned fields of a group as options are no change."""
+    reported = account.run(vks_nodegroup_info.main, cluster=CLUSTER)["nodegroups"]["default-worker"]
     taints = [
         {"key": key, "effect": effect, "value": value}
-        for (key, effect), value in ((name.rsplit(":", 1), value) for name, value in told["taints"].items())
+        for (key, effect), value in ((name.rsplit(":", 1), value) for name, value in reported["taints"].items())
     ]
     options = {
-        **{key: value for key, value in told.items() if key not in ("id", "status", "min_size", "max_size")},
+        **{key: value for key, value in reported.items() if key not in ("id", "status", "min_size", "max_size")},
         "taints": taints,
     }
     start = account.mark()
@@ -44,7 +44,7 @@ def test_what_is_told_of_a_group_is_what_would_be_declared(account: Account) -> 
     assert account.writes(start) == []
 
 
-def test_offers_of_some_zones(account: Account) -> None:
+def test_the_catalog_of_some_zones(account: Account) -> None:
     offer = account.run(vks_catalog_info.main, zones=["HCM03-1B"])["catalog"]
     assert {flavor["model"] for flavor in offer["flavors"]} == {"L40S", None}
     assert {model for flavor in offer["flavors"] if "H100" in flavor["name"] for model in flavor["models"]} >= {
@@ -61,7 +61,7 @@ def test_offers_of_some_zones(account: Account) -> None:
     assert "zones: there is no 'HCM03-1Z' in this region. There are HCM03-1" in refused["msg"]
 
 
-def test_only_what_reads_is_sent(account: Account) -> None:
+def test_only_read_requests_are_sent(account: Account) -> None:
     account.client = "lab-reader"
     for main in (vks_cluster_info.main, vks_catalog_info.main):
         assert account.run(main)["changed"] is False

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run that is killed after any of its requests is brought to its end by the next one: no group twice, none left over."""
+"""A run is killed after any of its requests and completed by the next one: no duplicate and no orphaned groups."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ run_module(vks_nodegroup.main, json.loads(sys.stdin.read()))
 @pytest.mark.sampled(2)
 @pytest.mark.usual(10)
 @pytest.mark.parametrize("number", range(1, WRITES + 1))
-def test_a_killed_run_is_brought_to_its_end(account: Account, number: int) -> None:
+def test_a_killed_run_is_completed_by_the_next_one(account: Account, number: int) -> None:
     account.set("duplicate-names", "allowed")
     account.set("create-shown", "late")
     asked: Object = {"cluster": CLUSTER, "wait_sleep": 1, "wait_timeout": 60}
     assert not account.run(vks_nodegroup.main, **asked, nodegroups=BEFORE).get("failed")
     start = account.mark()
     assert _killed_after(account, number, {**asked, "nodegroups": AFTER}), "it was killed in the middle"
-    # Nothing of the service's tells two groups of one name apart from one that it does not show yet: whoever runs it again
-    # needs longer for that.
+    # The service cannot distinguish two groups of one name from a new group that it does not list yet, so the next run takes
+    # longer than that.
     until(account.all_shown, bool)
     done = account.run(vks_nodegroup.main, **asked, nodegroups=AFTER)
     assert not done.get("failed"), done
@@ -56,7 +56,7 @@ def test_a_killed_run_is_brought_to_its_end(account: Account, number: int) -> No
 
 
 def _killed_after(account: Account, number: int, args: Object) -> bool:
-    """Run the module as a process of its own, and kill it once the service has carried out so many writes."""
+    """Run the module as a separate process, and kill it after the service has processed this number of writes."""
     path = os.pathsep.join([str(REPO / "build"), str(REPO)])
     environ = {**os.environ, **account.env, "PYTHONPATH": path}
     answer, lock, seen = account.fake.answer, threading.Lock(), 0

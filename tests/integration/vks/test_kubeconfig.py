@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vks_kubeconfig: minted when needed, written for its owner alone, shown to nobody."""
+"""vks_kubeconfig: created when needed, readable only by its owner, and never in results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINT = "POST /v1/clusters/ID/kubeconfig"
 
 @pytest.fixture
 def dest(tmp_path: Path) -> Path:
-    """Where it is to be."""
+    """The path of the file."""
     return tmp_path / "kubeconfig"
 
 
@@ -31,7 +31,7 @@ def state(account: Account) -> Object:
     return found
 
 
-def test_the_first_one_is_minted_and_the_second_run_has_nothing_to_do(account: Account, dest: Path) -> None:
+def test_the_first_run_creates_a_kubeconfig_and_the_second_changes_nothing(account: Account, dest: Path) -> None:
     assert state(account)["status"] == "NONE"
     predicted = fetch(account, dest, check=True)
     assert (account.writes(), dest.exists()) == ([], False)
@@ -52,7 +52,7 @@ def test_the_first_one_is_minted_and_the_second_run_has_nothing_to_do(account: A
 @pytest.mark.parametrize(
     "spoil", [lambda path: path.unlink(), lambda path: path.write_text("other"), lambda path: path.chmod(0o644)]
 )
-def test_the_file_is_mended_without_minting(account: Account, dest: Path, spoil: Any) -> None:
+def test_the_file_is_repaired_without_a_new_kubeconfig(account: Account, dest: Path, spoil: Any) -> None:
     fetch(account, dest)
     text = dest.read_text()
     spoil(dest)
@@ -63,7 +63,7 @@ def test_the_file_is_mended_without_minting(account: Account, dest: Path, spoil:
     assert [path.name for path in dest.parent.iterdir() if path.name.startswith(".kubeconfig-")] == []
 
 
-def test_one_that_ends_soon_is_minted_anew(account: Account, dest: Path) -> None:
+def test_a_kubeconfig_that_expires_soon_is_replaced(account: Account, dest: Path) -> None:
     fetch(account, dest, expiration_days=30)
     assert fetch(account, dest, renew_before=29)["changed"] is False
     done = fetch(account, dest, renew_before=31)
@@ -71,7 +71,7 @@ def test_one_that_ends_soon_is_minted_anew(account: Account, dest: Path) -> None
     assert account.writes() == [MINT, MINT]
 
 
-def test_one_of_which_the_service_warns_is_minted_anew(account: Account, dest: Path) -> None:
+def test_a_kubeconfig_with_a_warning_of_the_service_is_replaced(account: Account, dest: Path) -> None:
     fetch(account, dest)
     account.put("kubeconfig-expiring")
     assert fetch(account, dest)["kubeconfig"]["minted"] == "the service warns that it ends soon"
@@ -82,14 +82,14 @@ def test_one_of_which_the_service_warns_is_minted_anew(account: Account, dest: P
 @pytest.mark.parametrize(
     "fault", ["lost-reply", "unavailable", "server-error", "throttled", "broken-json", "token-expired"]
 )
-def test_what_passes_is_survived(account: Account, dest: Path, fault: str) -> None:
+def test_temporary_faults_are_survived(account: Account, dest: Path, fault: str) -> None:
     account.put(fault, 1)
     assert fetch(account, dest)["changed"] is True
     account.clear()
     assert fetch(account, dest)["changed"] is False
 
 
-def test_one_that_cannot_be_made_is_told(account: Account, dest: Path) -> None:
+def test_a_failed_creation_is_reported(account: Account, dest: Path) -> None:
     account.put("kubeconfig-failed")
     assert "its status is ERROR" in fetch(account, dest)["msg"]
     assert not dest.exists()
@@ -109,12 +109,12 @@ def test_bad_arguments(account: Account, dest: Path, more: Object, says: str) ->
     assert account.writes() == []
 
 
-def test_a_folder_that_is_not_there(account: Account) -> None:
+def test_a_missing_folder(account: Account) -> None:
     assert "dest: the folder /nowhere does not exist" in fetch(account, Path("/nowhere/kubeconfig"))["msg"]
     assert account.asked() == []
 
 
-def test_who_has_no_right_is_told_in_a_sentence(account: Account, dest: Path) -> None:
+def test_a_missing_right_has_a_clear_message(account: Account, dest: Path) -> None:
     account.client = "lab-unprivileged"
     denied = fetch(account, dest)
     assert (denied["code"], "VKS denies the request" in denied["msg"]) == (403, True)

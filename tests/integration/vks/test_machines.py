@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Groups whose nodes are in the lab's Kubernetes: they are born as declared, and emptied before they go."""
+"""Groups with nodes in the lab's Kubernetes: registered with the declared labels, and drained before their deletion."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 
 @pytest.fixture(scope="module")
 def cloud(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """A lab whose own cluster is one of VKS."""
+    """A lab whose own cluster is a VKS cluster."""
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         build_lab()
     with own_lab("vks", "vks") as lab:
         yield lab
 
 
-def bring(lab: Lab, **more: Any) -> Object:
-    """What vks_nodegroup says of the group train."""
+def reconcile(lab: Lab, **more: Any) -> Object:
+    """The result of vks_nodegroup for the group train."""
     iam.forget()
     args = {"cluster": lab.name, "name": "train", "wait_sleep": 1, "wait_timeout": 400, **more}
     done = run_module(vks_nodegroup.main, args, env=lab.env)
@@ -47,8 +47,8 @@ def nodes(users: Users) -> dict[str, Object]:
     return {node["metadata"]["name"]: node for node in found}
 
 
-def serve(users: Users) -> None:
-    """A deployment that may run on every node of the pool."""
+def deploy(users: Users) -> None:
+    """A deployment that can run on every node of the pool."""
     pod = {
         "metadata": {"labels": {"app": "web"}},
         "spec": {
@@ -67,7 +67,7 @@ def serve(users: Users) -> None:
 @pytest.mark.soak
 @pytest.mark.lab
 @pytest.mark.usual(45)
-def test_pods_move_to_the_group_that_takes_anothers_place(cloud: Lab, tmp_path: Path) -> None:
+def test_pods_move_to_the_replacing_group(cloud: Lab, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     iam.forget()
     made = run_module(vks_kubeconfig.main, {"cluster": cloud.name, "dest": str(kubeconfig)}, env=cloud.env)
@@ -81,14 +81,14 @@ def test_pods_move_to_the_group_that_takes_anothers_place(cloud: Lab, tmp_path: 
         "labels": POOL,
         "taints": [TAINT],
     }
-    first = bring(cloud, **group, num_nodes=2)
-    users = Users(cloud).arrive()
+    first = reconcile(cloud, **group, num_nodes=2)
+    users = Users(cloud).create_namespace()
     old = nodes(users)
     assert len(old) == 2
     assert all(TAINT in node["spec"]["taints"] for node in old.values())
-    serve(users)
+    deploy(users)
 
-    moved = bring(
+    moved = reconcile(
         cloud, **{**group, "flavor": "g2-standard-16x64-1rtx4090"}, num_nodes=2, recreate=True, kubernetes=reached
     )
     assert moved["nodegroup"]["action"] == "recreate"
@@ -100,12 +100,12 @@ def test_pods_move_to_the_group_that_takes_anothers_place(cloud: Lab, tmp_path: 
     assert {pod["spec"]["nodeName"] for pod in users.wait_running(2, "web")} <= new.keys()
     assert not any(node["spec"].get("unschedulable") for node in new.values())
 
-    # It is the group of that name from now on, whether it is asked to be another one or not.
+    # It is the group with this name from now on, with or without `recreate`.
     layout = LabLayout.named(cloud.name)
     mark = cloud_requests.mark(layout)
-    assert bring(cloud, **{**group, "flavor": "g2-standard-16x64-1rtx4090"}, num_nodes=2)["changed"] is False
+    assert reconcile(cloud, **{**group, "flavor": "g2-standard-16x64-1rtx4090"}, num_nodes=2)["changed"] is False
     assert cloud_requests.writes(layout, mark) == []
 
-    assert bring(cloud, state="absent", kubernetes=reached)["changed"] is True
+    assert reconcile(cloud, state="absent", kubernetes=reached)["changed"] is True
     assert nodes(users) == {}
     assert users.running("web") == []

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vks_nodegroup, one grammar: bad arguments, check mode, create, create again, each field, down to zero, delete, delete again."""
+"""vks_nodegroup in one order: bad arguments, check mode, create, create again, each field, zero nodes, delete, delete again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def wanted(**more: Any) -> Object:
 
 
 def converge(account: Account, *writes: str, **args: Any) -> Object:
-    """Check mode, the run, the second run: the first sends nothing and says what the second does, the third has nothing to do."""
+    """Check mode, run, run again: the first sends nothing and predicts the second, the third has nothing to do."""
     start = account.mark()
     predicted = account.run(vks_nodegroup.main, check=True, **args)
     assert account.writes(start) == []
@@ -41,7 +41,7 @@ def converge(account: Account, *writes: str, **args: Any) -> Object:
 
 
 @pytest.mark.usual(12)
-def test_the_life_of_a_group(account: Account) -> None:
+def test_the_lifecycle_of_a_group(account: Account) -> None:
     made = converge(account, GROUP, **wanted(**NEW, num_nodes=2, labels={"accel.gpu/pool": "train"}))
     assert made["nodegroup"] == made["nodegroups"]["train"]
     assert (made["nodegroup"]["action"], made["nodegroup"]["status"]) == ("create", "ACTIVE")
@@ -51,7 +51,7 @@ def test_the_life_of_a_group(account: Account) -> None:
         {"accel.gpu/pool": "train"},
         "ubuntu",
     )
-    # The same by ids, which costs no look-up.
+    # The same with ids, which need no lookup.
     ids = {"flavor": live["flavorId"], "disk_type": live["diskType"], "ssh_key": live["sshKeyId"]}
     start = account.mark()
     assert account.run(vks_nodegroup.main, **wanted(**ids, num_nodes=2))["changed"] is False
@@ -93,7 +93,7 @@ def test_the_life_of_a_group(account: Account) -> None:
     ):
         converge(account, write, **wanted(**more))
         assert account.groups()["train"][field] == value, more
-    # A number without a range takes the range away first.
+    # A count without limits removes the limits first.
     converge(account, PUT, PUT, **wanted(num_nodes=1))
     assert account.groups()["train"]["autoScaleConfig"] is None
 
@@ -111,7 +111,7 @@ def test_security_groups_are_a_set(account: Account) -> None:
     converge(account, PUT, **wanted(security_groups=[]))
 
 
-def test_all_nodes_go_to_the_control_planes_version(account: Account) -> None:
+def test_all_nodes_get_the_version_of_the_control_plane(account: Account) -> None:
     converge(account, GROUP, **wanted(**NEW))
     with account.fake.state.lock:
         (cluster,) = account.fake.state.clusters.values()
@@ -122,13 +122,13 @@ def test_all_nodes_go_to_the_control_planes_version(account: Account) -> None:
     assert account.groups()["train"]["kubernetesVersion"] == "v1.36.0"
 
 
-def test_what_a_group_has_beside_what_is_declared_stays(account: Account) -> None:
+def test_undeclared_settings_of_a_group_stay(account: Account) -> None:
     converge(account, GROUP, **wanted(**NEW, labels={"a": "1"}, tags={"t": "1"}))
     group = next(group for group in account.fake.state.groups.values() if group["name"] == "train")
     group["spec"]["labels"]["console"] = "put this"
     group["spec"]["taints"].append({"key": "console", "effect": "NoExecute"})
     group["spec"]["labels"]["a"] = "changed"
-    taint = {"key": "ours", "value": "x", "effect": "NoSchedule"}
+    taint = {"key": "managed", "value": "x", "effect": "NoSchedule"}
     done = converge(account, PATCH, **wanted(labels={"a": "1"}, taints=[taint]))
     assert done["diff"]["before"]["train"]["labels"] == {"a": "changed", "console": "put this"}
     live = account.groups()["train"]
@@ -137,7 +137,7 @@ def test_what_a_group_has_beside_what_is_declared_stays(account: Account) -> Non
     assert live["tags"] == {"t": "1"}
 
 
-def test_the_number_of_nodes_is_the_autoscalers_within_its_range(account: Account) -> None:
+def test_the_autoscaler_sets_the_number_of_nodes_within_its_limits(account: Account) -> None:
     scaled = wanted(**NEW, num_nodes=1, min_size=0, max_size=4)
     converge(account, GROUP, **scaled)
     account.put("autoscaler", 2)
@@ -149,7 +149,7 @@ def test_the_number_of_nodes_is_the_autoscalers_within_its_range(account: Accoun
 
 
 @pytest.mark.usual(4)
-def test_twenty_groups_are_made_side_by_side(account: Account) -> None:
+def test_twenty_groups_are_created_in_parallel(account: Account) -> None:
     account.set("delay", "1.0")
     many = [{"name": f"train-{at:02}", **NEW, "num_nodes": 1} for at in range(18)]
     args: Object = {"cluster": CLUSTER, "nodegroups": many, "wait_sleep": 1}
@@ -162,7 +162,7 @@ def test_twenty_groups_are_made_side_by_side(account: Account) -> None:
     assert account.writes(start) == []
 
 
-def test_what_was_begun_without_waiting_is_waited_for_by_the_next_run(account: Account) -> None:
+def test_an_operation_without_wait_is_awaited_by_the_next_run(account: Account) -> None:
     account.set("delay", "2")
     begun = account.run(vks_nodegroup.main, **wanted(**NEW, num_nodes=2), wait=False)
     assert (begun["changed"], account.groups()["train"]["status"]) == (True, "CREATING")
@@ -171,7 +171,7 @@ def test_what_was_begun_without_waiting_is_waited_for_by_the_next_run(account: A
     assert (ended["changed"], ended["nodegroup"]["status"], account.writes(start)) == (False, "ACTIVE", [])
 
 
-def test_what_is_being_deleted_is_asked_to_go_once_and_made_anew_by_one_run(account: Account) -> None:
+def test_a_group_in_deletion_is_deleted_once_and_recreated_by_one_run(account: Account) -> None:
     assert account.run(vks_nodegroup.main, **wanted(**NEW))["changed"]
     account.set("delay", "2")
     gone = wanted(state="absent")
@@ -179,8 +179,12 @@ def test_what_is_being_deleted_is_asked_to_go_once_and_made_anew_by_one_run(acco
     start = account.mark()
     assert account.run(vks_nodegroup.main, **gone, wait=False)["changed"] is False
     assert account.writes(start) == []
-    anew = account.run(vks_nodegroup.main, **wanted(**NEW, num_nodes=2))
-    assert (anew["changed"], anew["nodegroup"]["num_nodes"], anew["nodegroup"]["status"]) == (True, 2, "ACTIVE")
+    recreated = account.run(vks_nodegroup.main, **wanted(**NEW, num_nodes=2))
+    assert (recreated["changed"], recreated["nodegroup"]["num_nodes"], recreated["nodegroup"]["status"]) == (
+        True,
+        2,
+        "ACTIVE",
+    )
 
 
 @pytest.mark.sampled(3)
@@ -196,7 +200,7 @@ def test_what_is_being_deleted_is_asked_to_go_once_and_made_anew_by_one_run(acco
         ({"encrypted_volume": True}, "encrypted_volume is False, not True"),
     ],
 )
-def test_what_cannot_be_changed_is_refused_by_name(account: Account, more: Object, says: str) -> None:
+def test_immutable_fields_are_named(account: Account, more: Object, says: str) -> None:
     account.run(vks_nodegroup.main, **wanted(**NEW))
     start = account.mark()
     for check in (True, False):

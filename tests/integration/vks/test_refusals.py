@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an account cannot have is refused before the first write, all of it at once, with what there is instead."""
+"""Impossible requests fail before the first write: all problems at once, with the available alternatives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def group(**more: Any) -> Object:
 
 
 def refused(account: Account, *groups: Object, check: bool = False, **more: Any) -> Object:
-    """What the module says; nothing was sent."""
+    """The module's failure; no write request was sent."""
     done = account.run(vks_nodegroup.main, check=check, cluster=CLUSTER, nodegroups=list(groups), **more)
     assert done.get("failed"), done
     assert done["code"] == "invalid", done["msg"]
@@ -70,15 +70,17 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
         ({"labels": {"nvidia.com/mig.config": "all-1g.10gb"}}, "the A40 of g3-standard-16x128-1A40 knows no MIG."),
     ],
 )
-def test_what_there_is_not(account: Account, more: Object, says: str) -> None:
-    told = refused(account, group(**more), check=True)
-    assert says in told["msg"]
-    assert told["msg"].startswith("Node group train: ")
-    assert refused(account, group(**more))["msg"] == told["msg"]
+def test_unavailable_values(account: Account, more: Object, says: str) -> None:
+    reported = refused(account, group(**more), check=True)
+    assert says in reported["msg"]
+    assert reported["msg"].startswith("Node group train: ")
+    assert refused(account, group(**more))["msg"] == reported["msg"]
 
 
 @pytest.mark.parametrize("label", ["all-disabled", None])
-def test_mig_may_be_off_on_any_card_and_on_where_the_card_may_have_it(account: Account, label: str | None) -> None:
+def test_mig_can_be_disabled_on_any_gpu_and_enabled_where_the_gpu_supports_it(
+    account: Account, label: str | None
+) -> None:
     labels = {"nvidia.com/mig.config": label}
     assert account.run(vks_nodegroup.main, check=True, cluster=CLUSTER, **group(labels=labels))["changed"]
     h100 = {
@@ -89,28 +91,28 @@ def test_mig_may_be_off_on_any_card_and_on_where_the_card_may_have_it(account: A
     assert account.run(vks_nodegroup.main, check=True, cluster=CLUSTER, **group(**h100))["changed"]
 
 
-def test_all_of_all_groups_is_told_at_once(account: Account) -> None:
-    told = refused(
+def test_problems_of_all_groups_are_reported_at_once(account: Account) -> None:
+    reported = refused(
         account,
         group(name="first", flavor="nope"),
         group(name="second", ssh_key="nope", disk_type="nope"),
         group(name="third"),
     )
-    assert [problem.split(":")[0] for problem in told["details"]["problems"]] == [
+    assert [problem.split(":")[0] for problem in reported["details"]["problems"]] == [
         "Node group first",
         "Node group second",
         "Node group second",
     ]
 
 
-def test_sold_out_is_told_with_what_is_left(account: Account) -> None:
+def test_a_sold_out_flavor_is_reported_with_the_available_ones(account: Account) -> None:
     account.put("sold-out", "g3-standard-16x128-1A40")
-    told = refused(account, group())
-    assert "g3-standard-16x128-1A40 is sold out in zone HCM03-1A. There are " in told["msg"]
-    assert "There are g3-standard" not in told["msg"]
+    reported = refused(account, group())
+    assert "g3-standard-16x128-1A40 is sold out in zone HCM03-1A. There are " in reported["msg"]
+    assert "There are g3-standard" not in reported["msg"]
 
 
-def test_a_group_that_is_there_may_be_changed_when_its_flavor_is_sold_out_but_not_grow(account: Account) -> None:
+def test_a_group_with_a_sold_out_flavor_can_change_but_not_grow(account: Account) -> None:
     args: Object = {"cluster": CLUSTER, "wait_sleep": 1, **group(num_nodes=2)}
     assert not account.run(vks_nodegroup.main, **args).get("failed")
     account.put("sold-out")
@@ -119,7 +121,7 @@ def test_a_group_that_is_there_may_be_changed_when_its_flavor_is_sold_out_but_no
     assert not account.run(vks_nodegroup.main, **{**args, "num_nodes": 1}).get("failed")
 
 
-def test_more_than_are_left(account: Account) -> None:
+def test_more_nodes_than_available(account: Account) -> None:
     account.set("max-nodes", "100")
     assert (
         "of g3-standard-16x128-1A40 20 are left in zone HCM03-1A, and 21 are asked for."
@@ -129,8 +131,8 @@ def test_more_than_are_left(account: Account) -> None:
 
 def test_no_quota_for_another_group(account: Account) -> None:
     account.set("max-groups", "2")
-    told = refused(account, group(), group(name="other"))
-    assert "There is no quota for 2 more node groups: the cluster has 1 of at most 2." in told["msg"]
+    reported = refused(account, group(), group(name="other"))
+    assert "There is no quota for 2 more node groups: the cluster has 1 of at most 2." in reported["msg"]
 
 
 def test_two_groups_of_one_name_are_refused_with_their_ids(account: Account) -> None:
@@ -140,8 +142,8 @@ def test_two_groups_of_one_name_are_refused_with_their_ids(account: Account) -> 
         (one,) = [group for group in account.fake.state.groups.values() if group["name"] == "train"]
         account.fake.state.groups[TWIN] = {**one, "id": TWIN}
     start = account.mark()
-    told = account.run(vks_nodegroup.main, cluster=CLUSTER, **group())
-    assert f"2 node groups are called train: {one['id']}, {TWIN}. Delete all but one" in told["msg"]
+    reported = account.run(vks_nodegroup.main, cluster=CLUSTER, **group())
+    assert f"2 node groups are called train: {one['id']}, {TWIN}. Delete all but one" in reported["msg"]
     assert account.writes(start) == []
 
 
@@ -149,10 +151,10 @@ def test_two_clusters_of_one_name_are_refused_with_their_ids(account: Account) -
     with account.fake.state.lock:
         (one,) = account.fake.state.clusters.values()
         account.fake.state.clusters[f"k8s-{TWIN[3:]}"] = {**one, "id": f"k8s-{TWIN[3:]}"}
-    told = refused(account, group())
+    reported = refused(account, group())
     assert (
         f"cluster: 2 clusters are called 'demo': {one['id']} (ACTIVE), k8s-{TWIN[3:]} (ACTIVE). Give the id."
-        in told["msg"]
+        in reported["msg"]
     )
     assert account.run(vks_nodegroup.main, check=True, **{"cluster": one["id"], **group()})["changed"]
 
@@ -168,14 +170,14 @@ def test_two_clusters_of_one_name_are_refused_with_their_ids(account: Account) -
         ({"status": "ERROR"}, "Cluster demo is ERROR"),
     ],
 )
-def test_what_a_cluster_does_not_allow(account: Account, cluster: Object, says: str) -> None:
+def test_options_that_a_cluster_does_not_support(account: Account, cluster: Object, says: str) -> None:
     with account.fake.state.lock:
         (one,) = account.fake.state.clusters.values()
         one.update(cluster)
     assert says in refused(account, group())["msg"]
 
 
-def test_recreate_needs_to_know_the_cluster(account: Account) -> None:
+def test_recreate_needs_the_kubeconfig(account: Account) -> None:
     account.run(vks_nodegroup.main, cluster=CLUSTER, wait_sleep=1, **group())
-    told = account.run(vks_nodegroup.main, cluster=CLUSTER, **group(os="rocky", recreate=True))
-    assert "give kubernetes.kubeconfig" in told["msg"]
+    reported = account.run(vks_nodegroup.main, cluster=CLUSTER, **group(os="rocky", recreate=True))
+    assert "give kubernetes.kubeconfig" in reported["msg"]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A module that is run in the tests' own process answers as it does in one of its own."""
+"""A module in the tests' own process has the same result as in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def warning_module() -> None:
     module.exit_json(changed=False)
 
 
-def test_warnings_come_with_the_result_though_the_controller_is_loaded() -> None:
+def test_warnings_are_in_the_result_although_the_controller_is_imported() -> None:
     importlib.import_module("ansible.utils.display")
     assert "look out" in str(run_module(warning_module, {})["warnings"])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A test that measures time runs alone, and starts even where other tests keep starting."""
+"""A test that measures time runs alone, and also starts while other tests keep starting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.scheduling import machine_slot
 PATIENCE = 10.0
 
 
-def test_others_run_side_by_side(tmp_path: Path) -> None:
+def test_other_tests_run_in_parallel(tmp_path: Path) -> None:
     with machine_slot(alone=False, folder=tmp_path), machine_slot(alone=False, folder=tmp_path):
         pass
 
@@ -42,7 +42,7 @@ def test_no_test_starts_before_one_that_waits_to_run_alone(tmp_path: Path) -> No
         thread = threading.Thread(target=work)
         thread.start()
         threads.append(thread)
-        # It waits until the first one leaves.
+        # It waits until the first one ends.
         thread.join(0.2)
         assert thread.is_alive()
     leave.set()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks of kubernetes.core.helm reach the cluster that a module has verified: its options win over the environment, and module_defaults over none."""
+"""Tasks of kubernetes.core.helm use the cluster that a module has verified: their options override the environment and module_defaults."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import yaml
 from tests.programs import REPO
 
 HELM = "kubernetes.core.helm"
-# What leads Helm to a cluster, or makes it another user there, and can be given beside any environment.
+# Options that select a cluster or a user, and that can be combined with any environment.
 GIVEN = {"kubeconfig", "host", "api_key", "validate_certs"}
-# The module refuses the two together, and either may come from K8S_AUTH_*: so neither is given.
+# The module refuses these two together, and both can come from K8S_AUTH_*: so none is set.
 EXCLUSIVE = {"context", "ca_cert"}
 
 
@@ -39,20 +39,20 @@ each_task = pytest.mark.parametrize(
 
 
 def connection_options() -> set[str]:
-    """Those of the installed kubernetes.core, so that a new one is noticed."""
+    """The options of the installed kubernetes.core, so that new ones are detected."""
     module = import_module("ansible_collections.kubernetes.core.plugins.module_utils.helm_args_common")
     return set(module.HELM_AUTH_ARG_SPEC) - {"binary_path"}
 
 
 def action_groups() -> set[str]:
-    """The groups of kubernetes.core that give defaults to the module."""
+    """The groups of kubernetes.core that set defaults for the module."""
     module = import_module("ansible_collections.kubernetes.core.plugins.module_utils.helm_args_common")
     assert module.__file__ is not None
     runtime = yaml.safe_load((Path(module.__file__).parents[2] / "meta" / "runtime.yml").read_text(encoding="utf-8"))
     return {f"group/kubernetes.core.{name}" for name, actions in runtime["action_groups"].items() if "helm" in actions}
 
 
-def test_there_are_some() -> None:
+def test_there_are_helm_tasks() -> None:
     assert {role for role, _task in HELM_TASKS} == {"gpu_operator", "nfd", "uninstall"}
 
 
@@ -62,12 +62,12 @@ def test_every_connection_option_is_known() -> None:
 
 @each_task
 def test_no_default_of_the_play_reaches_the_module(role: str, task: dict[str, Any]) -> None:
-    """The entry of the innermost module_defaults replaces the others, aliases of options included."""
+    """The entry of the innermost module_defaults replaces the others, including aliases of options."""
     assert task["module_defaults"] == {key: {} for key in (HELM, *action_groups())}
 
 
 @each_task
-def test_what_can_be_given_is_given(role: str, task: dict[str, Any]) -> None:
+def test_all_possible_options_are_set(role: str, task: dict[str, Any]) -> None:
     options = task[HELM]
     assert options["kubeconfig"] == ""
     assert set(options) & connection_options() == GIVEN

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role pools as a playbook uses it: a refusal is a clean failure, and each host has its own plan of the moment."""
+"""The role pools in a playbook: invalid variables fail with a message, and each host has its own plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAY: list[Document] = [
 
 
 def play(folder: Path, **hosts: Document) -> PlaybookRun:
-    """The role on hosts with these variables."""
+    """Run the role on hosts with these variables."""
     playbook, inventory = folder / "play.yml", folder / "hosts.yml"
     playbook.write_text(yaml.safe_dump(PLAY, sort_keys=False))
     inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts}}, sort_keys=False))
@@ -56,7 +56,7 @@ def test_each_cluster_has_its_own_plan(tmp_path: Path) -> None:
 
 
 @pytest.mark.usual(3)
-def test_every_mistake_is_told_and_nothing_else_runs(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_and_nothing_else_runs(tmp_path: Path) -> None:
     run = play(tmp_path, one={"gpu_pools": [{"name": "A", "match": {"model": "T9"}}]})
     (failed,) = [result for _name, result in run.results("one") if result.get("failed")]
     assert run.rc == 2

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role report writes its page in check mode too, and never counts it as a change; here of a cluster that is away."""
+"""The role report writes its page in check mode, too, without reporting a change; here for an unreachable cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.programs import environment
 
 
 def play(folder: Path, *arguments: str, **variables: str) -> PlaybookRun:
-    """The role for a cluster that nobody can reach."""
+    """Run the role for an unreachable cluster."""
     plays = [{"hosts": "all", "gather_facts": False, "connection": "local", "roles": ["accel.gpu.report"]}]
     host: Document = {"gpu_cluster": CLUSTER, "gpu_pools": LAB_POOLS, "gpu_report_allow_unreachable": True, **variables}
     host["ansible_python_interpreter"] = "{{ ansible_playbook_python }}"
@@ -48,7 +48,7 @@ def test_the_page_is_written_and_is_no_change(tmp_path: Path, runs: int, argumen
 
 
 @pytest.mark.usual(8)
-def test_only_a_file_of_the_same_user_keeps_its_mode(tmp_path: Path) -> None:
+def test_the_mode_of_a_file_is_kept_only_for_its_owner(tmp_path: Path) -> None:
     files = {"gpu_report_path": tmp_path / "fleet.json", "gpu_report_html_path": tmp_path / "fleet.html"}
     for path in files.values():
         path.write_text("from before")
@@ -60,7 +60,7 @@ def test_only_a_file_of_the_same_user_keeps_its_mode(tmp_path: Path) -> None:
     assert run.changed() == 0
     found = {name: (stat.S_IMODE(path.stat().st_mode), path.stat().st_uid) for name, path in files.items()}
     assert found["gpu_report_path"] == (0o644, os.geteuid())
-    # Only root can make a file that belongs to another user.
+    # Only root can create a file that belongs to another user.
     assert found["gpu_report_html_path"] == (0o600 if os.geteuid() == 0 else 0o666, os.geteuid())
 
 
