@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mark = item.get_closest_marker("sampled")
         # Tests that only `make soak` runs are not drawn.
         if mark and not item.get_closest_marker("soak"):
-            group = mark.kwargs.get("of") or item.nodeid.partition("[")[0]
+            group = mark.kwargs.get("group") or item.nodeid.partition("[")[0]
             sampled.setdefault(group, []).append(item)
             counts[group] = mark.args[0]
     for name, alike in sampled.items():

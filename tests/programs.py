@@ -45,8 +45,8 @@ def run(*command: str | Path, cwd: Path = REPO, env: Mapping[str, str] | None = 
         check=False,
     )
     if done.returncode:
-        said = "\n".join(done.stdout.splitlines()[-TAIL_LINES:])
-        pytest.fail(f"{' '.join(map(str, command))} ended with {done.returncode}\n{said}", pytrace=False)
+        message = "\n".join(done.stdout.splitlines()[-TAIL_LINES:])
+        pytest.fail(f"{' '.join(map(str, command))} ended with {done.returncode}\n{message}", pytrace=False)
     return done.stdout
 
 

@@ -26,7 +26,7 @@ OFFERED = {"nvidia.com/mig-1g.10gb": 7, "nvidia.com/mig-3g.40gb": 6, GPU: 2}
 
 
 @dataclass
-class World:
+class Scenario:
     """Three nodes of two GPUs, one of which has a pod."""
 
     rolling: Rolling
@@ -51,7 +51,7 @@ class World:
         assert self.play(DEMAND).changed() == 0
         self.rolling.require_clean()
 
-    def harm(self, number: int, folder: Path) -> bool:
+    def kill_once(self, number: int, folder: Path) -> bool:
         """Kill a run after this number of changing requests; False: it ended before."""
         killed = bool(killed_after(self.rolling.lab, SHARE, number, folder, **self.options(DEMAND)))
         self.play(DEMAND)
@@ -62,30 +62,32 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def scenario(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     rolling = Rolling(lab).install(tmp_path_factory.mktemp("demand"), nodes=3, gpus=2)
     rolling.share(DEMAND, check=False)
-    world = World(rolling)
-    world.play(NONE)
+    scenario = Scenario(rolling)
+    scenario.play(NONE)
     rolling.users.deployment("at-work", "a100-2", resource=GPU)
     rolling.users.wait_running(1)
-    options = world.options(DEMAND)
-    world.requests = len(changing_requests(lab, SHARE, tmp_path_factory.mktemp("count"), **options))
-    world.require_met()
-    world.play(NONE)
-    yield world
+    options = scenario.options(DEMAND)
+    scenario.requests = len(changing_requests(lab, SHARE, tmp_path_factory.mktemp("count"), **options))
+    scenario.require_met()
+    scenario.play(NONE)
+    yield scenario
     rolling.users.delete_all()
     lab.reset()
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, of="whole runs")
-def test_a_run_may_be_killed_anywhere(world: World, tmp_path: Path, rng: random.Random) -> None:
-    world.harm(rng.randint(1, world.requests), tmp_path)
+@pytest.mark.sampled(1, group="whole runs")
+def test_a_run_may_be_killed_anywhere(scenario: Scenario, tmp_path: Path, rng: random.Random) -> None:
+    scenario.kill_once(rng.randint(1, scenario.requests), tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.usual(900)
 @pytest.mark.timeout(3600)
-def test_a_run_may_be_killed_after_each_of_its_requests(world: World, tmp_path: Path) -> None:
-    assert sum(world.harm(number, tmp_path) for number in range(1, world.requests + 1)) > world.requests // 2
+def test_a_run_may_be_killed_after_each_of_its_requests(scenario: Scenario, tmp_path: Path) -> None:
+    assert (
+        sum(scenario.kill_once(number, tmp_path) for number in range(1, scenario.requests + 1)) > scenario.requests // 2
+    )

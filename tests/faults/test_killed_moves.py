@@ -47,7 +47,7 @@ class UsedPool:
         """Start two nodes, each with a pod."""
         self.cloud.play([self.pool(flavor)])
         # A node that has just become ready stays unschedulable for a moment.
-        self.users.until(lambda: len(self.nodes(taking=True)) == 2, "both nodes take pods")
+        self.users.until(lambda: len(self.nodes(schedulable=True)) == 2, "both nodes take pods")
         self.users.delete_all()
         self.users.create_namespace().deployment(
             APP,
@@ -60,11 +60,11 @@ class UsedPool:
         self.users.budget(APP, APP, minAvailable=1)
         assert len(self.places()) == 2
 
-    def nodes(self, *, taking: bool = False) -> set[str]:
+    def nodes(self, *, schedulable: bool = False) -> set[str]:
         """The pool's nodes, or only the schedulable ones."""
         found = self.cloud.provider.nodes(self.cloud.lab).items()
-        its = {name: node for name, node in found if POOL_LABEL in node["metadata"]["labels"]}
-        return {name for name, node in its.items() if not (taking and node["spec"].get("taints"))}
+        own = {name: node for name, node in found if POOL_LABEL in node["metadata"]["labels"]}
+        return {name for name, node in own.items() if not (schedulable and node["spec"].get("taints"))}
 
     def places(self) -> set[str]:
         """The nodes on which the pods run."""
@@ -73,11 +73,11 @@ class UsedPool:
     def killed(self, wanted: Pool, number: int, *, then: Pool | None = None) -> bool:
         """Kill a run to `wanted` after this number of changing requests, and run to `then` or to `wanted`; False: it ended before."""
         with self.users.watched() as watch:
-            struck = self.cloud.killed([wanted], number, self.folder, then=[then or wanted])
+            interrupted = self.cloud.killed([wanted], number, self.folder, then=[then or wanted])
             # Pods of a machine that the cloud has deleted count as running until Kubernetes deletes them, a minute later.
             self.users.until(lambda: self.places() <= self.nodes(), "the pods run on the pool's nodes", seconds=240)
         assert watch.not_evicted() == [] or (self.cloud.provider.name == "vks" and wanted["nodes"]["count"] == 1)
-        return struck
+        return interrupted
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def used(cloud: CloudPools, tmp_path: Path) -> Iterator[UsedPool]:
     cloud.delete_nodegroups([pool.pool(0)])
 
 
-@pytest.mark.sampled(1, of="killed groups")
+@pytest.mark.sampled(1, group="killed groups")
 @pytest.mark.usual(80)
 def test_a_replacement_and_a_scale_down_are_killed_anywhere(used: UsedPool, rng: random.Random) -> None:
     assert used.killed(used.pool(1), rng.randint(1, REPLACED))

@@ -62,7 +62,7 @@ def sharing_result(run: PlaybookRun) -> dict[str, Any]:
 
 
 @dataclass
-class World:
+class Scenario:
     """Eight nodes, each with a pod that uses a GPU and one that uses none; with or without MIG."""
 
     lab: Lab
@@ -80,7 +80,7 @@ class World:
     def nodes(self) -> list[str]:
         return sorted(name for name in self.cluster.nodes() if not name.startswith("cpu-"))
 
-    def install(self, folder: Path) -> World:
+    def install(self, folder: Path) -> Scenario:
         fleet = folder / "eight.yaml"
         fleet.write_text(yaml.safe_dump(FLEET))
         self.lab.reset(fleet)
@@ -129,72 +129,74 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    world = World(lab).install(tmp_path_factory.mktemp("killed"))
-    yield world
-    world.users.delete_all()
+def scenario(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
+    scenario = Scenario(lab).install(tmp_path_factory.mktemp("killed"))
+    yield scenario
+    scenario.users.delete_all()
     lab.reset()
 
 
-def harm(world: World, kill: Any) -> bool:
+def kill_once(scenario: Scenario, kill: Any) -> bool:
     """Kill one change in the current direction, and check the next run; False: it ended before."""
-    present = world.back_to_work()
-    named = world.plan()
-    with world.users.watched() as watch:
-        killed = bool(kill(options(world.other)))
-        world.require_converged(named, set(present), {uid: gone.name for uid, gone in watch.gone.items()})
+    present = scenario.back_to_work()
+    named = scenario.plan()
+    with scenario.users.watched() as watch:
+        killed = bool(kill(options(scenario.other)))
+        scenario.require_converged(named, set(present), {uid: gone.name for uid, gone in watch.gone.items()})
     return killed
 
 
-def after_request(world: World, number: int, folder: Path) -> bool:
-    return harm(world, lambda given: killed_after(world.lab, SHARE, number, folder, **given))
+def after_request(scenario: Scenario, number: int, folder: Path) -> bool:
+    return kill_once(scenario, lambda given: killed_after(scenario.lab, SHARE, number, folder, **given))
 
 
 @pytest.fixture(scope="module")
-def total(world: World, tmp_path_factory: pytest.TempPathFactory) -> int:
+def total(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> int:
     """The number of changing requests of the longer direction."""
     counts = []
     for dummy in range(2):
-        world.back_to_work()
+        scenario.back_to_work()
         counts.append(
-            len(changing_requests(world.lab, SHARE, tmp_path_factory.mktemp("count"), **options(world.other)))
+            len(changing_requests(scenario.lab, SHARE, tmp_path_factory.mktemp("count"), **options(scenario.other)))
         )
-        world.state = world.other
+        scenario.state = scenario.other
     print(f"unharmed changes of eight nodes send {counts} changing requests")
-    assert min(counts) > 3 * len(world.nodes())
+    assert min(counts) > 3 * len(scenario.nodes())
     return max(counts)
 
 
 @pytest.mark.usual(200)
-@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.timeout(900)
-def test_a_rolling_update_is_killed_anywhere(world: World, total: int, tmp_path: Path, rng: random.Random) -> None:
-    after_request(world, rng.randint(1, total), tmp_path)
+def test_a_rolling_update_is_killed_anywhere(
+    scenario: Scenario, total: int, tmp_path: Path, rng: random.Random
+) -> None:
+    after_request(scenario, rng.randint(1, total), tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.usual(4000)
 @pytest.mark.timeout(4 * 3600)
-def test_a_rolling_update_is_killed_after_each_request(world: World, total: int, tmp_path: Path) -> None:
+def test_a_rolling_update_is_killed_after_each_request(scenario: Scenario, total: int, tmp_path: Path) -> None:
     """In both directions: with MIG enabled, and with MIG disabled."""
-    struck = 0
+    interrupted = 0
     for number in range(1, total + 1):
         for dummy in range(2):
-            struck += after_request(world, number, tmp_path)
-    assert struck > total
+            interrupted += after_request(scenario, number, tmp_path)
+    assert interrupted > total
 
 
 @pytest.mark.soak
 @pytest.mark.usual(5000)
 @pytest.mark.timeout(4 * 3600)
-def test_a_rolling_update_is_killed_at_any_moment(world: World, rng: random.Random) -> None:
+def test_a_rolling_update_is_killed_at_any_moment(scenario: Scenario, rng: random.Random) -> None:
     started = time.monotonic()
-    world.back_to_work()
-    play(world.lab, world.other)
-    world.state = world.other
+    scenario.back_to_work()
+    play(scenario.lab, scenario.other)
+    scenario.state = scenario.other
     usual = time.monotonic() - started
-    struck = 0
+    interrupted = 0
     for dummy in range(100):
         moment = rng.uniform(0, usual)
-        struck += harm(world, lambda given, moment=moment: killed_at(world.lab, SHARE, moment, **given))
-    assert struck > 50
+        interrupted += kill_once(scenario, lambda given, moment=moment: killed_at(scenario.lab, SHARE, moment, **given))
+    assert interrupted > 50

@@ -75,7 +75,7 @@ def kill_a_first_run(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]
 
 
 @pytest.mark.usual(100)
-@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.sampled(1, group="whole runs")
 def test_a_first_run_is_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     kill_a_first_run(lab, tmp_path, lambda total: [rng.randint(1, total)])
 
@@ -116,7 +116,7 @@ def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], l
 
 
 @pytest.mark.usual(100)
-@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.sampled(1, group="whole runs")
 def test_a_change_of_sharing_is_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
     kill_a_change_of_sharing(lab, tmp_path, lambda total: [rng.randint(1, total)])
 

@@ -90,7 +90,7 @@ def test_a_missing_chart(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.usual(45)
-@pytest.mark.sampled(1, of="slow failures")
+@pytest.mark.sampled(1, group="slow failures")
 def test_nodes_without_nfd_labels(lab: Lab) -> None:
     lab.reset()
     lab.command("fault", "inject", "nfd-stalled", "--nodes", "a100-2,t4-1")
@@ -116,7 +116,7 @@ def broken_operator(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.usual(40)
-@pytest.mark.sampled(1, of="slow failures")
+@pytest.mark.sampled(1, group="slow failures")
 @pytest.mark.usefixtures("broken_operator")
 def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
     message = failing(120, environ=lab.env, variables={"gpu_operator_wait_timeout": 25})
@@ -125,7 +125,7 @@ def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
 
 
 @pytest.mark.usual(75)
-@pytest.mark.sampled(1, of="slow failures")
+@pytest.mark.sampled(1, group="slow failures")
 def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
     lab.reset()
     run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()

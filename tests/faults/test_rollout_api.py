@@ -33,7 +33,7 @@ from tests.helpers.workloads import GPU
 from tests.labs import Lab
 
 pytestmark = [
-    pytest.mark.sampled(1, of="faults of a rolling change"),
+    pytest.mark.sampled(1, group="faults of a rolling change"),
     pytest.mark.usual(60),
     pytest.mark.timeout(600),
 ]
@@ -163,7 +163,7 @@ def expiring(lab: Lab, path: Path, seconds: float) -> Path:
         x509.NameAttribute(NameOID.COMMON_NAME, "hurried"),
     ]
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    created = (
         x509.CertificateBuilder()
         .subject_name(x509.Name(names))
         .issuer_name(authority.subject)
@@ -175,7 +175,7 @@ def expiring(lab: Lab, path: Path, seconds: float) -> Path:
         .sign(signer, hashes.SHA256())
     )
     certificate, private = path.with_suffix(".crt"), path.with_suffix(".key")
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    certificate.write_bytes(created.public_bytes(serialization.Encoding.PEM))
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     private.write_bytes(key.private_bytes(*form))
     document = yaml.safe_load(lab.kubeconfig.read_text())

@@ -36,13 +36,13 @@ _WRITER = re.compile(r"accel\.gpu/\S+ (\S+) run/(\S+)")
 
 def writers(rolling: Rolling, since: int) -> list[tuple[str, str]]:
     """Module and run of each change, without repetitions; reads of the lease do not count."""
-    made = [
+    created = [
         found.groups()
         for request in audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
         if request.mutating and "dryRun" not in request.uri and "/leases" not in request.uri and request.status < 400
         if (found := _WRITER.search(request.agent))
     ]
-    return [(module, run) for (module, run), dummy in itertools.groupby(made)]
+    return [(module, run) for (module, run), dummy in itertools.groupby(created)]
 
 
 def require_not_interleaved(rolling: Rolling, since: int) -> None:

@@ -46,16 +46,16 @@ def held_up(rolling: Rolling) -> None:
 
 def changes(rolling: Rolling, since: int) -> list[str]:
     """The runs of gpu_sharing in the order of their changing requests, without repetitions."""
-    made = [
+    created = [
         _RUN.search(request.agent)
         for request in audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
         if request.mutating and "dryRun" not in request.uri and "/leases" not in request.uri
     ]
-    return [run for run, dummy in itertools.groupby(found[1] for found in made if found)]
+    return [run for run, dummy in itertools.groupby(found[1] for found in created if found)]
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, of="faults of a rolling change")
+@pytest.mark.sampled(1, group="faults of a rolling change")
 @pytest.mark.timeout(600)
 def test_the_second_waits_for_the_first(rolling: Rolling) -> None:
     held_up(rolling)
@@ -82,12 +82,12 @@ def cordoned(rolling: Rolling) -> bool:
 
 def asked_for_lease(rolling: Rolling, since: int) -> int:
     """The number of runs that have read the lease."""
-    asked = audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
-    return len({request.agent.rpartition("run/")[2] for request in asked if request.uri.endswith("/leases/accel-gpu")})
+    sent = audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
+    return len({request.agent.rpartition("run/")[2] for request in sent if request.uri.endswith("/leases/accel-gpu")})
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, of="faults of a rolling change")
+@pytest.mark.sampled(1, group="faults of a rolling change")
 @pytest.mark.timeout(600)
 def test_the_second_is_refused_with_the_name_of_the_first(rolling: Rolling) -> None:
     held_up(rolling)

@@ -39,8 +39,8 @@ class CloudPools:
 
     def pool(self, number: int, count: int = 1, flavor: int = 0, **nodes: Any) -> Pool:
         """A pool with `count` nodes of one of the provider's flavors."""
-        made = {"flavor": self.provider.flavors[flavor], "count": count, **self.provider.settings, **nodes}
-        return {"name": f"killed-{number}", "labels": {"team": f"team-{number}"}, "nodes": made}
+        created = {"flavor": self.provider.flavors[flavor], "count": count, **self.provider.settings, **nodes}
+        return {"name": f"killed-{number}", "labels": {"team": f"team-{number}"}, "nodes": created}
 
     def options(self, pools: Sequence[Pool], **more: Any) -> dict[str, Any]:
         """The playbook's options for these pools."""
@@ -60,31 +60,33 @@ class CloudPools:
         assert self.provider.settled(self.lab) == self.before
         self.provider.require_no_orphan(self.lab)
 
-    def ways(self) -> dict[str, Any]:
+    def proxy_options(self) -> dict[str, Any]:
         """Start proxies in front of the cloud and of the API server, since a run changes both."""
         return {"proxies": (self.provider.start_proxy, kubernetes_proxy)}
 
     def count(self, pools: Sequence[Pool], folder: Path) -> int:
         """The number of changing requests of an uninterrupted run."""
-        return len(changing_requests(self.lab, NODES, folder, **self.ways(), **self.options(pools)))
+        return len(changing_requests(self.lab, NODES, folder, **self.proxy_options(), **self.options(pools)))
 
     def killed(self, pools: Sequence[Pool], number: int, folder: Path, *, then: Sequence[Pool] | None = None) -> bool:
         """Kill a run after this number of changing requests, and run again with the same or other pools; False: it ended before."""
-        struck = killed_after(self.lab, NODES, number, folder, **self.ways(), **self.options(pools))
+        interrupted = killed_after(self.lab, NODES, number, folder, **self.proxy_options(), **self.options(pools))
         self.play(then or pools)
         self.require(then or pools)
-        return struck is not None
+        return interrupted is not None
 
     def require(self, pools: Sequence[Pool]) -> None:
         """The state after an uninterrupted run: one group per pool and no other, its nodes without leftovers, and nothing to do."""
         groups = self.provider.settled(self.lab)
         assert {name: group for name, group in groups.items() if name in self.before} == self.before
-        made = {name: group for name, group in groups.items() if name not in self.before}
-        found = {pool["name"]: [group for name, group in made.items() if is_of(name, pool["name"])] for pool in pools}
+        created = {name: group for name, group in groups.items() if name not in self.before}
+        found = {
+            pool["name"]: [group for name, group in created.items() if is_of(name, pool["name"])] for pool in pools
+        }
         assert {name: [group.count for group in of] for name, of in found.items()} == {
             pool["name"]: [pool["nodes"]["count"]] for pool in pools
         }
-        assert len(made) == len(pools)
+        assert len(created) == len(pools)
         self.provider.require_no_orphan(self.lab)
         pool_of = {group.id: name for name, (group,) in found.items()}
         flavors = {pool["name"]: pool["nodes"]["flavor"] for pool in pools}
@@ -99,7 +101,7 @@ class CloudPools:
     def require_nothing_left(self, pools: Sequence[Pool]) -> None:
         """Another run changes nothing, and sends no changing request to the cloud or the API server."""
         layout = LabLayout.named(self.lab.name)
-        asked, audited = cloud_requests.mark(layout), audit.mark(layout)
+        sent, audited = cloud_requests.mark(layout), audit.mark(layout)
         assert self.play(pools).changed() == 0
-        assert cloud_requests.writes(layout, asked, PREFIX) == []
+        assert cloud_requests.writes(layout, sent, PREFIX) == []
         assert [request for request in audit.requests(layout, audited, PREFIX) if request.mutating] == []

@@ -138,11 +138,11 @@ class Watched:
     proxy: ApiProxy
     kubeconfig: Path
 
-    def asked(self) -> list[str]:
+    def new_requests(self) -> list[str]:
         """Verb and path of each request since the last call."""
-        asked = [f"{request.method} {request.path.partition('?')[0]}" for request in self.proxy.requests]
+        requests = [f"{request.method} {request.path.partition('?')[0]}" for request in self.proxy.requests]
         self.proxy.requests.clear()
-        return asked
+        return requests
 
     def last(self) -> Request:
         """The newest request."""

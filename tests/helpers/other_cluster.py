@@ -23,7 +23,7 @@ class OtherCluster:
 
     url: str
     name: str
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def kubeconfig(self, path: Path, context: str = "default") -> Path:
         """Write a kubeconfig for it, with common names for context and cluster."""
@@ -47,7 +47,7 @@ def other_cluster(name: str = "other") -> Iterator[OtherCluster]:
         found = OtherCluster(proxy.url, name)
 
         def answer(request: Request) -> Answer:
-            found.asked.append(f"{request.method} {request.path}")
+            found.requests.append(f"{request.method} {request.path}")
             body = {"metadata": {"annotations": {"accel.gpu/cluster-name": name}, "resourceVersion": "1"}, "spec": {}}
             is_record = request.method == "GET" and request.path == _RECORD
             return Answer(200, json.dumps(body).encode()) if is_record else Answer(403)

@@ -32,9 +32,9 @@ def exhaustive(gpus: t.Sequence[PackedGpu], demand: Counts) -> Cost:
     best: Cost | None = None
     for touched in itertools.chain.from_iterable(itertools.combinations(gpus, n) for n in range(len(gpus) + 1)):
         kept = {(gpu.node, gpu.index): gpu.now for gpu in gpus if gpu.now is not None and gpu not in touched}
-        for ways in itertools.product(*(maximal(gpu.geometry) for gpu in touched)):
-            made = {(gpu.node, gpu.index): counts for gpu, counts in zip(touched, ways, strict=True)}
-            found = cost(gpus, demand, {**kept, **made})
+        for variants in itertools.product(*(maximal(gpu.geometry) for gpu in touched)):
+            created = {(gpu.node, gpu.index): counts for gpu, counts in zip(touched, variants, strict=True)}
+            found = cost(gpus, demand, {**kept, **created})
             best = found if best is None else min(best, found)
     assert best
     return best

@@ -64,7 +64,7 @@ def status(state: str = "ready", reason: str = "Reconciled", error: str = "", me
     }
 
 
-class World:
+class Scenario:
     """Three GPU nodes and one other, all ready."""
 
     def __init__(self) -> None:

@@ -76,9 +76,9 @@ class Toxiproxy:
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
             response = connection.getresponse()
-            said = response.read()
-            assert response.status < 300, f"toxiproxy: {method} {path}: {response.status} {said.decode()}"
-            return json.loads(said) if said else None
+            message = response.read()
+            assert response.status < 300, f"toxiproxy: {method} {path}: {response.status} {message.decode()}"
+            return json.loads(message) if message else None
         finally:
             connection.close()
 

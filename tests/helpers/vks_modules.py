@@ -65,7 +65,7 @@ class Account(vks.Account):
         """The present end of the request log."""
         return cloud_requests.mark(self.lab)
 
-    def asked(self, since: int = 0) -> list[str]:
+    def requests(self, since: int = 0) -> list[str]:
         """Requests since a mark, as METHOD PATH, without logins."""
         found = cloud_requests.requests(self.lab, since, _PREFIX)
         return [f"{request.method} {request.path}" for request in found if request.service != "iam"]

@@ -107,9 +107,9 @@ class Users:
 
     def unmanaged_pod(self, name: str, node: str, **options: Any) -> None:
         """A pod without a controller."""
-        made = template(name, node, **options)
-        made["metadata"]["name"] = name
-        _create(self.api, f"/api/v1/namespaces/{NAMESPACE}/pods", made)
+        created = template(name, node, **options)
+        created["metadata"]["name"] = name
+        _create(self.api, f"/api/v1/namespaces/{NAMESPACE}/pods", created)
 
     def runtime_class(self, name: str, handler: str) -> None:
         """A RuntimeClass of the cluster."""

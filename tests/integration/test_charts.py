@@ -44,8 +44,8 @@ def rendered(lab: Lab, tmp_path: Path) -> Rendering:
         values = tmp_path / "values.yaml"
         values.write_text(yaml.safe_dump(release.values))
         path = f"{lab.env['LAB_CHARTS']}/{chart}"
-        said = run("helm", "template", release.name, path, "-n", release.namespace, "-f", values, env=lab.env)
-        return [found for found in yaml.safe_load_all(said) if found]
+        message = run("helm", "template", release.name, path, "-n", release.namespace, "-f", values, env=lab.env)
+        return [found for found in yaml.safe_load_all(message) if found]
 
     return render
 

@@ -21,14 +21,14 @@ NO_PYTHON = 3
 @pytest.mark.usual(180)
 @pytest.mark.parametrize("core", ["2.16", "2.21"])
 def test_site_converges(lab: Lab, core: str) -> None:
-    made = subprocess.run([REPO / "tools" / "core-venv", core], capture_output=True, text=True, check=False)
-    if made.returncode == NO_PYTHON:
-        pytest.skip(made.stderr.strip())
-    assert made.returncode == 0, made.stderr
+    created = subprocess.run([REPO / "tools" / "core-venv", core], capture_output=True, text=True, check=False)
+    if created.returncode == NO_PYTHON:
+        pytest.skip(created.stderr.strip())
+    assert created.returncode == 0, created.stderr
     lab.reset()
     environ = {
         **lab.env,
-        "PATH": f"{made.stdout.strip()}/bin{os.pathsep}{lab.env['PATH']}",
+        "PATH": f"{created.stdout.strip()}/bin{os.pathsep}{lab.env['PATH']}",
         # kubernetes.core and the JSON callback are those of the development environment.
         "ANSIBLE_COLLECTIONS_PATH": f"{BUILD}{os.pathsep}{sysconfig.get_path('purelib')}",
     }

@@ -59,10 +59,10 @@ def test_plan_runs_from_an_installation(artifact: Path, tmp_path: Path) -> None:
     )
     written = tmp_path / "written"
     env["ANSIBLE_REMOTE_TEMP"] = str(written)
-    said = run("ansible-playbook", "-i", inventory, "accel.gpu.plan", cwd=tmp_path, env=env)
-    assert "notebooks" in said
+    message = run("ansible-playbook", "-i", inventory, "accel.gpu.plan", cwd=tmp_path, env=env)
+    assert "notebooks" in message
     assert not written.exists(), "no module with its arguments is written to a file"
-    assert str(REPO) not in said.replace(str(BUILD), "")
+    assert str(REPO) not in message.replace(str(BUILD), "")
 
 
 @pytest.mark.soak

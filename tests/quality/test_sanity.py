@@ -33,12 +33,12 @@ def test_sanity(core: str) -> None:
         errors="replace",
         check=False,
     )
-    said = done.stdout
+    message = done.stdout
     if done.returncode == NO_PYTHON:
-        pytest.skip(said.strip())
+        pytest.skip(message.strip())
     if done.returncode:
-        found = [line for line in said.splitlines() if line.startswith(("ERROR", "FATAL"))]
-        pytest.fail("\n".join(found or said.splitlines()[-40:]), pytrace=False)
+        found = [line for line in message.splitlines() if line.startswith(("ERROR", "FATAL"))]
+        pytest.fail("\n".join(found or message.splitlines()[-40:]), pytrace=False)
 
 
 def test_nothing_is_ignored() -> None:

@@ -113,8 +113,8 @@ def test_a_second_inventory_run_writes_nothing_and_sends_two_requests_per_cluste
     since = cloud_requests.mark(layout)
     first = fleet.listed()
     assert cloud_requests.writes(layout, since, AGENT) == []
-    asked = cloud_requests.count(layout, since, AGENT)
-    assert {name: asked[name] for name in ("keystone POST", "magnum GET", "nova GET")} == {
+    requests = cloud_requests.count(layout, since, AGENT)
+    assert {name: requests[name] for name in ("keystone POST", "magnum GET", "nova GET")} == {
         "keystone POST": 1,
         "magnum GET": 3,
         "nova GET": 1,
@@ -145,12 +145,12 @@ def test_a_plan_runs_on_discovered_hosts(fleet: Fleet) -> None:
 @pytest.mark.usual(6)
 def test_a_user_with_read_access_gets_hosts_and_a_warning_about_kubeconfigs(fleet: Fleet) -> None:
     clouds: list[dict[str, Any]] = [{"magnum": {"cloud": "lab-reader"}}]
-    said = fleet.written(clouds).failed()
+    message = fleet.written(clouds).failed()
     assert (
         f"cloud lab-reader: kubeconfig of {fleet.lab.name} (none is fetched with write_kubeconfigs: false): Magnum refuses"
-        in said
+        in message
     )
-    assert "Traceback" not in said
+    assert "Traceback" not in message
     found = fleet.written(clouds, write_kubeconfigs=False).listed()
     assert list(found["_meta"]["hostvars"]) == [fleet.lab.name]
     assert not (fleet.folder / "kubeconfigs").exists()
@@ -167,6 +167,6 @@ def test_a_user_with_read_access_gets_hosts_and_a_warning_about_kubeconfigs(flee
     ],
 )
 def test_an_unreachable_cloud_is_named(fleet: Fleet, clouds: list[dict[str, Any]], words: str) -> None:
-    said = fleet.written(clouds).failed()
-    assert words in said
-    assert "Traceback" not in said
+    message = fleet.written(clouds).failed()
+    assert words in message
+    assert "Traceback" not in message

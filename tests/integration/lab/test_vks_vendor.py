@@ -109,8 +109,8 @@ def test_lifecycle_of_a_group_with_the_command_line(grn: Grn, fake: FakeVks, tmp
     choice = {"flavor-id": "flavorId", "disk-type": "diskType", "ssh-key-id": "sshKeyId", "subnet-id": "subnetId"}
     options = [word for option, name in choice.items() for word in (f"--{option}", wanted[name])]
     options += ["--labels", "a=1,b=2", "--taints", "nvidia.com/gpu=:NoSchedule", "--tags", "t=1"]
-    made = grn("vks", "create-nodegroup", *of, "--name", "by-grn-1", *options, "--auto-scale", "minSize=1,maxSize=3")
-    on = (*of, "--nodegroup-id", made["id"])
+    new = grn("vks", "create-nodegroup", *of, "--name", "by-grn-1", *options, "--auto-scale", "minSize=1,maxSize=3")
+    on = (*of, "--nodegroup-id", new["id"])
     wait = ("--delay", "1", "--max-attempts", "20")
     grn("vks", "wait", "nodegroup-active", *on, *wait)
     detail = grn("vks", "get-nodegroup", *on)
@@ -191,10 +191,10 @@ def test_lifecycle_of_a_group_with_the_terraform_provider(
         [program], input=json.dumps(steps), env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    said = [json.loads(line)["attributes"] for line in done.stdout.splitlines()]
-    assert [one.get("labels.a") for one in said] == ["1", "2", "2", None]
-    assert said[0]["taint.0.key"] == "k"
-    assert (said[2]["auto_scale_config.0.max_size"], said[3]) == ("4", {})
+    message = [json.loads(line)["attributes"] for line in done.stdout.splitlines()]
+    assert [one.get("labels.a") for one in message] == ["1", "2", "2", None]
+    assert message[0]["taint.0.key"] == "k"
+    assert (message[2]["auto_scale_config.0.max_size"], message[3]) == ("4", {})
     assert "by-tf-1" not in account.groups()
 
 
@@ -206,7 +206,7 @@ def test_responses_match_the_vendors_openapi_file(fake: FakeVks) -> None:
     path = account.created(
         name="by-oas-1", labels={"a": "b"}, taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]
     )
-    asked = {
+    requests = {
         "ClusterDetailDto": account.cluster,
         "PagingResultDtoClusterDto": "/clusters",
         "PagingResultDtoNodeGroupDto": f"{account.cluster}/node-groups",
@@ -214,7 +214,7 @@ def test_responses_match_the_vendors_openapi_file(fake: FakeVks) -> None:
         "PagingResultDtoNodeDto": f"{path}/nodes",
         "WorkspaceDto": "/workspace",
     }
-    for schema, address in asked.items():
+    for schema, address in requests.items():
         # The file has no nullable fields, although its own examples contain null; NetworkType has other values now.
         body = _without_null(account.vks("GET", address).body)
         body.pop("networkType", None)

@@ -36,8 +36,8 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[tuple[Lab, str]]:
 
 
 def _with_cluster(lab: Lab, release: str) -> tuple[Lab, str]:
-    made = Magnum(lab, release).run("cluster", name=CLUSTER, cluster_template="k8s", node_count=1)
-    assert not made.get("failed"), made["msg"]
+    created = Magnum(lab, release).run("cluster", name=CLUSTER, cluster_template="k8s", node_count=1)
+    assert not created.get("failed"), created["msg"]
     return lab, release
 
 

@@ -59,7 +59,7 @@ def test_a_cluster_is_created_once_and_never_changed(magnum: Magnum) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ({}, "a cluster is created from a template"),
         ({"cluster_template": "nowhere"}, "Magnum shows no template nowhere; it has k8s"),
@@ -69,11 +69,11 @@ def test_a_cluster_is_created_once_and_never_changed(magnum: Magnum) -> None:
         ({"cluster_template": "k8s", "name": "9"}, "a letter first"),
     ],
 )
-def test_invalid_arguments_fail_before_the_first_write(magnum: Magnum, args: dict[str, Any], said: str) -> None:
+def test_invalid_arguments_fail_before_the_first_write(magnum: Magnum, args: dict[str, Any], message: str) -> None:
     with magnum.watched() as watched:
         refused = cluster(magnum, **args)
     assert refused["code"] == "invalid"
-    assert said in refused["msg"]
+    assert message in refused["msg"]
     assert watched == []
 
 
@@ -119,8 +119,8 @@ def test_a_node_group_of_a_cluster_in_creation(magnum: Magnum) -> None:
     """Until its API server has an address, Magnum creates no node group: 404 and then 409."""
     assert cluster(magnum, cluster_template="k8s", labels={"lab_delay": "2"}, wait=False)["changed"]
     name = magnum.named("c")
-    made = magnum.run("nodegroup", cluster=name, name=magnum.named("g"), flavor="m2.medium", node_count=0)
-    assert not made.get("failed"), made["msg"]
+    created = magnum.run("nodegroup", cluster=name, name=magnum.named("g"), flavor="m2.medium", node_count=0)
+    assert not created.get("failed"), created["msg"]
     assert magnum.live("g", name)["status"] == "CREATE_COMPLETE"
 
 
@@ -136,14 +136,14 @@ def test_the_api_server_accepts_the_kubeconfig(magnum: Magnum, tmp_path: Path) -
     assert stat.S_IMODE(os.stat(dest).st_mode) == 0o600
     user = yaml.safe_load(dest.read_text())["users"][0]["user"]
     assert user["client-key-data"] not in str(written)
-    said = subprocess.run(
+    message = subprocess.run(
         ["kubectl", "--kubeconfig", dest, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"],
         env=magnum.lab.env,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    assert said.stdout == "admin"
+    assert message.stdout == "admin"
 
     before = dest.read_bytes()
     with magnum.watched() as watched:

@@ -15,8 +15,8 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 @pytest.mark.usual(20)
 def test_create_change_and_delete(magnum: Magnum) -> None:
-    made = magnum.converge(flavor="g2.5xlarge", node_count=2, labels={"x": True, "y": 3}, role="gpu")
-    group = made["nodegroup"]
+    created = magnum.converge(flavor="g2.5xlarge", node_count=2, labels={"x": True, "y": 3}, role="gpu")
+    group = created["nodegroup"]
     assert (group["action"], group["status"], group["node_count"]) == ("create", "CREATE_COMPLETE", 2)
     assert group["labels"]["x"] == "true"
     assert group["labels"]["kube_tag"] == "v1.36.4", "merged into the cluster's"
@@ -39,9 +39,9 @@ def test_create_change_and_delete(magnum: Magnum) -> None:
 def test_labels_and_taints_of_nodes(magnum: Magnum) -> None:
     reported: dict[str, Any] = {"node_labels": {"accel.gpu/pool": "t4", "a": "1"}, "node_taints": [TAINT]}
     if not magnum.has_node_labels:
-        made = magnum.group(flavor="m2.medium", **reported)
-        assert "no labels and taints of nodes" in str(made["warnings"])
-        assert "node_labels" not in made["nodegroup"]
+        created = magnum.group(flavor="m2.medium", **reported)
+        assert "no labels and taints of nodes" in str(created["warnings"])
+        assert "node_labels" not in created["nodegroup"]
         assert magnum.group(flavor="m2.medium", **reported)["changed"] is False
         return
     magnum.converge(flavor="m2.medium", **reported)
@@ -123,7 +123,7 @@ def test_the_count_of_the_autoscaler_is_kept(magnum: Magnum) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ({}, "one of the following is required: name, nodegroups"),
         ({"name": "g", "nodegroups": []}, "mutually exclusive"),
@@ -133,11 +133,11 @@ def test_the_count_of_the_autoscaler_is_kept(magnum: Magnum) -> None:
         ({"nodegroups": [{"flavor": "x"}]}, "name"),
     ],
 )
-def test_bad_arguments(magnum: Magnum, args: dict[str, Any], said: str) -> None:
+def test_bad_arguments(magnum: Magnum, args: dict[str, Any], message: str) -> None:
     with magnum.watched() as watched:
         refused = magnum.run("nodegroup", **args)
     assert refused["failed"]
-    assert said in refused["msg"]
+    assert message in refused["msg"]
     assert watched == []
 
 

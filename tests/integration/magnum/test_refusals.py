@@ -25,15 +25,15 @@ CASES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.sampled(8)
-@pytest.mark.parametrize(("args", "said"), CASES)
+@pytest.mark.parametrize(("args", "message"), CASES)
 @pytest.mark.parametrize("check", [True, False])
 def test_invalid_arguments_fail_before_the_first_write(
-    magnum: Magnum, args: dict[str, Any], said: str, check: bool
+    magnum: Magnum, args: dict[str, Any], message: str, check: bool
 ) -> None:
     with magnum.watched() as watched:
         refused = magnum.group(check=check, **{"flavor": "m2.medium", "image": "ubuntu-k8s", **args})
     assert refused["code"] == "invalid", refused
-    assert said in refused["msg"]
+    assert message in refused["msg"]
     assert watched == []
 
 
@@ -55,13 +55,15 @@ def test_the_initial_groups_of_a_cluster(magnum: Magnum) -> None:
     assert watched == []
 
 
-@pytest.mark.parametrize(("limit", "count", "said"), [("instances=3", 4, "3 instances"), ("cores=10", 3, "10 cores")])
-def test_no_quota(magnum: Magnum, limit: str, count: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("limit", "count", "message"), [("instances=3", 4, "3 instances"), ("cores=10", 3, "10 cores")]
+)
+def test_no_quota(magnum: Magnum, limit: str, count: int, message: str) -> None:
     magnum.fault("no-quota", "--value", limit)
     wanted = [{"name": magnum.named(str(index)), "flavor": "m2.large"} for index in range(count)]
     with magnum.watched() as watched:
         refused = magnum.run("nodegroup", nodegroups=wanted)
-    assert f"The project's quota is {said}, 0 are used, and these node groups need" in refused["msg"]
+    assert f"The project's quota is {message}, 0 are used, and these node groups need" in refused["msg"]
     assert "larger quota" in refused["msg"]
     assert watched == []
 

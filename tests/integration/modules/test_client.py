@@ -55,8 +55,8 @@ def test_a_list_with_a_compacted_version_continues_without_repetitions(kube: Kub
 
         def before(request: Request) -> Answer | None:
             if "continue=" in request.path and next(expired, None):
-                asked = request.path.partition("continue=")[2].partition("&")[0].encode()
-                return Answer(410, GONE % (token % asked if token else b""))
+                sent = request.path.partition("continue=")[2].partition("&")[0].encode()
+                return Answer(410, GONE % (token % sent if token else b""))
             return None
 
         watched.proxy.before = before

@@ -54,8 +54,8 @@ def test_a_converged_cluster_is_verified_by_three_lists(cluster: Cluster) -> Non
     assert again["cluster_policy"]["reason"] == "Reconciled"
     assert again["cluster_policy"]["gpu_nodes"] == 20
     assert again["cluster_policy"]["operands"]["nvidia-driver-daemonset"] == {"desired": 20, "ready": 20}
-    asked = [request.split("?")[0] for request in cluster.requests(mark, "cluster_policy")]
-    assert sorted(asked) == [
+    sent = [request.split("?")[0] for request in cluster.requests(mark, "cluster_policy")]
+    assert sorted(sent) == [
         "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
         "list /api/v1/nodes",
         "list /apis/apps/v1/namespaces/gpu-operator/daemonsets",

@@ -69,23 +69,23 @@ def user(kube: Kube) -> dict[str, Any]:
 
 
 def test_nothing_listens(kube: Kube) -> None:
-    there = kube.kubeconfig_with(user(kube), {"server": f"https://127.0.0.1:{closed_port()}"})
-    result = failure(kube, 10, kubeconfig=there)
+    kubeconfig = kube.kubeconfig_with(user(kube), {"server": f"https://127.0.0.1:{closed_port()}"})
+    result = failure(kube, 10, kubeconfig=kubeconfig)
     assert result["code"] == "unreachable"
     assert "Connection refused" in result["msg"]
     assert "is the cluster up" in result["msg"]
-    assert str(there) in result["msg"]
+    assert str(kubeconfig) in result["msg"]
 
 
 def test_the_name_does_not_resolve(kube: Kube) -> None:
-    there = kube.kubeconfig_with(user(kube), {"server": "https://cluster.invalid:6443"})
-    assert "does not resolve from this machine" in failure(kube, 20, kubeconfig=there)["msg"]
+    kubeconfig = kube.kubeconfig_with(user(kube), {"server": "https://cluster.invalid:6443"})
+    assert "does not resolve from this machine" in failure(kube, 20, kubeconfig=kubeconfig)["msg"]
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_no_response(kube: Kube, silent: int, scheme: str) -> None:
-    there = kube.kubeconfig_with(user(kube), {"server": f"{scheme}://127.0.0.1:{silent}"})
-    assert "no answer in time" in failure(kube, 8, kubeconfig=there, request_timeout=2)["msg"]
+    kubeconfig = kube.kubeconfig_with(user(kube), {"server": f"{scheme}://127.0.0.1:{silent}"})
+    assert "no answer in time" in failure(kube, 8, kubeconfig=kubeconfig, request_timeout=2)["msg"]
 
 
 def test_a_certificate_of_an_unknown_ca(kube: Kube) -> None:
@@ -127,8 +127,8 @@ def test_an_expired_client_certificate(kube: Kube) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM) + private)
-    there = kube.kubeconfig_with({"client-certificate": str(path), "client-key": str(path)})
-    assert f"it expired at {yesterday:%Y-%m-%d}" in failure(kube, 10, kubeconfig=there)["msg"]
+    kubeconfig = kube.kubeconfig_with({"client-certificate": str(path), "client-key": str(path)})
+    assert f"it expired at {yesterday:%Y-%m-%d}" in failure(kube, 10, kubeconfig=kubeconfig)["msg"]
 
 
 def test_a_credential_plugin_that_fails(kube: Kube) -> None:
@@ -138,7 +138,7 @@ def test_a_credential_plugin_that_fails(kube: Kube) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "text"),
     [
         ("a: [b", "cannot be used: while parsing a flow sequence"),
         ("hello", "this is no kubeconfig"),
@@ -146,10 +146,10 @@ def test_a_credential_plugin_that_fails(kube: Kube) -> None:
         ("{apiVersion: v1, kind: Config, contexts: [], clusters: [], users: []}", "current-context"),
     ],
 )
-def test_no_kubeconfig(kube: Kube, content: str, said: str) -> None:
+def test_no_kubeconfig(kube: Kube, content: str, text: str) -> None:
     path = kube.folder / "broken"
     path.write_text(content)
-    assert said in failure(kube, 5, kubeconfig=path)["msg"]
+    assert text in failure(kube, 5, kubeconfig=path)["msg"]
 
 
 def test_a_missing_kubeconfig(kube: Kube) -> None:

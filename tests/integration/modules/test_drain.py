@@ -47,12 +47,12 @@ def drained(kube: Kube) -> Iterator[DrainFixture]:
     namespace = kube.namespace()
     until(lambda: kube.client.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default") is not None, limit=30)
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}
-    made = kube.client.create(f"/api/v1/namespaces/{namespace}/configmaps", body)
+    created = kube.client.create(f"/api/v1/namespaces/{namespace}/configmaps", body)
     owner = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "name": "owner",
-        "uid": made["metadata"]["uid"],
+        "uid": created["metadata"]["uid"],
         "controller": True,
     }
     kube.delete_afterwards(object_path("coordination.k8s.io/v1", "Lease", kube.prefix, "default"))
@@ -71,13 +71,15 @@ def test_all_nodes_are_cordoned_before_the_first_eviction_and_nothing_is_sent_tw
             assert drainer.drain(drained.nodes[:2]) == [f"{drained.namespace}/a", f"{drained.namespace}/b"]
             assert drained.cordons() == [CORDONED, CORDONED, UNCORDONED]
             sent = [
-                request for request in watched.asked() if not request.startswith("GET") and "/leases" not in request
+                request
+                for request in watched.new_requests()
+                if not request.startswith("GET") and "/leases" not in request
             ]
             patches = [f"PATCH {NODES}/{name}" for name in drained.nodes[:2]]
             assert sorted(sent[:2]) == patches
             assert {request.partition(" ")[2].rpartition("/")[2] for request in sent[2:]} == {"eviction"}
             assert drainer.drain(drained.nodes[:2]) == []
-            assert not [request for request in watched.asked() if not request.startswith("GET")]
+            assert not [request for request in watched.new_requests() if not request.startswith("GET")]
     assert drained.pods() == ["stays"]
 
 
@@ -100,7 +102,7 @@ def test_a_pod_without_a_controller_blocks_the_drain_before_the_first_change(dra
         ) as caught:
             drainer.drain(drained.nodes)
         assert not [
-            request for request in watched.asked() if not request.startswith("GET") and "/leases" not in request
+            request for request in watched.new_requests() if not request.startswith("GET") and "/leases" not in request
         ]
     assert caught.value.partial == {"pods_left": [f"{drained.namespace}/experiment"]}
     # The last of three scale-down candidates.

@@ -130,9 +130,9 @@ def test_pods_are_evicted_and_gone_pods_cost_no_request(node: NodeWithPods) -> N
     assert node.lease.checks == 2
     with node.kube.watched() as watched:
         node.evict(*meant, client=node.kube.connect("accel.gpu/test", watched.kubeconfig))
-        assert watched.asked() == ["GET /api/v1/pods"]
+        assert watched.new_requests() == ["GET /api/v1/pods"]
         node.evict(client=node.kube.connect("accel.gpu/test", watched.kubeconfig))
-        assert watched.asked() == []
+        assert watched.new_requests() == []
 
 
 def test_a_budget_that_never_allows_eviction_is_reported_from_the_first_poll_on(node: NodeWithPods) -> None:

@@ -109,9 +109,9 @@ def test_a_release_is_prepared_installed_and_verified(cluster: Cluster) -> None:
     assert again["changed"] is False
     assert again["helm_release"]["action"] == "none"
     assert all(pods == "1/1" for pods in again["helm_release"]["workloads"].values())
-    asked = cluster.requests(mark, "helm_release")
-    assert asked
-    assert {request.split()[0] for request in asked} <= {"get", "list"}
+    sent = cluster.requests(mark, "helm_release")
+    assert sent
+    assert {request.split()[0] for request in sent} <= {"get", "list"}
 
 
 def test_changed_values_are_named_and_crds_are_restored(cluster: Cluster) -> None:
@@ -229,7 +229,7 @@ def test_a_missing_namespace_fails_before_any_change(cluster: Cluster, check: bo
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"binary_path": "/nowhere/helm"}, "There is no program at binary_path /nowhere/helm"),
         ({"chart_ref": "/nowhere/chart"}, "The chart /nowhere/chart does not exist on this machine"),
@@ -239,11 +239,11 @@ def test_a_missing_namespace_fails_before_any_change(cluster: Cluster, check: bo
         ({"release_values": {"worker": 1}}, "does not accept these values"),
     ],
 )
-def test_error_messages(cluster: Cluster, options: dict[str, Any], said: str) -> None:
+def test_error_messages(cluster: Cluster, options: dict[str, Any], message: str) -> None:
     mark = cluster.mark()
     found = prepare(cluster, **options)
     assert found["failed"]
-    assert said in found["msg"]
+    assert message in found["msg"]
     assert "\n" not in found["msg"]
     # At most the cluster's identity is read.
     record = "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"

@@ -118,7 +118,7 @@ def converge(kube: Kube, definitions: list[Object], **options: Any) -> Object:
     with kube.watched() as watched:
         again = kube.run(kube_object.main, definitions=definitions, kubeconfig=watched.kubeconfig, **options)
         assert again["changed"] is False
-        assert {line.split()[0] for line in watched.asked()} <= {"GET"}
+        assert {line.split()[0] for line in watched.new_requests()} <= {"GET"}
     assert kube.run(kube_object.main, check=True, definitions=definitions, **options) == again
     return done
 
@@ -153,7 +153,7 @@ def test_other_notations_of_equal_values_cost_no_request(kube: Kube) -> None:
     with kube.watched() as watched:
         result = kube.run(kube_object.main, definitions=[other], kubeconfig=watched.kubeconfig)
         assert result["changed"] is False
-        assert watched.asked() == [f"GET /apis/apps/v1/namespaces/{namespace}/deployments/web"]
+        assert watched.new_requests() == [f"GET /apis/apps/v1/namespaces/{namespace}/deployments/web"]
 
 
 def test_foreign_fields_stay(kube: Kube) -> None:

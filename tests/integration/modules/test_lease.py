@@ -193,7 +193,7 @@ with Lease(client, "stopped-run", namespace="default", name=sys.argv[2], duratio
 """
 
 
-def _asked(requests: list[Request], agent: str) -> list[Request]:
+def _requests_of(requests: list[Request], agent: str) -> list[Request]:
     """The requests of a run except those for its lease."""
     return [request for request in requests if request.user_agent == agent and "/leases" not in request.path]
 
@@ -222,12 +222,12 @@ def test_a_run_that_was_stopped_longer_than_its_lease_ends_at_once_without_reque
                 assert run.stdout is not None
                 assert run.stdout.readline() == "held\n"
                 # Requests that passed the check just before the stop would be sent after it: the list and the request of the wait are awaited.
-                until(lambda agent=places[name]["name"]: len(_asked(watched.proxy.requests, agent)) >= 2)
+                until(lambda agent=places[name]["name"]: len(_requests_of(watched.proxy.requests, agent)) >= 2)
                 run.send_signal(signal.SIGSTOP)
             for place in places.values():
                 with Lease(kube.client, "another-run", wait_timeout=60, **place):
                     pass
-            asked = len(watched.proxy.requests)
+            count = len(watched.proxy.requests)
             for run in runs.values():
                 run.send_signal(signal.SIGCONT)
             for run in runs.values():
@@ -237,8 +237,8 @@ def test_a_run_that_was_stopped_longer_than_its_lease_ends_at_once_without_reque
             for run in runs.values():
                 run.kill()
                 run.wait()
-        later = watched.proxy.requests[asked:]
-    assert [request for place in places.values() for request in _asked(later, place["name"])] == []
+        later = watched.proxy.requests[count:]
+    assert [request for place in places.values() for request in _requests_of(later, place["name"])] == []
     for place in places.values():
         lease = kube.require(path(place["name"]))["spec"]
         assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("", 1)
@@ -301,7 +301,7 @@ def test_a_module_acquires_the_lease_only_for_changes(kube: Kube) -> None:
     namespace = kube.namespace()
     definition = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}}
 
-    def asked(check: bool) -> list[str]:
+    def sent(check: bool) -> list[str]:
         with kube.watched() as watched:
             kube.run(
                 kube_object.main,
@@ -310,10 +310,10 @@ def test_a_module_acquires_the_lease_only_for_changes(kube: Kube) -> None:
                 lease_namespace=namespace,
                 kubeconfig=watched.kubeconfig,
             )
-            return [line.partition("/")[0].strip() + line[line.rfind("/") :] for line in watched.asked()]
+            return [line.partition("/")[0].strip() + line[line.rfind("/") :] for line in watched.new_requests()]
 
-    assert not any(line.endswith(("/leases", "/accel-gpu")) for line in asked(check=True))
-    assert asked(check=False) == [
+    assert not any(line.endswith(("/leases", "/accel-gpu")) for line in sent(check=True))
+    assert sent(check=False) == [
         "GET/c",
         f"GET/{namespace}",
         "GET/accel-gpu",
@@ -322,7 +322,7 @@ def test_a_module_acquires_the_lease_only_for_changes(kube: Kube) -> None:
         "PATCH/c",
         "PUT/accel-gpu",
     ]
-    assert asked(check=False) == ["GET/c"]
+    assert sent(check=False) == ["GET/c"]
 
 
 def test_a_module_that_cannot_get_the_lease_names_the_holder(kube: Kube) -> None:

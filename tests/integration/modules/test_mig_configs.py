@@ -97,8 +97,8 @@ def test_generated_entries_are_included_and_nvidias_parser_accepts_the_file(
     path = object_path("v1", "ConfigMap", "accel-gpu-mig-parted", fleet.namespace)
     text = fleet.text()
     fleet.kube.client.delete(path)
-    made = ClusterPolicyClient(fleet.kube.client, fleet.namespace).missing_configmaps(plan, None)
-    assert [body["data"]["config.yaml"] for body in made if body["metadata"]["name"] == "accel-gpu-mig-parted"] == [
+    created = ClusterPolicyClient(fleet.kube.client, fleet.namespace).missing_configmaps(plan, None)
+    assert [body["data"]["config.yaml"] for body in created if body["metadata"]["name"] == "accel-gpu-mig-parted"] == [
         text
     ]
 

@@ -45,7 +45,7 @@ def converge(kube: Kube, *sets: Object, **options: Any) -> Object:
     with kube.watched() as watched:
         again = kube.run(node_metadata.main, sets=list(sets), kubeconfig=watched.kubeconfig, **options)
         assert again["changed"] is False
-        assert set(watched.asked()) == {"GET /api/v1/nodes"}
+        assert set(watched.new_requests()) == {"GET /api/v1/nodes"}
     return done
 
 

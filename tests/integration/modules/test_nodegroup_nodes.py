@@ -30,11 +30,11 @@ RECORD = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
 def make(lab: Lab, kube: Kube) -> Iterator[Make]:
     """Creates machines of a group that sets only the cloud's own labels."""
     machines = Machines(LabLayout.named(lab.name), "magnum")
-    made: list[str] = []
+    created: list[str] = []
 
     def of(*names: str, labels: dict[str, str] | None = None, taints: list[Object] | None = None) -> list[str]:
         full = [f"{kube.prefix}-{name}" for name in names]
-        made.extend(full)
+        created.extend(full)
         machines.create(
             kube.prefix,
             full,
@@ -46,10 +46,10 @@ def make(lab: Lab, kube: Kube) -> Iterator[Make]:
         return full
 
     yield of
-    machines.delete(made)
+    machines.delete(created)
 
 
-def asked(kube: Kube, count: int = 2, **more: Any) -> Object:
+def module_options(kube: Kube, count: int = 2, **more: Any) -> Object:
     """The module's options for one pool, whose group has the test's name."""
     pool = {
         "name": f"pool-{kube.prefix}",
@@ -71,7 +71,7 @@ def asked(kube: Kube, count: int = 2, **more: Any) -> Object:
 @pytest.mark.usual(10)
 def test_nodes_of_a_cloud_without_registration_labels(kube: Kube, make: Make) -> None:
     names = make("a", "b")
-    options = asked(kube)
+    options = module_options(kube)
     predicted = kube.run(nodegroup_nodes.main, check=True, **options)
     assert predicted["changed"] is True
     done = kube.run(nodegroup_nodes.main, **options)
@@ -87,12 +87,12 @@ def test_nodes_of_a_cloud_without_registration_labels(kube: Kube, make: Make) ->
     with kube.watched() as watched:
         again = kube.run(nodegroup_nodes.main, kubeconfig=watched.kubeconfig, **options)
         assert again["changed"] is False
-        assert watched.asked() == [f"GET {RECORD}", "GET /api/v1/nodes"]
+        assert watched.new_requests() == [f"GET {RECORD}", "GET /api/v1/nodes"]
 
 
 @pytest.mark.usual(10)
 def test_nodes_with_registration_labels_are_only_awaited(kube: Kube, make: Make) -> None:
-    options = asked(kube, count=1)
+    options = module_options(kube, count=1)
     ahead = kube.run(nodegroup_nodes.main, check=True, **options)
     assert ahead["changed"] is True
     assert ahead["nodegroup_nodes"]["arriving"] == {f"pool-{kube.prefix}": 1}
@@ -102,7 +102,7 @@ def test_nodes_with_registration_labels_are_only_awaited(kube: Kube, make: Make)
     labels = node["metadata"]["labels"]
     registered = {key: labels[key] for key in ("accel.gpu/pool", "nvidia.com/device-plugin.config", "example.com/team")}
     (second,) = make("second", labels=registered, taints=[TAINT])
-    done = kube.run(nodegroup_nodes.main, **asked(kube, count=2))
+    done = kube.run(nodegroup_nodes.main, **module_options(kube, count=2))
     assert done["changed"] is False
     assert "accel.gpu/pool-labels" not in kube.node(second)["metadata"]["annotations"]
 
@@ -113,7 +113,7 @@ def test_a_node_that_registers_later(kube: Kube, make: Make) -> None:
     coming = threading.Timer(2, make, ["late"])
     coming.start()
     reported = {kube.prefix: {"node_count": 2}}
-    done = kube.run(nodegroup_nodes.main, **asked(kube, count=1, groups=reported))
+    done = kube.run(nodegroup_nodes.main, **module_options(kube, count=1, groups=reported))
     coming.join()
     assert done["nodegroup_nodes"]["changed_nodes"] == [f"{kube.prefix}-a", f"{kube.prefix}-late"]
 
@@ -123,24 +123,24 @@ def test_missing_and_unready_nodes_are_reported(kube: Kube, make: Make) -> None:
     make("a")
     # A node without heartbeats of a kubelet.
     (silent,) = kube.nodes(1, labels={GROUP: kube.prefix})
-    failed = kube.run(nodegroup_nodes.main, **asked(kube, count=3, wait_timeout=3))
+    failed = kube.run(nodegroup_nodes.main, **module_options(kube, count=3, wait_timeout=3))
     assert failed["failed"] is True
     assert failed["code"] == "timeout"
-    said = failed["msg"]
-    assert f"Node group {kube.prefix} (pool pool-{kube.prefix}): 1 of 3 nodes are ready" in said
-    assert "; 1 never came to the cluster; " in said
-    assert f"{silent} is not ready for" in said
-    assert "accel.gpu.magnum_nodegroup_info" in said
+    message = failed["msg"]
+    assert f"Node group {kube.prefix} (pool pool-{kube.prefix}): 1 of 3 nodes are ready" in message
+    assert "; 1 never came to the cluster; " in message
+    assert f"{silent} is not ready for" in message
+    assert "accel.gpu.magnum_nodegroup_info" in message
     assert failed["nodegroup_nodes"]["changed_count"] == 2
     assert silent in failed["nodegroup_nodes"]["not_ready"]
 
 
 def test_a_pool_without_nodegroup_cannot_be_named(kube: Kube) -> None:
-    options = asked(kube, pool_names=["other", "old"])
+    options = module_options(kube, pool_names=["other", "old"])
     options["pools"].append({"name": "old", "match": {"model": "T4"}})
     with kube.watched() as watched:
         failed = kube.run(nodegroup_nodes.main, kubeconfig=watched.kubeconfig, **options)
-        assert watched.asked() == []
+        assert watched.new_requests() == []
     assert failed["code"] == "invalid"
     assert "only: pool other is not declared" in failed["msg"]
     assert "only: pool old has no nodes of its own making (nodes)" in failed["msg"]
@@ -153,6 +153,6 @@ def test_pools_without_node_groups_send_no_list(kube: Kube) -> None:
             "gpu_pools": [{"name": "old", "match": {"model": "T4"}}],
         }
         done = kube.run(nodegroup_nodes.main, kubeconfig=watched.kubeconfig, **options)
-        assert watched.asked() == [f"GET {RECORD}"]
+        assert watched.new_requests() == [f"GET {RECORD}"]
     assert done["changed"] is False
     assert done["nodegroup_nodes"]["pools"] == {}

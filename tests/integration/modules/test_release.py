@@ -154,7 +154,7 @@ def without_operator(rolling: Rolling) -> Iterator[None]:
 
 
 @pytest.mark.usual(40)
-@pytest.mark.sampled(1, of="failures of a release")
+@pytest.mark.sampled(1, group="failures of a release")
 def test_an_abandoned_node_is_repaired_and_a_failure_follows_the_recorded_settings(rolling: Rolling) -> None:
     cut(rolling, max_unavailable=2, on_failure="leave")
     (other,) = set(rolling.nodes()) - {TARGET}
@@ -188,7 +188,7 @@ def test_an_abandoned_node_is_repaired_and_a_failure_follows_the_recorded_settin
 
 
 @pytest.mark.usual(25)
-@pytest.mark.sampled(1, of="failures of a release")
+@pytest.mark.sampled(1, group="failures of a release")
 def test_a_release_follows_drain_none(rolling: Rolling) -> None:
     cut(rolling, max_unavailable=2, drain="none", drain_timeout=4)
     with rolling.users.watched() as pods:
@@ -204,7 +204,7 @@ def test_a_release_follows_drain_none(rolling: Rolling) -> None:
 
 
 @pytest.mark.usual(40)
-@pytest.mark.sampled(1, of="failures of a release")
+@pytest.mark.sampled(1, group="failures of a release")
 @pytest.mark.parametrize("at", range(3))
 def test_a_killed_release_continues(rolling: Rolling, tmp_path: Path, rng: random.Random, at: int) -> None:
     cut(rolling, max_unavailable=2)

@@ -120,8 +120,8 @@ def test_credentials_of_another_cluster_in_the_environment(kube: Kube, other: Ot
             assert f"K8S_AUTH_HOST ({other.url}), K8S_AUTH_API_KEY: the environment contradicts" in result["msg"]
             assert f"gpu_cluster.kubeconfig (kubeconfig {watched.kubeconfig}" in result["msg"]
             assert "key-of-another-cluster" not in str(result)
-        assert watched.asked() == []
-    assert other.asked == []
+        assert watched.new_requests() == []
+    assert other.requests == []
 
 
 @pytest.fixture

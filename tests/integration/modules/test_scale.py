@@ -41,12 +41,12 @@ print(json.dumps({"count": count, "requests": client.request_count, "mib": peak}
 @pytest.mark.usual(120)
 def test_a_list_of_all_nodes(kube: Kube) -> None:
     bodies = [gpu_node(f"{kube.prefix}-{index}", 4, {"test": kube.prefix}) for index in range(NODES)]
-    made = run_bounded(
+    created = run_bounded(
         [(body["metadata"]["name"], functools.partial(kube.client.create, "/api/v1/nodes", body)) for body in bodies],
         32,
     )
     try:
-        assert all(outcome.ok for outcome in made)
+        assert all(outcome.ok for outcome in created)
         for part in ("whole", "metadata", "parsed"):
             command = [sys.executable, "-c", _LISTER, str(kube.kubeconfig), f"test={kube.prefix}", part]
             done = subprocess.run(

@@ -137,10 +137,10 @@ def users(rolling: Rolling) -> Iterator[Users]:
 
 def at_work(users: Users, node: str, before: str, after: str) -> None:
     """Start as many pods as fit with the node's resources, some that use a GPU in other ways, and some without; those to evict are labelled."""
-    goes = GOES[before][after]
+    evicted = GOES[before][after]
     for resource, fits in MODES[before].offers.items():
         name = f"{node}-{resource.partition('/')[2].replace('.', '-')}"
-        leaving = goes if isinstance(goes, int) else fits
+        leaving = evicted if isinstance(evicted, int) else fits
         # One of the two that stay is the youngest of all: priority is compared before age.
         old, urgent = max(fits - leaving - 1, 0), min(fits - leaving, 1)
         for part, count, priority, leaves in (
@@ -153,7 +153,7 @@ def at_work(users: Users, node: str, before: str, after: str) -> None:
                 users.deployment(f"{name}-{part}", node, count, resource=resource, priority=priority, labels=marks)
                 users.wait_running(count, f"{name}-{part}")
                 require_another_second(users, f"{name}-{part}")
-    marks = {"leaves": "yes"} if goes == ALL else {}
+    marks = {"leaves": "yes"} if evicted == ALL else {}
     users.claimable(node)
     for name, way in WAYS.items():
         users.deployment(f"{node}-{name}", node, way=way, labels=marks)
@@ -170,8 +170,8 @@ def require_another_second(users: Users, app: str) -> None:
 def server_time(users: Users) -> str:
     """The API server's clock, from a pod in a dry run."""
     body = {"metadata": {"name": "clock"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
-    made = users.api.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", body)
-    return str(made["metadata"]["creationTimestamp"])
+    created = users.api.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", body)
+    return str(created["metadata"]["creationTimestamp"])
 
 
 def labels(node: dict[str, Any]) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ def labels(node: dict[str, Any]) -> tuple[str, ...]:
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(2, of="changes between modes")
+@pytest.mark.sampled(2, group="changes between modes")
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=[f"{a}-to-{b}" for a, b in PAIRS])
 def test_exactly_the_planned_pods_are_evicted(rolling: Rolling, users: Users, before: str, after: str) -> None:
     begun = rolling.share(MODES[before].sharing)

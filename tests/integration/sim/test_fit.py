@@ -88,7 +88,7 @@ def questions(draw: st.DrawFn) -> list[tuple[str, list[Demand]]]:
 
 @pytest.mark.usual(8)
 @settings(max_examples=40, deadline=None)
-@given(asked=questions())
-def test_same_results_for_random_demands(fit: Fit, asked: list[tuple[str, list[Demand]]]) -> None:
-    for (key, wanted), answers in zip(asked, fit(asked), strict=True):
+@given(requests=questions())
+def test_same_results_for_random_demands(fit: Fit, requests: list[tuple[str, list[Demand]]]) -> None:
+    for (key, wanted), answers in zip(requests, fit(requests), strict=True):
         assert answers == [planned(GEOMETRIES[key], demand) for demand in wanted], key

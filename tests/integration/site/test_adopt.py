@@ -133,7 +133,7 @@ def plugins(lab: Lab) -> dict[str, Any]:
 
 
 @pytest.mark.usual(70)
-@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.sampled(1, group="whole runs")
 def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
     """The foreign ConfigMap gets the collection's entries, no plugin restarts, and uninstall restores everything."""
     lab = empty

@@ -97,7 +97,7 @@ def before(clouds: Clouds) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def made(clouds: Clouds, before: dict[str, list[str]]) -> Clouds:
+def created(clouds: Clouds, before: dict[str, list[str]]) -> Clouds:
     """Both clusters with the pools of their inventories."""
     assert not [group for groups in before.values() for group in groups if "default" not in group]
     preview = clouds.play("accel.gpu.site", "--check", "--diff")
@@ -107,21 +107,23 @@ def made(clouds: Clouds, before: dict[str, list[str]]) -> Clouds:
     return clouds
 
 
-@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.usual(300)
-def test_both_clusters_converge_and_a_second_run_changes_nothing(made: Clouds) -> None:
-    assert {cloud: {pool: made.offered(cloud, pool) for pool in pools} for cloud, pools in OFFERED.items()} == OFFERED
-    layouts = {cloud: LabLayout.named(lab.name) for cloud, lab in made.labs.items()}
+def test_both_clusters_converge_and_a_second_run_changes_nothing(created: Clouds) -> None:
+    assert {
+        cloud: {pool: created.offered(cloud, pool) for pool in pools} for cloud, pools in OFFERED.items()
+    } == OFFERED
+    layouts = {cloud: LabLayout.named(lab.name) for cloud, lab in created.labs.items()}
     marks = {cloud: (cloud_requests.mark(of), audit.mark(of)) for cloud, of in layouts.items()}
-    again = made.play("accel.gpu.site")
+    again = created.play("accel.gpu.site")
     for cloud, layout in layouts.items():
-        asked, audited = marks[cloud]
+        sent, audited = marks[cloud]
         assert again.changed(cloud) == 0
-        assert cloud_requests.writes(layout, asked) == []
+        assert cloud_requests.writes(layout, sent) == []
         assert not [request for request in audit.requests(layout, audited, "accel.gpu/") if request.mutating]
-        assert cloud_requests.count(layout, asked)
-    plan = made.play("accel.gpu.plan")
-    for cloud in made.labs:
+        assert cloud_requests.count(layout, sent)
+    plan = created.play("accel.gpu.plan")
+    for cloud in created.labs:
         assert plan.changed(cloud) == 0
     assert plan.shown("nodes of train: node group train of g4.p2.40g, 1 node; as declared")
 
@@ -138,11 +140,11 @@ def test_nodes_are_added_and_removed_with_the_shipped_rights(clouds: Clouds) -> 
         environ = lab.env_as(playbook)
         # An existing kubeconfig: none is fetched from the cloud, since that one has all rights.
         cluster = {"name": lab.name, "kubeconfig": environ["KUBECONFIG"], "cloud": {"magnum": {"cloud": "lab"}}}
-        made = {"name": "rights", "labels": {"team": "rights"}, "nodes": {"flavor": "g2.5xlarge", "count": count}}
+        created = {"name": "rights", "labels": {"team": "rights"}, "nodes": {"flavor": "g2.5xlarge", "count": count}}
         variables = {
             "gpu_cluster": cluster,
             "gpu_defaults": {},
-            "gpu_pools": [made],
+            "gpu_pools": [created],
             "gpu_pool": "rights",
             "gpu_confirm": lab.name,
         }
@@ -161,63 +163,63 @@ def test_nodes_are_added_and_removed_with_the_shipped_rights(clouds: Clouds) -> 
         assert play("delete_nodegroups", 1).changed() == 1
     assert (len(watch.gone), watch.not_evicted()) == (2, [])
     users.delete_all()
-    asked = list(audit.requests(layout, since, "accel.gpu/"))
+    sent = list(audit.requests(layout, since, "accel.gpu/"))
     both = {f"{rbac.USER_PREFIX}{playbook}" for playbook in ("nodegroups", "delete_nodegroups")}
-    assert {request.user for request in asked} == both
-    assert {request.user for request in asked if request.uri.partition("?")[0].endswith("/eviction")} == both
-    assert [(request.verb, request.uri) for request in asked if request.status == 403] == []
+    assert {request.user for request in sent} == both
+    assert {request.user for request in sent if request.uri.partition("?")[0].endswith("/eviction")} == both
+    assert [(request.verb, request.uri) for request in sent if request.status == 403] == []
 
 
 @pytest.mark.soak
 @pytest.mark.usual(120)
-def test_nodes_that_an_autoscaler_adds_end_as_declared(made: Clouds) -> None:
+def test_nodes_that_an_autoscaler_adds_end_as_declared(created: Clouds) -> None:
     """Without any run, thanks to the registration labels. If the cloud does not support these, the playbook new_nodes sets the labels."""
-    magnum = made.labs["magnum"]
+    magnum = created.labs["magnum"]
     cloud = Cloud(LabLayout.named(magnum.name))
     cloud.resize(magnum.name, "notebooks", 2)
-    until(lambda: made.offered("magnum", "notebooks") == {"nvidia.com/gpu": 8}, _SECONDS)
+    until(lambda: created.offered("magnum", "notebooks") == {"nvidia.com/gpu": 8}, _SECONDS)
     magnum.command("cloud", "set", "magnum.node-labels=ignored")
     try:
         cloud.resize(magnum.name, "notebooks", 3)
         listed = ["get", "nodes", "-l", f"{NODEGROUP}=notebooks,!{POOL}", "-o", "name"]
         until(lambda: bool(run("kubectl", *listed, env=magnum.env).strip()), _SECONDS)
-        made.play("accel.gpu.new_nodes", host="magnum")
+        created.play("accel.gpu.new_nodes", host="magnum")
     finally:
         magnum.command("cloud", "set", "magnum.node-labels=applied")
-    assert made.offered("magnum", "notebooks") == {"nvidia.com/gpu": 12}
-    assert {node["metadata"]["labels"]["team"] for node in made.nodes("magnum", "notebooks")} == {"teaching"}
+    assert created.offered("magnum", "notebooks") == {"nvidia.com/gpu": 12}
+    assert {node["metadata"]["labels"]["team"] for node in created.nodes("magnum", "notebooks")} == {"teaching"}
     # The autoscaler determines the number of nodes.
-    assert made.play("accel.gpu.nodegroups", host="magnum").changed("magnum") == 0
-    assert len(made.nodes("magnum", "notebooks")) == 3
+    assert created.play("accel.gpu.nodegroups", host="magnum").changed("magnum") == 0
+    assert len(created.nodes("magnum", "notebooks")) == 3
 
 
 @pytest.mark.soak
 @pytest.mark.usual(120)
-def test_manual_changes_are_reported_and_declared_fields_are_restored(made: Clouds) -> None:
-    magnum = made.labs["magnum"]
+def test_manual_changes_are_reported_and_declared_fields_are_restored(created: Clouds) -> None:
+    magnum = created.labs["magnum"]
     cloud = Cloud(LabLayout.named(magnum.name), version="1.14")
     cloud.resize(magnum.name, "train", 2)
     path = f"/clusters/{magnum.name}/nodegroups/train"
     theirs = {"op": "replace", "path": "/max_node_count", "value": 7}
     assert cloud.send("PATCH", path, [theirs]).status_code in (200, 202)
     cloud.settled(magnum.name, "train")
-    plan = made.play("accel.gpu.plan", host="magnum")
+    plan = created.play("accel.gpu.plan", host="magnum")
     assert plan.shown("node group train of g4.p2.40g, 1 node; differs, and will be changed: node_count 2 -> 1")
     assert plan.changed("magnum") == 0
-    assert made.play("accel.gpu.nodegroups", host="magnum").changed("magnum") == 1
+    assert created.play("accel.gpu.nodegroups", host="magnum").changed("magnum") == 1
     group = cloud.settled(magnum.name, "train")
     assert (group["node_count"], group["max_node_count"]) == (1, 7)
-    until(lambda: len(made.nodes("magnum", "train")) == 1, _SECONDS)
+    until(lambda: len(created.nodes("magnum", "train")) == 1, _SECONDS)
 
 
 @pytest.mark.soak
 @pytest.mark.usual(120)
-def test_scale_up_and_down(made: Clouds) -> None:
-    scaled = made.play("accel.gpu.scale", "-e", "gpu_pool=train", "-e", "gpu_node_count=2", host="vks")
+def test_scale_up_and_down(created: Clouds) -> None:
+    scaled = created.play("accel.gpu.scale", "-e", "gpu_pool=train", "-e", "gpu_node_count=2", host="vks")
     assert scaled.changed("vks") >= 1
-    assert made.offered("vks", "train") == {"nvidia.com/gpu": 8}
-    assert made.play("accel.gpu.nodegroups", host="vks").changed("vks") == 1
-    until(lambda: made.offered("vks", "train") == {"nvidia.com/gpu": 4}, _SECONDS)
+    assert created.offered("vks", "train") == {"nvidia.com/gpu": 8}
+    assert created.play("accel.gpu.nodegroups", host="vks").changed("vks") == 1
+    until(lambda: created.offered("vks", "train") == {"nvidia.com/gpu": 4}, _SECONDS)
 
 
 @pytest.mark.soak
@@ -257,9 +259,9 @@ def test_an_operation_without_required_inputs(clouds: Clouds, playbook: str, inp
 
 @pytest.mark.soak
 @pytest.mark.usual(30)
-def test_a_plan_without_the_cloud(made: Clouds, tmp_path: Path) -> None:
+def test_a_plan_without_the_cloud(created: Clouds, tmp_path: Path) -> None:
     """The address in clouds.yaml has no server."""
-    lab = made.labs["magnum"]
+    lab = created.labs["magnum"]
     document = yaml.safe_load(Path(lab.env["OS_CLIENT_CONFIG_FILE"]).read_text())
     document["clouds"]["lab"]["auth"]["auth_url"] = "http://127.0.0.1:9/v3"
     (tmp_path / "clouds.yaml").write_text(yaml.safe_dump(document))
@@ -273,8 +275,8 @@ def test_a_plan_without_the_cloud(made: Clouds, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.usual(120)
-def test_after_the_deletion_the_project_is_as_before(made: Clouds, before: dict[str, list[str]]) -> None:
-    confirmed = ("-e", "gpu_pool=all", "-e", f"gpu_confirm={','.join(lab.name for lab in made.labs.values())}")
-    made.play("accel.gpu.delete_nodegroups", *confirmed)
-    assert made.groups() == before
-    assert made.play("accel.gpu.delete_nodegroups", *confirmed).changed("magnum") == 0
+def test_after_the_deletion_the_project_is_as_before(created: Clouds, before: dict[str, list[str]]) -> None:
+    confirmed = ("-e", "gpu_pool=all", "-e", f"gpu_confirm={','.join(lab.name for lab in created.labs.values())}")
+    created.play("accel.gpu.delete_nodegroups", *confirmed)
+    assert created.groups() == before
+    assert created.play("accel.gpu.delete_nodegroups", *confirmed).changed("magnum") == 0

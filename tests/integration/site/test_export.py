@@ -51,7 +51,7 @@ def reported(played: PlaybookRun) -> dict[str, Any]:
 
 
 @pytest.mark.usual(80)
-@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.timeout(1800)
 def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     lab.reset()

@@ -40,7 +40,7 @@ def test_an_inventory_without_the_group_fails_with_the_remedy(tmp_path: Path, pl
     assert "-e gpu_hosts=PATTERN" in message
 
 
-@pytest.mark.sampled(2, of="looks at a site")
+@pytest.mark.sampled(2, group="looks at a site")
 @pytest.mark.usual(20)
 def test_an_empty_pool_list_does_nothing(lab: Lab) -> None:
     lab.reset()
@@ -143,7 +143,7 @@ def offered(lab: Lab, pool: str) -> dict[str, int]:
 
 
 @pytest.mark.usual(80)
-@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.timeout(1800)
 def test_two_clusters_with_different_pools_in_one_run(lab: Lab, second_lab: Lab, tmp_path: Path) -> None:
     labs = {lab.name: lab, second_lab.name: second_lab}

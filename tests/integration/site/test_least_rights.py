@@ -26,7 +26,7 @@ OF_NODE_GROUPS = ("nodegroups", "delete_nodegroups", "scale")
 pytestmark = pytest.mark.timeout(1800)
 
 
-def asked(lab: Lab, name: str, since: int) -> list[audit.AuditedRequest]:
+def requests_of(lab: Lab, name: str, since: int) -> list[audit.AuditedRequest]:
     """Return the requests of a user since a mark."""
     user = f"{rbac.USER_PREFIX}{name}"
     found = [request for request in audit.requests(LabLayout.named(lab.name), since) if request.user == user]
@@ -36,7 +36,7 @@ def asked(lab: Lab, name: str, since: int) -> list[audit.AuditedRequest]:
 
 def refused(lab: Lab, name: str, since: int) -> list[tuple[str, str]]:
     """Return the refused ones of these requests."""
-    return [(request.verb, request.uri) for request in asked(lab, name, since) if request.status == 403]
+    return [(request.verb, request.uri) for request in requests_of(lab, name, since) if request.status == 403]
 
 
 def test_every_playbook_has_rights_of_its_own() -> None:
@@ -58,7 +58,7 @@ def test_no_right_is_a_wildcard(playbook: str) -> None:
 
 
 @pytest.mark.usual(110)
-@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.sampled(1, group="whole runs")
 def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
     lab.reset()
     layout = LabLayout.named(lab.name)
@@ -66,11 +66,11 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
     since = audit.mark(layout)
 
     run_playbook("accel.gpu.site", environ=as_site).require_success()
-    assert {"accel.gpu", "Helm"} <= {request.agent.partition("/")[0] for request in asked(lab, "site", since)}
+    assert {"accel.gpu", "Helm"} <= {request.agent.partition("/")[0] for request in requests_of(lab, "site", since)}
 
     second = audit.mark(layout)
     assert run_playbook("accel.gpu.site", environ=as_site).require_success().changed() == 0
-    assert [request.uri for request in asked(lab, "site", second) if request.mutating] == []
+    assert [request.uri for request in requests_of(lab, "site", second) if request.mutating] == []
 
     assert run_playbook("accel.gpu.new_nodes", environ=lab.env_as("new_nodes")).require_success().changed() == 0
 
@@ -83,7 +83,7 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
     (written,) = exported.module_results("accel.gpu.gpu_pools_export")
     assert (written["changing_nodes"], written["remarks"]) == (0, [])
     for playbook in READING:
-        assert not [request for request in asked(lab, playbook, since) if request.mutating]
+        assert not [request for request in requests_of(lab, playbook, since) if request.mutating]
 
     for playbook in ("share", "repair"):
         assert run_playbook(f"accel.gpu.{playbook}", environ=lab.env_as(playbook)).require_success().changed() == 0
@@ -95,7 +95,9 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
     run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=["--check", "--diff"]).require_success()
     confirmed = ["-e", f"gpu_confirm={lab.name}"]
     removed = run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=confirmed).require_success()
-    assert {"accel.gpu", "Helm"} <= {request.agent.partition("/")[0] for request in asked(lab, "uninstall", since)}
+    assert {"accel.gpu", "Helm"} <= {
+        request.agent.partition("/")[0] for request in requests_of(lab, "uninstall", since)
+    }
     # The namespaces contain the Roles that this test has applied.
     left = [line for result in removed.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
     assert [line.partition(":")[0] for line in left] == [f"Namespace {name}" for name in NAMESPACES]
@@ -120,7 +122,9 @@ def test_without_rights_a_playbook_names_the_missing_right_and_changes_nothing(l
     assert 'is forbidden: User "accel-gpu:no-rights"' in message
     assert "The user needs a ClusterRole with the rule apiGroups" in message or "The user needs a Role in" in message
     assert "Traceback" not in played.stdout + played.stderr
-    assert not [request for request in asked(lab, "no-rights", since) if request.mutating and request.status < 400]
+    assert not [
+        request for request in requests_of(lab, "no-rights", since) if request.mutating and request.status < 400
+    ]
 
 
 @pytest.fixture(scope="module")

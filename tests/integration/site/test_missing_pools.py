@@ -67,12 +67,12 @@ def of_pools(cluster: Cluster, *names: str) -> list[dict[str, Any]]:
 
 def misspelled(folder: Path) -> Path:
     """The lab's inventory with gpu_pool in place of gpu_pools."""
-    made = folder / "inventory"
-    shutil.copytree(REPO / "inventories" / "lab", made)
-    written = made / "group_vars" / "gpu_clusters.yml"
+    created = folder / "inventory"
+    shutil.copytree(REPO / "inventories" / "lab", created)
+    written = created / "group_vars" / "gpu_clusters.yml"
     written.write_text(written.read_text().replace("\ngpu_pools:", "\ngpu_pool:"))
     assert "gpu_pools" not in yaml.safe_load(written.read_text())
-    return made
+    return created
 
 
 def play(cluster: Cluster, name: str, **options: Any) -> PlaybookRun:
@@ -184,7 +184,7 @@ def test_every_playbook_and_every_mistake(
 
 
 @pytest.mark.usual(10)
-@pytest.mark.sampled(1, of="failures of a release")
+@pytest.mark.sampled(1, group="failures of a release")
 def test_an_allowed_release_happens_and_is_announced(cluster: Cluster) -> None:
     Users(cluster.lab).no_budget("serve")
     pools = of_pools(cluster, "notebooks", "train-a100")
@@ -208,7 +208,7 @@ def test_an_allowed_release_happens_and_is_announced(cluster: Cluster) -> None:
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, of="failures of a release")
+@pytest.mark.sampled(1, group="failures of a release")
 def test_site_releases_the_only_pool_with_mig(cluster: Cluster) -> None:
     """The MIG manager gets NVIDIA's own configuration again before the nodes are released."""
     pools = [pool for pool in cluster.pools() if pool["name"] != "train-a100"]

@@ -69,9 +69,9 @@ def in_a_pod(cluster: Cluster, folder: Path) -> subprocess.CompletedProcess[str]
         "containers"
     ]
     host, port = server["server"].removeprefix("https://").split(":")
-    said = {entry["name"]: entry["value"] for entry in container["env"]}
+    message = {entry["name"]: entry["value"] for entry in container["env"]}
     service = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-    return pod(container["command"], {**said, **service}, account, inventory)
+    return pod(container["command"], {**message, **service}, account, inventory)
 
 
 def pod(
@@ -94,16 +94,16 @@ def pod(
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, of="whole runs")
+@pytest.mark.sampled(1, group="whole runs")
 def test_the_cron_job_is_created_works_and_is_removed(cluster: Cluster, tmp_path: Path) -> None:
     environ = cluster.lab.env
     seen: dict[str, Any] = {}
     for mode in (["--check", "--diff"], []):
         played = run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE, arguments=mode).require_success()
         (seen[str(mode)],) = played.module_results("accel.gpu.kube_object")
-    previewed, made = list(seen.values())
-    assert previewed["changed"] is made["changed"] is True
-    assert previewed["kube_object"] == made["kube_object"]
+    previewed, created = list(seen.values())
+    assert previewed["changed"] is created["changed"] is True
+    assert previewed["kube_object"] == created["kube_object"]
     kinds = {
         "Namespace",
         "ServiceAccount accel-gpu-new-nodes",
@@ -126,9 +126,9 @@ def test_the_cron_job_is_created_works_and_is_removed(cluster: Cluster, tmp_path
     since = audit.mark(LabLayout.named(cluster.lab.name))
     done = in_a_pod(cluster, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    asked = [request for request in audit.requests(LabLayout.named(cluster.lab.name), since) if request.user == ACCOUNT]
-    assert [(request.verb, request.uri) for request in asked if request.status == 403] == []
-    assert [request for request in asked if request.mutating and "/nodes/t4-1" in request.uri]
+    sent = [request for request in audit.requests(LabLayout.named(cluster.lab.name), since) if request.user == ACCOUNT]
+    assert [(request.verb, request.uri) for request in sent if request.status == 403] == []
+    assert [request for request in sent if request.mutating and "/nodes/t4-1" in request.uri]
     assert cluster.nodes()["t4-1"]["metadata"]["labels"]["accel.gpu/pool"] == "notebooks"
 
     absent = {"gpu_new_nodes_state": "absent"}
@@ -139,7 +139,7 @@ def test_the_cron_job_is_created_works_and_is_removed(cluster: Cluster, tmp_path
     assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success().changed() == 0
 
 
-@pytest.mark.sampled(2, of="looks at a site")
+@pytest.mark.sampled(2, group="looks at a site")
 @pytest.mark.usual(20)
 def test_a_namespace_with_foreign_objects_stays(cluster: Cluster) -> None:
     environ = cluster.lab.env

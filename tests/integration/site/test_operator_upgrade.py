@@ -60,7 +60,7 @@ WORKLOAD = {
 }
 
 
-class World:
+class Scenario:
     """A lab with the older operator, installed by the collection, with foreign settings and a workload."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
@@ -129,17 +129,17 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = World(lab, tmp_path_factory.mktemp("upgrade"))
-    world.play(OLD, "--tags", "nfd,gpu_operator,sharing").require_success()
-    assert world.image() == OLD
-    assert set(world.drivers().values()) == {"570.148.08"}
-    world.patch(BY_HAND)
-    (world.folder / "workload.json").write_text(json.dumps(WORKLOAD))
-    world.cluster.kubectl("apply", "-f", str(world.folder / "workload.json"))
-    world.cluster.until(lambda: running(world) == 2)
-    world.play(OLD, "--tags", "nfd,gpu_operator,sharing").require_success()
-    return world
+def scenario(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Scenario:
+    scenario = Scenario(lab, tmp_path_factory.mktemp("upgrade"))
+    scenario.play(OLD, "--tags", "nfd,gpu_operator,sharing").require_success()
+    assert scenario.image() == OLD
+    assert set(scenario.drivers().values()) == {"570.148.08"}
+    scenario.patch(BY_HAND)
+    (scenario.folder / "workload.json").write_text(json.dumps(WORKLOAD))
+    scenario.cluster.kubectl("apply", "-f", str(scenario.folder / "workload.json"))
+    scenario.cluster.until(lambda: running(scenario) == 2)
+    scenario.play(OLD, "--tags", "nfd,gpu_operator,sharing").require_success()
+    return scenario
 
 
 def prepared(played: PlaybookRun) -> Mapping[str, Any]:
@@ -148,109 +148,109 @@ def prepared(played: PlaybookRun) -> Mapping[str, Any]:
     return found
 
 
-def running(world: World) -> int:
+def running(scenario: Scenario) -> int:
     """The number of ready pods of the workload."""
-    return int(world.cluster.get("deployment", "training")["status"].get("readyReplicas") or 0)
+    return int(scenario.cluster.get("deployment", "training")["status"].get("readyReplicas") or 0)
 
 
-def test_the_plan_announces_the_driver_rollout(world: World) -> None:
-    reported = world.play(NEW, name="accel.gpu.plan").require_success()
+def test_the_plan_announces_the_driver_rollout(scenario: Scenario) -> None:
+    reported = scenario.play(NEW, name="accel.gpu.plan").require_success()
     assert reported.shown("the driver rolls on 3 node(s), at most 1 at a time: operator v25.3.2 becomes v25.10.1")
     assert reported.shown("refused, unless gpu_operator_allow_driver_rollout is true")
-    same = world.play(OLD, name="accel.gpu.plan").require_success()
+    same = scenario.play(OLD, name="accel.gpu.plan").require_success()
     assert "rolls" not in same.stderr
 
 
-def test_without_permission_nothing_is_upgraded(world: World) -> None:
-    before = world.driver_pods()
+def test_without_permission_nothing_is_upgraded(scenario: Scenario) -> None:
+    before = scenario.driver_pods()
     for mode in ((), ("--check", "--diff")):
-        refused = world.play(NEW, "--tags", "gpu_operator", *mode)
+        refused = scenario.play(NEW, "--tags", "gpu_operator", *mode)
         assert refused.rc != 0
         assert "Not upgraded, because the driver " + ROLL in refused.failure()
         assert "gpu_operator_allow_driver_rollout" in refused.failure()
         assert "stay with version v25.3.2" in refused.failure()
-    assert world.image() == OLD
-    assert not knows_secret_name(world)
+    assert scenario.image() == OLD
+    assert not knows_secret_name(scenario)
     # Only the driver's values are held back, the other changes are applied.
-    held = world.play(OLD, "--tags", "gpu_operator", driver={"version": "570.172.08"}).require_success()
+    held = scenario.play(OLD, "--tags", "gpu_operator", driver={"version": "570.172.08"}).require_success()
     assert held.changed() == 0
     assert prepared(held)["held_back"] == ["driver.version"]
     assert prepared(held)["driver_rollout"]["reasons"] == ["driver.version 570.148.08 becomes 570.172.08"]
-    assert world.driver_pods() == before
+    assert scenario.driver_pods() == before
 
 
-def test_values_that_helm_would_overwrite_are_refused(world: World) -> None:
-    charts = world.policy()["vfioManager"]["version"]
-    world.patch({"vfioManager": {"version": "mine"}})
-    refused = world.play(NEW, "--tags", "gpu_operator", allow=True)
-    world.patch({"vfioManager": {"version": charts}})
+def test_values_that_helm_would_overwrite_are_refused(scenario: Scenario) -> None:
+    charts = scenario.policy()["vfioManager"]["version"]
+    scenario.patch({"vfioManager": {"version": "mine"}})
+    refused = scenario.play(NEW, "--tags", "gpu_operator", allow=True)
+    scenario.patch({"vfioManager": {"version": charts}})
     assert "cluster-policy: spec.vfioManager.version. To keep it" in refused.failure()
     assert "Nothing has been upgraded" in refused.failure()
-    assert world.image() == OLD
+    assert scenario.image() == OLD
 
 
-def test_a_run_killed_after_the_stop_of_the_operator_is_reverted(world: World) -> None:
-    options = world.options(NEW, "--tags", "gpu_operator", allow=True)
+def test_a_run_killed_after_the_stop_of_the_operator_is_reverted(scenario: Scenario) -> None:
+    options = scenario.options(NEW, "--tags", "gpu_operator", allow=True)
     playbook = Playbook("accel.gpu.site", **options)
-    world.cluster.until(lambda: world.operator()["spec"]["replicas"] == 0, 240)
+    scenario.cluster.until(lambda: scenario.operator()["spec"]["replicas"] == 0, 240)
     playbook.kill()
     playbook.wait()
-    world.cluster.until(lambda: not world.operator()["status"].get("replicas"))
-    if world.image() == NEW:
+    scenario.cluster.until(lambda: not scenario.operator()["status"].get("replicas"))
+    if scenario.image() == NEW:
         pytest.skip("Helm was quicker than the kill")
-    world.play(OLD, "--tags", "gpu_operator").require_success()
-    assert world.operator()["spec"]["replicas"] == 1
-    assert world.image() == OLD
+    scenario.play(OLD, "--tags", "gpu_operator").require_success()
+    assert scenario.operator()["spec"]["replicas"] == 1
+    assert scenario.image() == OLD
 
 
-def test_a_single_rollout_of_the_driver(world: World) -> None:
-    before, mark = world.driver_pods(), world.cluster.mark()
-    predicted = world.play(NEW, "--tags", "gpu_operator,sharing", "--check", "--diff", allow=True).require_success()
+def test_a_single_rollout_of_the_driver(scenario: Scenario) -> None:
+    before, mark = scenario.driver_pods(), scenario.cluster.mark()
+    predicted = scenario.play(NEW, "--tags", "gpu_operator,sharing", "--check", "--diff", allow=True).require_success()
     assert prepared(predicted)["driver_rollout"] == COST
-    assert world.driver_pods() == before
-    played = world.play(NEW, "--tags", "gpu_operator,sharing", allow=True).require_success()
+    assert scenario.driver_pods() == before
+    played = scenario.play(NEW, "--tags", "gpu_operator,sharing", allow=True).require_success()
     assert prepared(played)["driver_rollout"] == COST
     assert played.changed() == predicted.changed()
     assert "the driver is being upgraded on t4-" in played.stderr
 
-    assert world.image() == NEW
-    assert knows_secret_name(world)
-    assert world.policy()["toolkit"]["env"] == BY_HAND["toolkit"]["env"]
-    assert world.policy()["driver"]["version"] == "580.105.08"
-    assert set(world.drivers().values()) == {"580.105.08"}
-    assert world.driver_deletions(mark) == len(NODES)
-    assert set(world.driver_pods()) == set(NODES)
-    assert not set(world.driver_pods().values()) & set(before.values())
+    assert scenario.image() == NEW
+    assert knows_secret_name(scenario)
+    assert scenario.policy()["toolkit"]["env"] == BY_HAND["toolkit"]["env"]
+    assert scenario.policy()["driver"]["version"] == "580.105.08"
+    assert set(scenario.drivers().values()) == {"580.105.08"}
+    assert scenario.driver_deletions(mark) == len(NODES)
+    assert set(scenario.driver_pods()) == set(NODES)
+    assert not set(scenario.driver_pods().values()) & set(before.values())
     for name in NODES:
-        node = world.cluster.nodes()[name]
+        node = scenario.cluster.nodes()[name]
         assert node["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] == "upgrade-done"
         assert not node["spec"].get("unschedulable")
-    world.cluster.until(lambda: running(world) == 2)
-    again = world.play(NEW, "--tags", "gpu_operator,sharing").require_success()
+    scenario.cluster.until(lambda: running(scenario) == 2)
+    again = scenario.play(NEW, "--tags", "gpu_operator,sharing").require_success()
     assert again.changed() == 0
 
 
-def test_a_node_whose_upgrade_fails_is_reported(world: World) -> None:
+def test_a_node_whose_upgrade_fails_is_reported(scenario: Scenario) -> None:
     bare = {**WORKLOAD["spec"]["template"]["spec"], "nodeName": "t4-3"}  # type: ignore[index]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": "default"}, "spec": bare}
-    world.cluster.kubectl("delete", "deployment", "training", "--wait")
-    world.cluster.until(lambda: not world.cluster.get("pods", "-l", "app=training")["items"])
-    (world.folder / "bare.json").write_text(json.dumps(pod))
-    world.cluster.kubectl("apply", "-f", str(world.folder / "bare.json"))
-    world.cluster.until(lambda: world.cluster.get("pod", "bare")["status"]["phase"] == "Running")
-    stuck = world.play(NEW, "--tags", "gpu_operator", allow=True, driver={"version": "580.82.07"})
+    scenario.cluster.kubectl("delete", "deployment", "training", "--wait")
+    scenario.cluster.until(lambda: not scenario.cluster.get("pods", "-l", "app=training")["items"])
+    (scenario.folder / "bare.json").write_text(json.dumps(pod))
+    scenario.cluster.kubectl("apply", "-f", str(scenario.folder / "bare.json"))
+    scenario.cluster.until(lambda: scenario.cluster.get("pod", "bare")["status"]["phase"] == "Running")
+    stuck = scenario.play(NEW, "--tags", "gpu_operator", allow=True, driver={"version": "580.82.07"})
     assert "the driver's upgrade failed on t4-3" in stuck.failure()
     assert "nvidia.com/gpu-driver-upgrade-state=upgrade-required" in stuck.failure()
-    reported = world.play(NEW, name="accel.gpu.plan", driver={"version": "580.82.07"}).require_success()
+    reported = scenario.play(NEW, name="accel.gpu.plan", driver={"version": "580.82.07"}).require_success()
     assert reported.shown("failed: t4-3")
-    world.cluster.kubectl("delete", "pod", "bare")
-    world.cluster.kubectl(
+    scenario.cluster.kubectl("delete", "pod", "bare")
+    scenario.cluster.kubectl(
         "label", "node", "--overwrite", "t4-3", "nvidia.com/gpu-driver-upgrade-state=upgrade-required"
     )
-    world.play(NEW, "--tags", "gpu_operator", driver={"version": "580.82.07"}).require_success()
-    assert set(world.drivers().values()) == {"580.82.07"}
+    scenario.play(NEW, "--tags", "gpu_operator", driver={"version": "580.82.07"}).require_success()
+    assert set(scenario.drivers().values()) == {"580.82.07"}
 
 
-def knows_secret_name(world: World) -> bool:
+def knows_secret_name(scenario: Scenario) -> bool:
     """Whether the CRD has the fields of the new release."""
-    return "secretName" in world.cluster.kubectl("get", "crd", "clusterpolicies.nvidia.com", "-o", "json")
+    return "secretName" in scenario.cluster.kubectl("get", "crd", "clusterpolicies.nvidia.com", "-o", "json")

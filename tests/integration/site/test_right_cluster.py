@@ -67,7 +67,7 @@ def credential(lab: Lab, folder: Path) -> dict[str, str]:
 
 
 @dataclass
-class World:
+class Scenario:
     """The lab's cluster with the recorded name prod, and another one, to which the default kubeconfig leads."""
 
     lab: Lab
@@ -103,13 +103,13 @@ def impersonated(lab: Lab, since: int, agent: str) -> set[str | None]:
     with lab.audit_log.open() as log:
         log.seek(since)
         events = [json.loads(line) for line in log]
-    asked = [event for event in events if agent in event.get("userAgent", "")]
-    assert asked, sorted({event.get("userAgent", "") for event in events})
-    return {(event.get("impersonatedUser") or {}).get("username") for event in asked}
+    requests = [event for event in events if agent in event.get("userAgent", "")]
+    assert requests, sorted({event.get("userAgent", "") for event in events})
+    return {(event.get("impersonatedUser") or {}).get("username") for event in requests}
 
 
 @pytest.fixture(scope="module")
-def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def scenario(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     """NFD is installed with the environment's credential, although the default kubeconfig leads to another cluster."""
     lab.reset()
     folder = tmp_path_factory.mktemp("right-cluster")
@@ -123,16 +123,16 @@ def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]
         ).require_success()
         for agent in ("accel.gpu/", "Helm/"):
             assert impersonated(lab, since, agent) == {USER}, agent
-        assert other.asked == []
-        yield World(lab, other, folder, found, played)
-        assert other.asked == []
+        assert other.requests == []
+        yield Scenario(lab, other, folder, found, played)
+        assert other.requests == []
 
 
 @pytest.mark.usual(30)
-def test_the_first_change_announces_the_name(world: World) -> None:
-    assert world.installed.changed("prod") > 0
-    assert (world.recorded(), world.releases()) == ("prod", 1)
-    diffs = [diff for _name, result in world.installed.results("prod") for diff in _diffs(result)]
+def test_the_first_change_announces_the_name(scenario: Scenario) -> None:
+    assert scenario.installed.changed("prod") > 0
+    assert (scenario.recorded(), scenario.releases()) == ("prod", 1)
+    diffs = [diff for _name, result in scenario.installed.results("prod") for diff in _diffs(result)]
     assert [diff["after"] for diff in diffs if "cluster_name" in diff["after"]] == [{"cluster_name": "prod"}]
 
 
@@ -141,14 +141,14 @@ def _diffs(result: Any) -> list[dict[str, Any]]:
     return [diff for diff in (found if isinstance(found, list) else [found]) if isinstance(diff.get("after"), dict)]
 
 
-def test_a_credential_beside_a_kubeconfig_is_refused(world: World) -> None:
+def test_a_credential_beside_a_kubeconfig_is_refused(scenario: Scenario) -> None:
     """The credential of one cluster, and two hosts with a kubeconfig each."""
-    mine = str(world.lab.kubeconfig)
+    mine = str(scenario.lab.kubeconfig)
     hosts = {
-        "prod": {"kubeconfig": mine, "kube_name": _context(world.lab)},
-        "test": {"kubeconfig": str(world.other.kubeconfig(world.folder / "test")), "kube_name": "default"},
+        "prod": {"kubeconfig": mine, "kube_name": _context(scenario.lab)},
+        "test": {"kubeconfig": str(scenario.other.kubeconfig(scenario.folder / "test")), "kube_name": "default"},
     }
-    played = world.play(hosts, {**world.lab.env, **world.credential})
+    played = scenario.play(hosts, {**scenario.lab.env, **scenario.credential})
     assert played.rc != 0
     for host in hosts:
         assert "K8S_AUTH_API_KEY" in played.failure(host)
@@ -158,39 +158,41 @@ def test_a_credential_beside_a_kubeconfig_is_refused(world: World) -> None:
 
 
 @pytest.mark.usual(10)
-def test_the_second_host_of_one_cluster_is_refused(world: World) -> None:
-    name = _context(world.lab)
-    played = world.play({"prod": {"kube_name": name}, "test": {"kube_name": name}}, world.with_kubeconfig())
+def test_the_second_host_of_one_cluster_is_refused(scenario: Scenario) -> None:
+    name = _context(scenario.lab)
+    played = scenario.play({"prod": {"kube_name": name}, "test": {"kube_name": name}}, scenario.with_kubeconfig())
     assert (played.stats["prod"]["failures"], played.changed("prod")) == (0, 0)
     assert "gpu_cluster.name is 'test'" in played.failure("test")
     assert "is recorded as 'prod'" in played.failure("test")
-    assert (world.recorded(), world.releases()) == ("prod", 1)
+    assert (scenario.recorded(), scenario.releases()) == ("prod", 1)
 
 
-def test_settings_that_lead_helm_to_another_cluster_are_refused_before_any_change(world: World) -> None:
-    variable, value = "HELM_KUBEAPISERVER", world.other.url
-    hosts = {"prod": {"kube_name": _context(world.lab), "nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": {"x": 1}}}}
-    played = world.play(hosts, {**world.with_kubeconfig(), variable: value})
+def test_settings_that_lead_helm_to_another_cluster_are_refused_before_any_change(scenario: Scenario) -> None:
+    variable, value = "HELM_KUBEAPISERVER", scenario.other.url
+    hosts = {
+        "prod": {"kube_name": _context(scenario.lab), "nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": {"x": 1}}}
+    }
+    played = scenario.play(hosts, {**scenario.with_kubeconfig(), variable: value})
     assert f"{variable} ({value})" in played.failure("prod")
-    assert (played.changed("prod"), world.releases()) == (0, 1)
+    assert (played.changed("prod"), scenario.releases()) == (0, 1)
 
 
 @pytest.mark.soak
 @pytest.mark.usual(30)
-def test_a_rename_needs_one_run(world: World) -> None:
-    name = _context(world.lab)
+def test_a_rename_needs_one_run(scenario: Scenario) -> None:
+    name = _context(scenario.lab)
     hosts = {"production": {"kube_name": name, "renamed_from": "prod"}}
     shown = run_playbook(
-        "accel.gpu.plan", environ=world.lab.env, inventory=inventory(world.folder / "inventory", hosts)
+        "accel.gpu.plan", environ=scenario.lab.env, inventory=inventory(scenario.folder / "inventory", hosts)
     ).require_success()
     assert shown.shown("the next change renames it from prod to production")
-    assert world.recorded() == "prod"
-    assert world.play(hosts, world.with_kubeconfig()).require_success().changed("production") == 1
-    assert world.recorded() == "production"
-    assert world.play(hosts, world.with_kubeconfig()).require_success().changed("production") == 0
-    assert "is recorded as 'production'" in world.play({"prod": {"kube_name": name}}, world.with_kubeconfig()).failure(
-        "prod"
-    )
+    assert scenario.recorded() == "prod"
+    assert scenario.play(hosts, scenario.with_kubeconfig()).require_success().changed("production") == 1
+    assert scenario.recorded() == "production"
+    assert scenario.play(hosts, scenario.with_kubeconfig()).require_success().changed("production") == 0
+    assert "is recorded as 'production'" in scenario.play(
+        {"prod": {"kube_name": name}}, scenario.with_kubeconfig()
+    ).failure("prod")
 
 
 def leading_elsewhere(other: OtherCluster, kubeconfig: Path) -> dict[str, Any]:
@@ -220,17 +222,17 @@ def play_of(role: str, defaults: dict[str, Any], path: Path) -> str:
 
 
 @pytest.mark.usual(50)
-def test_defaults_of_the_play_do_not_lead_helm_to_another_cluster(world: World, tmp_path: Path) -> None:
+def test_defaults_of_the_play_do_not_lead_helm_to_another_cluster(scenario: Scenario, tmp_path: Path) -> None:
     """The last test of this cluster, since it uninstalls."""
-    bb = world.other.kubeconfig(tmp_path / "bb", "bb")
-    document, other = (yaml.safe_load(path.read_text()) for path in (world.lab.kubeconfig, bb))
+    bb = scenario.other.kubeconfig(tmp_path / "bb", "bb")
+    document, other = (yaml.safe_load(path.read_text()) for path in (scenario.lab.kubeconfig, bb))
     for kind in ("contexts", "clusters", "users"):
         document[kind] += other[kind]
     both = tmp_path / "both"
     both.write_text(yaml.safe_dump(document))
     # The environment also determines where Helm stores its records.
-    environ = {**world.lab.env, "KUBECONFIG": str(both), "HELM_DRIVER": "configmap"}
-    name, defaults = world.recorded(), leading_elsewhere(world.other, bb)
+    environ = {**scenario.lab.env, "KUBECONFIG": str(both), "HELM_DRIVER": "configmap"}
+    name, defaults = scenario.recorded(), leading_elsewhere(scenario.other, bb)
     steps: list[tuple[str, dict[str, Any], int]] = [
         ("nfd", {"context": "bb"}, 2),
         ("nfd", defaults, 3),
@@ -238,7 +240,7 @@ def test_defaults_of_the_play_do_not_lead_helm_to_another_cluster(world: World, 
     ]
     for role, given, releases in steps:
         values = {"worker": {"annotations": {"example.com/revision": str(releases)}}}
-        declared = {"kube_name": _context(world.lab), "nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": values}}
+        declared = {"kube_name": _context(scenario.lab), "nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": values}}
         playbook = play_of(role, given, tmp_path / "play.yml")
         run_playbook(
             playbook,
@@ -246,9 +248,9 @@ def test_defaults_of_the_play_do_not_lead_helm_to_another_cluster(world: World, 
             inventory=inventory(tmp_path / "inventory", {name: declared}),
             variables={"gpu_confirm": name},
         ).require_success()
-        assert world.releases() == releases, role
-        assert not run("kubectl", "get", "configmaps", "-A", "-l", "owner=helm", "-o", "name", env=world.lab.env)
-    assert world.other.asked == []
+        assert scenario.releases() == releases, role
+        assert not run("kubectl", "get", "configmaps", "-A", "-l", "owner=helm", "-o", "name", env=scenario.lab.env)
+    assert scenario.other.requests == []
 
 
 def _context(lab: Lab) -> str:

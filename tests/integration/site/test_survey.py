@@ -141,7 +141,7 @@ def shows(output: str, text: str) -> bool:
     return "".join(text.split()) in "".join(output.replace("\\", "").split())
 
 
-@pytest.mark.sampled(4, of="survey answers")
+@pytest.mark.sampled(4, group="survey answers")
 @pytest.mark.usual(6)
 @pytest.mark.parametrize(
     ("playbook", "answers", "message"), ANSWERS, ids=[f"{name} {json.dumps(given)}" for name, given, _end in ANSWERS]
@@ -155,7 +155,7 @@ def test_answers_of_a_survey(tmp_path: Path, playbook: str, answers: dict[str, A
         assert word not in job.output
 
 
-@pytest.mark.sampled(1, of="survey answers")
+@pytest.mark.sampled(1, group="survey answers")
 @pytest.mark.usual(6)
 @pytest.mark.parametrize("playbook", ["plan", "delete_nodegroups", "share"])
 def test_a_limit_without_clusters_fails(tmp_path: Path, playbook: str) -> None:
@@ -164,10 +164,10 @@ def test_a_limit_without_clusters_fails(tmp_path: Path, playbook: str) -> None:
     assert shows(job.output, "The limit selects web, and none of them matches gpu_clusters")
 
 
-@pytest.mark.sampled(1, of="survey answers")
+@pytest.mark.sampled(1, group="survey answers")
 @pytest.mark.usual(6)
 @pytest.mark.parametrize(
-    ("playbook", "answers", "said"),
+    ("playbook", "answers", "expected"),
     [
         ("delete_nodegroups", {"gpu_pool": "train"}, "This deletes 1 node group(s) of cluster one, with all their nodes: train (node group train)."),
         ("reset", {}, "This ends the sharing of GPUs in all 3 pools of cluster one (notebooks, train, infer)"),
@@ -179,9 +179,9 @@ def test_a_limit_without_clusters_fails(tmp_path: Path, playbook: str) -> None:
     ],
 )  # fmt: skip
 def test_check_mode_shows_the_requested_changes(
-    tmp_path: Path, playbook: str, answers: dict[str, Any], said: str
+    tmp_path: Path, playbook: str, answers: dict[str, Any], expected: str
 ) -> None:
     job = run_job(tmp_path, playbook, answers, limit="one", arguments="--check")
-    assert shows(job.output, said)
+    assert shows(job.output, expected)
     assert shows(job.output, "one: a run without --check needs the confirmation -e gpu_confirm=one")
     assert "Nothing was done" not in job.output

@@ -62,9 +62,9 @@ def test_all_managed_objects_are_removed_and_no_others(lab: Lab, empty: tuple[Fo
     played(lab, SITE)
     used = snapshot(lab)
 
-    asked = run_playbook(UNINSTALL, environ=lab.env)
-    assert asked.rc != 0
-    assert f"To confirm it, add -e gpu_confirm={lab.name}" in asked.failure()
+    sent_requests = run_playbook(UNINSTALL, environ=lab.env)
+    assert sent_requests.rc != 0
+    assert f"To confirm it, add -e gpu_confirm={lab.name}" in sent_requests.failure()
     assert differences(used, snapshot(lab)) == {}
     preview = played(lab, UNINSTALL, arguments=["--check", "--diff"], variables=None)
     assert preview.shown(f"a run without --check needs the confirmation -e gpu_confirm={lab.name}")
@@ -143,9 +143,9 @@ def test_site_restores_a_cluster_after_a_killed_uninstallation(lab: Lab, tmp_pat
     requests = changing_requests(lab, UNINSTALL, tmp_path, variables=confirmed(lab))
     policy = next(number for number, request in enumerate(requests, 1) if "/clusterpolicies/" in request.path)
     played(lab, SITE, **INSTALL)
-    struck = killed_after(lab, UNINSTALL, policy, tmp_path, variables=confirmed(lab))
-    assert struck is not None
-    assert "/clusterpolicies/" in struck.path
+    killed = killed_after(lab, UNINSTALL, policy, tmp_path, variables=confirmed(lab))
+    assert killed is not None
+    assert "/clusterpolicies/" in killed.path
     played(lab, SITE, **INSTALL)
     assert played(lab, SITE, **INSTALL).changed() == 0
 

@@ -74,8 +74,8 @@ def test_a_group_is_created_once_if_the_response_is_lost(account: Account, fault
     assert not reconcile(account, **NEW).get("failed")
     assert sorted(account.groups()) == ["default-worker", "train"]
     # Only a request that was certainly not processed was repeated before the groups were listed.
-    posts = [at for at, line in enumerate(account.asked()) if line.startswith("POST")]
-    between = [account.asked()[first + 1 : second] for first, second in itertools.pairwise(posts)]
+    posts = [at for at, line in enumerate(account.requests()) if line.startswith("POST")]
+    between = [account.requests()[first + 1 : second] for first, second in itertools.pairwise(posts)]
     assert fault == "throttled" or all(any("/node-groups?page=0&" in line for line in lines) for lines in between)
 
 
@@ -99,18 +99,18 @@ def test_an_invalid_token_is_renewed_once(account: Account) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("fault", "says"),
+    ("fault", "message"),
     [
         ("login-rejected", "is not repeated, because failed logins lock the account"),
         ("locked-out", "is locked after failed logins"),
     ],
 )
 @pytest.mark.parametrize("status", ["400", "401", "403"])
-def test_a_refused_login_is_not_repeated(account: Account, fault: str, says: str, status: str) -> None:
+def test_a_refused_login_is_not_repeated(account: Account, fault: str, message: str, status: str) -> None:
     account.set("iam-error-status", status)
     account.put(fault)
     refused = reconcile(account, **NEW)
-    assert says in refused["msg"]
+    assert message in refused["msg"]
     assert account.logins() == 1
     assert SECRET not in str(refused)
 
@@ -137,7 +137,7 @@ def test_the_older_iam_version_works(account: Account) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.usual(8)
 @pytest.mark.parametrize(
-    ("fault", "change", "says"),
+    ("fault", "change", "message"),
     [
         ("create-failed", NEW, "Node group train is ERROR. "),
         ("update-failed", {"num_nodes": 2}, "Node group train is ERROR. "),
@@ -146,13 +146,13 @@ def test_the_older_iam_version_works(account: Account) -> None:
     ],
 )
 def test_a_failed_operation_is_reported_with_status_and_events(
-    account: Account, fault: str, change: Object, says: str
+    account: Account, fault: str, change: Object, message: str
 ) -> None:
     if change is not NEW:
         assert not reconcile(account, **NEW).get("failed")
     account.put(fault)
     done = reconcile(account, **change, wait_timeout=3)
-    assert says in done["msg"]
+    assert message in done["msg"]
     assert done["nodegroups"]["train"]["failure"] in done["msg"]
     if fault.endswith("failed"):
         assert "not enough resources to run the machines" in done["msg"]

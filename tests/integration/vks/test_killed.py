@@ -41,18 +41,18 @@ run_module(vks_nodegroup.main, json.loads(sys.stdin.read()))
 def test_a_killed_run_is_completed_by_the_next_one(account: Account, number: int) -> None:
     account.set("duplicate-names", "allowed")
     account.set("create-shown", "late")
-    asked: Object = {"cluster": CLUSTER, "wait_sleep": 1, "wait_timeout": 60}
-    assert not account.run(vks_nodegroup.main, **asked, nodegroups=BEFORE).get("failed")
+    requests: Object = {"cluster": CLUSTER, "wait_sleep": 1, "wait_timeout": 60}
+    assert not account.run(vks_nodegroup.main, **requests, nodegroups=BEFORE).get("failed")
     start = account.mark()
-    assert _killed_after(account, number, {**asked, "nodegroups": AFTER}), "it was killed in the middle"
+    assert _killed_after(account, number, {**requests, "nodegroups": AFTER}), "it was killed in the middle"
     # The service cannot distinguish two groups of one name from a new group that it does not list yet, so the next run takes
     # longer than that.
     until(account.all_shown, bool)
-    done = account.run(vks_nodegroup.main, **asked, nodegroups=AFTER)
+    done = account.run(vks_nodegroup.main, **requests, nodegroups=AFTER)
     assert not done.get("failed"), done
     assert sorted(account.groups()) == ["default-worker", *(f"train-new{at}" for at in range(4)), "train-old"]
     assert len(account.writes(start)) <= WRITES + 1, "only what may be sent twice was"
-    assert account.run(vks_nodegroup.main, **asked, nodegroups=AFTER)["changed"] is False
+    assert account.run(vks_nodegroup.main, **requests, nodegroups=AFTER)["changed"] is False
 
 
 def _killed_after(account: Account, number: int, args: Object) -> bool:
@@ -64,12 +64,12 @@ def _killed_after(account: Account, number: int, args: Object) -> bool:
 
     def watched(request: HttpRequest) -> HttpResponse:
         nonlocal seen
-        said = answer(request)
+        message = answer(request)
         with lock:
             seen += request.method != "GET" and request.service == "vks"
             if seen == number:
                 process.kill()
-        return said
+        return message
 
     account.fake.answer = watched  # type: ignore[method-assign]
     process.communicate(json.dumps(args))

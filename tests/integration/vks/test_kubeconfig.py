@@ -98,20 +98,20 @@ def test_a_failed_creation_is_reported(account: Account, dest: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "message"),
     [
         ({"expiration_days": 366}, "expiration_days: is 366, and VKS takes 1 to 365."),
         ({"cluster": "other"}, "cluster: there is no 'other'"),
     ],
 )
-def test_bad_arguments(account: Account, dest: Path, more: Object, says: str) -> None:
-    assert says in fetch(account, dest, **more)["msg"]
+def test_bad_arguments(account: Account, dest: Path, more: Object, message: str) -> None:
+    assert message in fetch(account, dest, **more)["msg"]
     assert account.writes() == []
 
 
 def test_a_missing_folder(account: Account) -> None:
     assert "dest: the folder /nowhere does not exist" in fetch(account, Path("/nowhere/kubeconfig"))["msg"]
-    assert account.asked() == []
+    assert account.requests() == []
 
 
 def test_a_missing_right_has_a_clear_message(account: Account, dest: Path) -> None:

@@ -70,8 +70,8 @@ def deploy(users: Users) -> None:
 def test_pods_move_to_the_replacing_group(cloud: Lab, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     iam.forget()
-    made = run_module(vks_kubeconfig.main, {"cluster": cloud.name, "dest": str(kubeconfig)}, env=cloud.env)
-    assert made["changed"], made
+    created = run_module(vks_kubeconfig.main, {"cluster": cloud.name, "dest": str(kubeconfig)}, env=cloud.env)
+    assert created["changed"], created
     reached = {"kubeconfig": str(kubeconfig)}
 
     group = {

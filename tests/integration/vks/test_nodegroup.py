@@ -42,9 +42,9 @@ def converge(account: Account, *writes: str, **args: Any) -> Object:
 
 @pytest.mark.usual(12)
 def test_the_lifecycle_of_a_group(account: Account) -> None:
-    made = converge(account, GROUP, **wanted(**NEW, num_nodes=2, labels={"accel.gpu/pool": "train"}))
-    assert made["nodegroup"] == made["nodegroups"]["train"]
-    assert (made["nodegroup"]["action"], made["nodegroup"]["status"]) == ("create", "ACTIVE")
+    created = converge(account, GROUP, **wanted(**NEW, num_nodes=2, labels={"accel.gpu/pool": "train"}))
+    assert created["nodegroup"] == created["nodegroups"]["train"]
+    assert (created["nodegroup"]["action"], created["nodegroup"]["status"]) == ("create", "ACTIVE")
     live = account.groups()["train"]
     assert (live["numNodes"], live["labels"], live["os"] if "os" in live else live["imageOS"]) == (
         2,
@@ -55,7 +55,7 @@ def test_the_lifecycle_of_a_group(account: Account) -> None:
     ids = {"flavor": live["flavorId"], "disk_type": live["diskType"], "ssh_key": live["sshKeyId"]}
     start = account.mark()
     assert account.run(vks_nodegroup.main, **wanted(**ids, num_nodes=2))["changed"] is False
-    assert len(account.asked(start)) == 3, "clusters, the cluster's groups, the group"
+    assert len(account.requests(start)) == 3, "clusters, the cluster's groups, the group"
 
     for more, write, field, value in (
         (
@@ -153,8 +153,8 @@ def test_twenty_groups_are_created_in_parallel(account: Account) -> None:
     account.set("delay", "1.0")
     many = [{"name": f"train-{at:02}", **NEW, "num_nodes": 1} for at in range(18)]
     args: Object = {"cluster": CLUSTER, "nodegroups": many, "wait_sleep": 1}
-    made = account.run(vks_nodegroup.main, **args)
-    assert sorted(made["nodegroups"]) == [group["name"] for group in many]
+    created = account.run(vks_nodegroup.main, **args)
+    assert sorted(created["nodegroups"]) == [group["name"] for group in many]
     assert account.writes().count(GROUP) == 18
     account.put("page-limit", 7)
     start = account.mark()
@@ -189,7 +189,7 @@ def test_a_group_in_deletion_is_deleted_once_and_recreated_by_one_run(account: A
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "message"),
     [
         ({"flavor": "g2-standard-16x64-1rtx4090"}, "flavor is "),
         ({"os": "rocky"}, "os is 'ubuntu', not 'rocky'"),
@@ -200,19 +200,19 @@ def test_a_group_in_deletion_is_deleted_once_and_recreated_by_one_run(account: A
         ({"encrypted_volume": True}, "encrypted_volume is False, not True"),
     ],
 )
-def test_immutable_fields_are_named(account: Account, more: Object, says: str) -> None:
+def test_immutable_fields_are_named(account: Account, more: Object, message: str) -> None:
     account.run(vks_nodegroup.main, **wanted(**NEW))
     start = account.mark()
     for check in (True, False):
         refused = account.run(vks_nodegroup.main, check=check, **wanted(**{**NEW, **more}))
         assert refused["code"] == "invalid"
-        assert f"Node group train: {says}" in refused["msg"]
+        assert f"Node group train: {message}" in refused["msg"]
         assert "recreate: true" in refused["msg"]
     assert account.writes(start) == []
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         ({"cluster": CLUSTER}, "one of the following is required: name, nodegroups"),
         ({"cluster": CLUSTER, "name": "train", "nodegroups": []}, "mutually exclusive: name|nodegroups"),
@@ -224,8 +224,8 @@ def test_immutable_fields_are_named(account: Account, more: Object, says: str) -
         (wanted(client_secret=""), "client_secret: missing"),
     ],
 )
-def test_bad_arguments(account: Account, args: Object, says: str) -> None:
+def test_bad_arguments(account: Account, args: Object, message: str) -> None:
     refused = account.run(vks_nodegroup.main, **args)
     assert refused["failed"]
-    assert says in refused["msg"]
+    assert message in refused["msg"]
     assert account.writes() == []

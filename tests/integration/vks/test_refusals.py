@@ -31,7 +31,7 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "message"),
     [
         (
             {"flavor": "g3-standard-16x128-1A4O"},
@@ -70,9 +70,9 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
         ({"labels": {"nvidia.com/mig.config": "all-1g.10gb"}}, "the A40 of g3-standard-16x128-1A40 knows no MIG."),
     ],
 )
-def test_unavailable_values(account: Account, more: Object, says: str) -> None:
+def test_unavailable_values(account: Account, more: Object, message: str) -> None:
     reported = refused(account, group(**more), check=True)
-    assert says in reported["msg"]
+    assert message in reported["msg"]
     assert reported["msg"].startswith("Node group train: ")
     assert refused(account, group(**more))["msg"] == reported["msg"]
 
@@ -160,7 +160,7 @@ def test_two_clusters_of_one_name_are_refused_with_their_ids(account: Account) -
 
 
 @pytest.mark.parametrize(
-    ("cluster", "says"),
+    ("cluster", "message"),
     [
         ({"subnetId": None, "listSubnetIds": []}, "subnet: the cluster has several or none"),
         (
@@ -170,11 +170,11 @@ def test_two_clusters_of_one_name_are_refused_with_their_ids(account: Account) -
         ({"status": "ERROR"}, "Cluster demo is ERROR"),
     ],
 )
-def test_options_that_a_cluster_does_not_support(account: Account, cluster: Object, says: str) -> None:
+def test_options_that_a_cluster_does_not_support(account: Account, cluster: Object, message: str) -> None:
     with account.fake.state.lock:
         (one,) = account.fake.state.clusters.values()
         one.update(cluster)
-    assert says in refused(account, group())["msg"]
+    assert message in refused(account, group())["msg"]
 
 
 def test_recreate_needs_the_kubeconfig(account: Account) -> None:

@@ -44,11 +44,11 @@ def test_each_cluster_has_its_own_plan(tmp_path: Path) -> None:
         two={"gpu_cluster": {"name": "two"}, "gpu_pools": LAB_POOLS[3:]},
         none={"gpu_cluster": CLUSTER, "gpu_pools": []},
     ).require_success()
-    said = {
+    message = {
         host: [result["msg"] for name, result in run.results(host) if name in {"First", "Then"}]
         for host in ("one", "two", "none")
     }
-    assert said == {
+    assert message == {
         "one": ["notebooks inference", "other"],
         "two": ["train-h100 train-h200", "other"],
         "none": ["", "other"],

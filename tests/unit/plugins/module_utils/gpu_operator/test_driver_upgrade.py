@@ -6,52 +6,54 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.helpers.readiness import World
+from tests.helpers.readiness import Scenario
 
 
-def upgrading(world: World, *states: str, **policy: Any) -> None:
+def upgrading(scenario: Scenario, *states: str, **policy: Any) -> None:
     """A driver upgrade that has brought the nodes so far; those that are done have the new driver."""
-    world.driver["metadata"]["labels"] = {"app.kubernetes.io/component": "nvidia-driver"}
-    world.policy["spec"] = {"driver": {"upgradePolicy": {"autoUpgrade": True, **policy}}}
-    for found, state in zip(world.nodes, states, strict=False):
+    scenario.driver["metadata"]["labels"] = {"app.kubernetes.io/component": "nvidia-driver"}
+    scenario.policy["spec"] = {"driver": {"upgradePolicy": {"autoUpgrade": True, **policy}}}
+    for found, state in zip(scenario.nodes, states, strict=False):
         found["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = state
-    world.driver["status"]["updatedNumberScheduled"] = states.count("upgrade-done")
+    scenario.driver["status"]["updatedNumberScheduled"] = states.count("upgrade-done")
 
 
 def test_a_driver_upgrade_is_waited_for() -> None:
-    world = World()
-    upgrading(world, "upgrade-done", "pod-restart-required", "upgrade-required")
-    verdict = world.verdict()
+    scenario = Scenario()
+    upgrading(scenario, "upgrade-done", "pod-restart-required", "upgrade-required")
+    verdict = scenario.verdict()
     assert verdict.upgrade.working == {"gpu-1": "pod-restart-required"}
     assert "the driver is being upgraded on gpu-1 (pod-restart-required)" in verdict.waiting
     assert verdict.blocked == ()
     # A node that is not done is not ready, whatever its pods say.
-    upgrading(world, "upgrade-done", "upgrade-done", "uncordon-required")
-    world.driver["status"]["updatedNumberScheduled"] = 3
-    assert world.verdict().waiting == ("the driver is being upgraded on gpu-2 (uncordon-required)",)
-    upgrading(world, *["upgrade-done"] * 3)
-    assert world.verdict().ready
+    upgrading(scenario, "upgrade-done", "upgrade-done", "uncordon-required")
+    scenario.driver["status"]["updatedNumberScheduled"] = 3
+    assert scenario.verdict().waiting == ("the driver is being upgraded on gpu-2 (uncordon-required)",)
+    upgrading(scenario, *["upgrade-done"] * 3)
+    assert scenario.verdict().ready
 
 
 def test_a_driver_upgrade_that_does_not_go_on_ends_the_wait() -> None:
-    world = World()
-    upgrading(world, "upgrade-done", "upgrade-failed", "upgrade-required")
-    assert "kubectl label node --overwrite gpu-1" in world.verdict().blocked[0]
-    upgrading(world, "upgrade-done", "upgrade-failed", "upgrade-required", maxParallelUpgrades=2, maxUnavailable="100%")
-    assert world.verdict().blocked == ()
+    scenario = Scenario()
+    upgrading(scenario, "upgrade-done", "upgrade-failed", "upgrade-required")
+    assert "kubectl label node --overwrite gpu-1" in scenario.verdict().blocked[0]
+    upgrading(
+        scenario, "upgrade-done", "upgrade-failed", "upgrade-required", maxParallelUpgrades=2, maxUnavailable="100%"
+    )
+    assert scenario.verdict().blocked == ()
 
 
 def test_without_the_upgrade_controller_old_pods_stay() -> None:
-    world = World()
-    upgrading(world, "", "", "", autoUpgrade=False)
-    assert "delete its driver pod" in world.verdict().blocked[0]
+    scenario = Scenario()
+    upgrading(scenario, "", "", "", autoUpgrade=False)
+    assert "delete its driver pod" in scenario.verdict().blocked[0]
     # As long as its controller has not looked at the new template, the numbers are those of the old one.
-    world.driver["metadata"]["generation"] = 3
-    assert world.verdict().blocked == ()
+    scenario.driver["metadata"]["generation"] = 3
+    assert scenario.verdict().blocked == ()
 
 
 def test_what_a_driver_that_is_gone_has_left_on_nodes_says_nothing() -> None:
-    world = World()
-    upgrading(world, "upgrade-failed", "upgrade-required", "upgrade-done")
-    world.driver = world.plugin
-    assert world.verdict().ready
+    scenario = Scenario()
+    upgrading(scenario, "upgrade-failed", "upgrade-required", "upgrade-done")
+    scenario.driver = scenario.plugin
+    assert scenario.verdict().ready

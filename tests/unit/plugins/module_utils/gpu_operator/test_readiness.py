@@ -11,71 +11,71 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets import expected_nodes
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import IgnoredNodes, assess
-from tests.helpers.readiness import EFFECT, Object, World, node, status
+from tests.helpers.readiness import EFFECT, Object, Scenario, node, status
 
 
 def test_everything_seen() -> None:
-    verdict = World().verdict()
+    verdict = Scenario().verdict()
     assert verdict.ready
     assert (verdict.gpu_nodes, verdict.pods, verdict.untolerated_nodes) == (3, (6, 6), ())
 
 
-def _false_ready(world: World) -> None:
+def _false_ready(scenario: Scenario) -> None:
     """As seen at 500 nodes: state ready, while the controller has written no desired count yet."""
-    world.plugin["status"] = {}
+    scenario.plugin["status"] = {}
 
 
-def _desired_lags(world: World) -> None:
-    world.plugin["status"].update(desiredNumberScheduled=1, updatedNumberScheduled=1, numberAvailable=1)
+def _desired_lags(scenario: Scenario) -> None:
+    scenario.plugin["status"].update(desiredNumberScheduled=1, updatedNumberScheduled=1, numberAvailable=1)
 
 
-def _old_generation(world: World) -> None:
-    world.plugin["metadata"]["generation"] = 3
+def _old_generation(scenario: Scenario) -> None:
+    scenario.plugin["metadata"]["generation"] = 3
 
 
-def _not_updated(world: World) -> None:
-    world.driver["status"]["updatedNumberScheduled"] = 2
+def _not_updated(scenario: Scenario) -> None:
+    scenario.driver["status"]["updatedNumberScheduled"] = 2
 
 
-def _unavailable(world: World) -> None:
-    world.driver["status"]["numberAvailable"] = 2
+def _unavailable(scenario: Scenario) -> None:
+    scenario.driver["status"]["numberAvailable"] = 2
 
 
-def _stale_tolerations(world: World) -> None:
-    world.driver["spec"]["template"]["spec"]["tolerations"] = []
+def _stale_tolerations(scenario: Scenario) -> None:
+    scenario.driver["spec"]["template"]["spec"]["tolerations"] = []
 
 
-def _stale_volume(world: World) -> None:
-    world.plugin["spec"]["template"]["spec"]["volumes"] = []
+def _stale_volume(scenario: Scenario) -> None:
+    scenario.plugin["spec"]["template"]["spec"]["volumes"] = []
 
 
-def _no_status(world: World) -> None:
-    del world.policy["status"]
+def _no_status(scenario: Scenario) -> None:
+    del scenario.policy["status"]
 
 
-def _error(world: World) -> None:
-    world.policy = status("notReady", error="ReconcileFailed", message="open /host-etc/os-release: no such file")
+def _error(scenario: Scenario) -> None:
+    scenario.policy = status("notReady", error="ReconcileFailed", message="open /host-etc/os-release: no such file")
 
 
-def _not_ready(world: World) -> None:
-    world.policy["status"]["state"] = "notReady"
+def _not_ready(scenario: Scenario) -> None:
+    scenario.policy["status"]["state"] = "notReady"
 
 
-def _no_gpu_nodes(world: World) -> None:
-    world.policy = status(reason="NoGPUNodes")
+def _no_gpu_nodes(scenario: Scenario) -> None:
+    scenario.policy = status(reason="NoGPUNodes")
 
 
-def _nfd_missing(world: World) -> None:
-    world.policy = status(reason="NFDLabelsMissing")
-    world.nodes = [node("cpu-0", gpu=False)]
+def _nfd_missing(scenario: Scenario) -> None:
+    scenario.policy = status(reason="NFDLabelsMissing")
+    scenario.nodes = [node("cpu-0", gpu=False)]
 
 
-def _unlabelled(world: World) -> None:
-    del world.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.present"]
+def _unlabelled(scenario: Scenario) -> None:
+    del scenario.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.present"]
 
 
-def _none_created(world: World) -> None:
-    for found in (world.driver, world.plugin):
+def _none_created(scenario: Scenario) -> None:
+    for found in (scenario.driver, scenario.plugin):
         found["metadata"]["ownerReferences"] = []
 
 
@@ -98,10 +98,10 @@ def _none_created(world: World) -> None:
         (_none_created, "has not created any of its DaemonSets yet"),
     ],
 )
-def test_one_thing_is_missing(spoil: Callable[[World], None], said: str) -> None:
-    world = World()
-    spoil(world)
-    verdict = world.verdict()
+def test_one_thing_is_missing(spoil: Callable[[Scenario], None], said: str) -> None:
+    scenario = Scenario()
+    spoil(scenario)
+    verdict = scenario.verdict()
     assert not verdict.ready
     assert any(said in line for line in verdict.waiting), verdict.waiting
 
@@ -113,40 +113,40 @@ def test_no_gpu_node_is_ready_when_there_is_none() -> None:
 
 
 def test_a_node_that_opted_out_is_not_waited_for() -> None:
-    world = World()
+    scenario = Scenario()
     out = node("gpu-9")
     out["metadata"]["labels"] = {
         "feature.node.kubernetes.io/pci-10de.present": "true",
         "nvidia.com/gpu.deploy.operands": "false",
     }
-    world.nodes.append(out)
-    assert world.verdict().ready
+    scenario.nodes.append(out)
+    assert scenario.verdict().ready
 
 
 def test_a_taint_that_no_operand_tolerates_is_told_and_not_waited_for() -> None:
-    world = World()
-    world.nodes.append(node("gpu-3", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]))
-    verdict = world.verdict()
+    scenario = Scenario()
+    scenario.nodes.append(node("gpu-3", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]))
+    verdict = scenario.verdict()
     assert verdict.ready
     assert verdict.untolerated_nodes == ("gpu-3",)
 
 
 @pytest.mark.parametrize("counted", [2, 3], ids=["looked again", "not looked again"])
 def test_pods_that_outlive_a_new_taint_may_be_counted_or_not(counted: int) -> None:
-    world = World()
-    world.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoSchedule"}]
-    for found in (world.driver, world.plugin):
+    scenario = Scenario()
+    scenario.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoSchedule"}]
+    for found in (scenario.driver, scenario.plugin):
         numbers = ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable")
         found["status"].update(dict.fromkeys(numbers, counted))
-    verdict = world.verdict()
+    verdict = scenario.verdict()
     assert verdict.ready
     assert verdict.untolerated_nodes == ("gpu-0",)
 
 
 def test_a_taint_that_evicts_is_counted() -> None:
-    world = World()
-    world.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoExecute"}]
-    assert "scheduled to 3 nodes so far, but 2 nodes match" in " ".join(world.verdict().waiting)
+    scenario = Scenario()
+    scenario.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoExecute"}]
+    assert "scheduled to 3 nodes so far, but 2 nodes match" in " ".join(scenario.verdict().waiting)
 
 
 IN_A_OR_B = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
@@ -210,10 +210,10 @@ def test_where_a_daemon_pod_belongs(spec: Object, expected: list[str]) -> None:
     assert expected_nodes({"spec": {"template": {"spec": pod}}}, nodes) == expected
 
 
-def _fails_on_one_node(world: World) -> None:
+def _fails_on_one_node(scenario: Scenario) -> None:
     """The driver's pod of gpu-2 fails, and what needs it waits."""
-    world.policy = status("notReady", error="OperandNotReady", message="states not ready: [state-driver]")
-    for found in (world.driver, world.plugin):
+    scenario.policy = status("notReady", error="OperandNotReady", message="states not ready: [state-driver]")
+    for found in (scenario.driver, scenario.plugin):
         found["status"]["numberAvailable"] = 2
 
 
@@ -226,28 +226,28 @@ ASIDE = IgnoredNodes(
 @pytest.mark.parametrize(
     ("spoil", "ready"),
     [
-        (lambda world: None, True),
+        (lambda scenario: None, True),
         # A second node is not ready, and nobody has set that one aside.
-        (lambda world: world.plugin["status"].update(numberAvailable=1), False),
-        (lambda world: world.driver["status"].update(observedGeneration=1), False),
-        (lambda world: world.driver["status"].update(updatedNumberScheduled=2), False),
+        (lambda scenario: scenario.plugin["status"].update(numberAvailable=1), False),
+        (lambda scenario: scenario.driver["status"].update(observedGeneration=1), False),
+        (lambda scenario: scenario.driver["status"].update(updatedNumberScheduled=2), False),
         # The operator itself is in trouble.
-        (lambda world: setattr(world, "policy", status("notReady", error="ReconcileFailed", message="x")), False),
+        (lambda scenario: setattr(scenario, "policy", status("notReady", error="ReconcileFailed", message="x")), False),
     ],
 )
-def test_a_node_that_is_set_aside_is_not_waited_for(spoil: Callable[[World], t.Any], ready: bool) -> None:
-    world = World()
-    _fails_on_one_node(world)
-    assert not world.verdict().ready
-    spoil(world)
-    found = assess(world.policy, [world.driver, world.plugin], world.nodes, EFFECT, None, ASIDE)
+def test_a_node_that_is_set_aside_is_not_waited_for(spoil: Callable[[Scenario], t.Any], ready: bool) -> None:
+    scenario = Scenario()
+    _fails_on_one_node(scenario)
+    assert not scenario.verdict().ready
+    spoil(scenario)
+    found = assess(scenario.policy, [scenario.driver, scenario.plugin], scenario.nodes, EFFECT, None, ASIDE)
     assert found.ready is ready, found.waiting
     assert found.ignored_nodes == ASIDE.reasons
 
 
 def test_a_driver_upgrade_that_failed_on_a_node_that_is_set_aside_halts_nothing() -> None:
-    world = World()
-    _fails_on_one_node(world)
-    world.nodes[2]["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = "upgrade-failed"
-    found = assess(world.policy, [world.driver, world.plugin], world.nodes, EFFECT, None, ASIDE)
+    scenario = Scenario()
+    _fails_on_one_node(scenario)
+    scenario.nodes[2]["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = "upgrade-failed"
+    found = assess(scenario.policy, [scenario.driver, scenario.plugin], scenario.nodes, EFFECT, None, ASIDE)
     assert found.ready, found.waiting
