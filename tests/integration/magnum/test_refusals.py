@@ -79,7 +79,7 @@ def test_a_user_with_read_access(magnum: Magnum) -> None:
 
 def test_another_project(magnum: Magnum) -> None:
     refused = magnum.run("nodegroup", name="g", cloud="lab-other")
-    assert f"Magnum shows no cluster {CLUSTER} (cloud lab-other, project other" in refused["msg"]
+    assert f"Magnum has no cluster {CLUSTER} (cloud lab-other, project other" in refused["msg"]
     assert "A cluster of another project is not shown" in refused["msg"]
 
 

@@ -220,7 +220,7 @@ def test_immutable_fields_are_named(account: Account, more: Object, message: str
         (wanted(name="x", labels={"a b": "c"}), "name: of 5 to 15 characters"),
         (wanted(cluster="other"), "cluster: there is no 'other' in this account and region. There are demo."),
         ({"cluster": CLUSTER, "nodegroups": [{"name": "train"}, {"name": "train"}]}, "declared more than once"),
-        (wanted(vks_url="http://example.org"), "vks_url: 'http://example.org' would send the token in the clear"),
+        (wanted(vks_url="http://example.org"), "vks_url: 'http://example.org' would send the token unencrypted"),
         (wanted(client_secret=""), "client_secret: missing"),
     ],
 )

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""openstacksdk's reader of clouds' configurations, without the rest of the SDK.
+"""The configuration reader of openstacksdk, without the rest of the SDK.
 
-`import openstack` loads the classes of every service there is, of which nothing here is used, since it knows no node groups: a second
-of processor time and more, for each host of each task. What reads the configuration needs few of them.
+`import openstack` loads the classes of all services, of which none is used here, since the SDK has no node groups: 0.9 s of processor
+time, and 0.4 s without them, for each host of each task. The import of a module with its Ansible code takes 0.65 s in total.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ IMPORT_ERROR: str | None = None
 
 
 @contextlib.contextmanager
-def _without_its_start() -> t.Iterator[None]:
-    """In here the package's modules can be imported, and its own start is not run; whoever imports it afterwards has it whole."""
+def _without_package_code() -> t.Iterator[None]:
+    """Imports submodules without running openstack/__init__.py; a later `import openstack` loads the whole package."""
     spec = None if _PACKAGE in sys.modules else importlib.util.find_spec(_PACKAGE)
     if spec is None:
         yield
@@ -37,19 +37,24 @@ def _without_its_start() -> t.Iterator[None]:
 
 
 try:
-    with _without_its_start():
+    try:
+        with _without_package_code():
+            from openstack import exceptions
+            from openstack.config import OpenStackConfig
+    except (ImportError, AttributeError):
+        # A release whose submodules need openstack/__init__.py.
         from openstack import exceptions
         from openstack.config import OpenStackConfig
     from keystoneauth1 import exceptions as keystone
 except ImportError:
     IMPORT_ERROR = traceback.format_exc()
 else:
-    # What reading a configuration raises.
+    # The exceptions of reading a configuration.
     UNUSABLE = (exceptions.SDKException, keystone.ClientException, TypeError, ValueError)
 
 
 def enable_logging(path: str | None, level: str) -> None:
-    """Let openstacksdk write what it does to a file (it leaves secrets out); for that it is imported whole."""
+    """Let openstacksdk, imported as a whole for that, log to a file; it masks secrets."""
     if path:
         import openstack
 

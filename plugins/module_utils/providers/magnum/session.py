@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How an OpenStack cloud is reached: clouds.yaml, OS_* or options, as openstacksdk reads them, with the fewest requests."""
+"""The session with an OpenStack cloud, configured by clouds.yaml, OS_* or options, as openstacksdk reads them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if IMPORT_ERROR is None:
 
     from .sdk import UNUSABLE, OpenStackConfig
 
-# The plugins that first ask Keystone which versions it speaks, and those that know: one request less for each module call.
+# Plugins that first discover the versions of Keystone, and those that do not: one request less for each module.
 _VERSIONED = {"password": "v3password", "token": "v3token"}
 _UNVERSIONED_OPTIONS = {"default_domain_id", "default_domain_name"}
-# What an option of the module is called in openstacksdk.
+# The names of options in openstacksdk.
 _NAMES = {"validate_certs": "verify", "ca_cert": "cacert", "client_cert": "cert", "client_key": "key"}
 _OPTIONS = (
     "auth",
@@ -39,29 +39,29 @@ REQUEST_TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class CloudOptions:
-    """What the user says of the cloud: a name in clouds.yaml, a whole configuration, or options one by one."""
+    """The cloud as the user declares it: a name in clouds.yaml, a whole configuration, or single options."""
 
     cloud: str | t.Mapping[str, t.Any] | None = None
     given: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> CloudOptions:
-        """Of a module's options; ConnectionProblem when a whole configuration is contradicted by single options."""
+        """From the options of a module; raises ConnectionProblem for single options besides a whole configuration."""
         cloud = params.get("cloud")
         given = {name: params[name] for name in _OPTIONS if params.get(name) is not None}
         if isinstance(cloud, t.Mapping):
-            # The default of the option interface is no contradiction.
+            # The option interface has a default.
             extra = sorted(name for name in given if name != "interface" or given[name] != "public")
             if extra:
                 raise ConnectionProblem(
-                    f"cloud is a whole configuration, so {', '.join(extra)} cannot be given beside it: put it into cloud."
+                    f"cloud is a whole configuration and cannot be combined with {', '.join(extra)}. Move that into cloud."
                 )
             return cls(dict(cloud))
         return cls(str(cloud) if cloud else None, {_NAMES.get(name, name): value for name, value in given.items()})
 
     @property
     def secrets(self) -> set[str]:
-        """Values that must not be shown."""
+        """Values that must not be printed."""
         documents = [self.given, self.cloud] if isinstance(self.cloud, t.Mapping) else [self.given]
         auths = [document.get("auth") for document in documents]
         return {
@@ -70,17 +70,17 @@ class CloudOptions:
             if isinstance(auth, t.Mapping)
             for name, value in auth.items()
             if value and any(word in name for word in ("password", "secret", "token", "passcode"))
-            # What ends with a line break may be shown without it.
+            # Text that ends with a line break may be printed without it.
             for text in (str(value), str(value).strip())
             if text
         }
 
 
 class Session:
-    """One cloud, region and project, with the token that all services share."""
+    """One cloud, region and project, with a token for all services."""
 
     def __init__(self, options: CloudOptions, user_agent: str) -> None:
-        """Read the configuration (ConnectionProblem if it cannot be used); nothing is sent yet."""
+        """Read the configuration, or raise ConnectionProblem; sends nothing yet."""
         self._config = OpenStackConfig(app_name="accel.gpu", app_version=VERSION)
         self._region = self._configured(options)
         self._user_agent = user_agent
@@ -100,12 +100,12 @@ class Session:
             ) from None
         if not (region.config.get("auth") or {}).get("auth_url"):
             raise ConnectionProblem(
-                "No cloud is named: give cloud (a name in clouds.yaml), auth with its auth_url, or set OS_CLOUD or OS_AUTH_URL."
+                "No cloud is named. Set cloud (a name in clouds.yaml), auth with auth_url, or the variable OS_CLOUD or OS_AUTH_URL."
             )
         return self._versioned(region, name, given)
 
     def _versioned(self, region: t.Any, name: str | None, given: dict[str, t.Any]) -> t.Any:
-        """The same cloud without a look for the versions of Keystone, where the URL says which one it is."""
+        """The same region without discovery of Keystone's versions, where the URL contains the version."""
         plugin = _VERSIONED.get(str(region.config.get("auth_type")))
         auth = region.config["auth"]
         at_three = urlsplit(str(auth["auth_url"])).path.rstrip("/").endswith("/v3")
@@ -114,22 +114,22 @@ class Session:
         try:
             return self._config.get_one(cloud=name, **{**given, "auth_type": plugin})
         except UNUSABLE:
-            # It asks for more than the other one, which finds out by itself what is missing.
+            # This plugin needs more options than the other one, which reports missing ones itself.
             return region
 
     @property
     def auth_url(self) -> str:
-        """Where Keystone is."""
+        """The URL of Keystone."""
         return str((self._region.config.get("auth") or {}).get("auth_url"))
 
     @property
     def timeout(self) -> float:
-        """Seconds within which one request must be answered."""
+        """The timeout of one request in seconds."""
         return float(self._region.config.get("api_timeout") or REQUEST_TIMEOUT)
 
     @property
     def origin(self) -> str:
-        """The cloud, region and project, in words."""
+        """Cloud, project and region as text."""
         auth = self._region.config.get("auth") or {}
         project = auth.get("project_name") or auth.get("project_id")
         parts = [
@@ -141,15 +141,15 @@ class Session:
 
     @property
     def region(self) -> str:
-        """The region's name; empty where the cloud has one alone."""
+        """The name of the region; empty where the cloud has only one."""
         return str(self._region.get_region_name() or "")
 
     def project_id(self) -> str:
-        """Of the token."""
+        """The project of the token."""
         return str(self._session.get_project_id() or "")
 
     def adapter(self, service_type: str) -> t.Any:
-        """Of one service as the catalog has it, without a look for versions; what fails is answered, not raised."""
+        """The adapter of one service, without discovery of versions; error answers are returned, not raised."""
         region = self._region
         return Adapter(
             session=self._session,
@@ -179,7 +179,7 @@ class Session:
 
 
 def regions_of(cloud: str) -> list[str]:
-    """The regions that clouds.yaml has for a cloud, in its order; none where it names none."""
+    """The regions of a cloud in clouds.yaml, in its order; may be empty."""
     document = (OpenStackConfig().cloud_config.get("clouds") or {}).get(cloud) or {}
     regions = [region["name"] if isinstance(region, dict) else region for region in document.get("regions") or ()]
     return [str(region) for region in regions]

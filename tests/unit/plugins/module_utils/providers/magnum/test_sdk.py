@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A configuration is read without the SDK's services, and whoever wants the whole SDK still gets it."""
+"""The configuration is read without the services of the SDK, and other code can still import the whole SDK."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAGNUM = "ansible_collections.accel.gpu.plugins.module_utils.providers.magnum"
 
 
 def printed(script: str) -> str:
-    """What a Python of its own prints, which has imported nothing yet."""
+    """The output of a new Python process."""
     command = [sys.executable, "-c", f"import sys\n{script}"]
     done = subprocess.run(command, env=environment(PYTHONPATH=str(BUILD)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -38,14 +38,24 @@ def test_no_service_is_imported() -> None:
         ["import openstack", f"import {_MAGNUM}.session"],
     ],
 )
-def test_the_whole_sdk_is_there_for_whoever_else_imports_it(imports: list[str]) -> None:
-    told = printed(
+def test_other_code_can_import_the_whole_sdk(imports: list[str]) -> None:
+    output = printed(
         "\n".join([*imports, "print(openstack.connection.Connection.__name__, openstack.exceptions.__name__)"])
     )
-    assert told == "Connection openstack.exceptions"
+    assert output == "Connection openstack.exceptions"
 
 
-def test_the_sdks_log_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_release_whose_submodules_need_the_package_is_imported_as_a_whole() -> None:
+    no_package = (
+        "import importlib.util, types\nimportlib.util.module_from_spec = lambda spec: types.ModuleType(spec.name)"
+    )
+    output = printed(
+        f"{no_package}\nfrom {_MAGNUM} import sdk\nprint(sdk.IMPORT_ERROR, sdk.OpenStackConfig.__name__, 'openstack' in sys.modules)"
+    )
+    assert output == "None OpenStackConfig True"
+
+
+def test_the_log_of_the_sdk_is_written(tmp_path: Path) -> None:
     path = tmp_path / "sdk.log"
     printed(f"from {_MAGNUM}.sdk import enable_logging\nenable_logging({str(path)!r}, 'DEBUG')")
     assert path.exists()

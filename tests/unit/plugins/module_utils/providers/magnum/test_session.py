@@ -35,7 +35,7 @@ def test_options_one_by_one() -> None:
 
 def test_a_whole_configuration() -> None:
     assert session(cloud={"auth": AUTH, "region_name": "r"}, interface="public").region == "r"
-    with pytest.raises(ConnectionProblem, match="so auth, region_name cannot be given beside it"):
+    with pytest.raises(ConnectionProblem, match="cannot be combined with auth, region_name"):
         session(cloud={"auth": AUTH}, auth=AUTH, region_name="r")
 
 

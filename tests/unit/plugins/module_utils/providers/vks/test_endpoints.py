@@ -54,11 +54,11 @@ def test_an_address_may_end_with_the_version() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"region": "BKK"}, "region: 'BKK' is not known; known are HCM-3, HAN."),
-        ({"vks_url": "http://vks.example"}, "vks_url: 'http://vks.example' would send the token in the clear"),
+        ({"region": "BKK"}, "region: 'BKK' is unknown; known are HCM-3, HAN."),
+        ({"vks_url": "http://vks.example"}, "vks_url: 'http://vks.example' would send the token unencrypted"),
         ({"iam_url": "http://10.0.0.1"}, "iam_url: 'http://10.0.0.1/accounts-api/v2/auth/token' would send"),
-        ({"vserver_url": "vserver.example"}, "is no address of the form https://HOST/PATH"),
-        ({"vks_url": "https://me:hunter2@vks.example"}, "vks_url: an address with credentials in it"),
+        ({"vserver_url": "vserver.example"}, "is not a URL of the form https://HOST/PATH"),
+        ({"vks_url": "https://me:hunter2@vks.example"}, "vks_url: the URL contains credentials"),
         ({"vks_url": "https://vks.example/?a=b"}, "has a query"),
         (
             {"iam_url": "https://i/accounts-api/v2/auth/token", "iam_version": "v1"},
