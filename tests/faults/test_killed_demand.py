@@ -41,8 +41,8 @@ class Scenario:
     def offered(self) -> Counter[str]:
         """The resources of all nodes."""
         found: Counter[str] = Counter()
-        for of in self.rolling.cluster.offered("a100-").values():
-            found.update(of)
+        for item in self.rolling.cluster.offered("a100-").values():
+            found.update(item)
         return found
 
     def require_met(self) -> None:

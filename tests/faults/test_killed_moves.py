@@ -70,13 +70,13 @@ class UsedPool:
         """The nodes on which the pods run."""
         return {pod["spec"]["nodeName"] for pod in self.users.wait_running(2, APP)}
 
-    def killed(self, wanted: Pool, number: int, *, then: Pool | None = None) -> bool:
+    def killed(self, desired: Pool, number: int, *, then: Pool | None = None) -> bool:
         """Kill a run to `wanted` after this number of changing requests, and run to `then` or to `wanted`; False: it ended before."""
         with self.users.watched() as watch:
-            interrupted = self.cloud.killed([wanted], number, self.folder, then=[then or wanted])
+            interrupted = self.cloud.killed([desired], number, self.folder, then=[then or desired])
             # Pods of a machine that the cloud has deleted count as running until Kubernetes deletes them, a minute later.
             self.users.until(lambda: self.places() <= self.nodes(), "the pods run on the pool's nodes", seconds=240)
-        assert watch.not_evicted() == [] or (self.cloud.provider.name == "vks" and wanted["nodes"]["count"] == 1)
+        assert watch.not_evicted() == [] or (self.cloud.provider.name == "vks" and desired["nodes"]["count"] == 1)
         return interrupted
 
 

@@ -147,7 +147,7 @@ def kill_once(scenario: Scenario, kill: Any) -> bool:
 
 
 def after_request(scenario: Scenario, number: int, folder: Path) -> bool:
-    return kill_once(scenario, lambda given: killed_after(scenario.lab, SHARE, number, folder, **given))
+    return kill_once(scenario, lambda args: killed_after(scenario.lab, SHARE, number, folder, **args))
 
 
 @pytest.fixture(scope="module")
@@ -198,5 +198,5 @@ def test_a_rolling_update_is_killed_at_any_moment(scenario: Scenario, rng: rando
     interrupted = 0
     for dummy in range(100):
         moment = rng.uniform(0, usual)
-        interrupted += kill_once(scenario, lambda given, moment=moment: killed_at(scenario.lab, SHARE, moment, **given))
+        interrupted += kill_once(scenario, lambda args, moment=moment: killed_at(scenario.lab, SHARE, moment, **args))
     assert interrupted > 50

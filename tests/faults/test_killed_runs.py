@@ -69,7 +69,7 @@ def kill_a_first_run(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]
     for point in choose(total):
         lab.reset(fleet)
         foreign = Foreign(lab)
-        foreign.place()
+        foreign.create()
         killed_after(lab, SITE, point, tmp_path, variables=VARIABLES)
         require_converged(lab, foreign, variables=VARIABLES)
 
@@ -103,7 +103,7 @@ def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], l
     four, eight = sharing_by(4), sharing_by(8)
     Cluster(lab).share()
     foreign = Foreign(lab)
-    foreign.place()
+    foreign.create()
     run_playbook(SITE, environ=lab.env, **four).require_success()
     total = len(changing_requests(lab, SITE, tmp_path, **eight))
     assert total > 5

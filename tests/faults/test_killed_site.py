@@ -51,11 +51,11 @@ def kill_at(lab: Lab, tmp_path: Path, moment: float, *, worker: bool, again: boo
     begun = time.monotonic()
     if again:
         run_playbook(SITE, environ=lab.env, variables=VARIABLES).require_success()
-        foreign.place()
+        foreign.create()
         # A change takes about as long as the first run: it has no installations, but nodes change one after the other.
         killed_worker_at(lab, SITE, moment * (time.monotonic() - begun), worker=worker, variables=CHANGED)
     else:
-        foreign.place()
+        foreign.create()
         killed_worker_at(lab, SITE, moment * FIRST_RUN, worker=worker, variables=VARIABLES)
     variables = CHANGED if again else VARIABLES
     require_converged(lab, foreign, variables=variables)

@@ -33,7 +33,7 @@ from tests.helpers.workloads import GPU
 from tests.labs import Lab
 
 pytestmark = [
-    pytest.mark.sampled(1, group="faults of a rolling change"),
+    pytest.mark.sampled(1, group="faults of a rolling update"),
     pytest.mark.usual(60),
     pytest.mark.timeout(600),
 ]

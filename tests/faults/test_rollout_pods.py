@@ -15,7 +15,7 @@ from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, HALVES, MPS, NONE, TARG
 from tests.helpers.workloads import GPU, NAMESPACE, WAYS
 
 pytestmark = [
-    pytest.mark.sampled(1, group="faults of a rolling change"),
+    pytest.mark.sampled(1, group="faults of a rolling update"),
     pytest.mark.usual(60),
     pytest.mark.timeout(600),
 ]

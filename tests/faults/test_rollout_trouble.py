@@ -28,7 +28,7 @@ from tests.helpers.toxiproxy import toxiproxy
 from tests.helpers.workloads import GPU
 
 pytestmark = [
-    pytest.mark.sampled(1, group="faults of a rolling change"),
+    pytest.mark.sampled(1, group="faults of a rolling update"),
     pytest.mark.usual(60),
     pytest.mark.timeout(600),
 ]

@@ -55,7 +55,7 @@ def changes(rolling: Rolling, since: int) -> list[str]:
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, group="faults of a rolling change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 @pytest.mark.timeout(600)
 def test_the_second_waits_for_the_first(rolling: Rolling) -> None:
     held_up(rolling)
@@ -87,7 +87,7 @@ def asked_for_lease(rolling: Rolling, since: int) -> int:
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, group="faults of a rolling change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 @pytest.mark.timeout(600)
 def test_the_second_is_refused_with_the_name_of_the_first(rolling: Rolling) -> None:
     held_up(rolling)

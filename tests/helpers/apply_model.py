@@ -11,19 +11,19 @@ Object = dict[str, t.Any]
 _KEYS_OF_IDENTITY = ("apiVersion", "kind")
 
 
-def apply(live: Object | None, wanted: Object, manager: str) -> Object:
+def apply(live: Object | None, desired: Object, manager: str) -> Object:
     """The object after `manager` has applied `wanted`, with its managedFields."""
-    result = copy.deepcopy(live) if live is not None else {"metadata": {"name": wanted["metadata"]["name"]}}
+    result = copy.deepcopy(live) if live is not None else {"metadata": {"name": desired["metadata"]["name"]}}
     entries = {entry["manager"]: entry["fieldsV1"] for entry in result.get("metadata", {}).pop("managedFields", [])}
     before = entries.pop(manager, {})
-    now = _tree(wanted)
+    now = _tree(desired)
     for key in _KEYS_OF_IDENTITY:
         now.pop(f"f:{key}", None)
     now.get("f:metadata", {}).pop("f:name", None)
     _remove(result, before, now, list(entries.values()))
-    _write(result, wanted)
+    _write(result, desired)
     for other in entries.values():
-        _lose(other, wanted, result)
+        _lose(other, desired, result)
     entries[manager] = now
     result["metadata"]["managedFields"] = [
         {"manager": name, "operation": "Apply", "fieldsV1": tree} for name, tree in entries.items()
@@ -56,26 +56,26 @@ def _remove(live: Object, before: Object, now: Object, others: list[Object]) -> 
         key = entry[2:]
         if key not in live:
             continue
-        theirs = [other[entry] for other in others if entry in other]
+        foreign = [other[entry] for other in others if entry in other]
         if below and isinstance(live[key], dict):
-            _remove(live[key], below, now.get(entry, {}), theirs)
-            if not live[key] and not theirs:
+            _remove(live[key], below, now.get(entry, {}), foreign)
+            if not live[key] and not foreign:
                 del live[key]
-        elif entry not in now and not theirs:
+        elif entry not in now and not foreign:
             del live[key]
 
 
-def _write(live: Object, wanted: Object) -> None:
-    for key, value in wanted.items():
+def _write(live: Object, desired: Object) -> None:
+    for key, value in desired.items():
         if isinstance(value, dict) and isinstance(live.get(key), dict):
             _write(live[key], value)
         else:
             live[key] = copy.deepcopy(value)
 
 
-def _lose(tree: Object, wanted: Object, live: Object) -> None:
+def _lose(tree: Object, desired: Object, live: Object) -> None:
     """Force: a manager that had set another value at the path of a leaf no longer owns it."""
-    for key, value in wanted.items():
+    for key, value in desired.items():
         entry = f"f:{key}"
         if entry not in tree:
             continue

@@ -83,7 +83,7 @@ class CloudPools:
         found = {
             pool["name"]: [group for name, group in created.items() if is_of(name, pool["name"])] for pool in pools
         }
-        assert {name: [group.count for group in of] for name, of in found.items()} == {
+        assert {name: [group.count for group in item] for name, item in found.items()} == {
             pool["name"]: [pool["nodes"]["count"]] for pool in pools
         }
         assert len(created) == len(pools)

@@ -74,9 +74,9 @@ class Provider:
 
     def require_no_orphan(self, lab: Lab) -> None:
         """Each group has its desired number of nodes, all ready, and no node belongs to another group."""
-        wanted = Counter({group.id: group.count for group in self.groups(lab).values()})
+        desired = Counter({group.id: group.count for group in self.groups(lab).values()})
         nodes = self.nodes(lab)
-        assert Counter(group_of(node) for node in nodes.values()) == +wanted
+        assert Counter(group_of(node) for node in nodes.values()) == +desired
         assert [name for name, node in nodes.items() if not is_ready(node)] == []
 
 

@@ -23,7 +23,7 @@ class Foreign:
     lab: Lab
     _nodes: tuple[str, ...] = field(default=(), init=False)
 
-    def place(self) -> None:
+    def create(self) -> None:
         """Create them on the first nodes of the cluster; the last of these is cordoned."""
         names = sorted(node["metadata"]["name"] for node in self._get("nodes")["items"])
         self._nodes = tuple(names[:3])

@@ -28,9 +28,9 @@ class Element:
 
     def find(self, name: str, **attributes: str) -> list[Element]:
         """The elements with a name and attributes (class_ for class)."""
-        wanted = {key.rstrip("_"): value for key, value in attributes.items()}
+        desired = {key.rstrip("_"): value for key, value in attributes.items()}
         return [
-            element for element in self.walk() if element.name == name and wanted.items() <= element.attributes.items()
+            element for element in self.walk() if element.name == name and desired.items() <= element.attributes.items()
         ]
 
     @property

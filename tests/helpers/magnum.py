@@ -53,8 +53,8 @@ class Magnum:
         """The result of a module, which polls often."""
         if module == "nodegroup":
             args = {"cluster": CLUSTER, "wait_sleep": 1, "timeout": 120, **args}
-        given = {"cloud": cloud, **args}
-        return run_module(main_of(module), given, check=check, diff=True, env=self.lab.env)
+        options = {"cloud": cloud, **args}
+        return run_module(main_of(module), options, check=check, diff=True, env=self.lab.env)
 
     def group(self, name: str = "g", **args: Any) -> Object:
         """The result of magnum_nodegroup for one node group of the test."""

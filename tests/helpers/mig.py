@@ -30,7 +30,7 @@ def generated_entries(model: str) -> dict[str, t.Any]:
         "all-disabled": [{"devices": "all", "mig-enabled": False}],
         "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
     }
-    cut = {f"all-{of.name.replace('+', '.')}": {of.name: of.most} for of in geometry.profiles}
+    cut = {f"all-{item.name.replace('+', '.')}": {item.name: item.most} for item in geometry.profiles}
     for name, devices in {**cut, "all-balanced": dict(geometry.balanced)}.items():
         found[name] = [{"devices": "all", "mig-enabled": True, "mig-devices": devices}]
     return found

@@ -25,7 +25,7 @@ def run_module(
     env: t.Mapping[str, str] | None = None,
 ) -> dict[str, t.Any]:
     """The JSON that the module printed; a failure has "failed": true. Works on ansible-core 2.16 to 2.21."""
-    given = {
+    options = {
         **args,
         "_ansible_check_mode": check,
         "_ansible_diff": diff,
@@ -36,7 +36,7 @@ def run_module(
         "_ansible_remote_tmp": "/tmp",
         "_ansible_keep_remote_files": False,
     }
-    buffer = json.dumps({"ANSIBLE_MODULE_ARGS": given}).encode()
+    buffer = json.dumps({"ANSIBLE_MODULE_ARGS": options}).encode()
     printed = io.StringIO()
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(basic, "_ANSIBLE_ARGS", buffer))

@@ -133,15 +133,15 @@ class Shown:
     def play(self, name: str, *arguments: str, variables: Mapping[str, Any] | None = None, json_output: bool = False) -> int:  # fmt: skip
         """Run a playbook with maximum verbosity, or with JSON output; returns its exit status."""
         # In a file, because the arguments of a process are readable by every user.
-        given = self.folder / f"variables-{time.monotonic_ns()}.yml"
-        given.write_text(yaml.safe_dump(dict(variables or {})))
+        options = self.folder / f"variables-{time.monotonic_ns()}.yml"
+        options.write_text(yaml.safe_dump(dict(variables or {})))
         command = [
             "ansible-playbook",
             name,
             "-i",
             str(REPO / "inventories/lab"),
             "-e",
-            f"@{given}",
+            f"@{options}",
             "--diff",
             *arguments,
         ]
@@ -151,7 +151,7 @@ class Shown:
         else:
             command.append("-vvvv")
         done = subprocess.run(command, cwd=REPO, env=environ, capture_output=True, text=True, check=False)
-        given.unlink()
+        options.unlink()
         self.text += done.stdout + done.stderr
         return done.returncode
 

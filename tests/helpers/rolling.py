@@ -96,8 +96,8 @@ class Rolling:
             cluster_policy.main, gpu_pools=pools, wait=settled, wait_timeout=90, wait_sleep=1, check=check
         )
         assert not policy.get("failed"), policy
-        given = {"gpu_pools": pools, "wait_timeout": 90, "expected_policy": policy["cluster_policy"], **options}
-        return self.cluster.run(gpu_sharing.main, **given)
+        args = {"gpu_pools": pools, "wait_timeout": 90, "expected_policy": policy["cluster_policy"], **options}
+        return self.cluster.run(gpu_sharing.main, **args)
 
     def require_offered(self, offered: Mapping[str, int], *, but: str = "") -> None:
         """Every GPU node, except one, offers exactly this."""

@@ -44,10 +44,10 @@ def page() -> str:
     """The whole page."""
     groups = _groups()
     contents = "".join(
-        f"| [{', '.join(keys)}](#{_anchor(_title(keys))}) | {len(all_layouts(of))} | {len(maximal(of))} |\n"
-        for of, keys in groups.items()
+        f"| [{', '.join(keys)}](#{_anchor(_title(keys))}) | {len(all_layouts(item))} | {len(maximal(item))} |\n"
+        for item, keys in groups.items()
     )
-    return _HEAD + contents + "".join(_section(of, keys) for of, keys in groups.items())
+    return _HEAD + contents + "".join(_section(item, keys) for item, keys in groups.items())
 
 
 def _groups() -> dict[Geometry, list[str]]:

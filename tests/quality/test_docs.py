@@ -78,8 +78,8 @@ def test_the_page_of_a_role_lists_its_variables(role: Path) -> None:
 
 def test_the_messages_of_the_variables_are_those_of_the_code() -> None:
     section = (DOCS / "pools.md").read_text(encoding="utf-8").partition("## Validation of the variables")[2]
-    given, messages = re.findall(r"```(?:yaml|text)\n(.*?)```", section, re.DOTALL)[:2]
-    assert FilterModule().filters()["plan_problems"](yaml.safe_load(given)) == messages.splitlines()
+    args, messages = re.findall(r"```(?:yaml|text)\n(.*?)```", section, re.DOTALL)[:2]
+    assert FilterModule().filters()["plan_problems"](yaml.safe_load(args)) == messages.splitlines()
 
 
 def table(page: str, head: str) -> list[list[str]]:
@@ -170,9 +170,9 @@ def test_examples_use_options_that_exist() -> None:
         f"{place}: {name} has no option {option}"
         for place, text in examples()
         for task in tasks(yaml.safe_load(text))
-        for name, given in task.items()
-        if name in options and isinstance(given, dict)
-        for option in set(given) - options[name]
+        for name, args in task.items()
+        if name in options and isinstance(args, dict)
+        for option in set(args) - options[name]
     ]
     assert not wrong
     shown = {name for place, text in examples() for task in tasks(yaml.safe_load(text)) for name in task}

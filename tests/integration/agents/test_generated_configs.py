@@ -49,8 +49,8 @@ def check(model: models.Model, expected: list[Sharing]) -> None:
         for output in (simulator, nvidia):
             assert (output.labels_error, output.resources_error) == ("", ""), sharing
             # Resources with 0 are expected only if the node had them before.
-            wanted = {name: count for name, count in sharing.offers(GPUS).items() if count}
-            assert {name: len(devices) for name, devices in output.resources.items()} == wanted, sharing
+            desired = {name: count for name, count in sharing.offers(GPUS).items() if count}
+            assert {name: len(devices) for name, devices in output.resources.items()} == desired, sharing
             if sharing.mode != "mig":
                 assert output.labels["nvidia.com/gpu.product"] == model.product + sharing.suffix
         assert simulator.labels == nvidia.labels

@@ -84,8 +84,8 @@ def check_maximal_layouts(model: models.Model) -> None:
         applied(agent_cases.hardware(model), counts, first_fit=first_fit)
         for counts, first_fit in itertools.product(every, (False, True))
     ]
-    wanted = [counts for counts in every for _first_fit in (False, True)]
-    for counts, output in zip(wanted, compare(cases), strict=True):
+    desired = [counts for counts in every for _first_fit in (False, True)]
+    for counts, output in zip(desired, compare(cases), strict=True):
         assert profiles(output) == {0: Counter(counts)}, counts
 
 

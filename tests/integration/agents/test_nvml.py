@@ -120,12 +120,12 @@ def test_no_fabric(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "wanted", "error"),
+    ("function", "desired", "error"),
     [
         ("nvmlDeviceGetHandleByIndex_v2", 9, INVALID_ARGUMENT),
         ("nvmlDeviceGetHandleByUUID", b"GPU-x", NOT_FOUND),
         ("nvmlDeviceGetHandleByPciBusId_v2", b"0000:99:00.0", NOT_FOUND),
     ],
 )
-def test_no_such_device(nvml: ctypes.CDLL, function: str, wanted: int | bytes, error: int) -> None:
-    assert getattr(nvml, function)(wanted, ctypes.byref(ctypes.c_void_p())) == error
+def test_no_such_device(nvml: ctypes.CDLL, function: str, desired: int | bytes, error: int) -> None:
+    assert getattr(nvml, function)(desired, ctypes.byref(ctypes.c_void_p())) == error

@@ -74,8 +74,10 @@ class Fleet:
 def plain(value: Any) -> Any:
     """Without the trust tag of values from outside, which some versions of Ansible show."""
     if isinstance(value, dict):
-        return value["__ansible_unsafe"] if "__ansible_unsafe" in value else {k: plain(of) for k, of in value.items()}
-    return [plain(of) for of in value] if isinstance(value, list) else value
+        return (
+            value["__ansible_unsafe"] if "__ansible_unsafe" in value else {k: plain(item) for k, item in value.items()}
+        )
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.usual(20)
@@ -83,7 +85,7 @@ def test_clusters_of_both_clouds_are_hosts_in_groups(fleet: Fleet) -> None:
     name = fleet.lab.name
     found = fleet.written().listed()
     of_magnum, of_vks = f"{name}-RegionOne", f"{name}-HCM-3"
-    groups = {group: of["hosts"] for group, of in found.items() if group != "_meta" and "hosts" in of}
+    groups = {group: item["hosts"] for group, item in found.items() if group != "_meta" and "hosts" in item}
     assert groups == {
         "gpu_clusters": [of_vks, of_magnum],
         "magnum": [of_magnum],

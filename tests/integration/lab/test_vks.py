@@ -72,12 +72,12 @@ def tenant(lab: OwnLab) -> Tenant:
 
 def nodes(lab: OwnLab, path: str) -> dict[str, Object]:
     """Return the nodes of a group in the lab's Kubernetes, by name."""
-    wanted = path.rpartition("/")[2]
+    desired = path.rpartition("/")[2]
     found = Api(lab.lab).list("/api/v1/nodes", labelSelector="lab.accel.gpu/cloud=vks")
     return {
         node["metadata"]["name"]: node
         for node in found
-        if node["metadata"]["annotations"]["lab.accel.gpu/node-group"] == wanted
+        if node["metadata"]["annotations"]["lab.accel.gpu/node-group"] == desired
     }
 
 
@@ -163,7 +163,7 @@ def test_requests_are_logged_without_secrets(lab: OwnLab, tenant: Tenant) -> Non
     assert Vks().clients(lab.lab).keys() == CLIENTS.keys()
 
 
-@pytest.mark.sampled(2, group="lives of a lab")
+@pytest.mark.sampled(2, group="lifecycles of a lab")
 @pytest.mark.usual(30)
 def test_restored_cluster_has_its_groups(lab: OwnLab, tenant: Tenant) -> None:
     path = tenant.created(name="saved-1")

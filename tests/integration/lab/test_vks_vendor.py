@@ -104,16 +104,18 @@ def grn(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
 def test_lifecycle_of_a_group_with_the_command_line(grn: Grn, fake: FakeVks, tmp_path: Path) -> None:
     account = Account(fake)
     (cluster,) = [one["id"] for one in grn("vks", "list-clusters")["items"]]
-    of = ("--cluster-id", cluster)
-    wanted = group(name="by-grn-1")
+    of_cluster = ("--cluster-id", cluster)
+    desired = group(name="by-grn-1")
     choice = {"flavor-id": "flavorId", "disk-type": "diskType", "ssh-key-id": "sshKeyId", "subnet-id": "subnetId"}
-    options = [word for option, name in choice.items() for word in (f"--{option}", wanted[name])]
+    options = [word for option, name in choice.items() for word in (f"--{option}", desired[name])]
     options += ["--labels", "a=1,b=2", "--taints", "nvidia.com/gpu=:NoSchedule", "--tags", "t=1"]
-    new = grn("vks", "create-nodegroup", *of, "--name", "by-grn-1", *options, "--auto-scale", "minSize=1,maxSize=3")
-    on = (*of, "--nodegroup-id", new["id"])
+    new = grn(
+        "vks", "create-nodegroup", *of_cluster, "--name", "by-grn-1", *options, "--auto-scale", "minSize=1,maxSize=3"
+    )
+    of_group = (*of_cluster, "--nodegroup-id", new["id"])
     wait = ("--delay", "1", "--max-attempts", "20")
-    grn("vks", "wait", "nodegroup-active", *on, *wait)
-    detail = grn("vks", "get-nodegroup", *on)
+    grn("vks", "wait", "nodegroup-active", *of_group, *wait)
+    detail = grn("vks", "get-nodegroup", *of_group)
     assert (detail["labels"], detail["tags"], detail["autoScaleConfig"]) == (
         {"a": "1", "b": "2"},
         {"t": "1"},
@@ -121,41 +123,44 @@ def test_lifecycle_of_a_group_with_the_command_line(grn: Grn, fake: FakeVks, tmp
     )
     assert detail["taints"] == [{"key": "nvidia.com/gpu", "value": "", "effect": "NoSchedule"}]
 
-    grn("vks", "update-nodegroup", *on, "--num-nodes", "2")
-    grn("vks", "wait", "nodegroup-active", *on, *wait)
-    assert [node["ready"] for node in grn("vks", "list-nodes", *on)["items"]] == [True, True]
+    grn("vks", "update-nodegroup", *of_group, "--num-nodes", "2")
+    grn("vks", "wait", "nodegroup-active", *of_group, *wait)
+    assert [node["ready"] for node in grn("vks", "list-nodes", *of_group)["items"]] == [True, True]
     # The client sends an empty option --taints as null.
-    grn("vks", "update-nodegroup-metadata", *on, "--labels", "a=3", "--taints", "")
-    grn("vks", "wait", "nodegroup-active", *on, *wait)
-    detail = grn("vks", "get-nodegroup", *on)
+    grn("vks", "update-nodegroup-metadata", *of_group, "--labels", "a=3", "--taints", "")
+    grn("vks", "wait", "nodegroup-active", *of_group, *wait)
+    detail = grn("vks", "get-nodegroup", *of_group)
     assert (detail["labels"], detail["taints"], detail["tags"]) == ({"a": "3"}, [], {"t": "1"})
 
     account.put("token-expired", 0)
-    assert {one["name"] for one in grn("vks", "list-nodegroups", *of)["items"]} == {"default-worker", "by-grn-1"}
+    assert {one["name"] for one in grn("vks", "list-nodegroups", *of_cluster)["items"]} == {
+        "default-worker",
+        "by-grn-1",
+    }
     account.login()
     account.put("server-error", 1)
     assert grn("vks", "get-quota")["maxNodesPerNodeGroup"] == 10
 
-    grn("vks", "update-cluster", *of, "--k8s-version", seed.VERSIONS[1], "--whitelist-node-cidrs", "0.0.0.0/0")
-    grn("vks", "upgrade-nodegroup-version", *on, "--k8s-version", seed.VERSIONS[1])
-    grn("vks", "wait", "nodegroup-active", *on, *wait)
-    assert grn("vks", "get-nodegroup", *on)["kubernetesVersion"] == seed.VERSIONS[1]
-    assert grn("vks", "get-cluster-events", *of)["items"]
+    grn("vks", "update-cluster", *of_cluster, "--k8s-version", seed.VERSIONS[1], "--whitelist-node-cidrs", "0.0.0.0/0")
+    grn("vks", "upgrade-nodegroup-version", *of_group, "--k8s-version", seed.VERSIONS[1])
+    grn("vks", "wait", "nodegroup-active", *of_group, *wait)
+    assert grn("vks", "get-nodegroup", *of_group)["kubernetesVersion"] == seed.VERSIONS[1]
+    assert grn("vks", "get-cluster-events", *of_cluster)["items"]
 
-    grn("vks", "generate-kubeconfig", *of, "--expiration-days", "30")
+    grn("vks", "generate-kubeconfig", *of_cluster, "--expiration-days", "30")
     account.settled(f"/clusters/{cluster}/kubeconfig")
-    grn("vks", "update-kubeconfig", *of, "--kubeconfig", str(tmp_path / "kubeconfig"))
+    grn("vks", "update-kubeconfig", *of_cluster, "--kubeconfig", str(tmp_path / "kubeconfig"))
     assert f"vks_{cluster}" in (tmp_path / "kubeconfig").read_text()
 
-    grn("vks", "delete-nodegroup", *on, "--force")
-    grn("vks", "wait", "nodegroup-deleted", *on, *wait)
+    grn("vks", "delete-nodegroup", *of_group, "--force")
+    grn("vks", "wait", "nodegroup-deleted", *of_group, *wait)
     assert list(account.groups()) == ["default-worker"]
 
 
 def test_lookups_with_the_command_line(grn: Grn, fake: FakeVks) -> None:
     assert {one["name"] for one in grn("vserver", "flavor", "list-families")} == {"gpu", "general"}
-    of = ("--family", "gpu", "--code", "skylake", "--zone-id", seed.ZONES[1])
-    assert grn("vserver", "flavor", "list", *of)
+    of_cluster = ("--family", "gpu", "--code", "skylake", "--zone-id", seed.ZONES[1])
+    assert grn("vserver", "flavor", "list", *of_cluster)
     assert "twin" in json.dumps(grn("vserver", "sshkey", "list"))
     assert "gpu-nodes" in json.dumps(grn("vserver", "secgroup", "list"))
     assert len(grn("vserver", "subnet", "list", "--vpc-id", seed.NETWORK)) == 4
@@ -169,16 +174,16 @@ def test_lifecycle_of_a_group_with_the_terraform_provider(
     folder = checkout("ACCEL_GPU_VNGCLOUD_PROVIDER")
     main = "accel-gpu-check/main.go"
     program = built(folder, {folder / main: DRIVER}, tmp_path / "provider", main)
-    account, wanted = Account(fake), group()
+    account, desired = Account(fake), group()
     first = {
         "cluster_id": account.cluster.rpartition("/")[2],
         "name": "by-tf-1",
         "num_nodes": 1,
         "image_id": seed.image("ubuntu", seed.VERSIONS[0]),
-        "flavor_id": wanted["flavorId"],
-        "disk_type": wanted["diskType"],
-        "ssh_key_id": wanted["sshKeyId"],
-        "subnet_id": wanted["subnetId"],
+        "flavor_id": desired["flavorId"],
+        "disk_type": desired["diskType"],
+        "ssh_key_id": desired["sshKeyId"],
+        "subnet_id": desired["subnetId"],
         "security_groups": [seed.stable_id("secg", "gpu-nodes")],
         "labels": {"a": "1"},
         "taint": [{"key": "k", "value": "v", "effect": "NoSchedule"}],

@@ -17,20 +17,20 @@ from tests.helpers.magnum import CLUSTER, Magnum
 
 
 def cluster(magnum: Magnum, *, check: bool = False, **args: Any) -> dict[str, Any]:
-    given = {"name": magnum.named("c"), "wait_sleep": 1, "timeout": 120, **args}
-    return magnum.run("cluster", check=check, **given)
+    options = {"name": magnum.named("c"), "wait_sleep": 1, "timeout": 120, **args}
+    return magnum.run("cluster", check=check, **options)
 
 
 @pytest.mark.usual(10)
 def test_a_cluster_is_created_once_and_never_changed(magnum: Magnum) -> None:
-    wanted: dict[str, Any] = {
+    desired: dict[str, Any] = {
         "cluster_template": "k8s-gpu",
         "labels": {"team": True},
         "node_count": 1,
         "flavor": "m2.medium",
     }
-    predicted = cluster(magnum, check=True, **wanted)
-    done = cluster(magnum, **wanted)
+    predicted = cluster(magnum, check=True, **desired)
+    done = cluster(magnum, **desired)
     assert not done.get("failed"), done["msg"]
     assert (predicted["changed"], predicted["diff"]) == (done["changed"], done["diff"]) == (True, done["diff"])
     reported = done["magnum_cluster"]
@@ -38,14 +38,14 @@ def test_a_cluster_is_created_once_and_never_changed(magnum: Magnum) -> None:
     assert reported["labels"]["nvidia_gpu_enabled"] == "true", "the template's labels are merged"
     assert reported["labels"]["team"] == "true"
     with magnum.watched() as watched:
-        assert cluster(magnum, **wanted)["changed"] is False
+        assert cluster(magnum, **desired)["changed"] is False
         for field, value in (
             ("labels", {"nvidia_gpu_enabled": False}),
             ("cluster_template", "k8s"),
             ("flavor", "m2.large"),
             ("master_count", 3),
         ):
-            refused = cluster(magnum, **{**wanted, field: value})
+            refused = cluster(magnum, **{**desired, field: value})
             assert refused["code"] == "invalid"
             assert f": {field} is " in refused["msg"]
             assert "at a cluster's creation only" in refused["msg"]

@@ -94,12 +94,12 @@ def test_names_and_ids_of_the_same_object_are_equal(magnum: Magnum) -> None:
 @pytest.mark.usual(10)
 def test_many_groups_in_parallel(magnum: Magnum) -> None:
     names = [magnum.named(str(index)) for index in range(6)]
-    wanted = [{"name": name, "flavor": "m2.medium", "node_count": 0} for name in names]
-    predicted = magnum.run("nodegroup", nodegroups=wanted, check=True)
-    done = magnum.run("nodegroup", nodegroups=wanted)
+    desired = [{"name": name, "flavor": "m2.medium", "node_count": 0} for name in names]
+    predicted = magnum.run("nodegroup", nodegroups=desired, check=True)
+    done = magnum.run("nodegroup", nodegroups=desired)
     assert predicted["diff"] == done["diff"]
     assert [group["status"] for group in done["nodegroups"].values()] == ["CREATE_COMPLETE"] * 6
-    one_bad = [*wanted[:2], {**wanted[2], "flavor": "nope"}]
+    one_bad = [*desired[:2], {**desired[2], "flavor": "nope"}]
     with magnum.watched() as watched:
         refused = magnum.run("nodegroup", nodegroups=[{**group, "max_node_count": 4} for group in one_bad])
     assert refused["code"] == "invalid"

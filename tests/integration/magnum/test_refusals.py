@@ -60,9 +60,9 @@ def test_the_initial_groups_of_a_cluster(magnum: Magnum) -> None:
 )
 def test_no_quota(magnum: Magnum, limit: str, count: int, message: str) -> None:
     magnum.fault("no-quota", "--value", limit)
-    wanted = [{"name": magnum.named(str(index)), "flavor": "m2.large"} for index in range(count)]
+    desired = [{"name": magnum.named(str(index)), "flavor": "m2.large"} for index in range(count)]
     with magnum.watched() as watched:
-        refused = magnum.run("nodegroup", nodegroups=wanted)
+        refused = magnum.run("nodegroup", nodegroups=desired)
     assert f"The project's quota is {message}, 0 are used, and these node groups need" in refused["msg"]
     assert "larger quota" in refused["msg"]
     assert watched == []

@@ -20,10 +20,10 @@ def requests_of(magnum: Magnum, since: int) -> Counter[str]:
 @pytest.mark.usual(20)
 def test_a_second_run_sends_one_request_per_group_and_three(magnum: Magnum) -> None:
     names = [magnum.named(str(index)) for index in range(8)]
-    wanted = [{"name": name, "flavor": "m2.medium", "node_count": 0, "max_node_count": 3} for name in names]
-    assert magnum.run("nodegroup", nodegroups=wanted)["changed"]
+    desired = [{"name": name, "flavor": "m2.medium", "node_count": 0, "max_node_count": 3} for name in names]
+    assert magnum.run("nodegroup", nodegroups=desired)["changed"]
     since = cloud_requests.mark(magnum.layout)
-    assert magnum.run("nodegroup", nodegroups=wanted)["changed"] is False
+    assert magnum.run("nodegroup", nodegroups=desired)["changed"] is False
     assert requests_of(magnum, since) == {"keystone POST": 1, "magnum GET": len(names) + 2}
 
 
@@ -85,8 +85,8 @@ def test_a_timeout_has_a_message(magnum: Magnum) -> None:
 @pytest.mark.usual(10)
 def test_a_creation_that_fails(magnum: Magnum) -> None:
     magnum.fault("create-failed", "--group", magnum.named("bad"), "--value", "No valid host was found")
-    wanted = [{"name": magnum.named(name), "flavor": "m2.medium", "node_count": 1} for name in ("bad", "good")]
-    failed = magnum.run("nodegroup", nodegroups=wanted)
+    desired = [{"name": magnum.named(name), "flavor": "m2.medium", "node_count": 1} for name in ("bad", "good")]
+    failed = magnum.run("nodegroup", nodegroups=desired)
     assert failed["code"] == "partial"
     assert f"Node group {magnum.named('bad')} is CREATE_FAILED. No valid host was found." in failed["msg"]
     assert failed["nodegroups"][magnum.named("good")]["status"] == "CREATE_COMPLETE", "the others are brought there"
@@ -95,10 +95,10 @@ def test_a_creation_that_fails(magnum: Magnum) -> None:
     # With a failed group, and the cluster UPDATE_FAILED, another group can be changed.
     assert magnum.group("good", node_count=2)["changed"]
     magnum.lab.command("cloud", "fault", "clear")
-    healed = magnum.run("nodegroup", nodegroups=wanted[:1])
+    healed = magnum.run("nodegroup", nodegroups=desired[:1])
     assert not healed.get("failed"), healed["msg"]
     assert magnum.live("bad")["status"].endswith("_COMPLETE")
-    assert magnum.run("nodegroup", nodegroups=wanted[:1])["changed"] is False
+    assert magnum.run("nodegroup", nodegroups=desired[:1])["changed"] is False
 
 
 @pytest.mark.sampled(3, group="waits for Magnum")

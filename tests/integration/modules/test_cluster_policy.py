@@ -30,8 +30,8 @@ def cluster(installed: Cluster) -> Iterator[Cluster]:
 
 
 def converge(cluster: Cluster, pools: list[dict[str, Any]] | None = None, **options: Any) -> dict[str, Any]:
-    given = {"gpu_pools": pools if pools is not None else cluster.pools(), "wait_timeout": 90, "wait_sleep": 1}
-    return cluster.run(cluster_policy.main, **{**given, **options})
+    args = {"gpu_pools": pools if pools is not None else cluster.pools(), "wait_timeout": 90, "wait_sleep": 1}
+    return cluster.run(cluster_policy.main, **{**args, **options})
 
 
 def policy(cluster: Cluster) -> dict[str, Any]:

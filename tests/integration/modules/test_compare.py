@@ -79,13 +79,13 @@ def test_histories(kube: Kube, rng: random.Random) -> None:
     path = object_path("apps/v1", "DaemonSet", "agent", namespace)
     for step in range(STEPS):
         manager = THEM if step % 3 == 2 else US
-        wanted = daemonset(namespace, rng)
+        desired = daemonset(namespace, rng)
         live = kube.client.get(path)
-        plan = difference(live, wanted, manager)
-        result = kube.client.apply(path, copy.deepcopy(wanted), manager=manager, dry_run=True)
-        reported = f"step {step} by {manager}: {wanted}"
+        plan = difference(live, desired, manager)
+        result = kube.client.apply(path, copy.deepcopy(desired), manager=manager, dry_run=True)
+        reported = f"step {step} by {manager}: {desired}"
         if live is not None and not plan.changed:
             assert same_object(live, result), f"a change was missed, {reported}"
         done = kube.client.apply(path, plan.patch_body, manager=manager)
-        assert not difference(done, wanted, manager).changed, f"applied and still different, {reported}"
+        assert not difference(done, desired, manager).changed, f"applied and still different, {reported}"
         assert not difference(done, shown(done), manager).changed, f"different from itself, {reported}"

@@ -165,8 +165,8 @@ def test_other_names_of_the_cluster(kube: Kube) -> None:
     context, cluster = kube.client.connection.context_name, kube.client.connection.cluster_name
     for name in (context, cluster):
         assert not kube.run(node_metadata.main, check=True, sets=SETS, gpu_cluster={"name": name}).get("failed")
-    mine = {"name": "prod", "kube_name": cluster}
-    assert not kube.run(node_metadata.main, check=True, sets=SETS, gpu_cluster=mine).get("failed")
+    own = {"name": "prod", "kube_name": cluster}
+    assert not kube.run(node_metadata.main, check=True, sets=SETS, gpu_cluster=own).get("failed")
     wrong = failure(kube, 5, gpu_cluster={"name": cluster, "kube_name": "other"})
     assert "gpu_cluster.kube_name is 'other'" in wrong["msg"]
 

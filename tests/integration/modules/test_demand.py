@@ -57,7 +57,7 @@ def test_only_as_many_gpus_are_partitioned_as_the_demand_needs(pool: Rolling) ->
 @pytest.mark.usual(40)
 def test_only_unused_gpus_are_partitioned_and_pods_stay(pool: Rolling) -> None:
     before = pool.cluster.offered("a100-")
-    (cut,) = (name for name, of in before.items() if SEVENTH in of)
+    (cut,) = (name for name, item in before.items() if SEVENTH in item)
     busy, idle = sorted(set(before) - {cut})
     pool.users.deployment("on-a-slice", cut, resource=THIRD)
     pool.users.deployment("on-a-whole-gpu", busy, resource=GPU)

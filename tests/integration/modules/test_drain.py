@@ -221,10 +221,10 @@ def test_the_next_run_continues_or_uncordons_after_a_killed_run(drained: DrainFi
     budget = drained.budget("kept")
     command = [sys.executable, "-m", "tests.helpers.drain_module"]
     environ = {**os.environ, "PYTHONPATH": f"{REPO / 'build'}:{REPO}"}
-    given = json.dumps(module_arguments(drained, drained.nodes[:1], drain_timeout=60))
+    options = json.dumps(module_arguments(drained, drained.nodes[:1], drain_timeout=60))
     running = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPO, text=True, env=environ)
     assert running.stdin is not None
-    running.stdin.write(given)
+    running.stdin.write(options)
     running.stdin.close()
     until(lambda: drained.cordons()[0] == CORDONED, limit=30)
     running.kill()
@@ -255,13 +255,13 @@ def test_option_kubernetes_of_a_module(drained: DrainFixture) -> None:
     failed = run_module(drain_module.main, module_arguments(drained, drained.nodes[:1], drain_timeout=3))
     assert (failed["failed"], failed["code"], failed["pods_left"]) == (True, "timeout", [f"{drained.namespace}/kept"])
     rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}]
-    given = module_arguments(drained, drained.nodes[:1])
-    given["kubernetes"]["kubeconfig"] = str(drained.kube.limited_user(rules))
-    denied = run_module(drain_module.main, given)
+    options = module_arguments(drained, drained.nodes[:1])
+    options["kubernetes"]["kubeconfig"] = str(drained.kube.limited_user(rules))
+    denied = run_module(drain_module.main, options)
     assert (denied["failed"], denied["code"]) == (True, 403)
     assert "leases" in denied["msg"]
-    given["kubernetes"]["kubeconfig"] = "/nowhere/kubeconfig"
-    assert run_module(drain_module.main, given)["code"] == "connection"
+    options["kubernetes"]["kubeconfig"] = "/nowhere/kubeconfig"
+    assert run_module(drain_module.main, options)["code"] == "connection"
 
 
 def test_cluster_nodes_have_provider_id_and_addresses(drained: DrainFixture) -> None:

@@ -57,7 +57,7 @@ def upgrade(cluster: Cluster, *more: str) -> list[str]:
 
 
 def prepare(cluster: Cluster, **options: Any) -> dict[str, Any]:
-    given = {
+    args = {
         "release_name": NAME,
         "release_namespace": SPACE,
         "chart_ref": chart(cluster),
@@ -65,7 +65,7 @@ def prepare(cluster: Cluster, **options: Any) -> dict[str, Any]:
         "wait_timeout": 60,
         "wait_sleep": 1,
     }
-    return cluster.run(helm_release.main, **{**given, **options})
+    return cluster.run(helm_release.main, **{**args, **options})
 
 
 def statuses(cluster: Cluster) -> list[str]:

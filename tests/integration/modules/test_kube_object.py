@@ -161,10 +161,10 @@ def test_foreign_fields_stay(kube: Kube) -> None:
     converge(kube, [configmap(namespace, a="1")])
     path = f"/api/v1/namespaces/{namespace}/configmaps/settings"
     kube.client.apply(
-        path, {**configmap(namespace, theirs="x"), "metadata": {"name": "settings"}}, manager="other-manager"
+        path, {**configmap(namespace, foreign="x"), "metadata": {"name": "settings"}}, manager="other-manager"
     )
     converge(kube, [configmap(namespace, b="2")])
-    assert kube.require(path)["data"] == {"b": "2", "theirs": "x"}
+    assert kube.require(path)["data"] == {"b": "2", "foreign": "x"}
 
 
 def test_an_element_of_an_atomic_list_loses_a_field(kube: Kube) -> None:

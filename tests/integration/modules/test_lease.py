@@ -26,7 +26,7 @@ from tests.programs import REPO
 
 
 @pytest.fixture
-def place(kube: Kube) -> dict[str, Any]:
+def location(kube: Kube) -> dict[str, Any]:
     """A lease of the test."""
     kube.delete_afterwards(path(kube.prefix))
     return {"namespace": "default", "name": kube.prefix}
@@ -42,9 +42,9 @@ def spec(kube: Kube) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def other_holder(kube: Kube, place: dict[str, Any], **options: Any) -> Iterator[Lease]:
+def other_holder(kube: Kube, location: dict[str, Any], **options: Any) -> Iterator[Lease]:
     """Another run holds the lease, on another machine."""
-    with Lease(kube.client, "another-run", **place, **options) as lease:
+    with Lease(kube.client, "another-run", **location, **options) as lease:
         kube.client.patch(path(kube.prefix), {"metadata": {"annotations": {HOLDER_ANNOTATION: None}}})
         yield lease
 
@@ -56,51 +56,54 @@ def until(done: Any, seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-def test_a_lease_is_acquired_renewed_and_released(kube: Kube, place: dict[str, Any]) -> None:
-    with Lease(kube.client, "run-1", duration=3, **place) as lease:
+def test_a_lease_is_acquired_renewed_and_released(kube: Kube, location: dict[str, Any]) -> None:
+    with Lease(kube.client, "run-1", duration=3, **location) as lease:
         first = spec(kube)
         assert (first["holderIdentity"], first["leaseDurationSeconds"]) == ("run-1", 3)
         until(lambda: spec(kube)["renewTime"] != first["renewTime"])
         assert spec(kube)["acquireTime"] == first["acquireTime"]
         lease.check()
     assert spec(kube)["holderIdentity"] == ""
-    with Lease(kube.client, "run-2", wait_timeout=0, **place):
+    with Lease(kube.client, "run-2", wait_timeout=0, **location):
         assert spec(kube)["leaseTransitions"] == 1
 
 
-def test_changes_of_the_holder_since_a_mark_are_detected(kube: Kube, place: dict[str, Any]) -> None:
+def test_changes_of_the_holder_since_a_mark_are_detected(kube: Kube, location: dict[str, Any]) -> None:
     for looked, between in ((True, False), (True, True), (False, False), (True, False)):
-        lease = Lease(kube.client, "me", **place)
+        lease = Lease(kube.client, "me", **location)
         if looked:
             lease.observe()
         if between:
-            with other_holder(kube, place):
+            with other_holder(kube, location):
                 pass
         with lease:
             assert lease.untouched is (looked and not between)
             assert spec(kube)["holderIdentity"] == "me"
-    lease = Lease(kube.client, "me", **place)
-    with other_holder(kube, place):
+    lease = Lease(kube.client, "me", **location)
+    with other_holder(kube, location):
         lease.observe()
     with lease:
         assert not lease.untouched
 
 
-def test_a_live_holder_is_named(kube: Kube, place: dict[str, Any]) -> None:
-    with other_holder(kube, place):
-        with pytest.raises(LeaseHeld, match="another-run") as caught, Lease(kube.client, "me", wait_timeout=0, **place):
+def test_a_live_holder_is_named(kube: Kube, location: dict[str, Any]) -> None:
+    with other_holder(kube, location):
+        with (
+            pytest.raises(LeaseHeld, match="another-run") as caught,
+            Lease(kube.client, "me", wait_timeout=0, **location),
+        ):
             pass
-        assert place["name"] in str(caught.value)
+        assert location["name"] in str(caught.value)
 
 
-def test_waiting_ends_when_the_holder_releases_the_lease(kube: Kube, place: dict[str, Any]) -> None:
+def test_waiting_ends_when_the_holder_releases_the_lease(kube: Kube, location: dict[str, Any]) -> None:
     entered = threading.Event()
 
     def second() -> None:
-        with Lease(kube.client, "second", wait_timeout=30, **place):
+        with Lease(kube.client, "second", wait_timeout=30, **location):
             entered.set()
 
-    with other_holder(kube, place):
+    with other_holder(kube, location):
         waiting = threading.Thread(target=second)
         waiting.start()
         assert not entered.wait(1.5)
@@ -108,11 +111,11 @@ def test_waiting_ends_when_the_holder_releases_the_lease(kube: Kube, place: dict
     waiting.join()
 
 
-def test_the_same_run_reacquires_the_lease(kube: Kube, place: dict[str, Any]) -> None:
+def test_the_same_run_reacquires_the_lease(kube: Kube, location: dict[str, Any]) -> None:
     """A module of this run was killed while it held the lease."""
     with contextlib.ExitStack() as stack:
-        outer = stack.enter_context(Lease(kube.client, "run-1", duration=3, **place))
-        with Lease(kube.client, "run-1", wait_timeout=0, duration=3, **place):
+        outer = stack.enter_context(Lease(kube.client, "run-1", duration=3, **location))
+        with Lease(kube.client, "run-1", wait_timeout=0, duration=3, **location):
             assert spec(kube)["leaseTransitions"] == 0
         # The outer lease acquires again at its next renewal what the inner one has released.
         until(lambda: spec(kube)["holderIdentity"] == "run-1")
@@ -120,13 +123,13 @@ def test_the_same_run_reacquires_the_lease(kube: Kube, place: dict[str, Any]) ->
 
 
 def test_a_dead_holder_elsewhere_is_awaited_only_for_the_duration_of_its_lease(
-    kube: Kube, place: dict[str, Any]
+    kube: Kube, location: dict[str, Any]
 ) -> None:
     """Its clock is an hour ahead, which must not matter."""
     body = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": dict(place),
+        "metadata": dict(location),
         "spec": {
             "holderIdentity": "dead",
             "leaseDurationSeconds": 3,
@@ -136,7 +139,7 @@ def test_a_dead_holder_elsewhere_is_awaited_only_for_the_duration_of_its_lease(
     }
     kube.client.create(path("x").rpartition("/")[0], body)
     started = time.monotonic()
-    with Lease(kube.client, "me", wait_timeout=60, **place):
+    with Lease(kube.client, "me", wait_timeout=60, **location):
         assert 3 <= time.monotonic() - started < 20
         assert spec(kube)["holderIdentity"] == "me"
 
@@ -153,9 +156,9 @@ with Lease(client, "killed-run", namespace="default", name=sys.argv[2]):
 """
 
 
-def test_a_killed_holder_on_this_machine_is_not_awaited(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_killed_holder_on_this_machine_is_not_awaited(kube: Kube, location: dict[str, Any]) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, str(kube.kubeconfig), place["name"]],
+        [sys.executable, "-c", _HOLDER, str(kube.kubeconfig), location["name"]],
         cwd=REPO,
         env={**os.environ, "PYTHONPATH": "build"},
         stdin=subprocess.PIPE,
@@ -165,12 +168,12 @@ def test_a_killed_holder_on_this_machine_is_not_awaited(kube: Kube, place: dict[
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(LeaseHeld), Lease(kube.client, "me", wait_timeout=0, **place):
+        with pytest.raises(LeaseHeld), Lease(kube.client, "me", wait_timeout=0, **location):
             pass
     finally:
         holder.kill()
         holder.wait()
-    with Lease(kube.client, "me", wait_timeout=0, **place):
+    with Lease(kube.client, "me", wait_timeout=0, **location):
         assert spec(kube)["holderIdentity"] == "me"
 
 
@@ -200,32 +203,32 @@ def _requests_of(requests: list[Request], agent: str) -> list[Request]:
 
 def test_a_run_that_was_stopped_longer_than_its_lease_ends_at_once_without_requests(kube: Kube) -> None:
     """In every kind of wait; a suspended laptop or a paused virtual machine is the same case."""
-    places: dict[str, dict[str, Any]] = {
+    locations: dict[str, dict[str, Any]] = {
         name: {"namespace": "default", "name": f"{kube.prefix}-{name}"} for name in ("watch", "look")
     }
-    for place in places.values():
-        kube.delete_afterwards(path(place["name"]))
+    for location in locations.values():
+        kube.delete_afterwards(path(location["name"]))
     with kube.watched() as watched:
         runs = {
             name: subprocess.Popen(
-                [sys.executable, "-c", _STOPPED, str(watched.kubeconfig), place["name"], name],
+                [sys.executable, "-c", _STOPPED, str(watched.kubeconfig), location["name"], name],
                 cwd=REPO,
                 env={**os.environ, "PYTHONPATH": "build"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            for name, place in places.items()
+            for name, location in locations.items()
         }
         try:
             for name, run in runs.items():
                 assert run.stdout is not None
                 assert run.stdout.readline() == "held\n"
                 # Requests that passed the check just before the stop would be sent after it: the list and the request of the wait are awaited.
-                until(lambda agent=places[name]["name"]: len(_requests_of(watched.proxy.requests, agent)) >= 2)
+                until(lambda agent=locations[name]["name"]: len(_requests_of(watched.proxy.requests, agent)) >= 2)
                 run.send_signal(signal.SIGSTOP)
-            for place in places.values():
-                with Lease(kube.client, "another-run", wait_timeout=60, **place):
+            for location in locations.values():
+                with Lease(kube.client, "another-run", wait_timeout=60, **location):
                     pass
             count = len(watched.proxy.requests)
             for run in runs.values():
@@ -238,14 +241,14 @@ def test_a_run_that_was_stopped_longer_than_its_lease_ends_at_once_without_reque
                 run.kill()
                 run.wait()
         later = watched.proxy.requests[count:]
-    assert [request for place in places.values() for request in _requests_of(later, place["name"])] == []
-    for place in places.values():
-        lease = kube.require(path(place["name"]))["spec"]
+    assert [request for location in locations.values() for request in _requests_of(later, location["name"])] == []
+    for location in locations.values():
+        lease = kube.require(path(location["name"]))["spec"]
         assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("", 1)
 
 
-def test_a_stolen_lease_is_detected(kube: Kube, place: dict[str, Any]) -> None:
-    lease = Lease(kube.client, "me", duration=3, **place)
+def test_a_stolen_lease_is_detected(kube: Kube, location: dict[str, Any]) -> None:
+    lease = Lease(kube.client, "me", duration=3, **location)
     lease.__enter__()
     kube.client.patch(path(kube.prefix), {"spec": {"holderIdentity": "thief"}})
     assert lease.lost.wait(20)
@@ -256,8 +259,8 @@ def test_a_stolen_lease_is_detected(kube: Kube, place: dict[str, Any]) -> None:
     assert spec(kube)["holderIdentity"] == "thief"
 
 
-def test_a_lease_deleted_shortly_before_the_end_is_detected(kube: Kube, place: dict[str, Any]) -> None:
-    lease = Lease(kube.client, "me", **place)
+def test_a_lease_deleted_shortly_before_the_end_is_detected(kube: Kube, location: dict[str, Any]) -> None:
+    lease = Lease(kube.client, "me", **location)
     lease.__enter__()
     kube.client.delete(path(kube.prefix))
     with pytest.raises(LeaseLost, match="it was deleted"):
@@ -265,10 +268,10 @@ def test_a_lease_deleted_shortly_before_the_end_is_detected(kube: Kube, place: d
     assert kube.client.get(path(kube.prefix)) is None
 
 
-def test_a_lease_that_cannot_be_renewed_is_given_up_before_it_expires(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_lease_that_cannot_be_renewed_is_given_up_before_it_expires(kube: Kube, location: dict[str, Any]) -> None:
     with kube.watched() as watched:
         client = kube.connect("accel-gpu-tests", watched.kubeconfig)
-        lease = Lease(client, "me", duration=6, **place)
+        lease = Lease(client, "me", duration=6, **location)
         lease.__enter__()
         started = time.monotonic()
         watched.proxy.before = lambda request: Answer(503) if request.mutating else None
@@ -278,9 +281,9 @@ def test_a_lease_that_cannot_be_renewed_is_given_up_before_it_expires(kube: Kube
             lease.__exit__(None, None, None)
 
 
-def test_a_short_outage_does_not_lose_the_lease(kube: Kube, place: dict[str, Any]) -> None:
+def test_a_short_outage_does_not_lose_the_lease(kube: Kube, location: dict[str, Any]) -> None:
     with kube.watched() as watched:
-        lease = Lease(kube.connect("accel-gpu-tests", watched.kubeconfig), "me", duration=9, **place)
+        lease = Lease(kube.connect("accel-gpu-tests", watched.kubeconfig), "me", duration=9, **location)
         with lease:
             before = spec(kube)["renewTime"]
             refused = threading.Event()

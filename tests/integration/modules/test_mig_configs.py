@@ -87,7 +87,7 @@ def test_generated_entries_are_included_and_nvidias_parser_accepts_the_file(
     changes = fleet.compared(plan, configs)
     assert changes.mig.generated_warnings == ()
     configs.add_entries(changes)
-    generated = {name: of for model in MODELS for name, of in generated_entries(model).items()}
+    generated = {name: item for model in MODELS for name, item in generated_entries(model).items()}
     assert set(fleet.entries()) == {*generated, plan.pools[0].mig_key}
     for_80 = [part for part in fleet.entries()["all-balanced"] if "0x20B210DE" in part["device-filter"]]
     assert [part["mig-devices"] for part in for_80] == [{"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}]

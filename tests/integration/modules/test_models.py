@@ -86,8 +86,8 @@ def test_a_mode_of_every_model(cluster: Cluster, mode: str) -> None:
     sharing, suffix, offered, labels = MODES[mode]
     share(cluster, [pool(model, sharing) for model in MODELS])
     keys = ["gpu.product", "gpu.count", "gpu.replicas", "gpu.sharing-strategy", "mps.capable"]
-    wanted = {model.key: (offered, (model.product + suffix, str(GPUS), *labels)) for model in MODELS}
-    assert {model.key: observed(cluster, model, keys) for model in MODELS} == wanted
+    desired = {model.key: (offered, (model.product + suffix, str(GPUS), *labels)) for model in MODELS}
+    assert {model.key: observed(cluster, model, keys) for model in MODELS} == desired
 
 
 @pytest.mark.usual(60)
@@ -97,19 +97,19 @@ def test_every_mig_model_with_its_smallest_devices(cluster: Cluster) -> None:
         pool(model, {"mode": "mig", "layout": {layouts[model.key].name: layouts[model.key].most}}) for model in CUT
     ]
     share(cluster, pools)
-    wanted = {}
+    desired = {}
     for model in CUT:
         profile = layouts[model.key]
         count = GPUS * profile.most
         product = f"{model.product}-MIG-{profile.name}"
         if len(product) <= 63:
-            wanted[model.key] = ({GPU: count}, (product, str(count), "1", "none", "single"))
+            desired[model.key] = ({GPU: count}, (product, str(count), "1", "none", "single"))
         else:
             # There are no whole GPUs to share.
             whole = (model.product, str(GPUS), "0", "none", "mixed")
-            wanted[model.key] = ({f"nvidia.com/mig-{profile.name}": count}, whole)
+            desired[model.key] = ({f"nvidia.com/mig-{profile.name}": count}, whole)
     keys = ["gpu.product", "gpu.count", "gpu.replicas", "gpu.sharing-strategy", "mig.strategy"]
-    assert {model.key: observed(cluster, model, keys) for model in CUT} == wanted
+    assert {model.key: observed(cluster, model, keys) for model in CUT} == desired
 
 
 @pytest.mark.usual(60)
@@ -119,7 +119,7 @@ def test_every_mig_model_with_all_balanced(cluster: Cluster) -> None:
     layouts = {model.key: dict(geometry(model).balanced) for model in mixed}
     whole = [pool(model, {"mode": "none"}) for model in CUT if model not in mixed]
     share(cluster, [*(pool(model, {"mode": "mig", "layout": layouts[model.key]}) for model in mixed), *whole])
-    wanted = {
+    desired = {
         model.key: (
             {f"nvidia.com/mig-{profile}": GPUS * count for profile, count in layouts[model.key].items()},
             (model.product, str(GPUS), "mixed"),
@@ -127,7 +127,7 @@ def test_every_mig_model_with_all_balanced(cluster: Cluster) -> None:
         for model in mixed
     }
     keys = ["gpu.product", "gpu.count", "mig.strategy"]
-    assert {model.key: observed(cluster, model, keys) for model in mixed} == wanted
+    assert {model.key: observed(cluster, model, keys) for model in mixed} == desired
     for model in CUT:
         if model not in mixed:
             assert observed(cluster, model, ["gpu.product"]) == ({GPU: GPUS}, (model.product,))

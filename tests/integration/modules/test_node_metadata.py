@@ -16,7 +16,7 @@ from tests.helpers.kube import Kube
 
 Object = dict[str, Any]
 
-THEIRS = {"key": "example.org/maintenance", "value": "soon", "effect": "PreferNoSchedule"}
+FOREIGN = {"key": "example.org/maintenance", "value": "soon", "effect": "PreferNoSchedule"}
 DECLARED_TAINT = {"key": "example.com/team", "value": "vision", "effect": "NoSchedule"}
 
 
@@ -26,7 +26,7 @@ def taints(kube: Kube, name: str) -> list[Object]:
     return [taint for taint in found if not taint["key"].startswith("node.kubernetes.io/")]
 
 
-def wanted(kube: Kube, **more: Any) -> Object:
+def spec_options(kube: Kube, **more: Any) -> Object:
     return {
         "name": "vision",
         "label_selectors": [f"test={kube.prefix}"],
@@ -50,20 +50,20 @@ def converge(kube: Kube, *sets: Object, **options: Any) -> Object:
 
 
 def test_labels_and_taints_are_set_changed_and_removed(kube: Kube) -> None:
-    names = kube.nodes(3, labels={"example.org/rack": "7"}, taints=[THEIRS])
+    names = kube.nodes(3, labels={"example.org/rack": "7"}, taints=[FOREIGN])
     before = [kube.node(name) for name in names]
-    result = converge(kube, wanted(kube))
+    result = converge(kube, spec_options(kube))
     assert result["node_metadata"]["names_changed"] == names
     assert result["node_metadata"]["sets"] == {"vision": 3}
-    assert taints(kube, names[0]) == [THEIRS, DECLARED_TAINT]
+    assert taints(kube, names[0]) == [FOREIGN, DECLARED_TAINT]
     assert kube.node(names[0])["metadata"]["labels"]["example.com/team"] == "vision"
 
     other = {**DECLARED_TAINT, "value": "speech"}
-    converge(kube, wanted(kube, labels={"example.com/team": "speech", "example.com/more": "1"}, taints=[other]))
-    assert taints(kube, names[0]) == [THEIRS, other]
+    converge(kube, spec_options(kube, labels={"example.com/team": "speech", "example.com/more": "1"}, taints=[other]))
+    assert taints(kube, names[0]) == [FOREIGN, other]
 
-    converge(kube, wanted(kube, state="absent"))
-    assert taints(kube, names[1]) == [THEIRS]
+    converge(kube, spec_options(kube, state="absent"))
+    assert taints(kube, names[1]) == [FOREIGN]
     assert "example.com/more" in kube.node(names[1])["metadata"]["labels"]
 
     converge(kube, {"label_selectors": [f"test={kube.prefix}"], "purge": True})
@@ -71,15 +71,15 @@ def test_labels_and_taints_are_set_changed_and_removed(kube: Kube) -> None:
         now = kube.node(name)
         assert now["metadata"]["labels"] == old["metadata"]["labels"]
         assert not [key for key in now["metadata"].get("annotations") or {} if "kubernetes.io/" not in key]
-        assert taints(kube, name) == [THEIRS]
+        assert taints(kube, name) == [FOREIGN]
 
 
 def test_existing_labels_and_taints_are_not_removed(kube: Kube) -> None:
     (name,) = kube.nodes(1, labels={"example.com/team": "vision"}, taints=[DECLARED_TAINT])
-    chosen = wanted(kube, annotations={})
+    chosen = spec_options(kube, annotations={})
     assert kube.run(node_metadata.main, sets=[chosen])["changed"] is False
-    converge(kube, wanted(kube))
-    assert kube.run(node_metadata.main, sets=[wanted(kube, state="absent")])["changed"]
+    converge(kube, spec_options(kube))
+    assert kube.run(node_metadata.main, sets=[spec_options(kube, state="absent")])["changed"]
     assert taints(kube, name) == [DECLARED_TAINT]
     assert kube.node(name)["metadata"]["labels"]["example.com/team"] == "vision"
 
@@ -97,7 +97,7 @@ def test_null_removes_a_label(kube: Kube) -> None:
 
 def test_sets_may_overlap_but_not_contradict(kube: Kube) -> None:
     names = kube.nodes(2)
-    first = wanted(kube)
+    first = spec_options(kube)
     second = {"name": "one", "names": names[:1], "labels": {"example.com/one": "yes"}, "taints": [DECLARED_TAINT]}
     result = converge(kube, first, second)
     assert result["node_metadata"]["sets"] == {"vision": 2, "one": 1}
@@ -138,14 +138,14 @@ def test_a_foreign_taint_that_is_added_meanwhile_stays(kube: Kube) -> None:
         def before(request: Request) -> Answer | None:
             if request.method == "PATCH" and not meddled:
                 meddled.append(request)
-                kube.client.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [THEIRS]}})
+                kube.client.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [FOREIGN]}})
             return None
 
         watched.proxy.before = before
-        result = kube.run(node_metadata.main, sets=[wanted(kube)], kubeconfig=watched.kubeconfig)
+        result = kube.run(node_metadata.main, sets=[spec_options(kube)], kubeconfig=watched.kubeconfig)
     assert meddled
     assert result["node_metadata"]["changed"] == 1
-    assert taints(kube, name) == [THEIRS, DECLARED_TAINT]
+    assert taints(kube, name) == [FOREIGN, DECLARED_TAINT]
 
 
 def test_a_deleted_node_is_no_failure(kube: Kube) -> None:
@@ -158,7 +158,7 @@ def test_a_deleted_node_is_no_failure(kube: Kube) -> None:
             return None
 
         watched.proxy.before = before
-        result = kube.run(node_metadata.main, sets=[wanted(kube)], parallel=1, kubeconfig=watched.kubeconfig)
+        result = kube.run(node_metadata.main, sets=[spec_options(kube)], parallel=1, kubeconfig=watched.kubeconfig)
     assert (result["node_metadata"]["changed"], result["node_metadata"]["gone"], result["node_metadata"]["failed"]) == (
         1,
         1,
@@ -176,7 +176,7 @@ def test_a_failing_node_does_not_hide_the_others(kube: Kube, tmp_path: Path) -> 
             else None
         )
         result = kube.run(
-            node_metadata.main, sets=[wanted(kube)], kubeconfig=watched.kubeconfig, report_path=str(report)
+            node_metadata.main, sets=[spec_options(kube)], kubeconfig=watched.kubeconfig, report_path=str(report)
         )
     assert (result["failed"], result["code"]) == (True, "partial")
     assert result["node_metadata"]["names_changed"] == [names[0], names[2]]
@@ -187,7 +187,7 @@ def test_a_failing_node_does_not_hide_the_others(kube: Kube, tmp_path: Path) -> 
 def test_no_rights(kube: Kube) -> None:
     kube.nodes(2)
     no_rights = kube.limited_user([])
-    denied = kube.run(node_metadata.main, sets=[wanted(kube)], kubeconfig=no_rights)
+    denied = kube.run(node_metadata.main, sets=[spec_options(kube)], kubeconfig=no_rights)
     assert denied["code"] == 403
     assert 'resources: ["nodes"], verbs: ["list"]' in denied["msg"]
 
@@ -195,7 +195,7 @@ def test_no_rights(kube: Kube) -> None:
 def test_a_user_with_read_access_gets_a_marked_preview(kube: Kube) -> None:
     kube.nodes(2)
     reader = kube.limited_user([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}])
-    preview = kube.run(node_metadata.main, check=True, sets=[wanted(kube)], kubeconfig=reader)
+    preview = kube.run(node_metadata.main, check=True, sets=[spec_options(kube)], kubeconfig=reader)
     assert preview["node_metadata"]["changed"] == 2
     assert preview["node_metadata"]["note"].startswith("not checked by the server")
 
@@ -204,12 +204,12 @@ def test_the_label_of_a_pool_is_refused(kube: Kube) -> None:
     (name,) = kube.nodes(1, labels={"example.com/team": "pool"})
     note = {"accel.gpu/pool-labels": json.dumps(["example.com/team"])}
     kube.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": note}})
-    refused = kube.run(node_metadata.main, sets=[wanted(kube)])
+    refused = kube.run(node_metadata.main, sets=[spec_options(kube)])
     assert "change it in gpu_pools" in refused["msg"]
 
 
 def test_the_wrong_cluster_is_refused(kube: Kube) -> None:
-    refused = kube.run(node_metadata.main, sets=[wanted(kube)], gpu_cluster={"name": "production"})
+    refused = kube.run(node_metadata.main, sets=[spec_options(kube)], gpu_cluster={"name": "production"})
     assert refused["code"] == "wrong_cluster"
     assert "This is another cluster" in refused["msg"]
 

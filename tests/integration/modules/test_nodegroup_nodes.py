@@ -32,7 +32,7 @@ def make(lab: Lab, kube: Kube) -> Iterator[Make]:
     machines = Machines(LabLayout.named(lab.name), "magnum")
     created: list[str] = []
 
-    def of(*names: str, labels: dict[str, str] | None = None, taints: list[Object] | None = None) -> list[str]:
+    def create(*names: str, labels: dict[str, str] | None = None, taints: list[Object] | None = None) -> list[str]:
         full = [f"{kube.prefix}-{name}" for name in names]
         created.extend(full)
         machines.create(
@@ -45,7 +45,7 @@ def make(lab: Lab, kube: Kube) -> Iterator[Make]:
         )
         return full
 
-    yield of
+    yield create
     machines.delete(created)
 
 

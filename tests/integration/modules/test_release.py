@@ -75,8 +75,8 @@ def cut(rolling: Rolling, **rollout: Any) -> None:
 
 def release(rolling: Rolling, **options: Any) -> dict[str, Any]:
     """Run the module without any declared pool."""
-    given = {"gpu_pools": [], "wait_timeout": 90, "allow_release": [POOL], **options}
-    return rolling.cluster.run(gpu_sharing.main, **given)
+    args = {"gpu_pools": [], "wait_timeout": 90, "allow_release": [POOL], **options}
+    return rolling.cluster.run(gpu_sharing.main, **args)
 
 
 def require_whole(rolling: Rolling) -> None:

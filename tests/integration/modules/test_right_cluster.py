@@ -62,12 +62,12 @@ def run(
     name: str, cluster: Object, *, env: dict[str, str] | None = None, check: bool = False, **options: Any
 ) -> Object:
     """The result of a module for a cluster; gpu_info with the option of the playbook plan that tolerates an unreachable cluster."""
-    given = {"gpu_cluster": cluster, **options}
+    args = {"gpu_cluster": cluster, **options}
     if name == DRAINING:
-        return run_module(drain_module.main, {"names": ["nowhere"], "kubernetes": given}, check=check, env=env)
+        return run_module(drain_module.main, {"names": ["nowhere"], "kubernetes": args}, check=check, env=env)
     module = importlib.import_module(f"ansible_collections.accel.gpu.plugins.modules.{name}")
     more = {"allow_unreachable": True} if name == "gpu_info" else {}
-    return run_module(module.main, {**ARGS[name], **more, **given}, check=check, diff=True, env=env)
+    return run_module(module.main, {**ARGS[name], **more, **args}, check=check, diff=True, env=env)
 
 
 @pytest.fixture
@@ -187,48 +187,48 @@ def test_a_cluster_with_another_recorded_name(fresh: Kube, connections: dict[str
 
 def test_the_uid_of_another_cluster(fresh: Kube) -> None:
     uid = fresh.require("/api/v1/namespaces/kube-system")["metadata"]["uid"]
-    mine = {"name": fresh.client.connection.cluster_name, "kubeconfig": str(fresh.kubeconfig), "uid": uid}
-    reported = run("gpu_info", mine)["gpu_info"]["identity"]
-    assert (reported["uid"], reported["recorded_name"], reported["name_to_record"]) == (uid, None, mine["name"])
-    assert run("gpu_pools_export", {**mine, "uid": None})["gpu_cluster"]["uid"] == uid
+    own = {"name": fresh.client.connection.cluster_name, "kubeconfig": str(fresh.kubeconfig), "uid": uid}
+    reported = run("gpu_info", own)["gpu_info"]["identity"]
+    assert (reported["uid"], reported["recorded_name"], reported["name_to_record"]) == (uid, None, own["name"])
+    assert run("gpu_pools_export", {**own, "uid": None})["gpu_cluster"]["uid"] == uid
     other = "00000000-0000-4000-8000-000000000000"
     for name in (*GROUP, DRAINING):
-        result = run(name, {**mine, "uid": other})
+        result = run(name, {**own, "uid": other})
         assert (result["failed"], result["code"]) == (True, "wrong_cluster"), name
         assert repr(uid) in result["msg"]
         assert repr(other) in result["msg"]
     assert recorded(fresh) is None
-    lame = {"name": mine["name"], "kubeconfig": str(fresh.limited_user([]))}
-    refused = run("nodes", {**lame, "uid": uid})
+    without_rights = {"name": own["name"], "kubeconfig": str(fresh.limited_user([]))}
+    refused = run("nodes", {**without_rights, "uid": uid})
     assert (refused["code"], 'resources: ["leases"], verbs: ["get"]' in refused["msg"]) == (403, True)
 
 
 def test_the_name_is_recorded_by_the_first_change_and_renamed_in_one_step(fresh: Kube) -> None:
-    mine = {"name": "prod", "kube_name": fresh.client.connection.cluster_name, "kubeconfig": str(fresh.kubeconfig)}
-    foreseen = run("kube_object", mine, check=True)
-    assert foreseen["diff"][-1]["after"] == {"cluster_name": "prod"}
-    assert run("gpu_info", mine)["changed"] is False
+    own = {"name": "prod", "kube_name": fresh.client.connection.cluster_name, "kubeconfig": str(fresh.kubeconfig)}
+    predicted = run("kube_object", own, check=True)
+    assert predicted["diff"][-1]["after"] == {"cluster_name": "prod"}
+    assert run("gpu_info", own)["changed"] is False
     assert fresh.client.get(RECORD) is None
-    first = run("kube_object", mine)
-    assert (first["changed"], first["diff"]) == (True, foreseen["diff"])
-    again = run("kube_object", mine)
+    first = run("kube_object", own)
+    assert (first["changed"], first["diff"]) == (True, predicted["diff"])
+    again = run("kube_object", own)
     assert (again["changed"], again["diff"], recorded(fresh)) == (False, [], "prod")
 
-    late = {**mine, "name": "production", "renamed_from": "prod"}
+    late = {**own, "name": "production", "renamed_from": "prod"}
     for name in GROUP:
         assert "is recorded as 'prod'" not in str(run(name, late, check=True)), name
     reported = run("gpu_info", late)["gpu_info"]["identity"]
     assert (reported["recorded_name"], reported["name_to_record"], recorded(fresh)) == ("prod", "production", "prod")
-    foreseen = run("kube_object", late, check=True)
-    assert (foreseen["changed"], recorded(fresh)) == (True, "prod")
+    predicted = run("kube_object", late, check=True)
+    assert (predicted["changed"], recorded(fresh)) == (True, "prod")
     renamed = run("kube_object", late)
-    assert (renamed["changed"], renamed["diff"]) == (True, foreseen["diff"])
+    assert (renamed["changed"], renamed["diff"]) == (True, predicted["diff"])
     (diff,) = renamed["diff"]
     assert (diff["before"], diff["after"]) == ({"cluster_name": "prod"}, {"cluster_name": "production"})
     assert recorded(fresh) == "production"
-    for cluster in (late, {**mine, "name": "production"}):
+    for cluster in (late, {**own, "name": "production"}):
         assert run("kube_object", cluster)["changed"] is False
-    assert "is recorded as 'production'" in run("kube_object", mine)["msg"]
+    assert "is recorded as 'production'" in run("kube_object", own)["msg"]
 
 
 PLAY = """

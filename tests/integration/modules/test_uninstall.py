@@ -23,7 +23,7 @@ from tests.programs import run
 
 pytestmark = pytest.mark.soak
 
-THEIRS = {"key": "example.com/theirs", "operator": "Exists"}
+FOREIGN = {"key": "example.com/theirs", "operator": "Exists"}
 PCI = {"sources": {"pci": {"deviceClassWhitelist": ["0300", "0302"], "deviceLabelFields": ["vendor"]}}}
 NFD: dict[str, Any] = {
     "master": {"extraLabelNs": ["nvidia.com"]},
@@ -33,7 +33,7 @@ GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 OPERATOR = {
     "nfd": {"enabled": False},
     "operator": {"upgradeCRD": False},
-    "daemonsets": {"tolerations": [GPU, THEIRS]},
+    "daemonsets": {"tolerations": [GPU, FOREIGN]},
     # All at the same time; the operator's default is one node after the other.
     "driver": {"version": "580.95.05", "upgradePolicy": {"maxParallelUpgrades": 0, "maxUnavailable": "100%"}},
 }
@@ -174,7 +174,7 @@ def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster, tmp_path:
     with written_meanwhile(cluster, tmp_path) as way:
         for check in (True, False):
             assert uninstall_stage(cluster, check=check, allow_driver_rollout=True, gpu_cluster=way)["changed"]
-    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS]
+    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, FOREIGN]
     assert "accel.gpu" not in managers(policy(cluster))
     assert uninstall_stage(cluster, allow_driver_rollout=True)["changed"] is False
 
@@ -288,13 +288,15 @@ def lasting(found: Objects) -> Objects:
 def test_foreign_settings_survive_sharing_its_change_and_its_end(cluster: Cluster) -> None:
     """ClusterPolicy, tolerations, taints, labels, annotations, a cordon and ConfigMaps; some equal those of the collection."""
     foreign = Foreign(cluster.lab)
-    foreign.place()
+    foreign.create()
     cluster.kubectl("-n", NAMESPACE, "create", "configmap", "theirs", "--from-literal=kept=yes")
-    theirs = {
-        "daemonsets": {"tolerations": [GPU, THEIRS, EQUAL_TOLERATION]},
+    foreign_spec = {
+        "daemonsets": {"tolerations": [GPU, FOREIGN, EQUAL_TOLERATION]},
         "dcgmExporter": {"env": [{"name": "THEIRS", "value": "yes"}]},
     }
-    cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": theirs}))
+    cluster.kubectl(
+        "patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": foreign_spec})
+    )
     cluster.kubectl("taint", "node", "h100-1", EQUAL_TAINT)
     cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
     before, spec = lasting(snapshot(cluster.lab)), policy(cluster)["spec"]
@@ -309,7 +311,7 @@ def test_foreign_settings_survive_sharing_its_change_and_its_end(cluster: Cluste
         {"name": "train-h100", "taints": []},
         {"name": "notebooks", "sharing": {"mode": "time-slicing", "replicas": 2}},
     )
-    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, THEIRS, EQUAL_TOLERATION]
+    assert policy(cluster)["spec"]["daemonsets"]["tolerations"] == [GPU, FOREIGN, EQUAL_TOLERATION]
     assert [tainted(cluster, name) for name in ("h100-1", "h100-2")] == [True, False]
     assert set(map(str, cluster.offered("t4-").values())) == {str({"nvidia.com/gpu": 2})}
 

@@ -66,8 +66,8 @@ def layouts_and_one_more(geometry: Geometry) -> list[Demand]:
 def test_same_results_for_all_layouts_and_for_one_device_more(fit: Fit) -> None:
     demands = {key: layouts_and_one_more(geometry) for key, geometry in GEOMETRIES.items()}
     assert sum(map(len, demands.values())) > 20_000
-    for (key, wanted), answers in zip(demands.items(), fit(demands.items()), strict=True):
-        for demand, answer in zip(wanted, answers, strict=True):
+    for (key, desired), answers in zip(demands.items(), fit(demands.items()), strict=True):
+        for demand, answer in zip(desired, answers, strict=True):
             assert answer == planned(GEOMETRIES[key], demand), (key, demand)
 
 
@@ -90,5 +90,5 @@ def questions(draw: st.DrawFn) -> list[tuple[str, list[Demand]]]:
 @settings(max_examples=40, deadline=None)
 @given(requests=questions())
 def test_same_results_for_random_demands(fit: Fit, requests: list[tuple[str, list[Demand]]]) -> None:
-    for (key, wanted), answers in zip(requests, fit(requests), strict=True):
-        assert answers == [planned(GEOMETRIES[key], demand) for demand in wanted], key
+    for (key, desired), answers in zip(requests, fit(requests), strict=True):
+        assert answers == [planned(GEOMETRIES[key], demand) for demand in desired], key

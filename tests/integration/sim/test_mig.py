@@ -59,8 +59,8 @@ def test_a_change_pauses_the_operands(mig: SimCluster) -> None:
     mig.wait(lambda: not mig.pods("a100-1", PLUGIN) and not mig.pods("a100-1", GFD), what="their pods to be deleted")
     mig.wait(lambda: mig.mig("a100-1") == ("success", "true"), what="success")
     assert mig.labels("a100-1")["nvidia.com/gpu.deploy.nvsm"] == "true"
-    wanted = ({"nvidia.com/gpu": 16}, f"{A100}-MIG-3g.40gb", "1", "none")
-    mig.wait(lambda: mig.sharing_state("a100-1") == wanted, what="two halves of each GPU")
+    desired = ({"nvidia.com/gpu": 16}, f"{A100}-MIG-3g.40gb", "1", "none")
+    mig.wait(lambda: mig.sharing_state("a100-1") == desired, what="two halves of each GPU")
     labels = mig.labels("a100-1")
     assert labels["nvidia.com/gpu.count"] == "16"
     assert labels["nvidia.com/gpu.memory"] == "40192"
@@ -71,8 +71,8 @@ def test_a_change_pauses_the_operands(mig: SimCluster) -> None:
 def test_every_pod_has_its_own_mig_device(mig: SimCluster) -> None:
     mig.set_config("h100-1", "mixed")
     mig.partition_and_wait("h100-1", "balanced")
-    wanted = {"nvidia.com/mig-3g.40gb": 8, "nvidia.com/mig-2g.20gb": 8, "nvidia.com/mig-1g.10gb": 16}
-    mig.wait(lambda: mig.gpus("h100-1") == wanted, what="three kinds of MIG devices")
+    desired = {"nvidia.com/mig-3g.40gb": 8, "nvidia.com/mig-2g.20gb": 8, "nvidia.com/mig-1g.10gb": 16}
+    mig.wait(lambda: mig.gpus("h100-1") == desired, what="three kinds of MIG devices")
     assert mig.node("h100-1")["status"]["allocatable"]["nvidia.com/gpu"] == "0"
     mig.wait(lambda: mig.labels("h100-1").get("nvidia.com/mig-1g.10gb.count") == "16", what="GFD's labels")
     names = [f"mig-{n}" for n in range(8)]
@@ -93,8 +93,8 @@ def test_every_pod_has_its_own_mig_device(mig: SimCluster) -> None:
 def test_mig_devices_are_shared(mig: SimCluster) -> None:
     mig.set_config("a100-2", "slices")
     mig.partition_and_wait("a100-2", "balanced")
-    wanted = {"nvidia.com/mig-3g.40gb": 8, "nvidia.com/mig-2g.20gb": 8, "nvidia.com/mig-1g.10gb": 64}
-    mig.wait(lambda: mig.gpus("a100-2") == wanted, what="four shares of each small device")
+    desired = {"nvidia.com/mig-3g.40gb": 8, "nvidia.com/mig-2g.20gb": 8, "nvidia.com/mig-1g.10gb": 64}
+    mig.wait(lambda: mig.gpus("a100-2") == desired, what="four shares of each small device")
     key = "nvidia.com/mig-1g.10gb"
     mig.wait(lambda: mig.labels("a100-2").get(f"{key}.product") == f"{A100}-MIG-1g.10gb-SHARED", what="GFD's labels")
     assert mig.labels("a100-2")[f"{key}.sharing-strategy"] == "time-slicing"

@@ -62,9 +62,9 @@ def test_the_operator_of_the_cloud_is_the_only_one_and_shares_as_declared(lab: L
     statuses = {pool: proof["status"] for pool, proof in validation["gpu_validation"]["pools"].items()}
     assert statuses == {"notebooks": "verified", "train": "verified"}
     operators = [
-        of["metadata"] for of in get(lab, "deployments", "-A", "-l", "app.kubernetes.io/component=gpu-operator")
+        item["metadata"] for item in get(lab, "deployments", "-A", "-l", "app.kubernetes.io/component=gpu-operator")
     ]
-    assert [(of["namespace"], of["annotations"]["meta.helm.sh/release-name"]) for of in operators] == [
+    assert [(item["namespace"], item["annotations"]["meta.helm.sh/release-name"]) for item in operators] == [
         (NAMESPACE, RELEASE)
     ]
     assert len(get(lab, "clusterpolicies")) == 1

@@ -61,7 +61,7 @@ class Clouds:
         assert listed is not None
         account = Client(vks.env["VKS_URL"], vks.env["GRN_CLIENT_ID"], vks.env["GRN_CLIENT_SECRET"])
         assert account.login().status == 200
-        (cluster,) = [of for of in account.vks("GET", "/clusters").body["items"] if of["name"] == vks.name]
+        (cluster,) = [item for item in account.vks("GET", "/clusters").body["items"] if item["name"] == vks.name]
         items = account.vks("GET", f"/clusters/{cluster['id']}/node-groups?pageSize=50").body["items"]
         return {
             "magnum": sorted(f"{group['name']} {group['node_count']}" for group in listed["nodegroups"]),
@@ -114,7 +114,7 @@ def test_both_clusters_converge_and_a_second_run_changes_nothing(created: Clouds
         cloud: {pool: created.offered(cloud, pool) for pool in pools} for cloud, pools in OFFERED.items()
     } == OFFERED
     layouts = {cloud: LabLayout.named(lab.name) for cloud, lab in created.labs.items()}
-    marks = {cloud: (cloud_requests.mark(of), audit.mark(of)) for cloud, of in layouts.items()}
+    marks = {cloud: (cloud_requests.mark(item), audit.mark(item)) for cloud, item in layouts.items()}
     again = created.play("accel.gpu.site")
     for cloud, layout in layouts.items():
         sent, audited = marks[cloud]
@@ -200,8 +200,8 @@ def test_manual_changes_are_reported_and_declared_fields_are_restored(created: C
     cloud = Cloud(LabLayout.named(magnum.name), version="1.14")
     cloud.resize(magnum.name, "train", 2)
     path = f"/clusters/{magnum.name}/nodegroups/train"
-    theirs = {"op": "replace", "path": "/max_node_count", "value": 7}
-    assert cloud.send("PATCH", path, [theirs]).status_code in (200, 202)
+    foreign = {"op": "replace", "path": "/max_node_count", "value": 7}
+    assert cloud.send("PATCH", path, [foreign]).status_code in (200, 202)
     cloud.settled(magnum.name, "train")
     plan = created.play("accel.gpu.plan", host="magnum")
     assert plan.shown("node group train of g4.p2.40g, 1 node; differs, and will be changed: node_count 2 -> 1")

@@ -39,7 +39,7 @@ def play(lab: Lab, **driver: Any) -> PlaybookRun:
 def drivers(cluster: Cluster) -> dict[str, str]:
     """The driver of each GPU node, from the labels of gpu-feature-discovery."""
     labels = {name: node["metadata"]["labels"] for name, node in cluster.nodes().items()}
-    return {name: of["nvidia.com/cuda.driver-version.full"] for name, of in labels.items()}
+    return {name: item["nvidia.com/cuda.driver-version.full"] for name, item in labels.items()}
 
 
 def driver_pods(cluster: Cluster) -> set[str]:

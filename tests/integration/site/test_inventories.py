@@ -40,7 +40,7 @@ def test_an_inventory_without_the_group_fails_with_the_remedy(tmp_path: Path, pl
     assert "-e gpu_hosts=PATTERN" in message
 
 
-@pytest.mark.sampled(2, group="looks at a site")
+@pytest.mark.sampled(2, group="views of a site")
 @pytest.mark.usual(20)
 def test_an_empty_pool_list_does_nothing(lab: Lab) -> None:
     lab.reset()
@@ -157,9 +157,9 @@ def test_two_clusters_with_different_pools_in_one_run(lab: Lab, second_lab: Lab,
     environ = {k: v for k, v in lab.env.items() if k not in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG")}
     run_playbook(SITE, environ=environ, inventory=folder, timeout=1200).require_success()
     again = run_playbook(SITE, environ=environ, inventory=folder, timeout=1200).require_success()
-    for wanted, (name, each) in zip(OFFERED.values(), labs.items(), strict=True):
+    for desired, (name, each) in zip(OFFERED.values(), labs.items(), strict=True):
         assert again.changed(name) == 0
-        assert {pool: offered(each, pool) for pool in wanted} == wanted
+        assert {pool: offered(each, pool) for pool in desired} == desired
         # None of the other cluster's pools, labels and taints are here.
         nodes = json.loads(run("kubectl", "get", "nodes", "-o", "json", env=each.env))["items"]
         pools = {node["metadata"]["labels"].get("accel.gpu/pool") for node in nodes} - {None}

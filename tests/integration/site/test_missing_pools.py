@@ -163,18 +163,18 @@ def test_no_playbook_removes_anything_by_mistake(cluster: Cluster, tmp_path: Pat
 def test_every_playbook_and_every_mistake(
     cluster: Cluster, tmp_path: Path, pools: Any, name: str, arguments: list[str]
 ) -> None:
-    given: dict[str, Any] = {"arguments": arguments}
+    args: dict[str, Any] = {"arguments": arguments}
     if pools == "unset":
-        given["inventory"] = misspelled(tmp_path)
+        args["inventory"] = misspelled(tmp_path)
     elif pools == "two":
-        given["variables"] = {"gpu_pools": of_pools(cluster, "notebooks", "inference")}
+        args["variables"] = {"gpu_pools": of_pools(cluster, "notebooks", "inference")}
     elif pools == "renamed":
         (other,) = of_pools(cluster, "train-a100")
         renamed = {**other, "name": "train", "match": {"labels": {"rack": "one"}}}
-        given["variables"] = {"gpu_pools": [renamed]}
+        args["variables"] = {"gpu_pools": [renamed]}
     else:
-        given["variables"] = {"gpu_pools": pools}
-    played = play(cluster, name, **given)
+        args["variables"] = {"gpu_pools": pools}
+    played = play(cluster, name, **args)
     if name == "plan" and (pools == [] or pools in ("two", "renamed")):
         assert played.require_success().shown("REFUSED")
     else:

@@ -30,11 +30,11 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def test_the_cron_job_gets_the_shipped_rights() -> None:
-    shipped, given = (
+    shipped, options = (
         REPO / "examples" / "rbac" / "new_nodes.yaml",
         REPO / "roles" / "new_nodes" / "files" / "rights.yaml",
     )
-    assert shipped.read_text() == given.read_text()
+    assert shipped.read_text() == options.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,9 @@ def managed_objects(cluster: Cluster) -> set[str]:
     found = cluster.get(kinds, "-A", "--field-selector", f"metadata.name={NAME}")["items"]
     namespaces = cluster.get("namespaces", "--field-selector", f"metadata.name={NAMESPACE}")["items"]
     return {
-        f"{of['kind']} {of['metadata'].get('namespace', '')}".strip()
-        for of in found + namespaces
-        if "deletionTimestamp" not in of["metadata"]
+        f"{item['kind']} {item['metadata'].get('namespace', '')}".strip()
+        for item in found + namespaces
+        if "deletionTimestamp" not in item["metadata"]
     }
 
 
@@ -117,9 +117,11 @@ def test_the_cron_job_is_created_works_and_is_removed(cluster: Cluster, tmp_path
     }
     assert managed_objects(cluster) == kinds | within
     assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE).require_success().changed() == 0
-    shipped = {of["kind"] + of["metadata"].get("namespace", ""): of["rules"] for of in rbac.objects("new_nodes")}
-    given = cluster.get("roles,clusterroles", "-A", "--field-selector", f"metadata.name={NAME}")["items"]
-    assert {of["kind"] + of["metadata"].get("namespace", ""): of["rules"] for of in given} == shipped
+    shipped = {
+        item["kind"] + item["metadata"].get("namespace", ""): item["rules"] for item in rbac.objects("new_nodes")
+    }
+    options = cluster.get("roles,clusterroles", "-A", "--field-selector", f"metadata.name={NAME}")["items"]
+    assert {item["kind"] + item["metadata"].get("namespace", ""): item["rules"] for item in options} == shipped
 
     # A node that has lost its labels is new to its pool.
     cluster.kubectl("label", "node", "t4-1", "accel.gpu/pool-", "nvidia.com/device-plugin.config-")
@@ -139,7 +141,7 @@ def test_the_cron_job_is_created_works_and_is_removed(cluster: Cluster, tmp_path
     assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success().changed() == 0
 
 
-@pytest.mark.sampled(2, group="looks at a site")
+@pytest.mark.sampled(2, group="views of a site")
 @pytest.mark.usual(20)
 def test_a_namespace_with_foreign_objects_stays(cluster: Cluster) -> None:
     environ = cluster.lab.env

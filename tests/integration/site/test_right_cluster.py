@@ -36,7 +36,7 @@ def inventory(folder: Path, hosts: dict[str, dict[str, Any]]) -> Path:
     folder.mkdir(exist_ok=True)
     clusters = {name: {**VARIABLES["gpu_cluster"], "name": name, **keys} for name, keys in hosts.items()}
     (folder / "hosts.yml").write_text(
-        yaml.safe_dump({"gpu_clusters": {"hosts": {name: {"gpu_cluster": of} for name, of in clusters.items()}}})
+        yaml.safe_dump({"gpu_clusters": {"hosts": {name: {"gpu_cluster": item} for name, item in clusters.items()}}})
     )
     shared = {"gpu_pools": VARIABLES["gpu_pools"], "gpu_defaults": VARIABLES["gpu_defaults"]}
     (folder / "group_vars").mkdir(exist_ok=True)
@@ -143,9 +143,9 @@ def _diffs(result: Any) -> list[dict[str, Any]]:
 
 def test_a_credential_beside_a_kubeconfig_is_refused(scenario: Scenario) -> None:
     """The credential of one cluster, and two hosts with a kubeconfig each."""
-    mine = str(scenario.lab.kubeconfig)
+    own = str(scenario.lab.kubeconfig)
     hosts = {
-        "prod": {"kubeconfig": mine, "kube_name": _context(scenario.lab)},
+        "prod": {"kubeconfig": own, "kube_name": _context(scenario.lab)},
         "test": {"kubeconfig": str(scenario.other.kubeconfig(scenario.folder / "test")), "kube_name": "default"},
     }
     played = scenario.play(hosts, {**scenario.lab.env, **scenario.credential})
@@ -238,10 +238,10 @@ def test_defaults_of_the_play_do_not_lead_helm_to_another_cluster(scenario: Scen
         ("nfd", defaults, 3),
         ("uninstall", defaults, 0),
     ]
-    for role, given, releases in steps:
+    for role, options, releases in steps:
         values = {"worker": {"annotations": {"example.com/revision": str(releases)}}}
         declared = {"kube_name": _context(scenario.lab), "nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": values}}
-        playbook = play_of(role, given, tmp_path / "play.yml")
+        playbook = play_of(role, options, tmp_path / "play.yml")
         run_playbook(
             playbook,
             environ=environ,

@@ -118,7 +118,7 @@ def run_job(folder: Path, playbook: str, answers: Mapping[str, Any], *, limit: s
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(yaml.safe_dump(document))
     dumper = type("Dumper", (yaml.SafeDumper,), {})
-    dumper.add_representer(_Unsafe, lambda of, data: of.represent_scalar("!unsafe", str(data), style="'"))  # type: ignore[attr-defined]
+    dumper.add_representer(_Unsafe, lambda item, data: item.represent_scalar("!unsafe", str(data), style="'"))  # type: ignore[attr-defined]
     marked = {name: _Unsafe(value) if isinstance(value, str) else value for name, value in answers.items()}
     (folder / "env/extravars").write_text(yaml.dump(marked, Dumper=dumper))
     environ = environment(KUBECONFIG=str(folder / "none"), OS_CLIENT_CONFIG_FILE=str(folder / "clouds.yaml"))
@@ -144,7 +144,9 @@ def shows(output: str, text: str) -> bool:
 @pytest.mark.sampled(4, group="survey answers")
 @pytest.mark.usual(6)
 @pytest.mark.parametrize(
-    ("playbook", "answers", "message"), ANSWERS, ids=[f"{name} {json.dumps(given)}" for name, given, _end in ANSWERS]
+    ("playbook", "answers", "message"),
+    ANSWERS,
+    ids=[f"{name} {json.dumps(options)}" for name, options, _end in ANSWERS],
 )
 def test_answers_of_a_survey(tmp_path: Path, playbook: str, answers: dict[str, Any], message: str) -> None:
     job = run_job(tmp_path, playbook, answers, limit="one")

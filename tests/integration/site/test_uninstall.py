@@ -52,7 +52,7 @@ def empty(lab: Lab) -> tuple[Foreign, Objects]:
     """An empty cluster with foreign objects, and a snapshot of it."""
     lab.reset()
     foreign = Foreign(lab)
-    foreign.place()
+    foreign.create()
     return foreign, snapshot(lab)
 
 
@@ -154,7 +154,7 @@ def kill_at(lab: Lab, folder: Path, choose: Callable[[int], list[int]]) -> None:
     """An uninstallation that is killed after each of the chosen requests and repeated reaches the state of an uninterrupted one."""
     lab.reset()
     foreign = Foreign(lab)
-    foreign.place()
+    foreign.create()
     before = snapshot(lab)
     played(lab, SITE, **INSTALL)
     total = len(changing_requests(lab, UNINSTALL, folder, variables=confirmed(lab)))

@@ -95,7 +95,7 @@ def test_the_lifecycle_of_a_group_with_every_guess(quick: Account, guess: str, a
         assert {field: _plain(field, live.get(field)) for field in after} == after, change
 
 
-@pytest.mark.sampled(4, group="look-ups")
+@pytest.mark.sampled(4, group="lookups")
 @pytest.mark.parametrize(
     ("guess", "alternative"), ALTERNATIVES, ids=[f"{guess}={other}" for guess, other in ALTERNATIVES]
 )

@@ -19,7 +19,7 @@ DELETE = "DELETE /v1/clusters/ID/node-groups/ID"
 NEW = {"flavor": "g3-standard-16x128-1A40", "disk_type": "nvme-iops3000", "ssh_key": "lab"}
 
 
-def wanted(**more: Any) -> Object:
+def options(**more: Any) -> Object:
     return {"cluster": CLUSTER, "name": "train", "wait_sleep": 1, "wait_timeout": 60, **more}
 
 
@@ -42,7 +42,7 @@ def converge(account: Account, *writes: str, **args: Any) -> Object:
 
 @pytest.mark.usual(12)
 def test_the_lifecycle_of_a_group(account: Account) -> None:
-    created = converge(account, GROUP, **wanted(**NEW, num_nodes=2, labels={"accel.gpu/pool": "train"}))
+    created = converge(account, GROUP, **options(**NEW, num_nodes=2, labels={"accel.gpu/pool": "train"}))
     assert created["nodegroup"] == created["nodegroups"]["train"]
     assert (created["nodegroup"]["action"], created["nodegroup"]["status"]) == ("create", "ACTIVE")
     live = account.groups()["train"]
@@ -54,7 +54,7 @@ def test_the_lifecycle_of_a_group(account: Account) -> None:
     # The same with ids, which need no lookup.
     ids = {"flavor": live["flavorId"], "disk_type": live["diskType"], "ssh_key": live["sshKeyId"]}
     start = account.mark()
-    assert account.run(vks_nodegroup.main, **wanted(**ids, num_nodes=2))["changed"] is False
+    assert account.run(vks_nodegroup.main, **options(**ids, num_nodes=2))["changed"] is False
     assert len(account.requests(start)) == 3, "clusters, the cluster's groups, the group"
 
     for more, write, field, value in (
@@ -91,45 +91,45 @@ def test_the_lifecycle_of_a_group(account: Account) -> None:
         ({"min_size": 1, "max_size": 4}, PUT, "numNodes", 1),
         ({"min_size": 2, "max_size": 4}, PUT, "autoScaleConfig", {"minSize": 2, "maxSize": 4}),
     ):
-        converge(account, write, **wanted(**more))
+        converge(account, write, **options(**more))
         assert account.groups()["train"][field] == value, more
     # A count without limits removes the limits first.
-    converge(account, PUT, PUT, **wanted(num_nodes=1))
+    converge(account, PUT, PUT, **options(num_nodes=1))
     assert account.groups()["train"]["autoScaleConfig"] is None
 
-    gone = converge(account, DELETE, **wanted(state="absent"))
+    gone = converge(account, DELETE, **options(state="absent"))
     assert gone["nodegroup"]["action"] == "delete"
     assert list(account.groups()) == ["default-worker"]
 
 
 def test_security_groups_are_a_set(account: Account) -> None:
     (twin, dummy) = [row["id"] for row in account.fake.state.data["security_groups"] if row["name"] == "twin"]
-    converge(account, GROUP, **wanted(**NEW, security_groups=["gpu-nodes", twin]))
-    converge(account, **wanted(security_groups=[twin, "gpu-nodes"]))
-    converge(account, PUT, **wanted(security_groups=[twin]))
+    converge(account, GROUP, **options(**NEW, security_groups=["gpu-nodes", twin]))
+    converge(account, **options(security_groups=[twin, "gpu-nodes"]))
+    converge(account, PUT, **options(security_groups=[twin]))
     assert account.groups()["train"]["securityGroups"] == [twin]
-    converge(account, PUT, **wanted(security_groups=[]))
+    converge(account, PUT, **options(security_groups=[]))
 
 
 def test_all_nodes_get_the_version_of_the_control_plane(account: Account) -> None:
-    converge(account, GROUP, **wanted(**NEW))
+    converge(account, GROUP, **options(**NEW))
     with account.fake.state.lock:
         (cluster,) = account.fake.state.clusters.values()
         cluster["version"] = "v1.36.0"
-    refused = account.run(vks_nodegroup.main, **wanted(kubernetes_version="v1.37.1"))
+    refused = account.run(vks_nodegroup.main, **options(kubernetes_version="v1.37.1"))
     assert "nodes go to no other version than the cluster's, which is v1.36.0" in refused["msg"]
-    converge(account, UPGRADE, **wanted(kubernetes_version="v1.36.0"))
+    converge(account, UPGRADE, **options(kubernetes_version="v1.36.0"))
     assert account.groups()["train"]["kubernetesVersion"] == "v1.36.0"
 
 
 def test_undeclared_settings_of_a_group_stay(account: Account) -> None:
-    converge(account, GROUP, **wanted(**NEW, labels={"a": "1"}, tags={"t": "1"}))
+    converge(account, GROUP, **options(**NEW, labels={"a": "1"}, tags={"t": "1"}))
     group = next(group for group in account.fake.state.groups.values() if group["name"] == "train")
     group["spec"]["labels"]["console"] = "put this"
     group["spec"]["taints"].append({"key": "console", "effect": "NoExecute"})
     group["spec"]["labels"]["a"] = "changed"
     taint = {"key": "managed", "value": "x", "effect": "NoSchedule"}
-    done = converge(account, PATCH, **wanted(labels={"a": "1"}, taints=[taint]))
+    done = converge(account, PATCH, **options(labels={"a": "1"}, taints=[taint]))
     assert done["diff"]["before"]["train"]["labels"] == {"a": "changed", "console": "put this"}
     live = account.groups()["train"]
     assert live["labels"] == {"a": "1", "console": "put this"}
@@ -138,7 +138,7 @@ def test_undeclared_settings_of_a_group_stay(account: Account) -> None:
 
 
 def test_the_autoscaler_sets_the_number_of_nodes_within_its_limits(account: Account) -> None:
-    scaled = wanted(**NEW, num_nodes=1, min_size=0, max_size=4)
+    scaled = options(**NEW, num_nodes=1, min_size=0, max_size=4)
     converge(account, GROUP, **scaled)
     account.put("autoscaler", 2)
     while account.groups()["train"]["numNodes"] != 3:
@@ -164,22 +164,22 @@ def test_twenty_groups_are_created_in_parallel(account: Account) -> None:
 
 def test_an_operation_without_wait_is_awaited_by_the_next_run(account: Account) -> None:
     account.set("delay", "2")
-    begun = account.run(vks_nodegroup.main, **wanted(**NEW, num_nodes=2), wait=False)
+    begun = account.run(vks_nodegroup.main, **options(**NEW, num_nodes=2), wait=False)
     assert (begun["changed"], account.groups()["train"]["status"]) == (True, "CREATING")
     start = account.mark()
-    ended = account.run(vks_nodegroup.main, **wanted(**NEW, num_nodes=2))
+    ended = account.run(vks_nodegroup.main, **options(**NEW, num_nodes=2))
     assert (ended["changed"], ended["nodegroup"]["status"], account.writes(start)) == (False, "ACTIVE", [])
 
 
 def test_a_group_in_deletion_is_deleted_once_and_recreated_by_one_run(account: Account) -> None:
-    assert account.run(vks_nodegroup.main, **wanted(**NEW))["changed"]
+    assert account.run(vks_nodegroup.main, **options(**NEW))["changed"]
     account.set("delay", "2")
-    gone = wanted(state="absent")
+    gone = options(state="absent")
     assert account.run(vks_nodegroup.main, **gone, wait=False)["changed"]
     start = account.mark()
     assert account.run(vks_nodegroup.main, **gone, wait=False)["changed"] is False
     assert account.writes(start) == []
-    recreated = account.run(vks_nodegroup.main, **wanted(**NEW, num_nodes=2))
+    recreated = account.run(vks_nodegroup.main, **options(**NEW, num_nodes=2))
     assert (recreated["changed"], recreated["nodegroup"]["num_nodes"], recreated["nodegroup"]["status"]) == (
         True,
         2,
@@ -201,10 +201,10 @@ def test_a_group_in_deletion_is_deleted_once_and_recreated_by_one_run(account: A
     ],
 )
 def test_immutable_fields_are_named(account: Account, more: Object, message: str) -> None:
-    account.run(vks_nodegroup.main, **wanted(**NEW))
+    account.run(vks_nodegroup.main, **options(**NEW))
     start = account.mark()
     for check in (True, False):
-        refused = account.run(vks_nodegroup.main, check=check, **wanted(**{**NEW, **more}))
+        refused = account.run(vks_nodegroup.main, check=check, **options(**{**NEW, **more}))
         assert refused["code"] == "invalid"
         assert f"Node group train: {message}" in refused["msg"]
         assert "recreate: true" in refused["msg"]
@@ -217,11 +217,11 @@ def test_immutable_fields_are_named(account: Account, more: Object, message: str
         ({"cluster": CLUSTER}, "one of the following is required: name, nodegroups"),
         ({"cluster": CLUSTER, "name": "train", "nodegroups": []}, "mutually exclusive: name|nodegroups"),
         ({"name": "train"}, "missing required arguments: cluster"),
-        (wanted(name="x", labels={"a b": "c"}), "name: of 5 to 15 characters"),
-        (wanted(cluster="other"), "cluster: there is no 'other' in this account and region. There are demo."),
+        (options(name="x", labels={"a b": "c"}), "name: of 5 to 15 characters"),
+        (options(cluster="other"), "cluster: there is no 'other' in this account and region. There are demo."),
         ({"cluster": CLUSTER, "nodegroups": [{"name": "train"}, {"name": "train"}]}, "declared more than once"),
-        (wanted(vks_url="http://example.org"), "vks_url: 'http://example.org' would send the token unencrypted"),
-        (wanted(client_secret=""), "client_secret: missing"),
+        (options(vks_url="http://example.org"), "vks_url: 'http://example.org' would send the token unencrypted"),
+        (options(client_secret=""), "client_secret: missing"),
     ],
 )
 def test_bad_arguments(account: Account, args: Object, message: str) -> None:

@@ -89,11 +89,11 @@ def main() -> int:
 
     build_lab()
     bench = Bench(say)
-    wanted = [kinds[name] for name in kinds if name in (options.only or kinds)]
+    desired = [kinds[name] for name in kinds if name in (options.only or kinds)]
     with tempfile.TemporaryDirectory() as folder:
-        for parts in dict.fromkeys(parts for _measure, parts in wanted):
+        for parts in dict.fromkeys(parts for _measure, parts in desired):
             with own_lab("bench", *parts) as lab:
-                for measure in (measure for measure, needed in wanted if needed == parts):
+                for measure in (measure for measure, needed in desired if needed == parts):
                     measure(bench, lab, Path(folder))
     assert bench.environment is not None
     written = page(bench.environment, bench.rows)

@@ -107,9 +107,9 @@ class NodeGroupBenchmark:
         other_runs: list[list[Measurement]] = []
         for number in range(self._rounds):
             self._say(f"round {number + 1}: {count} node groups are created, then a single one")
-            for wanted, runs in ((groups, own_runs), (groups[:1], other_runs)):
-                runs.append([self._reconcile(timer, wanted, changed=1)])
-                self._reconcile(timer, wanted, changed=1, state="absent")
+            for desired, runs in ((groups, own_runs), (groups[:1], other_runs)):
+                runs.append([self._reconcile(timer, desired, changed=1)])
+                self._reconcile(timer, desired, changed=1, state="absent")
         self._lab.command("cloud", "set", "magnum.delay=0.05")
         found = ratios(own_runs, other_runs)
         limits = (
@@ -123,16 +123,16 @@ class NodeGroupBenchmark:
         self._say(f"creating {clusters} clusters of {groups} node groups each")
         names = [f"bench-{number:02}" for number in range(clusters)]
         all_clusters, one_cluster = self._timer(names), self._timer(names[:1])
-        wanted = nodegroups(groups)
-        self._reconcile(all_clusters, wanted, changed=1)
+        desired = nodegroups(groups)
+        self._reconcile(all_clusters, desired, changed=1)
         rows = []
         for number in forks:
             self._say(f"{clusters} clusters, forks {number}, and a single cluster")
             own_runs: list[list[Measurement]] = []
             other_runs: list[list[Measurement]] = []
             for dummy in range(self._rounds):
-                own_runs.append([self._reconcile(all_clusters, wanted, changed=0, arguments=("--forks", str(number)))])
-                other_runs.append([self._reconcile(one_cluster, wanted, changed=0)])
+                own_runs.append([self._reconcile(all_clusters, desired, changed=0, arguments=("--forks", str(number)))])
+                other_runs.append([self._reconcile(one_cluster, desired, changed=0)])
             rows.append(fleet_row(clusters, groups, number, own_runs, other_runs))
         return rows
 

@@ -78,7 +78,7 @@ def seconds(rounds: Sequence[Sequence[Measurement]]) -> float:
 def ratios(own_runs: Sequence[Sequence[Measurement]], other_runs: Sequence[Sequence[Measurement]]) -> tuple[float, ...]:
     """Return by round the median of the ratios of each pair, so that a change of the machine's speed affects both."""
     return tuple(
-        statistics.median(mine.seconds / theirs.seconds for mine, theirs in zip(one, other, strict=True))
+        statistics.median(own.seconds / foreign.seconds for own, foreign in zip(one, other, strict=True))
         for one, other in zip(own_runs, other_runs, strict=True)
     )
 
