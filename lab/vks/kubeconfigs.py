@@ -69,7 +69,7 @@ def _idle(cluster: Row) -> str:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": name, "cluster": {"server": "https://127.0.0.1:9"}}],
-            "users": [{"name": name, "user": {"token": "invalid"}}],
+            "users": [{"name": name, "user": {"token": "invalid-token"}}],
             "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
             "current-context": name,
         }

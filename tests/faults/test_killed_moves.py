@@ -71,7 +71,7 @@ class UsedPool:
         return {pod["spec"]["nodeName"] for pod in self.users.wait_running(2, APP)}
 
     def killed(self, desired: Pool, number: int, *, then: Pool | None = None) -> bool:
-        """Kill a run to `wanted` after this number of changing requests, and run to `then` or to `wanted`; False: it ended before."""
+        """Kill a run to `desired` after this number of changing requests, and run to `then` or to `desired`; False: it ended before."""
         with self.users.watched() as watch:
             interrupted = self.cloud.killed([desired], number, self.folder, then=[then or desired])
             # Pods of a machine that the cloud has deleted count as running until Kubernetes deletes them, a minute later.

@@ -12,7 +12,7 @@ _KEYS_OF_IDENTITY = ("apiVersion", "kind")
 
 
 def apply(live: Object | None, desired: Object, manager: str) -> Object:
-    """The object after `manager` has applied `wanted`, with its managedFields."""
+    """The object after `manager` has applied `desired`, with its managedFields."""
     result = copy.deepcopy(live) if live is not None else {"metadata": {"name": desired["metadata"]["name"]}}
     entries = {entry["manager"]: entry["fieldsV1"] for entry in result.get("metadata", {}).pop("managedFields", [])}
     before = entries.pop(manager, {})

@@ -32,8 +32,8 @@ Two filters return the same in a playbook:
   layouts if they do not fit.
 
 Each drawing shows the memory slices of the GPU from 0. A device is named by its profile, without the memory if the name is too long; lines are
-unused slices. The last columns show what no device uses: compute slices, memory slices, and the OFA engine, of which a GPU has one and which
-belongs to devices with `+me`, `+me.all` or to the whole GPU.
+unused slices. The last columns show what no device uses: compute slices, memory slices, and the OFA engine. A GPU has one OFA engine; it belongs
+to devices with `+me` or `+me.all`, or to the whole GPU.
 
 | models | layouts | maximal |
 |---|--:|--:|
