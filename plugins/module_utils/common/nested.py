@@ -19,3 +19,27 @@ def set_nested(document: dict[str, t.Any], keys: t.Sequence[str], value: t.Any) 
     for key in keys[:-1]:
         document = document.setdefault(key, {})
     document[keys[-1]] = value
+
+
+def merge_patch(before: t.Any, after: t.Any) -> t.Any:
+    """The RFC 7386 patch that turns one document into the other."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return after
+    patch: dict[str, t.Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        if key not in before or before[key] != value:
+            patch[key] = merge_patch(before.get(key), value)
+    return patch
+
+
+def apply_merge_patch(document: t.Any, patch: t.Any) -> t.Any:
+    """The document after an RFC 7386 patch."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = apply_merge_patch(result.get(key), value)
+    return result

@@ -11,11 +11,12 @@ import typing as t
 
 from ..cluster_state import operand_pods
 from ..cluster_state.impact import OperandRestart
+from ..common.nested import apply_merge_patch
 from ..helm.release import helm_release_of
 from .cluster_policy import DesiredPolicy, PolicyChange, has_no_record, plan_change
 from .cluster_policy_client import ClusterPolicyClient
 from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields
-from .upgrade_preview import apply_merge_patch, format_change, reaching_paths
+from .upgrade_preview import format_change, reaching_paths
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client

@@ -13,7 +13,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..common.nested import get_nested
+from ..common.nested import apply_merge_patch, get_nested, merge_patch
 from ..helm.chart import Chart, matching_documents
 from .cluster_policy import KIND, PolicyChange
 from .driver_rollout import Path, driver_fields, is_empty
@@ -80,36 +80,12 @@ def operator_deployments(manifest: str) -> list[str]:
     ]
 
 
-def merge_patch(before: t.Any, after: t.Any) -> t.Any:
-    """The RFC 7386 patch that turns one document into the other."""
-    if not (isinstance(before, dict) and isinstance(after, dict)):
-        return after
-    patch: Object = {key: None for key in before if key not in after}
-    for key, value in after.items():
-        if key not in before or before[key] != value:
-            patch[key] = merge_patch(before.get(key), value)
-    return patch
-
-
 def reaching_paths(live: Document, change: PolicyChange) -> list[Path]:
     """The paths below spec at which our change to the policy reaches the driver's DaemonSet."""
     if not change.reaches_driver:
         return []
     spec = live.get("spec") or {}
     return driver_fields(spec, t.cast("Document", apply_merge_patch(spec, change.after.get("spec") or {})))
-
-
-def apply_merge_patch(document: t.Any, patch: t.Any) -> t.Any:
-    """The document after a merge patch."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(document) if isinstance(document, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = apply_merge_patch(result.get(key), value)
-    return result
 
 
 def format_change(before: Document, after: Document, path: Path) -> str:

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The second half of an uninstallation, once helm has taken the releases out: what they leave behind, kinds, namespaces.
+"""The stage after Helm has uninstalled the Helm releases: their residue on nodes, CRDs, Leases and namespaces.
 
-The notes by which our releases are known go after all that depends on knowing it, so that a run that is killed goes on.
+The markers of our Helm releases are deleted after everything that depends on them, so that a run after a killed one continues.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
 from ..common.errors import InvalidOptions
 from ..common.progress import Progress
-from ..common.wait import wait_until
+from ..common.wait import WaitOptions, wait_until
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.objects import NOT_CHECKED
-from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, object_path
+from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from . import ownership_marks
 from .configmaps import CONFIGMAPS
-from .crds import CrdDecision, Definition, decide
-from .namespace_contents import ELECTIONS, ReleasedContents
-from .namespaces import DELETED, GIVEN_BACK, LEFT, NamespaceDecision, decide_namespace, end_namespace
-from .node_cleanup import Residue, in_short, of_nfd, of_operator, staying, without
+from .crds import CrdDecision, Definition, decide_crd
+from .leases import lease_label, lease_path
+from .namespaces import (
+    ELECTION_LEASES,
+    UNCHANGED,
+    DepartingObjects,
+    NamespaceDecision,
+    apply_decision,
+    decide_namespace,
+)
+from .node_cleanup import Residue, kept_parts, nfd_residue, operator_residue, removal_edit, with_short_diff
 from .node_patches import patch_nodes, preview_nodes, read_nodes
-from .operands import OperandWait, await_no_pods
+from .operands import await_no_pods
 from .result import UninstallResult
 
 Object = dict[str, t.Any]
@@ -37,21 +44,21 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class UninstalledRelease:
-    """A release as it is known now: whether we installed it, whether helm still has it, and which kinds came with it."""
+    """A Helm release: whether we installed it (`managed`), whether it still exists, its marker Lease, and its kinds."""
 
     name: str
     namespace: str
-    ours: bool
-    there: bool
-    note: str
+    managed: bool
+    exists: bool
+    marker: str
     selector: str
     kinds: tuple[Definition, ...]
-    has: t.Callable[[Document], bool]
+    contains: t.Callable[[Document], bool]
 
 
 @dataclass(frozen=True)
 class AfterHelmSettings:
-    """Both releases, and how NFD marks its annotations."""
+    """Both Helm releases, and the instance name with which NFD prefixes its annotations."""
 
     operator: UninstalledRelease
     nfd: UninstalledRelease
@@ -59,204 +66,186 @@ class AfterHelmSettings:
     check: bool
     progress: Progress
     # None: do not wait.
-    waiting: OperandWait | None
+    waiting: WaitOptions | None
 
     @property
     def releases(self) -> tuple[UninstalledRelease, UninstalledRelease]:
-        """Both."""
+        """Both Helm releases."""
         return self.operator, self.nfd
 
 
 @dataclass
 class ResidueFound:
-    """One reading: `policies` are those of nobody's release of ours, `leases` paths of notes and elections."""
+    """One reading; `leases` are paths of markers and election Leases, `foreign_policies` says whether foreign ClusterPolicies exist."""
 
     nodes: list[Node]
-    verdicts: list[CrdDecision] = field(default_factory=list)
+    crds: list[CrdDecision] = field(default_factory=list)
     leases: list[str] = field(default_factory=list)
     namespaces: list[tuple[Object, NamespaceDecision]] = field(default_factory=list)
-    policies: bool = False
+    foreign_policies: bool = False
 
 
 class AfterHelm:
-    """One cluster; the account says what was done so far."""
+    """One cluster; `result` has what was done so far."""
 
     def __init__(self, client: Client, settings: AfterHelmSettings) -> None:
-        """Send nothing yet."""
+        """Send no request yet."""
         self._client = client
         self._settings = settings
-        self.account = UninstallResult()
+        self.result = UninstallResult()
 
     def read(self) -> ResidueFound:
-        """Everything that may be left; raises InvalidOptions while helm still has a release of ours."""
-        waiting = [f"{item.namespace}/{item.name}" for item in self._settings.releases if item.ours and item.there]
-        if waiting and not self._settings.check:
-            raise InvalidOptions([f"Helm still has the release {name}: uninstall it first." for name in waiting])
+        """All residue; raises InvalidOptions while a Helm release of ours still exists."""
+        existing = [f"{item.namespace}/{item.name}" for item in self._settings.releases if item.managed and item.exists]
+        if existing and not self._settings.check:
+            raise InvalidOptions([f"Helm release {name} still exists: uninstall it first." for name in existing])
         found = ResidueFound(nodes=read_nodes(self._client))
         for release in self._settings.releases:
-            for definition in release.kinds if release.ours else ():
-                verdict = self._judge(definition, release, found)
-                if verdict is not None:
-                    found.verdicts.append(verdict)
-        found.leases = list(self._leases())
+            for definition in release.kinds if release.managed else ():
+                decision = self._decide_crd(definition, release, found)
+                if decision is not None:
+                    found.crds.append(decision)
+            elections = sorted(ELECTION_LEASES) if release.managed else []
+            paths = [*(lease_path(name, release.namespace) for name in elections), release.marker]
+            found.leases += [path for path in paths if self._client.get(path) is not None]
         for name in dict.fromkeys(release.namespace for release in self._settings.releases):
             live = self._client.get(f"{NAMESPACES}/{name}")
             if live is not None:
-                found.namespaces.append((live, self._fate(live)))
+                found.namespaces.append((live, self._decide_namespace(live)))
         return found
 
-    def changed(self, found: ResidueFound) -> bool:
-        """Whether there is anything to take away."""
+    def has_changes(self, found: ResidueFound) -> bool:
+        """Whether there is anything to remove."""
         return bool(
             found.leases
-            or any(not verdict.reason for verdict in found.verdicts)
-            or any(fate.end != LEFT for dummy, fate in found.namespaces)
-            or any(self._compared(found)(node) for node in found.nodes)
+            or any(not decision.reason for decision in found.crds)
+            or any(decision.action != UNCHANGED for dummy, decision in found.namespaces)
+            or any(self._node_edit(found)(node) for node in found.nodes)
         )
 
     def preview(self, found: ResidueFound) -> None:
-        """Note what a run would do, as far as it can be known before helm has worked."""
+        """Report what a run would do, as far as it is known before Helm has run."""
         try:
-            preview_nodes(self._client, found.nodes, self._compared(found), self.account)
+            preview_nodes(self._client, found.nodes, self._node_edit(found), self.result)
         except ApiError as error:
             if not error.forbidden:
                 raise
-            self.account.unchecked = NOT_CHECKED
-        for verdict in found.verdicts:
-            self._note_kind(verdict)
+            self.result.unchecked = NOT_CHECKED
+        for crd in found.crds:
+            self._report_crd(crd)
         for path in found.leases:
-            self._note_lease(path)
-        for live, fate in found.namespaces:
-            self._note_namespace(live, fate)
-        self._note_staying(found)
+            self.result.add_removed(lease_label(path))
+        for live, decision in found.namespaces:
+            decision.report(live, self.result)
+        self._report_kept_on_nodes(found)
 
-    def clear(self, found: ResidueFound, lease: Lease) -> None:
-        """All of it; raises TimeoutStory when something does not go."""
+    def remove(self, found: ResidueFound, lease: Lease) -> None:
+        """Remove everything; raises WaitTimeout when an object is not deleted in time."""
         if self._settings.waiting is not None:
             for release in self._settings.releases:
-                if release.ours:
+                if release.managed:
                     await_no_pods(self._client, release.namespace, release.selector, self._settings.waiting)
-            # They may have written on nodes until their end.
+            # The pods may have written to nodes until their end.
             found.nodes = read_nodes(self._client)
-        self._clear_nodes(found, lease)
-        for verdict in found.verdicts:
+        self._clean_nodes(found, lease)
+        for crd in found.crds:
             lease.check()
-            self._clear_kind(verdict)
-            self._note_kind(verdict)
+            self._remove_crd(crd)
+            self._report_crd(crd)
         for path in found.leases:
             lease.check()
             self._client.delete(path)
-            self._note_lease(path)
-        for live, fate in found.namespaces:
+            self.result.add_removed(lease_label(path))
+        for live, decision in found.namespaces:
             lease.check()
-            self._note_namespace(live, fate)
-            end_namespace(self._client, live, fate, self._settings.waiting)
-        self._note_staying(found)
+            decision.report(live, self.result)
+            apply_decision(self._client, live, decision, self._settings.waiting)
+        self._report_kept_on_nodes(found)
 
-    def _clear_nodes(self, found: ResidueFound, lease: Lease) -> None:
+    def _clean_nodes(self, found: ResidueFound, lease: Lease) -> None:
         for node in found.nodes:
-            # Its annotation goes with the patch of the node, so this one comes first.
-            resources = self._leavings(node, found).resources
+            # The patch of the node removes the record of its resources, so these are removed first.
+            resources = self._residue(node, found).resources
             if resources:
                 lease.check()
                 body = {"status": {"capacity": dict.fromkeys(resources), "allocatable": dict.fromkeys(resources)}}
                 self._client.patch(f"{NODES}/{node.name}/status", body)
-        compare = self._compared(found)
-        patch_nodes(self._client, found.nodes, compare, lease, self._settings.progress, self.account)
+        progress = self._settings.progress
+        patch_nodes(self._client, found.nodes, self._node_edit(found), lease, progress, self.result)
 
-    def _compared(self, found: ResidueFound) -> t.Callable[[Node], NodeEdit | None]:
-        def compare(node: Node) -> NodeEdit | None:
-            edit = without(node, self._leavings(node, found))
-            return in_short(edit) if edit else None
+    def _node_edit(self, found: ResidueFound) -> t.Callable[[Node], NodeEdit | None]:
+        def compute(node: Node) -> NodeEdit | None:
+            edit = removal_edit(node, self._residue(node, found))
+            return with_short_diff(edit) if edit else None
 
-        return compare
+        return compute
 
-    def _leavings(self, node: Node, found: ResidueFound) -> Residue:
-        leaving = Residue()
-        if self._settings.operator.ours and not found.policies:
-            leaving |= of_operator(node)
-        if self._settings.nfd.ours:
-            leaving |= of_nfd(node, self._settings.nfd_instance)
-        return leaving
+    def _residue(self, node: Node, found: ResidueFound) -> Residue:
+        residue = Residue()
+        if self._settings.operator.managed and not found.foreign_policies:
+            residue |= operator_residue(node)
+        if self._settings.nfd.managed:
+            residue |= nfd_residue(node, self._settings.nfd_instance)
+        return residue
 
-    def _judge(self, definition: Definition, release: UninstalledRelease, found: ResidueFound) -> CrdDecision | None:
+    def _decide_crd(
+        self, definition: Definition, release: UninstalledRelease, found: ResidueFound
+    ) -> CrdDecision | None:
         live = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{definition.name}")
         if live is None:
             return None
         objects = self._client.list_known(definition.objects, metadata_only=True)
         if definition.kind == "ClusterPolicy":
-            found.policies = any(not release.has(entry) for entry in objects)
+            found.foreign_policies = any(not release.contains(item) for item in objects)
         if not ownership_marks.is_marked(live):
-            return CrdDecision(definition, "this collection did not bring it")
-        return decide(definition, live, objects, release.has)
+            return CrdDecision(definition, "this collection did not create it")
+        return decide_crd(definition, live, objects, release.contains)
 
-    def _clear_kind(self, verdict: CrdDecision) -> None:
-        definition = verdict.definition
+    def _remove_crd(self, crd: CrdDecision) -> None:
+        definition = crd.definition
         path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{definition.name}"
-        if verdict.reason:
-            # The kind stays for others; what our agents have left of it does not.
-            for entry in verdict.mine:
-                metadata = entry["metadata"]
-                within = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
-                self._client.delete(f"/apis/{definition.api_version}{within}/{definition.plural}/{metadata['name']}")
+        if crd.reason:
+            # The CRD is kept, but the objects of our agents are deleted.
+            for item in crd.own_objects:
+                metadata = item["metadata"]
+                namespace = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
+                self._client.delete(f"/apis/{definition.api_version}{namespace}/{definition.plural}/{metadata['name']}")
             return
         self._client.delete(path)
-        if self._settings.waiting is not None:
+        waiting = self._settings.waiting
+        if waiting is not None:
             wait_until(
                 functools.partial(self._client.get, path),
                 lambda live: live is None,
-                timeout=self._settings.waiting.timeout,
-                interval=min(self._settings.waiting.interval, 0.5),
+                timeout=waiting.timeout,
+                interval=min(waiting.interval, 0.5),
                 describe=lambda live: (
-                    f"CustomResourceDefinition {definition.name} is not gone: a finalizer keeps one of its objects."
+                    f"CustomResourceDefinition {definition.name} still exists: a finalizer keeps one of its objects."
                 ),
-                progress=self._settings.waiting.progress,
+                progress=waiting.progress,
             )
 
-    def _leases(self) -> t.Iterator[str]:
-        """Our notes, and what the operators' pods agreed by."""
-        for release in self._settings.releases:
-            elections = sorted(ELECTIONS) if release.ours else []
-            paths = [object_path("coordination.k8s.io/v1", "Lease", name, release.namespace) for name in elections]
-            for path in (*paths, release.note):
-                if self._client.get(path) is not None:
-                    yield path
-
-    def _fate(self, live: Document) -> NamespaceDecision:
+    def _decide_namespace(self, live: Document) -> NamespaceDecision:
         name = live["metadata"]["name"]
-        here = [release for release in self._settings.releases if release.namespace == name]
-        other = next((release.name for release in here if release.there and not release.ours), "")
-        leaving = ReleasedContents(
-            releases=frozenset((release.name, release.namespace) for release in here if release.ours),
+        releases = [release for release in self._settings.releases if release.namespace == name]
+        foreign = next((release.name for release in releases if release.exists and not release.managed), "")
+        departing = DepartingObjects(
+            releases=frozenset((release.name, release.namespace) for release in releases if release.managed),
             configmaps=frozenset(CONFIGMAPS),
-            leases=frozenset(release.note.rpartition("/")[2] for release in here),
+            leases=frozenset(release.marker.rpartition("/")[2] for release in releases),
         )
-        return decide_namespace(self._client, live, leaving, other)
+        return decide_namespace(self._client, live, departing, foreign)
 
-    def _note_kind(self, verdict: CrdDecision) -> None:
-        label = f"CustomResourceDefinition {verdict.definition.name}"
-        if verdict.reason:
-            self.account.keeps(label, verdict.reason)
+    def _report_crd(self, crd: CrdDecision) -> None:
+        label = f"CustomResourceDefinition {crd.definition.name}"
+        if crd.reason:
+            self.result.add_kept(label, crd.reason)
         else:
-            self.account.took(label)
+            self.result.add_removed(label)
 
-    def _note_lease(self, path: str) -> None:
-        parts = path.split("/")
-        self.account.took(f"Lease {parts[-3]}/{parts[-1]}")
-
-    def _note_namespace(self, live: Document, fate: NamespaceDecision) -> None:
-        label = f"Namespace {live['metadata']['name']}"
-        if fate.end == DELETED:
-            self.account.took(label)
-            return
-        if fate.end == GIVEN_BACK:
-            labels = live["metadata"].get("labels") or {}
-            ours = {key: labels.get(key) for key in sorted(ownership_marks.applied_labels(live))}
-            self.account.took(label, {"labels": ours}, {}, "our label taken off")
-        if fate.why:
-            self.account.keeps(label, fate.why)
-
-    def _note_staying(self, found: ResidueFound) -> None:
+    def _report_kept_on_nodes(self, found: ResidueFound) -> None:
         for node in found.nodes:
-            for what in staying(node, operator=self._settings.operator.ours and not found.policies):
-                self.account.stays_on(node.name, what)
+            for description in kept_parts(
+                node, operator=self._settings.operator.managed and not found.foreign_policies
+            ):
+                self.result.add_kept_on_node(node.name, description)

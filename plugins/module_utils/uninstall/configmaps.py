@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our ConfigMaps and pods, wherever they are: found, noted and taken away; others' entries stay."""
+"""Our ConfigMaps and pods in all namespaces: finds, reports and removes them; foreign entries are kept."""
 
 from __future__ import annotations
 
@@ -20,76 +20,74 @@ Document = t.Mapping[str, t.Any]
 CONFIGMAPS = (names.DEVICE_PLUGIN_CONFIGMAP, names.MIG_CONFIGMAP, names.VALIDATION_CONFIGMAP)
 # The label of validation pods (validation/pods.py).
 _VALIDATION = "accel.gpu/validation"
-_TOLD = 5
+_MAX_KEYS = 5
 
 
-def our_configmaps(client: Client) -> list[Object]:
-    """Those of our names that we have written, in whatever namespace: the operator's may have been another one once."""
-    return [
-        found
+def find_configmaps(client: Client, foreign: t.Iterable[tuple[str, str]]) -> list[Object]:
+    """Our ConfigMaps in all namespaces, since the operator's may have changed, and `foreign` ones (namespace, name) with entries of ours."""
+    own = [
+        configmap
         for name in CONFIGMAPS
-        for found in client.list("/api/v1/configmaps", field_selector=f"metadata.name={name}")
-        if ownership_marks.is_marked(found)
+        for configmap in client.list("/api/v1/configmaps", field_selector=f"metadata.name={name}")
     ]
+    others = [
+        client.get(object_path("v1", "ConfigMap", name, namespace))
+        for namespace, name in dict.fromkeys(foreign)
+        if name and name not in CONFIGMAPS
+    ]
+    return [configmap for configmap in (*own, *others) if configmap and ownership_marks.is_marked(configmap)]
 
 
-def with_our_entries(client: Client, places: t.Iterable[tuple[str, str]]) -> list[Object]:
-    """Of the ConfigMaps of somebody else's at these places (namespace, name), those in which entries of ours stand."""
-    wanted = [place for place in dict.fromkeys(places) if place[1] and place[1] not in CONFIGMAPS]
-    found = [client.get(object_path("v1", "ConfigMap", name, namespace)) for namespace, name in wanted]
-    return [configmap for configmap in found if configmap and ownership_marks.is_marked(configmap)]
+def find_pods(client: Client) -> list[Object]:
+    """Validation pods of killed runs, and agents with the annotation that made them read their configuration again."""
+    leftovers = list(client.list(PODS, label_selector=_VALIDATION, metadata_only=True))
+    agents = client.list(PODS, label_selector=operand_pods.SELECTOR, metadata_only=True)
+    return leftovers + [pod for pod in agents if names.REFRESH_ANNOTATION in (pod["metadata"].get("annotations") or {})]
 
 
-def our_pods(client: Client) -> list[Object]:
-    """Validation pods that a killed run has left, and agents that our annotation made look again at their configuration."""
-    left = list(client.list(PODS, label_selector=_VALIDATION, metadata_only=True))
-    touched = client.list(PODS, label_selector=operand_pods.SELECTOR, metadata_only=True)
-    return left + [pod for pod in touched if names.REFRESH_ANNOTATION in (pod["metadata"].get("annotations") or {})]
-
-
-def note_configmap(configmap: Document, account: UninstallResult) -> None:
-    """What becomes of it."""
+def report_configmap(configmap: Document, result: UninstallResult) -> None:
+    """Report how a ConfigMap is changed."""
     label = f"ConfigMap {configmap['metadata']['namespace']}/{configmap['metadata']['name']}"
-    mine, theirs = ownership_marks.keys_of(configmap)
-    if not _is_our_own(configmap):
-        account.took(label, mine + theirs, theirs, "our entries taken out")
-        account.keeps(label, "this collection did not make it")
-    elif theirs:
-        account.took(label, mine + theirs, theirs, "our entries taken out")
-        account.keeps(label, f"somebody else has entries in it: {', '.join(theirs[:_TOLD])}")
+    own, foreign = ownership_marks.split_keys(configmap)
+    if not foreign and _is_own_configmap(configmap):
+        result.add_removed(label, own)
+        return
+    result.add_removed(label, own + foreign, foreign, "our entries removed")
+    if _is_own_configmap(configmap):
+        result.add_kept(label, f"it has foreign entries: {', '.join(foreign[:_MAX_KEYS])}")
     else:
-        account.took(label, mine)
+        result.add_kept(label, "this collection did not create it")
 
 
-def clear_configmap(client: Client, configmap: Document) -> None:
-    """Delete it, or take out what is ours; raises a conflict when somebody has written it since it was read."""
+def remove_configmap(client: Client, configmap: Document) -> None:
+    """Delete a ConfigMap, or remove our entries; raises a conflict when it has changed since it was read."""
     metadata = configmap["metadata"]
     path = object_path("v1", "ConfigMap", metadata["name"], metadata["namespace"])
-    mine, theirs = ownership_marks.keys_of(configmap)
-    if not theirs and _is_our_own(configmap):
+    own, foreign = ownership_marks.split_keys(configmap)
+    if not foreign and _is_own_configmap(configmap):
         client.delete(path, body={"preconditions": {"resourceVersion": metadata["resourceVersion"]}})
         return
-    body: Object = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "data": dict.fromkeys(mine)}
+    body: Object = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "data": dict.fromkeys(own)}
     labels = dict.fromkeys(ownership_marks.applied_labels(configmap))
     if labels:
         body["metadata"]["labels"] = labels
-    patch = ownership_marks.unmarked(client.patch(path, body))
+    patch = ownership_marks.unmark_patch(client.patch(path, body))
     if patch:
         client.patch(path, patch)
 
 
-def note_pods(pods: t.Sequence[Document], account: UninstallResult) -> None:
-    """What becomes of them; how many there are is chance, so that only this is said."""
-    if any(_is_ours(pod) for pod in pods):
-        account.took("validation pods", how="deleted")
-    if not all(_is_ours(pod) for pod in pods):
-        account.took(f"annotation {names.REFRESH_ANNOTATION} of NVIDIA's agents", how="taken off")
+def report_pods(pods: t.Sequence[Document], result: UninstallResult) -> None:
+    """Report how pods are changed, without their number, which varies."""
+    if any(_is_validation_pod(pod) for pod in pods):
+        result.add_removed("validation pods")
+    if not all(_is_validation_pod(pod) for pod in pods):
+        result.add_removed(f"annotation {names.REFRESH_ANNOTATION} of NVIDIA's agents", action="removed")
 
 
-def clear_pod(client: Client, pod: Document) -> None:
-    """Delete ours, take our annotation off others'; one that is gone already is right."""
+def remove_pod(client: Client, pod: Document) -> None:
+    """Delete a validation pod, or remove our annotation from an agent that still exists."""
     path = object_path("v1", "Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
-    if _is_ours(pod):
+    if _is_validation_pod(pod):
         client.delete(path)
         return
     try:
@@ -99,9 +97,9 @@ def clear_pod(client: Client, pod: Document) -> None:
             raise
 
 
-def _is_our_own(configmap: Document) -> bool:
+def _is_own_configmap(configmap: Document) -> bool:
     return configmap["metadata"]["name"] in CONFIGMAPS
 
 
-def _is_ours(pod: Document) -> bool:
+def _is_validation_pod(pod: Document) -> bool:
     return _VALIDATION in (pod["metadata"].get("labels") or {})

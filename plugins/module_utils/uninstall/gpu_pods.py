@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods use GPUs, by whatever way, as the module gpu_sharing knows them: they lose the driver, and keep GPUs from being made whole."""
+"""Pods that use GPUs in any way, as in the module gpu_sharing: they lose the driver, and prevent the reset of MIG layouts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..schema.messages import abbreviate, abbreviate_nodes
 
 
 def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:
-    """Which pods lose the driver when it is taken away; empty where none does. In check mode this comes in time.
+    """The pods that lose the driver when it is removed; empty if there are none. Check mode shows it in advance.
 
-    Pods of nodes without a GPU do not count, and neither do privileged pods of the cluster itself: those are on every node.
+    Pods of nodes without a GPU do not count, and neither do privileged pods of the cluster itself: those run on every node.
     """
     with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
     found = {
-        name: on
-        for name, on in pods_by_node(client, pods_on(client), operator_namespace).gpu_pods.items()
+        name: pods
+        for name, pods in pods_by_node(client, pods_on(client), operator_namespace).gpu_pods.items()
         if name in with_gpus
     }
     if not found:
         return ""
-    pods = [f"{user.shown} ({', '.join(user.ways)})" for on in found.values() for user in on]
+    pods = [f"{user.shown} ({', '.join(user.ways)})" for on_node in found.values() for user in on_node]
     count, verb = (f"{len(pods)} pods", "lose") if len(pods) > 1 else ("1 pod", "loses")
     return (
         f"{count} on {abbreviate_nodes(found)} can use GPUs, and {verb} the driver: {abbreviate(pods)}. "
@@ -35,7 +35,7 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
 
 
 def holders_on(client: Client, operator_namespace: str, node: str) -> str:
-    """The pods of a node that keep its GPUs from being made whole, or may do so, in words."""
+    """The pods of a node that prevent, or may prevent, the reset of its MIG layout, as text."""
     found = pods_by_node(client, pods_on(client, node), operator_namespace)
     using = [f"{user.shown} ({', '.join(user.ways)})" for user in found.gpu_pods.get(node, ())]
     possible = [f"{user.shown} ({', '.join(user.possible)})" for user in found.possible_holders.get(node, ())]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until the MIG manager has made GPUs whole again; one that fails is restarted once, since it does not retry."""
+"""Waits until the MIG manager has reset MIG layouts; one that fails is restarted once, since it does not retry."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from ..cluster_state import operand_pods
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED
 from ..common.errors import PartialFailure
-from ..common.wait import StateTimer, wait_until
+from ..common.wait import StateTimer, WaitOptions, wait_until
 from ..drain.operand_diagnosis import log_end
 from ..kube.client import Client
 from ..kube.errors import ApiError
-from ..schema.messages import abbreviate_nodes
+from ..schema.messages import abbreviate, abbreviate_nodes
 from .gpu_pods import holders_on
-from .node_cleanup import restore
+from .node_cleanup import restore_node
 from .node_patches import read_nodes
-from .operands import OperandWait
 
-_TOLD = 3
+_MAX_NODES = 3
 _ADVICE = (
     "These nodes keep the labels and taints of their pools until then. Delete these pods, or drain the nodes, and run again; "
-    "or leave the GPUs cut (undo_mig: false, gpu_uninstall_reset_mig=false)."
+    "or keep the GPUs partitioned (reset_mig: false, gpu_uninstall_reset_mig=false)."
 )
 
 _Nodes = dict[str, Node]
@@ -33,26 +32,27 @@ _Nodes = dict[str, Node]
 
 @dataclass(frozen=True)
 class MigManagers:
-    """Where they run, and how those of some nodes are restarted; that returns when each has looked at its node's label again."""
+    """Their namespace, and a function that restarts those of some nodes and returns when each has read its node's label again."""
 
     namespace: str
     restart: t.Callable[[t.Sequence[Node]], None]
 
 
-def await_whole_gpus(client: Client, cut: t.Sequence[str], managers: MigManagers, waiting: OperandWait) -> list[Node]:
-    """Until our layouts on these nodes are undone; all nodes as they are then.
+def await_mig_reset(
+    client: Client, partitioned: t.Sequence[str], managers: MigManagers, waiting: WaitOptions
+) -> list[Node]:
+    """Wait until our layouts on these nodes are reset; return all nodes as they are then.
 
-    Raises SomeFailed as soon as a MIG manager has failed twice, also where a run before this one has seen the first time, and
-    TimeoutStory when the time is over.
+    Raises PartialFailure as soon as a MIG manager has failed again after its restart, and WaitTimeout.
     """
-    undo = _MigReset(client, cut, managers, waiting)
+    reset = _MigReset(client, partitioned, managers, waiting)
     nodes = wait_until(
-        undo.read,
-        lambda nodes: not undo.states(nodes),
+        reset.read,
+        lambda nodes: not reset.states(nodes),
         timeout=waiting.timeout,
         interval=waiting.interval,
-        describe=undo.story,
-        progress_text=undo.say,
+        describe=reset.timeout_message,
+        progress_text=reset.progress_text,
         progress=waiting.progress,
     )
     return list(nodes.values())
@@ -61,50 +61,53 @@ def await_whole_gpus(client: Client, cut: t.Sequence[str], managers: MigManagers
 @dataclass
 class _MigReset:
     client: Client
-    cut: t.Sequence[str]
+    partitioned: t.Sequence[str]
     managers: MigManagers
-    waiting: OperandWait
+    waiting: WaitOptions
     restarted: set[str] = field(default_factory=set)
-    since: StateTimer = field(default_factory=StateTimer)
+    timer: StateTimer = field(default_factory=StateTimer)
 
     def read(self) -> _Nodes:
-        """All nodes, once those that failed were given their second try."""
+        """Read all nodes, and restart the MIG managers that failed for the first time."""
         nodes = self._nodes()
         failed = self._failed(nodes)
-        again = [name for name in failed if name not in self.restarted]
-        if again:
-            self.waiting.progress.report(f"restarting the MIG manager of {abbreviate_nodes(again)}, which has failed")
-            self.managers.restart([nodes[name] for name in again])
-            self.restarted.update(again)
+        to_restart = [name for name in failed if name not in self.restarted]
+        if to_restart:
+            self.waiting.progress.report(f"restarting the MIG manager of {abbreviate_nodes(to_restart)}, which has failed")
+            self.managers.restart([nodes[name] for name in to_restart])
+            self.restarted.update(to_restart)
             nodes = self._nodes()
             failed = self._failed(nodes)
         final = [name for name in failed if name in self.restarted]
         if final:
             raise PartialFailure(
-                f"The MIG manager has failed to make the GPUs of {abbreviate_nodes(final)} whole, also after it was restarted. "
+                f"The MIG manager has failed to reset the layout of {abbreviate_nodes(final)}, also after a restart. "
                 f"{self._reasons(final)}. {_ADVICE}"
             )
         return nodes
 
     def states(self, nodes: t.Mapping[str, Node]) -> dict[str, str]:
-        """What the MIG manager says of the nodes whose GPUs are not whole yet."""
-        found = [nodes[name] for name in self.cut if name in nodes and restore(nodes[name], undo_mig=True).cut]
-        return {node.name: node.labels.get(MIG_STATE_LABEL) or "no state yet" for node in found}
+        """The MIG manager's state of each node whose layout is not reset yet."""
+        waiting = [
+            nodes[name]
+            for name in self.partitioned
+            if name in nodes and restore_node(nodes[name], reset_mig=True).partitioned
+        ]
+        return {node.name: node.labels.get(MIG_STATE_LABEL) or "no state yet" for node in waiting}
 
-    def say(self, nodes: t.Mapping[str, Node]) -> str:
-        """How far it is."""
+    def progress_text(self, nodes: t.Mapping[str, Node]) -> str:
+        """The number of reset nodes."""
         states = self.states(nodes)
         for name, state in states.items():
-            self.since.seconds(name, state)
-        return f"{len(self.cut) - len(states)}/{len(self.cut)} nodes have whole GPUs again"
+            self.timer.seconds(name, state)
+        return f"{len(self.partitioned) - len(states)}/{len(self.partitioned)} MIG layouts are reset"
 
-    def story(self, nodes: t.Mapping[str, Node]) -> str:
-        """Which nodes are not ready, in which state, since when, and why."""
+    def timeout_message(self, nodes: t.Mapping[str, Node]) -> str:
+        """The remaining nodes with their states, the time in them, and the reasons."""
         states = self.states(nodes)
-        lines = [f"{name}: {state} for {self.since.seconds(name, state):.0f} s" for name, state in states.items()]
-        more = f" and {len(lines) - _TOLD} more" if len(lines) > _TOLD else ""
+        lines = [f"{name}: {state} for {self.timer.seconds(name, state):.0f} s" for name, state in states.items()]
         return (
-            f"The MIG manager has not made the GPUs of {len(states)} node(s) whole: {'; '.join(lines[:_TOLD])}{more}. "
+            f"The MIG manager has not reset the layouts of {len(states)} node(s): {abbreviate(lines, _MAX_NODES)}. "
             f"{self._reasons(list(states))}. {_ADVICE}"
         )
 
@@ -115,16 +118,16 @@ class _MigReset:
         return [name for name, state in self.states(nodes).items() if state == FAILED]
 
     def _reasons(self, names: t.Sequence[str]) -> str:
-        """Of the first few nodes: the pods that hold GPUs, and the end of the MIG manager's log."""
-        return ". ".join(f"On node {name}: {self._reason(name)}" for name in names[:_TOLD])
+        """For the first nodes, the pods that hold GPUs and the end of the MIG manager's log."""
+        return ". ".join(f"On node {name}: {self._reason(name)}" for name in names[:_MAX_NODES])
 
     def _reason(self, name: str) -> str:
         try:
             log = self._log(name)
             held = holders_on(self.client, self.managers.namespace, name)
         except ApiError as error:
-            # The explanation must not hide what it explains.
-            return f"what holds its GPUs cannot be read ({error})"
+            # An error here must not hide the original failure.
+            return f"the pods that hold its GPUs cannot be read ({error})"
         return f"{held}; the MIG manager's log ends: {log}" if log else held
 
     def _log(self, name: str) -> str:

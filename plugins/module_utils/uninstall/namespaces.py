@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Namespaces: everything that stands in one, what becomes of it, and its end."""
+"""Namespaces: their contents, whether they can be deleted, and their deletion."""
 
 from __future__ import annotations
 
@@ -10,127 +10,193 @@ from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
 from ..common.parallel import run_bounded
-from ..common.wait import wait_until
+from ..common.wait import WaitOptions, wait_until
+from ..helm.release import helm_release_of
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, Kind
 from ..schema.messages import abbreviate
 from . import ownership_marks
-from .namespace_contents import ReleasedContents, foreign_objects
-from .operands import OperandWait
+from .crds import NODE_FEATURE, is_agent_feature
+from .result import UninstallResult
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-# As the namespace controller: what cannot be deleted (metrics of pods, package lists) is made up on request, and no object.
-_NEEDED = {"list", "delete"}
-# What follows from a Service; asking for it makes the API server warn.
-_FOLLOWING = {"Endpoints", "EndpointSlice"}
-
-
-# What becomes of a namespace.
-DELETED, GIVEN_BACK, LEFT = "deleted", "given back", "left"
+# As in the namespace controller: resources without these verbs (metrics of pods, package lists) are not stored objects.
+_REQUIRED_VERBS = {"list", "delete"}
+# Derived from Services; a request for them causes a warning of the API server.
+_DERIVED_KINDS = {"Endpoints", "EndpointSlice"}
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+# Objects that Kubernetes and OpenShift create in every namespace.
+_DEFAULT_OBJECTS = {
+    "ConfigMap": {"kube-root-ca.crt", "openshift-service-ca.crt"},
+    "ServiceAccount": {"default", "builder", "deployer"},
+    "RoleBinding": {"system:deployers", "system:image-builders", "system:image-pullers"},
+}
+_SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
+# Cluster-wide owners of the objects that NVIDIA's operator creates in its namespace.
+_OPERATOR_OWNERS = {"ClusterPolicy", "NVIDIADriver", "GPUCluster"}
+# Leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
+# node-feature-discovery pkg/nfd-master).
+ELECTION_LEASES = frozenset({"53822513.nvidia.com", "nfd-master.nfd.kubernetes.io"})
+
+# What happens to a namespace.
+DELETED, UNMARKED, UNCHANGED = "deleted", "unmarked", "unchanged"
 
 
 class UnknownContents(Exception):
-    """Nobody can say what is in the namespace; the message says why."""
+    """The contents of the namespace are unknown; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class NamespaceDecision:
-    """Deleted, given back (our label goes), or left as it is; `why` it is not deleted, where it is worth a word."""
+    """DELETED, UNMARKED (our label is removed), or UNCHANGED; `reason` says why it is not deleted."""
 
-    end: str
-    why: str = ""
+    action: str
+    reason: str = ""
+
+    def report(self, live: Document, result: UninstallResult) -> None:
+        """Report what happens to the namespace."""
+        label = f"Namespace {live['metadata']['name']}"
+        if self.action == DELETED:
+            result.add_removed(label)
+            return
+        if self.action == UNMARKED:
+            labels = live["metadata"].get("labels") or {}
+            own = {key: labels.get(key) for key in sorted(ownership_marks.applied_labels(live))}
+            result.add_removed(label, {"labels": own}, {}, "our label removed")
+        if self.reason:
+            result.add_kept(label, self.reason)
+
+
+@dataclass(frozen=True)
+class DepartingObjects:
+    """Objects that will be deleted: those of whole Helm releases (name, namespace), and ConfigMaps and Leases by name."""
+
+    releases: frozenset[tuple[str, str]] = frozenset()
+    configmaps: frozenset[str] = frozenset()
+    leases: frozenset[str] = frozenset()
+    # Others, by kind and name.
+    objects: frozenset[tuple[str, str]] = frozenset()
 
 
 def decide_namespace(
-    client: Client, live: Document, leaving: ReleasedContents, other_release: str
+    client: Client, live: Document, departing: DepartingObjects, foreign_release: str = ""
 ) -> NamespaceDecision:
-    """One that we have made goes when nothing of others is in it; where that cannot be told it is left, for somebody who can."""
+    """A namespace that we have created is deleted if it contains nothing foreign; if its contents are unknown, it is kept."""
     name = live["metadata"]["name"]
-    if CREATED_ANNOTATION not in ownership_marks.annotations_of(live):
+    if CREATED_ANNOTATION not in ownership_marks.own_annotations(live):
+        marked = ownership_marks.is_marked(live)
         return (
-            NamespaceDecision(GIVEN_BACK, "this collection did not make it")
-            if ownership_marks.is_marked(live)
-            else NamespaceDecision(LEFT)
+            NamespaceDecision(UNMARKED, "this collection did not create it") if marked else NamespaceDecision(UNCHANGED)
         )
-    if other_release:
-        return NamespaceDecision(
-            GIVEN_BACK, f"the release {other_release} is in it, which this collection did not install"
-        )
+    if foreign_release:
+        reason = f"it contains the Helm release {foreign_release}, which this collection did not install"
+        return NamespaceDecision(UNMARKED, reason)
     try:
-        _require_sight(client, name)
-        found = foreign_objects(namespace_objects(client, name), leaving)
+        _require_list_permission(client, name)
+        objects = foreign_objects(namespace_objects(client, name), departing)
     except UnknownContents as error:
-        return NamespaceDecision(LEFT, str(error))
-    return NamespaceDecision(GIVEN_BACK, f"it holds {abbreviate(found)}") if found else NamespaceDecision(DELETED)
+        return NamespaceDecision(UNCHANGED, str(error))
+    return NamespaceDecision(UNMARKED, f"it contains {abbreviate(objects)}") if objects else NamespaceDecision(DELETED)
 
 
-def end_namespace(client: Client, live: Document, its: NamespaceDecision, waiting: OperandWait | None) -> None:
-    """Do it; raises TimeoutStory when a namespace does not go."""
-    if its.end == DELETED:
-        _delete(client, live, waiting)
-    elif its.end == GIVEN_BACK:
-        name = live["metadata"]["name"]
-        # Apply nothing at all: the server takes out the labels and annotations that only we have written.
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        patch = ownership_marks.unmarked(client.apply(f"{NAMESPACES}/{name}", body))
+def apply_decision(client: Client, live: Document, decision: NamespaceDecision, waiting: WaitOptions | None) -> None:
+    """Delete or unmark the namespace; raises WaitTimeout when it is not deleted in time."""
+    path = f"{NAMESPACES}/{live['metadata']['name']}"
+    if decision.action == DELETED:
+        _delete(client, path, live["metadata"], waiting)
+    elif decision.action == UNMARKED:
+        # An empty apply: the server removes the labels and annotations that only we have written.
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": live["metadata"]["name"]}}
+        patch = ownership_marks.unmark_patch(client.apply(path, body))
         if patch:
-            client.patch(f"{NAMESPACES}/{name}", patch)
+            client.patch(path, patch)
 
 
-def _require_sight(client: Client, namespace: str) -> None:
-    """Who may not list all that there is would be refused a hundred times, and know no more."""
-    asked = {"resourceAttributes": {"namespace": namespace, "verb": "list", "group": "*", "resource": "*"}}
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": asked}
+def foreign_objects(objects: t.Sequence[tuple[str, Document]], departing: DepartingObjects) -> list[str]:
+    """The objects (kind, metadata) that will neither be deleted nor have an owner that is among the objects."""
+    uids = {str(metadata.get("uid")) for dummy, metadata in objects}
+    return sorted(
+        f"{kind} {metadata['name']}"
+        for kind, metadata in objects
+        if not _departs(kind, metadata, departing) and not _has_owner(metadata, uids)
+    )
+
+
+def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool:
+    name = str(metadata["name"])
+    item = {"metadata": metadata}
+    if metadata.get("deletionTimestamp") or kind == "Event" or name in _DEFAULT_OBJECTS.get(kind, ()):
+        return True
+    if (kind, name) in departing.objects or helm_release_of(item) in departing.releases:
+        return True
+    if kind == "Lease":
+        return name in departing.leases | ELECTION_LEASES
+    if kind == "ConfigMap":
+        return name in departing.configmaps and not ownership_marks.has_foreign_entries(item)
+    if kind == NODE_FEATURE:
+        return is_agent_feature(item)
+    if kind == "Secret":
+        labels = metadata.get("labels") or {}
+        account = (metadata.get("annotations") or {}).get(_SERVICE_ACCOUNT)
+        release = (labels.get("name"), metadata.get("namespace"))
+        return (labels.get("owner") == "helm" and release in departing.releases) or account in _DEFAULT_OBJECTS[
+            "ServiceAccount"
+        ]
+    return False
+
+
+def _has_owner(metadata: Document, uids: set[str]) -> bool:
+    """Whether the object's owner is evaluated instead, or belongs to the operator."""
+    owners = metadata.get("ownerReferences") or []
+    return any(str(owner.get("uid")) in uids or owner.get("kind") in _OPERATOR_OWNERS for owner in owners)
+
+
+def _require_list_permission(client: Client, namespace: str) -> None:
+    """One request instead of a hundred refused lists."""
+    attributes = {"resourceAttributes": {"namespace": namespace, "verb": "list", "group": "*", "resource": "*"}}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": attributes}
     if not client.create(_REVIEWS, body, dry_run=True)["status"].get("allowed"):
-        raise UnknownContents(
-            "you may not list everything that is in it, so nobody knows whether somebody else needs it"
-        )
+        raise UnknownContents("you may not list all of its objects, so it is unknown whether it contains foreign ones")
 
 
 def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Document]]:
-    """Kind and metadata of every object in a namespace; raises Unknown where the user may not look."""
+    """Kind and metadata of every object in a namespace; raises UnknownContents if something cannot be listed."""
+    groups = (client.get("/apis") or {}).get("groups") or []
+    versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
     calls = [
         (kind.plural, functools.partial(_list, client, kind, namespace))
-        for group_version in _group_versions(client)
+        for group_version in versions
         for kind in _kinds(client, group_version)
     ]
-    found: list[tuple[str, Document]] = []
+    objects: list[tuple[str, Document]] = []
     for outcome in run_bounded(calls, fatal=lambda dummy: True):
-        if outcome.error is not None:
-            if isinstance(outcome.error, ApiError) and not outcome.error.unreachable:
-                raise UnknownContents(
-                    f"its {outcome.name} cannot be listed: {outcome.error.message}"
-                ) from outcome.error
-            raise outcome.error
-        found += outcome.value or []
-    return found
+        error = outcome.error
+        if isinstance(error, ApiError) and not error.unreachable:
+            raise UnknownContents(f"its {outcome.name} cannot be listed: {error.message}") from error
+        if error is not None:
+            raise error
+        objects += outcome.value or []
+    return objects
 
 
-def _delete(client: Client, live: Document, waiting: OperandWait | None) -> None:
-    """The very namespace that was read; raises TimeoutStory with what keeps it."""
-    path = f"{NAMESPACES}/{live['metadata']['name']}"
-    if not live["metadata"].get("deletionTimestamp"):
-        client.delete(path, body={"preconditions": {"uid": live["metadata"]["uid"]}})
+def _delete(client: Client, path: str, metadata: Document, waiting: WaitOptions | None) -> None:
+    """Delete the namespace as it was read; raises WaitTimeout with the reason of the delay."""
+    if not metadata.get("deletionTimestamp"):
+        client.delete(path, body={"preconditions": {"uid": metadata["uid"]}})
     if waiting is None:
         return
     wait_until(
         lambda: client.get(path),
-        lambda found: found is None or found["metadata"].get("uid") != live["metadata"]["uid"],
+        lambda live: live is None or live["metadata"].get("uid") != metadata["uid"],
         timeout=waiting.timeout,
         interval=min(waiting.interval, 1.0),
-        describe=lambda found: f"Namespace {live['metadata']['name']} is not gone: {_conditions(found or {})}",
-        progress_text=lambda dummy: f"namespace {live['metadata']['name']} is going",
+        describe=lambda live: f"Namespace {metadata['name']} still exists: {_condition_messages(live or {})}",
+        progress_text=lambda dummy: f"waiting for the deletion of namespace {metadata['name']}",
         progress=waiting.progress,
     )
-
-
-def _group_versions(client: Client) -> list[str]:
-    groups = (client.get("/apis") or {}).get("groups") or []
-    return ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
 
 
 def _kinds(client: Client, group_version: str) -> list[Kind]:
@@ -146,17 +212,16 @@ def _kinds(client: Client, group_version: str) -> list[Kind]:
         for resource in resources
         if resource.get("namespaced")
         and "/" not in resource["name"]
-        and set(resource.get("verbs") or []) >= _NEEDED
-        and resource["kind"] not in _FOLLOWING
+        and set(resource.get("verbs") or []) >= _REQUIRED_VERBS
+        and resource["kind"] not in _DERIVED_KINDS
     ]
 
 
 def _list(client: Client, kind: Kind, namespace: str) -> list[tuple[str, Document]]:
-    listed = client.list(kind.collection(namespace), metadata_only=True)
-    return [(kind.kind, found["metadata"]) for found in listed]
+    return [(kind.kind, item["metadata"]) for item in client.list(kind.collection(namespace), metadata_only=True)]
 
 
-def _conditions(found: Document) -> str:
-    conditions = (found.get("status") or {}).get("conditions") or []
+def _condition_messages(live: Document) -> str:
+    conditions = (live.get("status") or {}).get("conditions") or []
     lines = [str(item.get("message")) for item in conditions if item.get("status") == "True" and item.get("message")]
-    return "; ".join(lines) or "the namespace controller has not said why"
+    return "; ".join(lines) or "the namespace controller gives no reason"

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CronJob by which a cluster lets nodes join their pools by itself (role new_nodes), and all that belongs to it.
+"""Removes the CronJob of the role new_nodes and everything that belongs to it.
 
-Its binding for the whole cluster goes last: it tells in which namespace the rest is, also to the run after one that was killed.
+Its cluster-wide binding is deleted last: it names the namespace of the rest, also for the run after a killed one.
 """
 
 from __future__ import annotations
@@ -11,103 +11,96 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import NEW_NODES_NAME
+from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NAMESPACES, collection_path, object_path
 from . import ownership_marks
-from .namespace_contents import ReleasedContents
-from .namespaces import DELETED, NamespaceDecision, decide_namespace, end_namespace
-from .operands import OperandWait
+from .namespaces import DepartingObjects, NamespaceDecision, apply_decision, decide_namespace
 from .result import UninstallResult
 
 Object = dict[str, t.Any]
+# API version and kind.
+KindName = tuple[str, str]
 
 _RBAC = "rbac.authorization.k8s.io/v1"
-_INSIDE = (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
-_RIGHTS = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"))
-_LEAVING = ReleasedContents(
-    releases=frozenset(),
-    configmaps=frozenset(),
-    leases=frozenset(),
-    objects=frozenset((kind, NEW_NODES_NAME) for dummy, kind in _INSIDE),
-)
+_NAMESPACED = (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
+_PERMISSIONS = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"))
+_DEPARTING = DepartingObjects(objects=frozenset((kind, NEW_NODES_NAME) for dummy, kind in _NAMESPACED))
 
 
 @dataclass(frozen=True)
 class NewNodesObjects:
-    """What there is of it: objects by their kinds, in the order in which they go, and namespaces with what becomes of them."""
+    """The existing objects by kind in the order of their deletion, and the namespaces with their decisions."""
 
-    inside: list[tuple[tuple[str, str], Object]]
+    objects: list[tuple[KindName, Object]]
     namespaces: list[tuple[Object, NamespaceDecision]]
-    rights: list[tuple[tuple[str, str], Object]]
+    permissions: list[tuple[KindName, Object]]
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to take out."""
-        return bool(self.inside or self.rights)
+        """Whether there is anything to delete."""
+        return bool(self.objects or self.permissions)
+
+    def report(self, result: UninstallResult) -> None:
+        """Report everything as deleted."""
+        for (dummy, kind), item in (*self.objects, *self.permissions):
+            path = "/".join(filter(None, (item["metadata"].get("namespace"), item["metadata"]["name"])))
+            result.add_removed(f"{kind} {path}")
+        for live, decision in self.namespaces:
+            decision.report(live, result)
 
 
 def read(client: Client) -> NewNodesObjects:
-    """All that has the CronJob's name, and that we have written, in whatever namespace it is."""
-    inside, rights = ([(kind, of) for kind in kinds for of in _ours(client, kind)] for kinds in (_INSIDE, _RIGHTS))
-    names = [of["metadata"]["namespace"] for dummy, of in inside]
-    for kind, of in rights:
-        if kind[1] == "ClusterRoleBinding":
-            names += [subject.get("namespace") for subject in of.get("subjects") or ()]
-    found = [client.get(f"{NAMESPACES}/{name}") for name in dict.fromkeys(names) if name]
-    return NewNodesObjects(
-        inside, [(live, decide_namespace(client, live, _LEAVING, "")) for live in found if live], rights
+    """All objects with the CronJob's name that we have written, in any namespace."""
+    objects, permissions = (
+        [(kind, item) for kind in kinds for item in _own_objects(client, kind)] for kinds in (_NAMESPACED, _PERMISSIONS)
     )
+    names = [item["metadata"]["namespace"] for dummy, item in objects]
+    for kind, item in permissions:
+        if kind[1] == "ClusterRoleBinding":
+            names += [subject.get("namespace") for subject in item.get("subjects") or ()]
+    namespaces = [client.get(f"{NAMESPACES}/{name}") for name in dict.fromkeys(names) if name]
+    decisions = [(live, decide_namespace(client, live, _DEPARTING)) for live in namespaces if live]
+    return NewNodesObjects(objects, decisions, permissions)
 
 
-def preview(client: Client, found: NewNodesObjects, account: UninstallResult) -> None:
-    """Note what a run would do, judged by the server where that is allowed."""
-    for kind, of in (*found.inside, *found.rights):
+def preview(client: Client, found: NewNodesObjects, result: UninstallResult) -> None:
+    """Report what a run would do, checked by the server if that is permitted."""
+    for kind, item in (*found.objects, *found.permissions):
         try:
-            _delete(client, kind, of, dry_run=True)
+            _delete(client, kind, item, dry_run=True)
         except ApiError as error:
             if not error.forbidden:
                 raise
-            account.unchecked = NOT_CHECKED
-    _note(found, account)
+            result.unchecked = NOT_CHECKED
+    found.report(result)
 
 
-def clear(
-    client: Client, found: NewNodesObjects, lease: Lease, waiting: OperandWait | None, account: UninstallResult
+def remove(
+    client: Client, found: NewNodesObjects, lease: Lease, waiting: WaitOptions | None, result: UninstallResult
 ) -> None:
-    """All of it: the CronJob first, and its rights before the last of them."""
-    for kind, of in found.inside:
+    """Delete everything: the CronJob first, the permissions last."""
+    for kind, item in found.objects:
         lease.check()
-        _delete(client, kind, of)
-    for live, fate in found.namespaces:
+        _delete(client, kind, item)
+    for live, decision in found.namespaces:
         lease.check()
-        end_namespace(client, live, fate, waiting)
-    for kind, of in found.rights:
+        apply_decision(client, live, decision, waiting)
+    for kind, item in found.permissions:
         lease.check()
-        _delete(client, kind, of)
-    _note(found, account)
+        _delete(client, kind, item)
+    found.report(result)
 
 
-def _ours(client: Client, kind: tuple[str, str]) -> list[Object]:
+def _own_objects(client: Client, kind: KindName) -> list[Object]:
     listed = client.list(collection_path(*kind), field_selector=f"metadata.name={NEW_NODES_NAME}")
-    return [of for of in listed if ownership_marks.is_marked(of)]
+    return [item for item in listed if ownership_marks.is_marked(item)]
 
 
-def _delete(client: Client, kind: tuple[str, str], of: Object, *, dry_run: bool = False) -> None:
-    metadata = of["metadata"]
+def _delete(client: Client, kind: KindName, item: Object, *, dry_run: bool = False) -> None:
+    metadata = item["metadata"]
     path = object_path(*kind, metadata["name"], metadata.get("namespace"))
     client.delete(path, body={"preconditions": {"uid": metadata["uid"]}}, dry_run=dry_run)
-
-
-def _note(found: NewNodesObjects, account: UninstallResult) -> None:
-    for (dummy, kind), of in (*found.inside, *found.rights):
-        namespace = of["metadata"].get("namespace")
-        account.took(f"{kind} {f'{namespace}/' if namespace else ''}{of['metadata']['name']}")
-    for live, fate in found.namespaces:
-        label = f"Namespace {live['metadata']['name']}"
-        if fate.end == DELETED:
-            account.took(label)
-        elif fate.why:
-            account.keeps(label, fate.why)

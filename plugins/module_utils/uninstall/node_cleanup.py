@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node gives back of ours, and what NVIDIA's operator and NFD leave on it once they are gone (pure)."""
+"""What is removed from a node: everything of ours, and the residue of NVIDIA's operator and of NFD (pure)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ..catalog.names import (
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NODES, POOLS, NodeEdit, recorded_keys
+from .ownership_marks import PREFIX
 
-OURS = "accel.gpu/"
-# In which the module nodes notes the annotations that it has put on a node (node_metadata/node_patch.py).
-_ANNOTATIONS_NOTE = "accel.gpu/annotations"
+# The record of node_metadata of the annotations that it has set (node_metadata/node_patch.py).
+_ANNOTATIONS_RECORD = "accel.gpu/annotations"
 
-# What the operator writes on nodes and leaves there (gpu-operator v25.10.1 controllers/state_manager.go; its upgrade library:
-# k8s-operator-libs pkg/upgrade/consts.go). Whoever wants an operand off a node says "false", which is not the operator's.
+# The labels and annotations that the operator sets on nodes and leaves there (gpu-operator v25.10.1 controllers/state_manager.go; its
+# upgrade library: k8s-operator-libs pkg/upgrade/consts.go). The value "false" of a deploy label is set by administrators.
 _DEPLOY = "nvidia.com/gpu.deploy."
-_OPERATORS_LABELS = (GPU_PRESENT_LABEL, MIG_STATE_LABEL, "nvidia.com/gpu-driver-upgrade-state")
-_OPERATORS_PREFIXES = ("nvidia.com/gpu-operator.",)
-_OPERATORS_ANNOTATIONS = (
+_OPERATOR_LABELS = (GPU_PRESENT_LABEL, MIG_STATE_LABEL, "nvidia.com/gpu-driver-upgrade-state")
+_OPERATOR_PREFIXES = ("nvidia.com/gpu-operator.",)
+_OPERATOR_ANNOTATIONS = (
     "nvidia.com/gpu-driver-upgrade-enabled",
     "nvidia.com/gpu-driver-upgrade-requested",
     "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load",
@@ -39,18 +39,18 @@ _OPERATORS_ANNOTATIONS = (
     "nvidia.com/gpu-driver-upgrade-requestor-mode",
 )
 _UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
-_AT_REST = ("", "upgrade-done")
+_NOT_UPGRADING = ("", "upgrade-done")
 MIG_OFF = "all-disabled"
 
-# What NFD notes of what it has put on a node (node-feature-discovery v0.19.0 pkg/nfd-master/nfd-master.go, prune).
-_NFD_NOTES = "nfd.node.kubernetes.io/"
+# NFD's records of what it has set on a node (node-feature-discovery v0.19.0 pkg/nfd-master/nfd-master.go, prune).
+_NFD_RECORDS = "nfd.node.kubernetes.io/"
 
-_Marks = dict[str, "str | None"]
+_Entries = dict[str, "str | None"]
 
 
 @dataclass(frozen=True)
 class Residue:
-    """What goes from one node; `resources` are extended resources, which stand in the node's status."""
+    """What is removed from one node; `resources` are extended resources in the node's status."""
 
     labels: frozenset[str] = frozenset()
     annotations: frozenset[str] = frozenset()
@@ -58,7 +58,7 @@ class Residue:
     resources: frozenset[str] = frozenset()
 
     def __or__(self, other: Residue) -> Residue:
-        """Both together."""
+        """The union of both."""
         return Residue(
             self.labels | other.labels,
             self.annotations | other.annotations,
@@ -69,22 +69,22 @@ class Residue:
 
 @dataclass(frozen=True)
 class NodeRestoration:
-    """One node's patch, and whether its GPUs are cut by a layout of ours, which has to be undone first."""
+    """One node's patch, and whether its GPUs are partitioned by our layout, which has to be reset first."""
 
     edit: NodeEdit | None
-    cut: bool = False
+    partitioned: bool = False
 
 
 def managed_parts(node: Node) -> Residue:
-    """What annotations of ours note, and those annotations themselves."""
+    """Everything that our annotations record, and those annotations themselves."""
     return Residue(
         labels=frozenset(
             (*recorded_keys(node.annotations, POOLS.labels), *recorded_keys(node.annotations, NODES.labels))
         ),
         annotations=frozenset(
             (
-                *recorded_keys(node.annotations, _ANNOTATIONS_NOTE),
-                *(key for key in node.annotations if key.startswith(OURS)),
+                *recorded_keys(node.annotations, _ANNOTATIONS_RECORD),
+                *(key for key in node.annotations if key.startswith(PREFIX)),
             )
         ),
         taints=frozenset(
@@ -97,42 +97,42 @@ def managed_parts(node: Node) -> Residue:
     )
 
 
-def restore(node: Node, *, undo_mig: bool) -> NodeRestoration:
-    """Take out what is ours. Where a layout of ours cuts the GPUs, they are made whole first (undo_mig).
+def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
+    """Remove everything of ours. If our layout partitions the GPUs, it is reset first (reset_mig).
 
-    Until the MIG manager has done that, the node keeps everything else of ours, noted as ours: its taints keep workloads away, and a
-    run that fails or is killed in between goes on from there. Only the taint of a change that failed goes at once, since NVIDIA's
-    pods do not tolerate it and are started again by the change; the cordon that comes with it stays.
+    Until the MIG manager has done that, the node keeps everything else of ours with its records: the taints keep workloads away, and a
+    run after a failed or killed one continues from there. Only the taint of a failed change is removed at once, since NVIDIA's
+    pods do not tolerate it and are restarted by the reset; the cordon of the failed change stays.
     """
-    leaving = managed_parts(node)
-    mine = MIG_CONFIG_LABEL in leaving.labels and MIG_CONFIG_LABEL in node.labels
-    whole = node.labels.get(MIG_CONFIG_LABEL) == MIG_OFF and node.labels.get(MIG_STATE_LABEL) == "success"
-    if not mine or whole or not undo_mig:
-        return NodeRestoration(without(node, leaving))
+    managed = managed_parts(node)
+    is_own = MIG_CONFIG_LABEL in managed.labels and MIG_CONFIG_LABEL in node.labels
+    is_reset = node.labels.get(MIG_CONFIG_LABEL) == MIG_OFF and node.labels.get(MIG_STATE_LABEL) == "success"
+    if not is_own or is_reset or not reset_mig:
+        return NodeRestoration(removal_edit(node, managed))
     failed = frozenset(format_taint(taint) for taint in node.taints if taint.get("key") == FAILED_KEY)
-    changed: _Marks = {}
+    changed: _Entries = {}
     if node.labels[MIG_CONFIG_LABEL] != MIG_OFF:
-        # The old state goes in the same patch: what is there afterwards is about this change.
+        # The old state is removed in the same patch, so that a later one belongs to this change.
         changed = {MIG_CONFIG_LABEL: MIG_OFF, MIG_STATE_LABEL: None}
-    return NodeRestoration(without(node, Residue(taints=failed), labels=changed), cut=True)
+    return NodeRestoration(removal_edit(node, Residue(taints=failed), labels=changed), partitioned=True)
 
 
-def without(node: Node, leaving: Residue, *, labels: t.Mapping[str, str | None] | None = None) -> NodeEdit | None:
-    """The merge patch that takes it out and sets the labels, or None when all is so already."""
-    label_patch = _patch(node.labels, leaving.labels, labels or {})
-    annotation_patch = _patch(node.annotations, leaving.annotations, {})
-    kept = [dict(taint) for taint in node.taints if format_taint(taint) not in leaving.taints]
+def removal_edit(node: Node, residue: Residue, *, labels: t.Mapping[str, str | None] | None = None) -> NodeEdit | None:
+    """The merge patch that removes the residue and sets the labels, or None if nothing differs."""
+    label_patch = _patch(node.labels, residue.labels, labels or {})
+    annotation_patch = _patch(node.annotations, residue.annotations, {})
+    kept = [dict(taint) for taint in node.taints if format_taint(taint) not in residue.taints]
     metadata: dict[str, t.Any] = {}
     before: dict[str, t.Any] = {}
     after: dict[str, t.Any] = {}
-    for word, live, patch in (
+    for name, live, patch in (
         ("labels", node.labels, label_patch),
         ("annotations", node.annotations, annotation_patch),
     ):
         if patch:
-            metadata[word] = patch
-            before[word] = {key: live[key] for key in sorted(patch) if key in live}
-            after[word] = {key: value for key, value in sorted(patch.items()) if value is not None}
+            metadata[name] = patch
+            before[name] = {key: live[key] for key in sorted(patch) if key in live}
+            after[name] = {key: value for key, value in sorted(patch.items()) if value is not None}
     body: dict[str, t.Any] = {"metadata": metadata}
     spec: dict[str, t.Any] = {}
     if len(kept) != len(node.taints):
@@ -140,77 +140,74 @@ def without(node: Node, leaving: Residue, *, labels: t.Mapping[str, str | None] 
         before["taints"] = sorted(format_taint(taint) for taint in node.taints)
         after["taints"] = sorted(format_taint(taint) for taint in kept)
     if CORDONED_ANNOTATION in annotation_patch and node.unschedulable:
-        # A change that was killed, or failed: the note says that the cordon is ours.
+        # The record of a killed or failed change says that the cordon is ours.
         spec["unschedulable"] = None
         before["unschedulable"], after["unschedulable"] = True, False
     if spec:
-        # The list of taints is atomic, a cordon may be somebody else's by now: over the very object that was read only.
+        # The list of taints is atomic, and another user may have cordoned the node: only for the object as it was read.
         metadata["resourceVersion"] = node.resource_version
         body["spec"] = spec
     return NodeEdit(node.name, body, before, after) if metadata else None
 
 
-def of_operator(node: Node) -> Residue:
-    """What an operator that is gone has left on a node."""
+def operator_residue(node: Node) -> Residue:
+    """The residue of an uninstalled operator."""
     labels = {
         key
         for key, value in node.labels.items()
-        if key in _OPERATORS_LABELS
-        or key.startswith(_OPERATORS_PREFIXES)
+        if key in _OPERATOR_LABELS
+        or key.startswith(_OPERATOR_PREFIXES)
         or (key.startswith(_DEPLOY) and value != "false")
         or (key == MIG_CONFIG_LABEL and value == MIG_OFF)
     }
-    return Residue(frozenset(labels), frozenset(key for key in _OPERATORS_ANNOTATIONS if key in node.annotations))
+    return Residue(frozenset(labels), frozenset(key for key in _OPERATOR_ANNOTATIONS if key in node.annotations))
 
 
-def staying(node: Node, *, operator: bool) -> t.Iterator[str]:
-    """What somebody else has put on a node and that only looks like ours, or (operator) like the operator's."""
-    mine = managed_parts(node).labels
+def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
+    """Foreign labels with our keys, or (operator) with the operator's, as text."""
+    managed = managed_parts(node).labels
     pool, mig = node.labels.get(POOL_LABEL), node.labels.get(MIG_CONFIG_LABEL)
-    if pool is not None and POOL_LABEL not in mine:
+    if pool is not None and POOL_LABEL not in managed:
         yield f"label {POOL_LABEL}={pool}, which this collection did not set"
     if not operator:
         return
     for key, value in sorted(node.labels.items()):
         if key.startswith(_DEPLOY) and value == "false":
-            yield f"label {key}=false, by which somebody keeps that operand away"
-    if mig not in (None, MIG_OFF) and MIG_CONFIG_LABEL not in mine:
-        yield f"label {MIG_CONFIG_LABEL}={mig}, which somebody else has set"
-    if node.unschedulable and node.labels.get(_UPGRADE_STATE, "") not in _AT_REST:
-        yield "cordoned by the operator, which was upgrading the driver; uncordon it when it is fit to work"
+            yield f"label {key}=false, which was set to keep that operand away"
+    if mig not in (None, MIG_OFF) and MIG_CONFIG_LABEL not in managed:
+        yield f"label {MIG_CONFIG_LABEL}={mig}, which this collection did not set"
+    if node.unschedulable and node.labels.get(_UPGRADE_STATE, "") not in _NOT_UPGRADING:
+        yield "cordon of the operator, which was upgrading the driver; uncordon the node when it is ready"
 
 
-def of_nfd(node: Node, instance: str = "") -> Residue:
-    """What an NFD that is gone has noted as its own on a node, as its own clean-up job would take it out."""
-    notes = f"{instance}.{_NFD_NOTES}" if instance else _NFD_NOTES
+def nfd_residue(node: Node, instance: str = "") -> Residue:
+    """The residue of an uninstalled NFD by its records, as its own clean-up job would remove it."""
+    records = f"{instance}.{_NFD_RECORDS}" if instance else _NFD_RECORDS
     return Residue(
-        labels=_named(node.annotations.get(f"{notes}feature-labels")),
-        annotations=_named(node.annotations.get(f"{notes}feature-annotations"))
-        | {key for key in node.annotations if key.startswith(notes)},
-        taints=frozenset((node.annotations.get(f"{_NFD_NOTES}taints") or "").split(",")) - {""},
-        resources=_named(node.annotations.get(f"{notes}extended-resources")),
+        labels=_full_names(node.annotations.get(f"{records}feature-labels")),
+        annotations=_full_names(node.annotations.get(f"{records}feature-annotations"))
+        | {key for key in node.annotations if key.startswith(records)},
+        taints=frozenset((node.annotations.get(f"{_NFD_RECORDS}taints") or "").split(",")) - {""},
+        resources=_full_names(node.annotations.get(f"{records}extended-resources")),
     )
 
 
-def in_short(edit: NodeEdit) -> NodeEdit:
-    """The same patch; of its labels and annotations, only whose they are is shown: NFD and GFD put a hundred on a node."""
+def with_short_diff(edit: NodeEdit) -> NodeEdit:
+    """The same patch, with only the prefixes of labels and annotations in its diff: NFD and GFD set a hundred on a node."""
     before = {
-        word: shown if word == "taints" else sorted({f"{key.partition('/')[0]}/..." for key in shown})
-        for word, shown in edit.before.items()
+        name: entries if name == "taints" else sorted({f"{key.partition('/')[0]}/..." for key in entries})
+        for name, entries in edit.before.items()
     }
-    after = {word: shown if word == "taints" else [] for word, shown in edit.after.items()}
+    after = {name: entries if name == "taints" else [] for name, entries in edit.after.items()}
     return NodeEdit(edit.name, edit.patch, before, after)
 
 
-def _patch(live: t.Mapping[str, str], leaving: t.Iterable[str], wanted: t.Mapping[str, str | None]) -> _Marks:
-    patch: _Marks = {key: None for key in leaving if key in live and key not in wanted}
-    for key, value in wanted.items():
-        if value != live.get(key):
-            patch[key] = value
-    return patch
+def _patch(live: t.Mapping[str, str], removed: t.Iterable[str], desired: t.Mapping[str, str | None]) -> _Entries:
+    patch: _Entries = {key: None for key in removed if key in live and key not in desired}
+    return patch | {key: value for key, value in desired.items() if value != live.get(key)}
 
 
-def _named(text: str | None) -> frozenset[str]:
-    """NFD leaves its own prefix out."""
+def _full_names(text: str | None) -> frozenset[str]:
+    """The names in NFD's records, which omit its own prefix."""
     names = [name for name in (text or "").split(",") if name]
     return frozenset(name if "/" in name else f"{NFD_PREFIX}{name}" for name in names)

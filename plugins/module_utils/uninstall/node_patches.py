@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads all nodes and patches those that carry what has to go: bounded, leased, with progress."""
+"""Reads all nodes and patches those with something to remove: a bounded number at a time, under the lease, with progress."""
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ..cluster_state.node import Node, parse
@@ -17,9 +18,9 @@ from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from .result import UninstallResult
 
-_TOLD = 5
+_MAX_FAILURES = 5
 
-Compare = t.Callable[[Node], "NodeEdit | None"]
+ComputeEdit = t.Callable[[Node], "NodeEdit | None"]
 
 
 def read_nodes(client: Client) -> list[Node]:
@@ -30,23 +31,27 @@ def read_nodes(client: Client) -> list[Node]:
 def patch_nodes(
     client: Client,
     nodes: t.Iterable[Node],
-    compare: Compare,
+    compute: ComputeEdit,
     lease: Lease,
     progress: Progress,
-    account: UninstallResult,
+    result: UninstallResult,
 ) -> None:
-    """Patch the nodes on which `compare` finds something; raises SomeFailed when a node could not be changed."""
-    edits = [edit for edit in map(compare, nodes) if edit is not None]
-    sent = 0
+    """Patch the nodes for which `compute` returns an edit; raises PartialFailure when a node could not be changed."""
+    edits = [edit for edit in map(compute, nodes) if edit is not None]
+    done = 0
 
     def on_done(outcome: Outcome[NodeEdit | None]) -> None:
-        nonlocal sent
-        sent += 1
+        nonlocal done
+        done += 1
         if outcome.value is not None:
-            account.node(outcome.value)
-        progress.report("nodes cleared", sent, len(edits))
+            result.add_node(outcome.value)
+        progress.report("nodes cleaned up", done, len(edits))
 
-    calls = [(edit.name, _patcher(client, edit, compare, lease)) for edit in edits]
+    def patch(edit: NodeEdit) -> NodeEdit | None:
+        patched = patch_node(client, edit, lambda raw: compute(parse(raw)), lease.check)
+        return patched.edit if patched.status == "changed" else None
+
+    calls = [(edit.name, functools.partial(patch, edit)) for edit in edits]
     failed = {}
     for outcome in run_bounded(calls, on_done=on_done, stop=lease.lost):
         if outcome.error is not None and is_fatal(outcome.error):
@@ -55,22 +60,14 @@ def patch_nodes(
             failed[outcome.name] = str(outcome.error)
     lease.check()
     if failed:
-        told = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:_TOLD])
-        raise PartialFailure(f"{len(failed)} node(s) could not be changed: {told}")
+        messages = "; ".join(f"{name}: {message}" for name, message in sorted(failed.items())[:_MAX_FAILURES])
+        raise PartialFailure(f"{len(failed)} node(s) could not be changed: {messages}")
 
 
-def preview_nodes(client: Client, nodes: t.Iterable[Node], compare: Compare, account: UninstallResult) -> None:
-    """Note the patches, and let the server judge one of them without keeping it."""
-    edits = [edit for edit in map(compare, nodes) if edit is not None]
+def preview_nodes(client: Client, nodes: t.Iterable[Node], compute: ComputeEdit, result: UninstallResult) -> None:
+    """Report the patches, and have the server check one of them in a dry run."""
+    edits = [edit for edit in map(compute, nodes) if edit is not None]
     for edit in edits:
-        account.node(edit)
+        result.add_node(edit)
     if edits:
         client.strategic_merge(f"{NODES}/{edits[0].name}", edits[0].patch, dry_run=True)
-
-
-def _patcher(client: Client, edit: NodeEdit, compare: Compare, lease: Lease) -> t.Callable[[], NodeEdit | None]:
-    def patch() -> NodeEdit | None:
-        result = patch_node(client, edit, lambda raw: compare(parse(raw)), lease.check)
-        return result.edit if result.status == "changed" else None
-
-    return patch

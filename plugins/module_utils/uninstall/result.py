@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was, or in check mode would be, taken away; what stays, and why; and both as the module tells them (pure)."""
+"""Collects what was, or in check mode would be, removed, and what is kept and why (pure)."""
 
 from __future__ import annotations
 
@@ -12,70 +12,68 @@ from ..schema.messages import abbreviate_nodes
 
 Object = dict[str, t.Any]
 
-SHOWN = 100
+MAX_NODES = 100
 
 
 @dataclass
 class UninstallResult:
-    """Grows while a run goes on, so that a failure tells how far it came."""
+    """Is filled during a run, so that a failure contains what was done until then."""
 
-    gone: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
     held_back: list[str] = field(default_factory=list)
     nodes: set[str] = field(default_factory=set)
     unchecked: str | None = None
     _before: Object = field(default_factory=dict)
     _after: Object = field(default_factory=dict)
-    _staying: dict[str, list[str]] = field(default_factory=dict)
+    _kept_on_nodes: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
-        """Whether anything was taken away."""
-        return bool(self.gone or self.nodes)
+        """Whether anything was removed."""
+        return bool(self.removed or self.nodes)
 
-    def node(self, edit: NodeEdit) -> None:
-        """A patch of a node; a second one goes on from where the first one ended."""
+    def add_node(self, edit: NodeEdit) -> None:
+        """Add the patch of a node; a second patch of the same node is merged into the first."""
         before, after = self._before.setdefault("nodes", {}), self._after.setdefault("nodes", {})
-        if edit.name in before or len(before) < SHOWN:
-            before[edit.name] = _joined(edit.before, before.get(edit.name, {}))
-            after[edit.name] = _joined(_remaining(after.get(edit.name, {}), edit), edit.after)
+        if edit.name in before or len(before) < MAX_NODES:
+            before[edit.name] = _merge(edit.before, before.get(edit.name, {}))
+            after[edit.name] = _merge(_remaining(after.get(edit.name, {}), edit), edit.after)
         self.nodes.add(edit.name)
 
-    def stays_on(self, node: str, what: str) -> None:
-        """Something on a node stays; told once for all nodes that have it."""
-        nodes = self._staying.setdefault(what, [])
+    def add_kept_on_node(self, node: str, description: str) -> None:
+        """Add something that is kept on a node; nodes with the same description are reported together."""
+        nodes = self._kept_on_nodes.setdefault(description, [])
         if node not in nodes:
             nodes.append(node)
 
-    def took(self, label: str, before: t.Any = "there", after: t.Any = None, how: str = "deleted") -> None:
-        """An object is gone, or (`after`) without our part."""
-        line = f"{label}: {how}"
-        if line in self.gone:
+    def add_removed(self, label: str, before: t.Any = "there", after: t.Any = None, action: str = "deleted") -> None:
+        """Add an object that was deleted, or (`after`) from which our part was removed."""
+        line = f"{label}: {action}"
+        if line in self.removed:
             return
-        self.gone.append(line)
+        self.removed.append(line)
         self._before[label] = before
         if after is not None:
             self._after[label] = after
 
-    def keeps(self, label: str, why: str) -> None:
-        """An object stays."""
-        line = f"{label}: {why}"
-        if line not in self.left:
-            self.left.append(line)
+    def add_kept(self, label: str, reason: str) -> None:
+        """Add an object that is kept."""
+        line = f"{label}: {reason}"
+        if line not in self.kept:
+            self.kept.append(line)
 
-    def result(self) -> Object:
-        """For the module; of nodes up to SHOWN names."""
-        told: Object = {
-            "removed": list(self.gone),
+    def as_dict(self) -> Object:
+        """The result as the module returns it, with up to MAX_NODES names of nodes."""
+        on_nodes = sorted(self._kept_on_nodes.items())
+        return {
+            "removed": list(self.removed),
             "nodes_changed": len(self.nodes),
-            "names_changed": sorted(self.nodes)[:SHOWN],
-            "left": [
-                *self.left,
-                *(f"{abbreviate_nodes(nodes)}: {what}" for what, nodes in sorted(self._staying.items())),
-            ],
+            "names_changed": sorted(self.nodes)[:MAX_NODES],
+            "kept": [*self.kept, *(f"{abbreviate_nodes(nodes)}: {description}" for description, nodes in on_nodes)],
             "held_back": list(self.held_back),
+            **({"unchecked": self.unchecked} if self.unchecked else {}),
         }
-        return {**told, "unchecked": self.unchecked} if self.unchecked else told
 
     def diff(self) -> tuple[Object, Object]:
         """Before and after."""
@@ -87,18 +85,18 @@ class UninstallResult:
 
 
 def _remaining(after: Object, edit: NodeEdit) -> Object:
-    """What an earlier patch has set and this one does not take out again."""
+    """The part of an earlier patch that this one does not remove."""
     return {
-        part: {key: value for key, value in shown.items() if key not in edit.before.get(part, {})}
-        if isinstance(shown, dict)
-        else shown
-        for part, shown in after.items()
+        part: {key: value for key, value in values.items() if key not in edit.before.get(part, {})}
+        if isinstance(values, dict)
+        else values
+        for part, values in after.items()
     }
 
 
-def _joined(under: Object, over: Object) -> Object:
-    joined = dict(under)
-    for key, value in over.items():
-        below = joined.get(key)
-        joined[key] = {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
-    return joined
+def _merge(base: Object, override: Object) -> Object:
+    merged = dict(base)
+    for key, value in override.items():
+        below = merged.get(key)
+        merged[key] = {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged

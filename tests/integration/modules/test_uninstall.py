@@ -135,7 +135,7 @@ def test_a_foreign_operator_works_without_the_managed_configuration(cluster: Clu
     assert preview["uninstall"] == found["uninstall"]
     assert found["uninstall"]["held_back"] == []
     assert not any(release["uninstall"] for release in found["uninstall"]["releases"])
-    assert "ClusterPolicy cluster-policy: this collection did not install it" in found["uninstall"]["left"]
+    assert "ClusterPolicy cluster-policy: this collection did not install it" in found["uninstall"]["kept"]
 
     after = policy(cluster)
     assert after["spec"] == before["spec"]
@@ -166,7 +166,7 @@ def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster, tmp_path:
     for check in (True, False):
         found = uninstall_stage(cluster, check=check)
         assert found["uninstall"]["held_back"] == ["spec.daemonsets.tolerations"]
-        assert "the driver would roll on 20 nodes" in str(found["uninstall"]["left"])
+        assert "the driver would roll on 20 nodes" in str(found["uninstall"]["kept"])
     held = policy(cluster)
     assert len(held["spec"]["daemonsets"]["tolerations"]) == 3
     assert "config" not in held["spec"]["devicePlugin"]
@@ -192,7 +192,7 @@ def test_mig_is_disabled_on_partitioned_gpus(cluster: Cluster) -> None:
         for found, whole in zip(cluster.offered("a100-").values(), offered.values(), strict=True)
     )
     preview = uninstall_stage(cluster, check=True, diff=True)
-    assert not [line for line in preview["uninstall"]["left"] if "MIG" in line]
+    assert not [line for line in preview["uninstall"]["kept"] if "MIG" in line]
     found = uninstall_stage(cluster, diff=True)
     assert preview["diff"] == found["diff"]
     assert found["uninstall"]["removed"] == preview["uninstall"]["removed"]
@@ -224,7 +224,7 @@ def test_a_failed_mig_reset_keeps_the_node_and_the_next_run_completes_it(cluster
     assert time.monotonic() - started < 300
     assert failed.get("failed")
     assert (
-        f"The MIG manager has failed to make the GPUs of node {STUCK} whole, also after it was restarted"
+        f"The MIG manager has failed to reset the layout of node {STUCK}, also after a restart"
         in failed["msg"]
     )
     assert "pods that use its GPUs: default/debugger (privileged container main)" in failed["msg"]
@@ -254,7 +254,7 @@ def test_a_cluster_without_the_collection(cluster: Cluster) -> None:
     mark = cluster.mark()
     for stage in ("before_helm", "after_helm"):
         assert uninstall_stage(cluster, stage)["changed"] is False
-    assert {request.split()[0] for request in cluster.requests(mark, "removal")} <= {"get", "list"}
+    assert {request.split()[0] for request in cluster.requests(mark, "uninstall")} <= {"get", "list"}
 
 
 # Equal to the taint and toleration of pool train-h100.

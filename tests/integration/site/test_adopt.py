@@ -161,7 +161,7 @@ def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
     assert get(lab, "node", "t4-1")["metadata"]["labels"][NODE_CONFIG].startswith("time-slicing-4-")
 
     left = run_playbook(UNINSTALL, environ=lab.env, variables={"gpu_confirm": lab.name}).require_success()
-    reported = [line for result in left.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
+    reported = [line for result in left.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]]
     assert "ClusterPolicy cluster-policy: this collection did not install it" in reported
     assert gone_or_other(before, snapshot(lab)) == []
     assert policy(lab)["spec"] == spec
@@ -173,9 +173,9 @@ def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
     run("kubectl", "delete", "clusterpolicy", "--all", env=lab.env)
     refused = run_playbook(SITE, environ=lab.env, arguments=["--tags", "gpu_operator"])
     assert refused.rc != 0
-    assert "is there, but has no ClusterPolicy" in refused.failure()
+    assert "has no ClusterPolicy" in refused.failure()
     planned = run_playbook(PLAN, environ=lab.env).require_success()
-    assert "is there, but has no ClusterPolicy" in shown(planned)
+    assert "has no ClusterPolicy" in shown(planned)
 
 
 @pytest.mark.soak

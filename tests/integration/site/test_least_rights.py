@@ -99,7 +99,7 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
         request.agent.partition("/")[0] for request in requests_of(lab, "uninstall", since)
     }
     # The namespaces contain the Roles that this test has applied.
-    left = [line for result in removed.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
+    left = [line for result in removed.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]]
     assert [line.partition(":")[0] for line in left] == [f"Namespace {name}" for name in NAMESPACES]
     again = run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=confirmed).require_success()
     assert again.changed() == 0

@@ -151,7 +151,7 @@ def test_a_namespace_with_foreign_objects_stays(cluster: Cluster) -> None:
         "accel.gpu.new_nodes", environ=environ, variables={"gpu_new_nodes_state": "absent"}
     ).require_success()
     (result,) = gone.module_results("accel.gpu.uninstall")
-    assert result["uninstall"]["left"] == [f"Namespace {NAMESPACE}: it holds Secret pull"]
+    assert result["uninstall"]["kept"] == [f"Namespace {NAMESPACE}: it contains Secret pull"]
     assert managed_objects(cluster) == {"Namespace"}
     cluster.kubectl("delete", "namespace", NAMESPACE)
 

@@ -44,7 +44,7 @@ def played(lab: Lab, name: str, **options: Any) -> PlaybookRun:
 
 
 def left(found: PlaybookRun) -> list[str]:
-    return [line for result in found.module_results("accel.gpu.uninstall") for line in result["uninstall"]["left"]]
+    return [line for result in found.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]]
 
 
 @pytest.fixture
@@ -110,9 +110,9 @@ def test_foreign_objects_stay_and_are_reported(lab: Lab, empty: tuple[Foreign, O
 
     found = played(lab, UNINSTALL)
     reported = "\n".join(left(found))
-    assert "Namespace gpu-operator: it holds ConfigMap accel-gpu-device-plugin, ConfigMap dashboards" in reported
-    assert "ConfigMap gpu-operator/accel-gpu-device-plugin: somebody else has entries in it: their-own" in reported
-    assert "nodefeaturerules.nfd.k8s-sigs.io: somebody else's objects need it: NodeFeatureRule their-rule" in reported
+    assert "Namespace gpu-operator: it contains ConfigMap accel-gpu-device-plugin, ConfigMap dashboards" in reported
+    assert "ConfigMap gpu-operator/accel-gpu-device-plugin: it has foreign entries: their-own" in reported
+    assert "nodefeaturerules.nfd.k8s-sigs.io: foreign objects need it: NodeFeatureRule their-rule" in reported
     assert "node t4-1: label nvidia.com/gpu.deploy.dcgm-exporter=false" in reported
 
     foreign.require_intact()

@@ -12,7 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.cluster_policy import mounting, noted, restore_policy
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.cluster_policy import (
+    recorded_tolerations,
+    restore_policy,
+    unfinished_daemonsets,
+)
 from tests.helpers.apply_model import apply, content
 
 Object = dict[str, Any]
@@ -96,11 +100,11 @@ def test_a_field_that_somebody_has_written_too_stays() -> None:
 
 
 TOLERATIONS = [
-    # in the policy, noted as ours -> what is left
+    # in the policy, recorded_tolerations as ours -> what is left
     ([GPU, TEAM, THEIRS], [TEAM], [GPU, THEIRS]),
     ([GPU, TEAM], [GPU, TEAM], None),
     ([GPU], [], [GPU]),
-    # Somebody else's equal entry was never noted.
+    # Somebody else's equal entry was never recorded_tolerations.
     ([TEAM], [], [TEAM]),
     # As the server spells it, or somebody by hand.
     ([{"key": "team", "value": "research", "effect": "NoSchedule"}], [TEAM], None),
@@ -125,14 +129,14 @@ def test_held_back_while_drivers_run() -> None:
     change = restore_policy(live, hold_driver=True)
     after = patched(live, change.patch)
     assert after["spec"] == {"daemonsets": {"priorityClassName": "p", "tolerations": [GPU, TEAM]}}
-    assert noted(after) == [TEAM]
+    assert recorded_tolerations(after) == [TEAM]
     assert change.reaches_driver
     assert patched(live, restore_policy(live).patch)["spec"]["daemonsets"]["tolerations"] == [GPU]
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', "{}"])
 def test_a_note_that_cannot_be_read_notes_nothing(text: str) -> None:
-    assert noted(policy({}, {NOTE: text})) == []
+    assert recorded_tolerations(policy({}, {NOTE: text})) == []
 
 
 leaf = st.sampled_from(["1", "2", True])
@@ -174,12 +178,12 @@ def daemonset(mounts: list[str], desired: int = 2, updated: int = 2, observed: i
     [
         (daemonset(["other"]), ""),
         (daemonset(["ours"]), "DaemonSet plugin still mounts ours"),
-        (daemonset([], updated=1), "DaemonSet plugin: 1 of 2 pods are as they should be"),
-        (daemonset([], observed=2), "DaemonSet plugin: 2 of 2 pods are as they should be"),
+        (daemonset([], updated=1), "DaemonSet plugin: 1 of 2 pods are updated"),
+        (daemonset([], observed=2), "DaemonSet plugin: 2 of 2 pods are updated"),
     ],
 )
 def test_who_still_needs_a_configmap(found: Object, line: str) -> None:
-    assert mounting([found], ["ours"]) == ([line] if line else [])
+    assert unfinished_daemonsets([found], ["ours"]) == ([line] if line else [])
 
 
 FORMER = "accel.gpu/former"

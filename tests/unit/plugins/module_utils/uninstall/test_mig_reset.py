@@ -13,12 +13,11 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOLS
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions, WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.gpu_pods import driver_warning
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.mig_reset import MigManagers, await_whole_gpus
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.operands import OperandWait
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.mig_reset import MigManagers, await_mig_reset
 
 Object = dict[str, Any]
 
@@ -78,14 +77,14 @@ class FakeClient:
         return {"metadata": {"name": name, "labels": labels, "annotations": {POOLS.labels: json.dumps([MIG])}}}
 
 
-def undone(client: FakeClient, restart: Callable[[Sequence[Node]], None], timeout: float = 5) -> list[Node]:
-    waiting = OperandWait(timeout, 0.001, cast(Any, Progress()))
-    return await_whole_gpus(cast(Client, client), ["a", "b"], MigManagers("gpu-operator", restart), waiting)
+def reset(client: FakeClient, restart: Callable[[Sequence[Node]], None], timeout: float = 5) -> list[Node]:
+    waiting = WaitOptions(timeout, 0.001, cast(Any, Progress()))
+    return await_mig_reset(cast(Client, client), ["a", "b"], MigManagers("gpu-operator", restart), waiting)
 
 
 def test_nothing_is_restarted_where_the_mig_manager_succeeds() -> None:
     restarted: list[Node] = []
-    found = undone(FakeClient({"a": ["", "pending", "success"], "b": ["success"], "c": ["failed"]}), restarted.extend)
+    found = reset(FakeClient({"a": ["", "pending", "success"], "b": ["success"], "c": ["failed"]}), restarted.extend)
     assert {node.name for node in found} == {"a", "b", "c"}
     assert restarted == []
 
@@ -94,16 +93,16 @@ def test_nothing_is_restarted_where_the_mig_manager_succeeds() -> None:
 def test_a_mig_manager_that_failed_is_restarted_once(states: list[str]) -> None:
     """Whether this run or one before it has seen the failure."""
     restarted: list[str] = []
-    undone(
+    reset(
         FakeClient({"a": states, "b": ["success"]}),
         lambda nodes: restarted.extend(node.name for node in nodes),
     )
     assert restarted == ["a"]
 
 
-def test_all_that_failed_are_restarted_together() -> None:
+def test_failed_mig_managers_are_restarted_together() -> None:
     calls: list[list[str]] = []
-    undone(
+    reset(
         FakeClient({"a": ["failed", "success"], "b": ["failed", "success"]}),
         lambda nodes: calls.append([node.name for node in nodes]),
     )
@@ -126,12 +125,10 @@ def test_a_second_failure_ends_the_wait_at_once_with_its_reasons() -> None:
     restarted: list[str] = []
     client = FakeClient({"a": ["failed"], "b": ["pending"]}, PODS, log="one\ntwo\n")
     with pytest.raises(PartialFailure) as failure:
-        undone(client, lambda nodes: restarted.extend(node.name for node in nodes), timeout=60)
+        reset(client, lambda nodes: restarted.extend(node.name for node in nodes), timeout=60)
     assert restarted == ["a"]
     message = str(failure.value)
-    assert message.startswith(
-        "The MIG manager has failed to make the GPUs of node a whole, also after it was restarted."
-    )
+    assert message.startswith("The MIG manager has failed to reset the layout of node a, also after a restart.")
     assert (
         "pods that use its GPUs: team/debug (privileged container main), team/train-0 (requests nvidia.com/mig-3g.40gb)"
         in message
@@ -140,18 +137,18 @@ def test_a_second_failure_ends_the_wait_at_once_with_its_reasons() -> None:
     assert "the MIG manager's log ends: one | two" in message
     assert "elsewhere" not in message
     assert "Delete these pods, or drain the nodes, and run again" in message
-    assert "undo_mig: false" in message
+    assert "reset_mig: false" in message
 
 
-def test_a_log_that_may_not_be_read_is_left_out() -> None:
+def test_an_unreadable_log_is_left_out() -> None:
     client = FakeClient({"a": ["failed"], "b": ["success"]}, [manager("a")], log=None)
     with pytest.raises(PartialFailure, match="no pod is known to use its GPUs, so a process of the host may hold one"):
-        undone(client, lambda nodes: None)
+        reset(client, lambda nodes: None)
 
 
-def test_a_mig_manager_that_stays_pending_is_told_with_the_pods() -> None:
+def test_a_timeout_names_the_pods() -> None:
     with pytest.raises(WaitTimeout, match=r"a: pending for .* team/train-0 \(requests"):
-        undone(FakeClient({"a": ["pending"], "b": ["success"]}, PODS), lambda nodes: None, timeout=0.05)
+        reset(FakeClient({"a": ["pending"], "b": ["success"]}, PODS), lambda nodes: None, timeout=0.05)
 
 
 # Who loses the driver
@@ -178,7 +175,7 @@ GPU_NODE = Node("a", {"nvidia.com/gpu.present": "true"})
 
 
 @pytest.mark.parametrize(("way", "more"), ACCESS, ids=[way for way, _more in ACCESS])
-def test_pods_that_lose_the_driver_are_named_however_they_use_it(way: str, more: Object) -> None:
+def test_pods_that_lose_the_driver_are_named(way: str, more: Object) -> None:
     client = cast(Client, FakeClient({}, [pod("one", "a", **more), pod("two", "cpu", **more), manager("a")]))
     assert driver_warning(client, "gpu-operator", [GPU_NODE, Node("cpu")]) == (
         f"1 pod on node a can use GPUs, and loses the driver: team/one ({way}). "

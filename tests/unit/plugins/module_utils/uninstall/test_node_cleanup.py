@@ -16,12 +16,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NODES, POOLS, NodeEdit, edit
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import (
     NodeRestoration,
+    kept_parts,
     managed_parts,
-    of_nfd,
-    of_operator,
-    restore,
-    staying,
-    without,
+    nfd_residue,
+    operator_residue,
+    removal_edit,
+    restore_node,
 )
 
 MIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
@@ -99,17 +99,17 @@ RETURNS: list[tuple[str, Node, Node]] = [
 
 @pytest.mark.parametrize(("before", "expected"), [case[1:] for case in RETURNS], ids=[case[0] for case in RETURNS])
 def test_gives_back(before: Node, expected: Node) -> None:
-    found = restore(before, undo_mig=True)
-    assert not found.cut
+    found = restore_node(before, reset_mig=True)
+    assert not found.partitioned
     assert after(before, found.edit) == expected
-    assert restore(expected, undo_mig=True).edit is None
+    assert restore_node(expected, reset_mig=True).edit is None
 
 
 def test_only_what_is_ours_is_shown_and_a_list_is_written_over_what_was_read() -> None:
     before = node(
         {"a": "1", "b": "2"}, {POOLS.labels: ["a"], POOLS.taints: ["restricted-access=yes:NoSchedule"]}, [OURS]
     )
-    change = restore(before, undo_mig=True).edit
+    change = restore_node(before, reset_mig=True).edit
     assert change is not None
     assert change.patch["metadata"]["resourceVersion"] == "7"
     assert (change.before["labels"], change.after["labels"]) == ({"a": "1"}, {})
@@ -124,18 +124,18 @@ def test_a_node_keeps_what_is_ours_until_its_gpus_are_whole() -> None:
         "accel.gpu/gpus": "8",
     }
     before = node({MIG: "mig-3g.40gb-2-abc", STATE: "success", **marks}, notes, [OURS, THEIRS])
-    first = restore(before, undo_mig=True)
-    assert first.cut
+    first = restore_node(before, reset_mig=True)
+    assert first.partitioned
     asked = after(before, first.edit)
     # The notes still list everything, so that a run that is killed here takes all of it the next time.
     assert asked == node({MIG: "all-disabled", **marks}, notes, [OURS, THEIRS])
     # Nothing more is sent until the MIG manager is through, and a run that begins here waits as well.
     for state in ({}, {STATE: "pending"}, {STATE: "failed"}):
-        waiting = restore(dataclasses.replace(asked, labels={**asked.labels, **state}), undo_mig=True)
-        assert (waiting.cut, waiting.edit) == (True, None)
+        waiting = restore_node(dataclasses.replace(asked, labels={**asked.labels, **state}), reset_mig=True)
+        assert (waiting.partitioned, waiting.edit) == (True, None)
     done = dataclasses.replace(asked, labels={**asked.labels, STATE: "success"})
-    last = restore(done, undo_mig=True)
-    assert not last.cut
+    last = restore_node(done, reset_mig=True)
+    assert not last.partitioned
     # The state is the MIG manager's own.
     assert after(done, last.edit) == node({STATE: "success"}, {}, [THEIRS])
 
@@ -144,29 +144,29 @@ def test_the_taint_of_a_failed_change_goes_before_gpus_are_made_whole() -> None:
     """NVIDIA's pods do not tolerate it, and are started again by the change."""
     notes = {POOLS.labels: [MIG], "accel.gpu/cordoned": "why", "accel.gpu/failed": "why"}
     before = node({MIG: "mig-x", STATE: "failed"}, notes, [THEIRS, LEFT], unschedulable=True)
-    first = restore(before, undo_mig=True)
+    first = restore_node(before, reset_mig=True)
     assert first.edit is not None
     assert first.edit.patch["metadata"]["resourceVersion"] == "7"
     asked = after(before, first.edit)
     assert asked == node({MIG: "all-disabled"}, notes, [THEIRS], unschedulable=True)
     whole = dataclasses.replace(asked, labels={**asked.labels, STATE: "success"})
-    assert after(whole, restore(whole, undo_mig=True).edit) == node({STATE: "success"}, {}, [THEIRS])
+    assert after(whole, restore_node(whole, reset_mig=True).edit) == node({STATE: "success"}, {}, [THEIRS])
 
 
 def test_a_run_before_this_version_noted_the_mig_configuration_alone() -> None:
     before = node({MIG: "all-disabled", STATE: "failed"}, {POOLS.labels: [MIG]})
-    assert restore(before, undo_mig=True) == NodeRestoration(None, cut=True)
+    assert restore_node(before, reset_mig=True) == NodeRestoration(None, partitioned=True)
 
 
 def test_cut_gpus_may_stay_cut() -> None:
     before = node({MIG: "mig-x", POOL: "cut"}, {POOLS.labels: [MIG, POOL]})
-    found = restore(before, undo_mig=False)
-    assert (found.cut, after(before, found.edit)) == (False, node())
+    found = restore_node(before, reset_mig=False)
+    assert (found.partitioned, after(before, found.edit)) == (False, node())
 
 
 def test_a_layout_of_somebody_else_is_not_touched() -> None:
     before = node({MIG: "all-balanced", POOL: "p"}, {POOLS.labels: [POOL]})
-    assert after(before, restore(before, undo_mig=True).edit) == node({MIG: "all-balanced"})
+    assert after(before, restore_node(before, reset_mig=True).edit) == node({MIG: "all-balanced"})
 
 
 marks = st.dictionaries(st.sampled_from(["a", "b", "example.com/c"]), st.sampled_from(["1", "2"]))
@@ -185,7 +185,7 @@ def test_what_was_put_on_a_node_is_given_back_and_nothing_else(
     before = node(theirs, {"note": "x"}, taints)
     used = after(before, edit(before, POOLS, labels={**pool, POOL: "p"}, taints=pool_taints, drop_others=True))
     used = after(used, edit(used, NODES, labels={f"set/{key}": value for key, value in chosen.items()}))
-    back = after(used, restore(used, undo_mig=True).edit)
+    back = after(used, restore_node(used, reset_mig=True).edit)
     over = {key for key, value in pool.items() if theirs.get(key, value) != value}
     places = {
         taint["key"] for taint in pool_taints for other in taints if taint["key"] == other["key"] and taint != other
@@ -193,11 +193,11 @@ def test_what_was_put_on_a_node_is_given_back_and_nothing_else(
     assert back.labels == {key: value for key, value in theirs.items() if key not in over}
     assert list(back.taints) == [taint for taint in taints if taint["key"] not in places]
     assert back.annotations == {"note": "x"}
-    assert restore(back, undo_mig=True).edit is None
+    assert restore_node(back, reset_mig=True).edit is None
 
 
 def test_what_the_operator_leaves() -> None:
-    found = of_operator(
+    found = operator_residue(
         node(
             {
                 "nvidia.com/gpu.present": "true",
@@ -246,41 +246,41 @@ def test_what_nfd_leaves() -> None:
     }
     special = {"key": "special", "value": "yes", "effect": "NoSchedule"}
     before = node(labels, NFD_ANNOTATIONS, [special, THEIRS])
-    leaving = of_nfd(before)
+    leaving = nfd_residue(before)
     assert leaving.resources == {"feature.node.kubernetes.io/cards", "example.com/fpga"}
-    left = after(before, without(before, leaving))
+    left = after(before, removal_edit(before, leaving))
     kept = {"feature.node.kubernetes.io/not-noted": "true"}
     assert left == node(kept, {"example.com/kept": "x"}, [THEIRS])
-    assert without(left, of_nfd(left)) is None
+    assert removal_edit(left, nfd_residue(left)) is None
 
 
 def test_another_instance_of_nfd_keeps_its_own() -> None:
     annotations = {"mine.nfd.node.kubernetes.io/feature-labels": "a", "nfd.node.kubernetes.io/feature-labels": "b"}
-    found = of_nfd(node({}, annotations), "mine")
+    found = nfd_residue(node({}, annotations), "mine")
     assert found.labels == {"feature.node.kubernetes.io/a"}
     assert found.annotations == {"mine.nfd.node.kubernetes.io/feature-labels"}
 
 
-STAYING: list[tuple[Node, list[str]]] = [
+KEPT: list[tuple[Node, list[str]]] = [
     (node({POOL: "p"}, {POOLS.labels: [POOL]}), []),
     (node({POOL: "p"}), ["label accel.gpu/pool=p, which this collection did not set"]),
     (
         node({"nvidia.com/gpu.deploy.driver": "false"}),
-        ["label nvidia.com/gpu.deploy.driver=false, by which somebody keeps"],
+        ["label nvidia.com/gpu.deploy.driver=false, which was set to keep"],
     ),
-    (node({MIG: "all-balanced"}), ["label nvidia.com/mig.config=all-balanced, which somebody else has set"]),
+    (node({MIG: "all-balanced"}), ["label nvidia.com/mig.config=all-balanced, which this collection did not set"]),
     (node({MIG: "all-disabled"}), []),
-    (node({"nvidia.com/gpu-driver-upgrade-state": "drain-required"}, unschedulable=True), ["cordoned by the operator"]),
+    (node({"nvidia.com/gpu-driver-upgrade-state": "drain-required"}, unschedulable=True), ["cordon of the operator"]),
     (node({"nvidia.com/gpu-driver-upgrade-state": "upgrade-done"}, unschedulable=True), []),
     (node(unschedulable=True), []),
 ]
 
 
-@pytest.mark.parametrize(("found", "lines"), STAYING)
-def test_what_stays_is_said(found: Node, lines: list[str]) -> None:
-    told = list(staying(found, operator=True))
+@pytest.mark.parametrize(("found", "lines"), KEPT)
+def test_kept_parts(found: Node, lines: list[str]) -> None:
+    told = list(kept_parts(found, operator=True))
     assert [line for line, wanted in zip(told, lines, strict=True) if line.startswith(wanted)] == told
-    assert list(staying(found, operator=False)) == [line for line in told if line.startswith("label accel.gpu/pool")]
+    assert list(kept_parts(found, operator=False)) == [line for line in told if line.startswith("label accel.gpu/pool")]
 
 
 def test_our_own_annotations_are_ours() -> None:

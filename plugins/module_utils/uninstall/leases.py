@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The very last thing of ours on a cluster: the Lease by which runs know of each other."""
+"""The last objects to be deleted: the Leases by which runs exclude each other and which record the cluster's name."""
 
 from __future__ import annotations
 
@@ -12,28 +12,26 @@ from .result import UninstallResult
 
 
 def lease_path(name: str, namespace: str) -> str:
-    """Where it is."""
+    """The path of a Lease."""
     return object_path("coordination.k8s.io/v1", "Lease", name, namespace)
 
 
-# The Lease that keeps the cluster's name, wherever the one is by which the runs exclude each other.
+# The Lease that records the cluster's name, independent of the one by which runs exclude each other.
 RECORD_PATH = lease_path(LEASE_NAME, LEASE_NAMESPACE)
 
 
-def note_lease(path: str, account: UninstallResult) -> None:
-    """That it goes."""
+def lease_label(path: str) -> str:
+    """A Lease as results name it."""
     parts = path.split("/")
-    account.took(f"Lease {parts[-3]}/{parts[-1]}")
+    return f"Lease {parts[-3]}/{parts[-1]}"
 
 
-def drop_lease(client: Client, path: str, account: UninstallResult) -> None:
-    """Delete it once it was given back; another run that has taken it meanwhile keeps it."""
+def delete_lease(client: Client, path: str, result: UninstallResult) -> None:
+    """Delete a released Lease; one that another run holds is kept."""
     live = client.get(path)
     if live is None:
         return
     metadata, holder = live["metadata"], (live.get("spec") or {}).get("holderIdentity")
-    parts = path.split("/")
-    label = f"Lease {parts[-3]}/{parts[-1]}"
     if not holder:
         preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
         try:
@@ -42,6 +40,6 @@ def drop_lease(client: Client, path: str, account: UninstallResult) -> None:
             if not error.conflict:
                 raise
         else:
-            account.took(label)
+            result.add_removed(lease_label(path))
             return
-    account.keeps(label, f"another run, {holder or 'a new one'}, has taken it")
+    result.add_kept(lease_label(path), f"another run, {holder or 'a new one'}, has taken it")

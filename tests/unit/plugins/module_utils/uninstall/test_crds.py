@@ -1,0 +1,100 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names of kinds, and which CRDs are deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.crds import Definition, decide_crd, is_agent_feature
+
+Object = dict[str, Any]
+
+
+def written(*entries: tuple[str, Object], **metadata: Any) -> Object:
+    """An object with managedFields."""
+    fields = [{"manager": name, "operation": "Apply", "fieldsV1": tree} for name, tree in entries]
+    return {"metadata": {"name": "x", "resourceVersion": "7", "managedFields": fields, **metadata}}
+
+
+FEATURE = Definition("nfd.k8s-sigs.io/v1alpha1", "NodeFeature")
+SPEC: Object = {"f:spec": {"f:names": {}}}
+
+
+def feature(name: str, node: str | None = None, namespace: str = "nfd") -> Object:
+    labels = {"nfd.node.kubernetes.io/node-name": node} if node else {}
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("definition", "name", "path"),
+    [
+        (FEATURE, "nodefeatures.nfd.k8s-sigs.io", "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures"),
+        (
+            Definition("nvidia.com/v1", "ClusterPolicy"),
+            "clusterpolicies.nvidia.com",
+            "/apis/nvidia.com/v1/clusterpolicies",
+        ),
+        (
+            Definition("nvidia.com/v1alpha1", "NVIDIADriver"),
+            "nvidiadrivers.nvidia.com",
+            "/apis/nvidia.com/v1alpha1/nvidiadrivers",
+        ),
+        (
+            Definition("resource.nvidia.com/v1beta1", "ComputeDomainClique"),
+            "computedomaincliques.resource.nvidia.com",
+            "/apis/resource.nvidia.com/v1beta1/computedomaincliques",
+        ),
+    ],
+)
+def test_names_of_a_definition(definition: Definition, name: str, path: str) -> None:
+    assert (definition.name, definition.objects) == (name, path)
+
+
+@pytest.mark.parametrize(
+    ("found", "agent"),
+    [
+        (feature("t4-1", "t4-1"), True),
+        (feature("nvidia-features-for-t4-1", "t4-1"), True),
+        (feature("my-fpga", "t4-1"), False),
+        (feature("t4-1"), False),
+    ],
+)
+def test_is_agent_feature(found: Object, agent: bool) -> None:
+    assert is_agent_feature(found) is agent
+
+
+CASES: list[tuple[Object, list[Object], str]] = [
+    (written(("accel.gpu", SPEC)), [], ""),
+    (written(("accel.gpu", SPEC)), [feature("t4-1", "t4-1")], ""),
+    (
+        written(("accel.gpu", SPEC)),
+        [feature("t4-1", "t4-1"), feature("my-fpga", "t4-1", "fpga")],
+        "foreign objects need it: NodeFeature fpga/my-fpga",
+    ),
+    (
+        written(("accel.gpu", SPEC)),
+        [feature(f"f{number}", namespace="f") for number in range(5)],
+        "foreign objects need it: NodeFeature f/f0, NodeFeature f/f1, NodeFeature f/f2 and 2 more",
+    ),
+    (written(("accel.gpu", SPEC), ("helm", SPEC)), [], "helm has written it, too"),
+    (
+        written(("accel.gpu", SPEC), labels={"operators.coreos.com/nfd.ns": ""}),
+        [],
+        "OLM manages it (label operators",
+    ),
+]
+
+
+@pytest.mark.parametrize(("live", "objects", "reason"), CASES)
+def test_decide_crd(live: Object, objects: list[Object], reason: str) -> None:
+    found = decide_crd(FEATURE, live, objects, lambda dummy: False)
+    assert found.reason.startswith(reason)
+    assert bool(found.reason) is bool(reason)
+    assert all(is_agent_feature(item) for item in found.own_objects)
+
+
+def test_objects_of_our_release_do_not_keep_a_crd() -> None:
+    assert decide_crd(FEATURE, written(("accel.gpu", SPEC)), [feature("any")], lambda dummy: True).reason == ""

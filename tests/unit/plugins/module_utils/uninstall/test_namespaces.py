@@ -1,0 +1,66 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Foreign objects in a namespace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.namespaces import DepartingObjects, foreign_objects
+
+Object = dict[str, Any]
+
+
+DEPARTING = DepartingObjects(
+    frozenset({("nfd", "nfd-ns")}), frozenset({"accel-gpu-device-plugin"}), frozenset({"accel-gpu-helm-nfd"})
+)
+FOREIGN_ENTRY = [{"manager": "kubectl", "fieldsV1": {"f:data": {"f:own": {}}}}]
+HELM = {"meta.helm.sh/release-name": "nfd", "meta.helm.sh/release-namespace": "nfd-ns"}
+
+
+def entry(kind: str, name: str, **metadata: Any) -> tuple[str, Object]:
+    return kind, {"name": name, "namespace": "nfd-ns", "uid": f"uid-{name}", **metadata}
+
+
+DEPARTING_OBJECTS = [
+    entry("ConfigMap", "kube-root-ca.crt"),
+    entry("ServiceAccount", "default"),
+    entry("Event", "x.123"),
+    entry("Lease", "53822513.nvidia.com"),
+    entry("Lease", "accel-gpu-helm-nfd"),
+    entry("ConfigMap", "accel-gpu-device-plugin"),
+    entry("DaemonSet", "worker", annotations=HELM),
+    entry("Pod", "worker-1", ownerReferences=[{"kind": "DaemonSet", "uid": "uid-worker"}]),
+    entry("ControllerRevision", "worker-abc", ownerReferences=[{"kind": "DaemonSet", "uid": "uid-worker"}]),
+    entry("DaemonSet", "driver", ownerReferences=[{"kind": "ClusterPolicy", "uid": "elsewhere"}]),
+    entry("Secret", "sh.helm.release.v1.nfd.v1", labels={"owner": "helm", "name": "nfd"}),
+    entry("Secret", "default-dockercfg-x", annotations={"kubernetes.io/service-account.name": "default"}),
+    entry("NodeFeature", "t4-1", labels={"nfd.node.kubernetes.io/node-name": "t4-1"}),
+    entry("Pod", "going", deletionTimestamp="2026-01-01T00:00:00Z"),
+]
+FOREIGN = [
+    entry("ConfigMap", "dashboards"),
+    entry("Lease", "somebody"),
+    entry("ConfigMap", "accel-gpu-device-plugin", uid="other", managedFields=FOREIGN_ENTRY),
+    entry("Secret", "sh.helm.release.v1.other.v1", labels={"owner": "helm", "name": "other"}),
+    entry("Deployment", "web", annotations={**HELM, "meta.helm.sh/release-name": "other"}),
+    entry("Pod", "of-a-job-elsewhere", ownerReferences=[{"kind": "Workflow", "uid": "elsewhere"}]),
+    entry("NodeFeature", "my-fpga", labels={"nfd.node.kubernetes.io/node-name": "t4-1"}),
+]
+
+
+def test_departing_objects_are_not_foreign() -> None:
+    assert foreign_objects(DEPARTING_OBJECTS, DEPARTING) == []
+
+
+@pytest.mark.parametrize("found", FOREIGN, ids=[name["name"] for _kind, name in FOREIGN])
+def test_foreign_objects_are_named(found: tuple[str, Object]) -> None:
+    others = [entry for entry in DEPARTING_OBJECTS if entry[1]["name"] != found[1]["name"]]
+    assert foreign_objects([*others, found], DEPARTING) == [f"{found[0]} {found[1]['name']}"]
+
+
+def test_an_owned_object_is_reported_by_its_owner() -> None:
+    pod = entry("Pod", "web-1", ownerReferences=[{"kind": "ReplicaSet", "uid": "uid-web"}])
+    assert foreign_objects([entry("ReplicaSet", "web"), pod], DEPARTING) == ["ReplicaSet web"]
