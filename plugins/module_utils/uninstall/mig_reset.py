@@ -73,7 +73,9 @@ class _MigReset:
         failed = self._failed(nodes)
         to_restart = [name for name in failed if name not in self.restarted]
         if to_restart:
-            self.waiting.progress.report(f"restarting the MIG manager of {abbreviate_nodes(to_restart)}, which has failed")
+            self.waiting.progress.report(
+                f"restarting the MIG manager of {abbreviate_nodes(to_restart)}, which has failed"
+            )
             self.managers.restart([nodes[name] for name in to_restart])
             self.restarted.update(to_restart)
             nodes = self._nodes()
