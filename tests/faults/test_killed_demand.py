@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.killing import changing_requests, killed_after
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.playbook_kills import changing_requests, killed_after
 from tests.helpers.rolling import NONE, Rolling
 from tests.helpers.workloads import GPU
 from tests.labs import Lab

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from tests.helpers.cluster import Cluster
-from tests.helpers.killing import changing_requests, killed_after, killed_at
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.playbook_kills import changing_requests, killed_after, killed_at
 from tests.helpers.rolling import CORDONED, FAILED
 from tests.helpers.workloads import GPU, INNOCENT, Users
 from tests.labs import Lab

@@ -15,8 +15,8 @@ import yaml
 
 from tests.helpers.cluster import Cluster
 from tests.helpers.foreign import Foreign
-from tests.helpers.killing import changing_requests, killed_after
 from tests.helpers.playbook import run_playbook
+from tests.helpers.playbook_kills import changing_requests, killed_after
 from tests.labs import Lab
 from tests.programs import run
 

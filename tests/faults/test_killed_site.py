@@ -15,8 +15,8 @@ import yaml
 
 from tests.faults.test_killed_runs import SITE, SMALL, SMALL_POOLS, VARIABLES, kubectl, require_converged
 from tests.helpers.foreign import Foreign
-from tests.helpers.killing import killed_worker_at
 from tests.helpers.playbook import run_playbook
+from tests.helpers.playbook_kills import killed_worker_at
 from tests.labs import Lab
 
 MOMENTS = 25

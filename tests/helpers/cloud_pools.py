@@ -14,8 +14,8 @@ from lab.layout import Lab as LabLayout
 from lab.machines import FLAVOR_LABEL
 from plugins.module_utils.nodegroups.names import is_of
 from tests.helpers.clouds import Group, Provider, group_of
-from tests.helpers.killing import changing_requests, killed_after, kubernetes_proxy
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.playbook_kills import changing_requests, killed_after, kubernetes_proxy
 from tests.helpers.rolling import CORDONED
 from tests.labs import Lab
 

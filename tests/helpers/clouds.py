@@ -22,7 +22,7 @@ from lab.nodes import CLOUD_LABEL, NODE_GROUP_ANNOTATION, NODES, is_ready
 from lab.openstack import layout
 from lab.openstack.rest import Rest
 from tests.faults.api_proxy import Proxy
-from tests.helpers.killing import StartProxy
+from tests.helpers.playbook_kills import StartProxy
 from tests.labs import Lab
 
 _SECONDS = 60.0

@@ -14,7 +14,7 @@ import yaml
 
 from tests.helpers.modules import run_module
 from tests.helpers.playbook import run_playbook
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 from tests.labs import Lab
 from tests.programs import REPO, run
 

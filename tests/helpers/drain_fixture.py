@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.drain.shared_lease impor
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
 from tests.helpers.kube import Kube
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 
 NOTE = "accel.gpu/cordoned"
 Object = dict[str, Any]

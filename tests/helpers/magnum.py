@@ -15,7 +15,7 @@ from lab import cloud_requests
 from lab.layout import Lab as Layout
 from tests.helpers.modules import run_module
 from tests.helpers.openstack import Cloud
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 from tests.labs import Lab
 
 Object = dict[str, Any]

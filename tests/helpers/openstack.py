@@ -11,7 +11,7 @@ from openstack.config import OpenStackConfig
 
 from lab.layout import Lab
 from lab.openstack import layout
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 
 Object = dict[str, Any]
 

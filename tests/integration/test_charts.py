@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from tests.helpers.documents import CLUSTER, Document, leaves
+from tests.helpers.variables import CLUSTER, Document, leaves
 from tests.labs import Lab
 from tests.programs import run
 

@@ -16,7 +16,7 @@ from lab.fleet import HARDWARE_ANNOTATION
 from lab.layout import DEFAULT_FLEET
 from lab.layout import Lab as LabLayout
 from lab.machines import NETWORK, Machines
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 from tests.labs import Lab
 
 pytestmark = pytest.mark.lab

@@ -10,7 +10,7 @@ from lab.api import Api
 from lab.nodes import NODES, is_ready
 from lab.openstack.node_sync import GROUP_LABEL
 from tests.helpers.openstack import Cloud
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 
 from .conftest import OwnLab
 

@@ -24,7 +24,7 @@ from tests.helpers import drain_module
 from tests.helpers.drain_fixture import DrainFixture, Object
 from tests.helpers.kube import Kube
 from tests.helpers.modules import run_module
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 from tests.programs import REPO
 
 DENIED = Answer(403, b'{"kind": "Status", "message": "not any more", "reason": "Forbidden", "code": 403}')

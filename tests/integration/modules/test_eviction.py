@@ -22,7 +22,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiEr
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 
 KWOK_NODE = {"kwok.x-k8s.io/node": "fake"}
 OVERLOADED = Answer(

@@ -18,11 +18,11 @@ import pytest
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_sharing
 from tests.helpers.cluster import NAMESPACE
 from tests.helpers.cut_watch import CONFIG, STATE, cut_watch, is_cut
-from tests.helpers.killing import killed_after
 from tests.helpers.playbook import run_playbook
+from tests.helpers.playbook_kills import killed_after
+from tests.helpers.polling import until
 from tests.helpers.rolling import HALVES, POOL, TARGET, Rolling
 from tests.helpers.snapshot import differences, snapshot
-from tests.helpers.waiting import until
 from tests.helpers.workloads import GPU
 from tests.labs import Lab
 

@@ -13,7 +13,7 @@ import yaml
 
 from lab import audit
 from lab.layout import Lab as LabLayout
-from tests.helpers.installed import HELM_NAMESPACE, STATES
+from tests.helpers.foreign_installations import HELM_NAMESPACE, STATES
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.snapshot import Objects, snapshot, written_by
 from tests.labs import Lab

@@ -15,7 +15,7 @@ from lab.layout import Lab as LabLayout
 from lab.openstack.lab_cluster import NAMESPACE, RELEASE
 from tests.helpers.openstack import Cloud
 from tests.helpers.playbook import PlaybookRun, run_playbook
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 from tests.labs import Lab, own_lab
 from tests.programs import REPO, run
 

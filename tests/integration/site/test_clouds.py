@@ -17,8 +17,8 @@ from lab import audit, cloud_requests, rbac
 from lab.layout import Lab as LabLayout
 from tests.helpers.openstack import Cloud
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.polling import until
 from tests.helpers.vks import Client
-from tests.helpers.waiting import until
 from tests.helpers.workloads import WAYS, Users
 from tests.labs import Lab, own_lab
 from tests.programs import REPO, run

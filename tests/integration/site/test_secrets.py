@@ -11,7 +11,15 @@ import pytest
 import yaml
 
 from tests.helpers.cluster import NAMESPACE, Cluster
-from tests.helpers.planted import CLOUD_VARIABLES, Planted, Shown, admin_config, key_of, objects_with, token_config
+from tests.helpers.planted_secrets import (
+    CLOUD_VARIABLES,
+    Planted,
+    Shown,
+    admin_config,
+    key_of,
+    objects_with,
+    token_config,
+)
 from tests.helpers.snapshot import kinds
 from tests.labs import Lab
 from tests.programs import environment, run

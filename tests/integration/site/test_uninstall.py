@@ -15,8 +15,8 @@ import pytest
 from lab import audit
 from lab.layout import Lab as LabLayout
 from tests.helpers.foreign import Foreign
-from tests.helpers.killing import changing_requests, killed_after
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.playbook_kills import changing_requests, killed_after
 from tests.helpers.snapshot import Objects, differences, snapshot, written_by
 from tests.labs import Lab
 from tests.programs import run

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.helpers.documents import CLUSTER, LAB_POOLS, Document
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.variables import CLUSTER, LAB_POOLS, Document
 from tests.programs import environment
 
 NAMES = {"ansible.builtin.debug": {"msg": "{{ gpu_plan.pools | map(attribute='name') | join(' ') }}"}}

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.helpers.documents import CLUSTER, LAB_POOLS, Document
 from tests.helpers.html import parse
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.variables import CLUSTER, LAB_POOLS, Document
 from tests.programs import environment
 
 

@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.filter.plan import FilterModule as Pl
 from ansible_collections.accel.gpu.plugins.filter.plan import plan
 from ansible_collections.accel.gpu.plugins.filter.plan_problems import FilterModule as PlanProblems
 from ansible_collections.accel.gpu.plugins.filter.plan_problems import plan_problems
-from tests.helpers.documents import CLUSTER, LAB_POOLS
+from tests.helpers.variables import CLUSTER, LAB_POOLS
 
 DOCUMENTS = {"gpu_cluster": CLUSTER, "gpu_defaults": {"labels": {"site": "a"}}, "gpu_pools": LAB_POOLS}
 TEXT = """

@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import In
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin, mig_parted, yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import sharing_of
-from tests.helpers.documents import anything
+from tests.helpers.variables import anything
 
 V1 = {"version": "v1"}
 GPU = "nvidia.com/gpu"

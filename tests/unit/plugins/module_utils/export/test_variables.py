@@ -20,7 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.export.variables import 
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.merge import merge
-from tests.helpers.documents import LAB_POOLS
+from tests.helpers.variables import LAB_POOLS
 
 Document = dict[str, t.Any]
 GIVEN: Document = {

@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube import lease as mod
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld, LeaseLost, elapsed
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION, holder_of
-from tests.helpers.waiting import until
+from tests.helpers.polling import until
 
 from .lease_server import Clock, Server
 

@@ -9,8 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.modules import gpu_sharing
-from tests.helpers.documents import LAB_POOLS
 from tests.helpers.modules import run_module
+from tests.helpers.variables import LAB_POOLS
 
 CLUSTER = {"name": "lab", "kubeconfig": "/nonexistent"}
 NO_CLUSTER = "The kubeconfig /nonexistent does not exist."

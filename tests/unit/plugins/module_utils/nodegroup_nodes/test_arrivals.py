@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.messages
     summary,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from tests.helpers.documents import Document
+from tests.helpers.variables import Document
 
 GROUP, PIN, PRODUCT = "magnum.openstack.org/nodegroup", "accel.gpu/pool", "nvidia.com/gpu.product"
 CLUSTER: Document = {"name": "lab", "cloud": {"magnum": {}}}

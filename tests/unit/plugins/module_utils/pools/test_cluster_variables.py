@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from tests.helpers.documents import CLUSTER, Document, anything
+from tests.helpers.variables import CLUSTER, Document, anything
 
 CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
     ({}, "gpu_cluster.name: is missing; say what the kubeconfig calls this cluster"),

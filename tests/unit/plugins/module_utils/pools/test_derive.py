@@ -20,7 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plu
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables
-from tests.helpers.documents import CLUSTER, LAB_POOLS, Document, pool_lists
+from tests.helpers.variables import CLUSTER, LAB_POOLS, Document, pool_lists
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 CONTROL_PLANE = ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"]

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.membership import Membership, NodeFacts, fits, members
-from tests.helpers.documents import CLUSTER, Document
+from tests.helpers.variables import CLUSTER, Document
 
 PIN = "accel.gpu/pool"
 PRODUCT = "nvidia.com/gpu.product"

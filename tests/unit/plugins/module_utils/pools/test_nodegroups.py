@@ -10,7 +10,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroups import with_node_counts
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import CloudPlan, NodeGroupPlan, Plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, validate
-from tests.helpers.documents import Document
+from tests.helpers.variables import Document
 
 MAGNUM: Document = {"name": "prod", "cloud": {"magnum": {"cloud": "mycloud"}}}
 VKS: Document = {"name": "prod", "cloud": {"vks": {"region": "HAN"}}}

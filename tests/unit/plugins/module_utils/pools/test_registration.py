@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from tests.helpers.documents import CLUSTER, Document, pool_lists
+from tests.helpers.variables import CLUSTER, Document, pool_lists
 
 TAINT: Document = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
 MIG: Document = {"mode": "mig", "layout": {"3g.40gb": 2}}

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from tests.helpers.documents import CLUSTER, Document
+from tests.helpers.variables import CLUSTER, Document
 
 from .test_whole_schema_fuzzed import DOCUMENTS
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, load, validate
 from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import MatchTerms, resolve_match
-from tests.helpers.documents import CLUSTER, LAB_POOLS, Document, anything, pool_lists
+from tests.helpers.variables import CLUSTER, LAB_POOLS, Document, anything, pool_lists
 
 
 @given(anything, anything, anything)

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, parts, validate
-from tests.helpers.documents import CLUSTER
+from tests.helpers.variables import CLUSTER
 
 
 @pytest.mark.parametrize(

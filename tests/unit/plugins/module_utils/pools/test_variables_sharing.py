@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from tests.helpers.documents import CLUSTER, Document
+from tests.helpers.variables import CLUSTER, Document
 
 SLICED: Document = {"mode": "time-slicing", "replicas": 4}
 

@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
 from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import CLUSTER, POOL
 from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Field, ListOf, Section
-from tests.helpers.documents import Document, anything
+from tests.helpers.variables import Document, anything
 
 TAINT: Document = {"key": "team", "value": "x", "effect": "NoSchedule"}
 RELEASE: Document = {

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from tests.helpers.documents import Document
+from tests.helpers.variables import Document
 
 MAGNUM: Document = {"name": "prod", "cloud": {"magnum": {"cloud": "mycloud"}}}
 VKS: Document = {"name": "prod", "cloud": {"vks": {"region": "HAN"}}}
