@@ -22,7 +22,7 @@ from ansible_collections.accel.gpu.plugins.modules import node_metadata
 from tests.helpers.kube import Kube
 from tests.helpers.modules import run_module
 
-SETS = [{"selector": "", "labels": {"example.com/x": "1"}}]
+SETS = [{"label_selectors": [], "labels": {"example.com/x": "1"}}]
 
 
 def failure(kube: Kube, seconds: float, **options: Any) -> dict[str, Any]:
