@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.nested import apply_merge_patch, merge_patch
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import (
     DriverRollout,
     UpgradePolicy,
@@ -20,8 +21,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_roll
 )
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade_preview import (
     UpgradePreview,
-    apply_merge_patch,
-    merge_patch,
     operator_deployments,
     preview_upgrade,
 )
