@@ -73,7 +73,7 @@ def test_nothing_listens(kube: Kube) -> None:
     result = failure(kube, 10, kubeconfig=kubeconfig)
     assert result["code"] == "unreachable"
     assert "Connection refused" in result["msg"]
-    assert "is the cluster up" in result["msg"]
+    assert "Nothing listens there" in result["msg"]
     assert str(kubeconfig) in result["msg"]
 
 
