@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
+from tests.helpers.polling import until
 from tests.helpers.vks_modules import CLUSTER, Account, Object
 
 GROUP = "POST /v1/clusters/ID/node-groups"
@@ -141,8 +142,9 @@ def test_the_autoscaler_sets_the_number_of_nodes_within_its_limits(account: Acco
     scaled = options(**NEW, num_nodes=1, min_size=0, max_size=4)
     converge(account, GROUP, **scaled)
     account.put("autoscaler", 2)
-    while account.groups()["train"]["numNodes"] != 3:
-        pass
+    until(lambda: account.groups()["train"]["numNodes"] == 3)
+    # The status stays ACTIVE while the autoscaler works, and a change meanwhile would be refused and sent again.
+    until(lambda: not any(group["operation"] for group in account.fake.state.groups.values()))
     converge(account, **scaled)
     converge(account, PUT, **{**scaled, "max_size": 2})
     assert account.groups()["train"]["numNodes"] == 2
