@@ -52,7 +52,7 @@ def _profile(model: models.Model, geometry: mig.Geometry, profile: mig.Profile) 
         "compute": profile.compute,
         "size": profile.size,
         "starts": list(profile.starts),
-        "most": profile.most,
+        "most": profile.max_count,
         "media": profile.media,
         "memory_mib": _memory(model, geometry, profile),
         "sms": _multiprocessors(model, profile),

@@ -120,7 +120,7 @@ def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
     return {
         "fits": placements is not None,
         "placements": [dict(placement._asdict()) for placement in placements or ()],
-        "wasted": None if placements is None else dict(unused(geometry, counts)._asdict()),
+        "unused": None if placements is None else dict(unused(geometry, counts)._asdict()),
         "alternatives": []
         if placements is not None
         else [format_devices(layout) for layout in nearest(geometry, counts)],

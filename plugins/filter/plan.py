@@ -87,13 +87,13 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils.pools.derive import derive
-from ..module_utils.pools.variables import InvalidVariables, parts
+from ..module_utils.pools.variables import InvalidVariables, split_variables
 
 
 def plan(documents: t.Any) -> dict[str, t.Any]:
     """The plan of the documents as plain data."""
     try:
-        return derive(*parts(documents)).as_dict()
+        return derive(*split_variables(documents)).as_dict()
     except InvalidVariables as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -42,13 +42,13 @@ _value:
 
 import typing as t
 
-from ..module_utils.pools.variables import InvalidVariables, parts, validate
+from ..module_utils.pools.variables import InvalidVariables, split_variables, validate
 
 
 def plan_problems(documents: t.Any) -> list[str]:
     """All mistakes of the documents."""
     try:
-        return validate(*parts(documents))
+        return validate(*split_variables(documents))
     except InvalidVariables as error:
         return error.problems
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_info
-short_description: Tell which GPUs a cluster has, how they are shared, and whether the pools are as declared
+short_description: Return the GPUs of a cluster, how they are shared, and whether the pools are as declared
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns for each GPU node its model, driver, sharing mode, replicas, and what it can allocate, from one paged list.
-  - With O(gpu_pools), tells for each pool what it declares, what is seen, what M(accel.gpu.gpu_sharing) would change, and
-    whether the pool has been proven by workloads since it last changed. Two small objects are read for that.
-  - With O(include_workloads), tells who holds what, from one paged list of the pods that have not ended.
+  - Returns the model, driver, sharing mode, replicas and allocatable resources of each GPU node, from one paged list.
+  - With O(gpu_pools), it also returns each pool's declaration and actual state, the changes that M(accel.gpu.gpu_sharing) would make, and
+    whether the pool was validated by workloads since its last change. This reads two more small objects.
+  - With O(include_workloads), it also returns the pods that request GPUs, from one paged list of the pods that have not ended.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -23,26 +23,28 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   limit:
-    description: How many nodes to return one by one. Totals count all.
+    description: The maximal number of nodes in the result. Totals count all nodes.
     type: int
     default: 100
   include_workloads:
-    description: Whether to tell which pods hold the GPUs of each node.
+    description: Whether to return the pods that request GPUs on each node.
     type: bool
     default: false
   include_impact:
-    description: Whether to tell what the changes would cost, which needs O(gpu_pools). Reads the ClusterPolicy, and where something would
-        change all pods that have not ended.
+    description:
+      - Whether to return the impact of the changes, which requires O(gpu_pools).
+      - It reads the ClusterPolicy, and all pods that have not ended if there are changes.
     type: bool
     default: false
   allow_release:
-    description: As the option of M(accel.gpu.gpu_sharing), so that RV(gpu_info.release) tells whether a run would be refused.
+    description: See the same option of M(accel.gpu.gpu_sharing). RV(gpu_info.release) tells whether a run with it would be refused.
     type: list
     elements: str
     default: []
   allow_unreachable:
-    description: Whether a cluster that cannot be reached is no failure. RV(gpu_info.reachable) is then V(false), and the pools
-        are told as far as they follow from the documents.
+    description:
+      - Whether to succeed if the cluster cannot be reached.
+      - RV(gpu_info.reachable) is V(false) then, and the pools contain only what follows from the variables.
     type: bool
     default: false
 seealso:
@@ -54,24 +56,24 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Compare the cluster with its pools, and see who holds the GPUs
+- name: Compare the cluster with its pools, and return the pods that request GPUs
   accel.gpu.gpu_info:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
     include_workloads: true
     limit: 5000
-  register: fleet
+  register: cluster_state
 
-- name: Keep all of it as JSON
+- name: Write the result as JSON
   ansible.builtin.copy:
-    content: "{{ fleet.gpu_info | to_nice_json }}"
+    content: "{{ cluster_state.gpu_info | to_nice_json }}"
     dest: ~/gpus.json
     mode: "0644"
 """
 
 RETURN = r"""
 gpu_info:
-  description: The fleet.
+  description: The state of the cluster.
   returned: always
   type: dict
   contains:
@@ -79,21 +81,44 @@ gpu_info:
       description: Name of the cluster, from O(gpu_cluster) or the kubeconfig.
       type: str
       returned: always
-    reachable: {description: Whether the cluster answered., type: bool, returned: always}
-    reason: {description: Why it did not., type: str, returned: when it did not}
-    identity: {description: "Which cluster it is: C(uid), C(recorded_name), C(name_to_record), C(server), C(origin).", type: dict, returned: reachable}
+      sample: lab
+    reachable:
+      description: Whether the cluster responded.
+      type: bool
+      returned: always
+      sample: true
+    reason:
+      description: Why the cluster could not be reached.
+      type: str
+      returned: when the cluster is not reachable
+      sample: "GET https://10.0.0.10:6443/version: connection refused"
+    identity:
+      description: The identity of the cluster.
+      type: dict
+      returned: when the cluster is reachable
+      sample:
+        uid: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11
+        recorded_name: lab
+        name_to_record: null
+        server: https://10.0.0.10:6443
+        origin: kubeconfig ~/.kube/config, context lab
     totals:
-      description: C(nodes), C(gpu_nodes), C(gpus) and C(allocatable) by resource.
+      description: Numbers of nodes, GPU nodes and GPUs, and the allocatable amount of each resource.
       type: dict
       returned: when the cluster is reachable
+      sample: {nodes: 5, gpu_nodes: 2, gpus: 2, allocatable: {nvidia.com/gpu: 8}}
     models:
-      description: By model, C(nodes), C(gpus) and C(drivers).
+      description: Numbers of nodes and GPUs, and the driver versions, by model.
       type: dict
       returned: when the cluster is reachable
+      sample: {Tesla-T4: {nodes: 2, gpus: 2, drivers: [580.95.05]}}
     nodes:
-      description: Up to O(limit) GPU nodes. C(mig) is null where the GPU has no MIG, else the C(config) that the node is to have, the
-        MIG manager's C(state) of it, and the MIG C(devices) by profile. C(driver_upgrade) is how far the driver's upgrade is, or
-        null. With O(gpu_pools), C(differs) is a list of short sentences, each what is not as the node's pool declares.
+      description:
+        - Up to O(limit) GPU nodes.
+        - C(mig) is null if the GPU does not support MIG, else it has the desired C(config), the MIG manager's C(state) and the MIG C(devices)
+          by profile. C(driver_upgrade) is the state of the driver upgrade, or null.
+        - With O(gpu_pools), C(drift) lists the differences from the declaration of the node's pool as short sentences.
+        - With O(include_workloads), C(workloads) lists the pods that request GPUs.
       type: list
       elements: dict
       returned: when the cluster is reachable
@@ -111,78 +136,128 @@ gpu_info:
           allocatable: {nvidia.com/gpu: 4}
           capacity: {nvidia.com/gpu: 4}
           mig: null
-          differs: ["label nvidia.com/gpu.replicas is 1, 4 is expected"]
+          drift: ["label nvidia.com/gpu.replicas is 1, 4 is expected"]
           ready: true
           schedulable: true
+          workloads: [{namespace: team, pod: notebook-0, resource: nvidia.com/gpu, count: 1}]
     driver_upgrade:
-      description: Nodes that a driver upgrade has not done yet, counted by C(states), and up to 100 that C(failed) or are C(skipped).
+      description: The number of nodes in each state of an unfinished driver upgrade, and up to 100 nodes that failed or are skipped.
       type: dict
       returned: when the cluster is reachable
-    nodes_not_shown: {description: How many GPU nodes are beyond O(limit)., type: int, returned: when the cluster is reachable}
+      sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}
+    nodes_not_shown:
+      description: The number of GPU nodes beyond O(limit).
+      type: int
+      returned: when the cluster is reachable
+      sample: 0
     pools:
-      description: What each pool declares, and of which node group its nodes are made (C(group), or null); with a cluster also what is seen
-        (C(nodes), C(models), C(gpus), C(wanted) and C(allocatable), in all and for each of its C(resources)), into what its GPUs are cut and where
-        the devices lie on the memory slices (C(cuts), whose C(gpus) are null as long as no node is known), what differs (C(differs),
-        C(differing_nodes), C(as_declared)), what would change (C(changes)) and what workloads proved (C(proof)). With O(include_impact), C(impact) are how many
-        C(drivers) would be rolled, how many C(pods) lose a GPU by that or cannot stay with the new sharing, how many of NVIDIA's C(agent_pods) start
-        anew, on how many nodes GPUs are cut anew (C(cut_nodes)), and on how many of these they must be reset, or the node rebooted (C(resets)).
+      description:
+        - By name, each pool's declaration, including its C(nodegroup) (or null).
+        - C(gpu_layouts) are the MIG layouts of its GPUs with the placement of the devices on the memory slices. Their C(gpus) are null while no node
+          is known.
+        - With a cluster also the actual state (C(nodes), C(models), C(gpus)), the C(expected) and C(allocatable) amounts in total and for each of its
+          C(resources), the C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared), the C(changes) that a run would make, and
+          the last C(validation) by workloads.
+        - With O(include_impact), C(impact) has the numbers of C(drivers) that restart, of C(pods) that lose a GPU, of C(operand_pods) that restart, of
+          C(repartitioned_nodes) whose MIG layout changes, and of C(resets), those among them whose GPUs are reset or that may need a reboot.
       type: dict
-      returned: when O(gpu_pools) are given
+      returned: when O(gpu_pools) is set
+      sample:
+        notebooks:
+          model: T4
+          nodegroup: null
+          match_labels: {}
+          mode: time-slicing
+          replicas: 4
+          layout: []
+          demand: {}
+          gpu_layouts: []
+          resource: nvidia.com/gpu
+          gpus_per_node: 1
+          shares_per_gpu: 4
+          memory_mib_per_share: 3840
+          models: [Tesla-T4]
+          nodes: 2
+          gpus: 2
+          expected: 8
+          allocatable: 5
+          resources: {nvidia.com/gpu: {expected: 8, allocatable: 5}}
+          changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], taints: []}
+          drift: ["t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected"]
+          drifted_nodes: 1
+          as_declared: false
+          impact: {drivers: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}
     impact:
-      description: The same for all nodes together, those of no pool too; C(reasons), why drivers are rolled, and C(max_parallel) how many
-        at a time (V(0), only when somebody deletes their pods); C(release), the operator's version now and then, or null; C(held_back),
-        whether drivers, and nothing else, wait for O(accel.gpu.cluster_policy#module:allow_driver_rollout).
+      description:
+        - The sum of C(impact) for all nodes, including nodes of no pool.
+        - C(reasons) are the reasons for driver restarts, C(max_parallel) how many happen at the same time (V(0), only when their pods are deleted).
+        - C(release) is the operator's installed and desired version, or null. C(held_back) tells whether drivers, and nothing else, wait for
+          O(accel.gpu.cluster_policy#module:allow_driver_rollout).
       type: dict
-      returned: when O(include_impact) are asked for and the cluster is reachable
+      returned: when O(include_impact) is true and the cluster is reachable
+      sample:
+        {drivers: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, release: null, held_back: false}
     warnings:
-      description: What is odd though no mistake, a sentence each. Nodes that are of several pools or have left theirs, empty
-        pools, unknown models and releases, combinations known to break.
+      description:
+        - Warnings, one sentence each, about nodes that several pools match or that are released, pools without nodes, unknown models and
+          releases, and known issues.
       type: list
       elements: str
-      returned: when O(gpu_pools) are given
+      returned: when O(gpu_pools) is set
+      sample: ["No node of the cluster belongs to: train."]
     drift:
-      description: What is not as declared, up to 100 entries of C(pool) and C(what).
+      description: Up to 100 differences from the declaration.
       type: list
       elements: dict
-      returned: when O(gpu_pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) is set and the cluster is reachable
+      sample: [{pool: notebooks, message: 1 node(s) have other labels or taints than declared}]
     installed:
       description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info).
       type: dict
-      returned: when O(gpu_pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) is set and the cluster is reachable
     steps:
-      description: What would be done to each of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
+      description: The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: dict
-      returned: when O(include_impact) are asked for and the cluster is reachable
+      returned: when O(include_impact) is true and the cluster is reachable
+      sample: {t4-1: {pool: notebooks, change: plugin, evicts: [], reboot: "no"}}
     unusual_nodes:
-      description: GPU nodes that are not waited for, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
+      description: GPU nodes for which a run does not wait, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: list
       elements: dict
-      returned: when O(gpu_pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) is set and the cluster is reachable
+      sample: [{name: t4-3, reason: label nvidia.com/gpu.deploy.operands=false keeps gpu-feature-discovery away}]
     undiscovered:
-      description: GPU nodes that gpu-feature-discovery has not labelled yet, up to 100; with O(gpu_pools), without those among C(unusual_nodes).
+      description: Up to 100 GPU nodes without labels of gpu-feature-discovery; with O(gpu_pools), without those among C(unusual_nodes).
       type: list
       elements: str
       returned: when the cluster is reachable
+      sample: [t4-4]
     overlaps:
       description: Nodes that several pools match, with those pools.
       type: dict
-      returned: when O(gpu_pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) is set and the cluster is reachable
+      sample: {t4-5: [notebooks, train]}
     released:
-      description: Nodes that belong to no pool any more and still carry what a pool put there.
+      description: Nodes that belong to no pool any more and still have labels or taints of one.
       type: list
       elements: str
-      returned: when O(gpu_pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) is set and the cluster is reachable
+      sample: [t4-6]
     release:
-      description: Of these, how many each of the C(pools) loses, the pool of up to 100 C(nodes), the C(pods) that are evicted for it (with O(include_impact)),
-        how many nodes of each pool would be C(unshared) although no variable sets C(sharing.mode), and the C(refusal), why a run would do
-        nothing as long as O(allow_release) does not allow it or C(sharing.mode) is not set, or an empty text.
+      description:
+        - The number of released nodes of each pool (C(pools)), the previous pools of up to 100 C(nodes), and the C(pods) that are evicted (with
+          O(include_impact)).
+        - C(unshared) is the number of nodes of each pool that would stop sharing although no variable sets C(sharing.mode).
+        - C(refusal) is why a run would be refused until O(allow_release) allows it or C(sharing.mode) is set, or an empty text.
       type: dict
-      returned: when O(gpu_pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) is set and the cluster is reachable
+      sample: {pools: {old: 1}, nodes: {t4-6: old}, pods: [], unshared: {}, refusal: ""}
     unclaimed:
-      description: GPU nodes that no pool wants, up to 100.
+      description: Up to 100 GPU nodes that belong to no pool.
       type: list
       elements: str
-      returned: when O(gpu_pools) are given and the cluster is reachable
+      returned: when O(gpu_pools) is set and the cluster is reachable
+      sample: [a10-1]
 """
 
 import functools
@@ -191,85 +266,81 @@ import typing as t
 from ..module_utils.catalog.names import LIVE_PODS
 from ..module_utils.cluster_state import report_data, warnings
 from ..module_utils.cluster_state.gpu_requests import gpu_requests
-from ..module_utils.cluster_state.impact import total
-from ..module_utils.cluster_state.node import Node, parse
+from ..module_utils.cluster_state.impact import total_impact
+from ..module_utils.cluster_state.node import Node, parse_node
 from ..module_utils.common.errors import ConnectionProblem
-from ..module_utils.gpu_operator.detect import Detection, detect
+from ..module_utils.gpu_operator.detect import detect
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
-from ..module_utils.pools.warnings import warnings as doubts
-from ..module_utils.sharing.overview import Overview, add_membership, add_unusual, impact_preview, overview
+from ..module_utils.pools.warnings import plan_warnings
+from ..module_utils.sharing.overview import Overview, Pods, add_membership, add_unusual, impact_preview
+from ..module_utils.sharing.overview import overview as compare
 from ..module_utils.validation import evidence
-
-if t.TYPE_CHECKING:
-    from ..module_utils.kube.client import Client
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """One list, or what follows without a cluster."""
-    told: dict[str, t.Any] = {"cluster": (module.params["gpu_cluster"] or {}).get("name")}
+    """List the nodes, and compare them with the pools."""
+    info: dict[str, t.Any] = {"cluster": (module.params["gpu_cluster"] or {}).get("name")}
     if module.params["gpu_pools"] is not None:
-        # Bad documents are told before the cluster is asked.
-        told["pools"] = {pool.name: report_data.declared(pool) for pool in module.plan.pools}
-        told["warnings"] = doubts(module.plan)
-    nodes: list[Node] = []
+        # Invalid variables fail before the cluster is contacted.
+        info["pools"] = {pool.name: report_data.declared_pool(pool) for pool in module.plan.pools}
+        info["warnings"] = plan_warnings(module.plan)
     try:
-        nodes = [parse(raw) for raw in module.client.list(NODES)]
+        nodes = [parse_node(raw) for raw in module.client.list(NODES)]
     except (ApiError, ConnectionProblem) as error:
         reason = module.explain_error(error) if isinstance(error, ApiError) else str(error)
-        away = isinstance(error, ConnectionProblem) or error.unreachable
-        if not (away and module.params["allow_unreachable"]):
+        unreachable = isinstance(error, ConnectionProblem) or error.unreachable
+        if not (unreachable and module.params["allow_unreachable"]):
             raise
-        told.update(reachable=False, reason=reason)
-        return _limited(module, told, [])
-    told["cluster"] = told["cluster"] or module.client.connection.cluster_name or module.client.server
-    told.update(reachable=True, identity=identity_report(module.client, module.identity), **report_data.observed(nodes))
-    told["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][: warnings.NAMES_LIMIT]
-    pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
-    held = gpu_requests(pods()) if module.params["include_workloads"] else None
+        return {"changed": False, "gpu_info": {**info, "reachable": False, "reason": reason}}
+    info["cluster"] = info["cluster"] or module.client.connection.cluster_name or module.client.server
+    info.update(
+        reachable=True, identity=identity_report(module.client, module.identity), **report_data.cluster_result(nodes)
+    )
+    info["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][: warnings.NAMES_LIMIT]
+    list_pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
+    requests = gpu_requests(list_pods()) if module.params["include_workloads"] else None
     if module.params["gpu_pools"] is None:
-        return _limited(module, told, report_data.rows(nodes, (), None, (), held))
-    there = detect(module.client, module.plan)
-    looks = module.params["include_workloads"] or module.params["include_impact"]
-    found = overview(module.client, there.plan, nodes, pods if looks else None)
-    plan, membership, changes = found.plan, found.membership, found.changes
-    _tell(module.client, there, found, nodes, told)
-    allowed = frozenset(module.params["allow_release"])
-    told["release"] = changes.releases.as_dict(allowed, warnings.NAMES_LIMIT)
-    if module.params["include_impact"]:
-        rolls = preview_restarts(module.client, plan, there.policy)
-        asked = pods() if changes.edits or rolls.restart.any else []
-        counts, steps = impact_preview(module.client, found, nodes, rolls.restart, asked)
-        for name, of_pool in told["pools"].items():
-            of_pool["impact"] = counts[name]
-        told["impact"] = rolls.as_dict(total(counts.values()))
-        told["steps"] = {change.node: change.as_dict() for change in steps.node_changes[: warnings.NAMES_LIMIT]}
-        told["release"] = steps.releases.as_dict(allowed, warnings.NAMES_LIMIT)
-    return _limited(module, told, report_data.rows(nodes, plan.pools, membership, changes.edits, held))
-
-
-def _tell(client: Client, there: Detection, found: Overview, nodes: list[Node], told: dict[str, t.Any]) -> None:
-    """Add what the pools declare against what is seen."""
-    plan, membership = found.plan, found.membership
-    told["installed"] = {name: of.as_dict() for name, of in there.findings.items()}
-    told["pools"] = report_data.pools(found.allocation, nodes, membership, found.changes.edits, found.geometries)
-    kept = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
-    for name, proof in evidence.validated_pools(plan, nodes, membership, kept).items():
-        told["pools"][name]["proof"] = proof
-    told["drift"] = report_data.drift(told["pools"])
-    told["warnings"] = [*doubts(plan, warnings.traits(nodes)), *found.warnings]
-    add_membership(found, nodes, told)
-    add_unusual(client, found, nodes, told)
-
-
-def _limited(module: GpuModule, told: dict[str, t.Any], rows: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+        results = report_data.node_results(nodes, (), None, (), requests)
+    else:
+        overview = _compare(module, nodes, list_pods, info)
+        results = report_data.node_results(
+            nodes, overview.plan.pools, overview.membership, overview.changes.edits, requests
+        )
     limit = module.params["limit"]
-    if told["reachable"]:
-        told.update(nodes=rows[:limit], nodes_not_shown=max(0, len(rows) - limit))
-    return {"changed": False, "gpu_info": told}
+    info.update(nodes=results[:limit], nodes_not_shown=max(0, len(results) - limit))
+    return {"changed": False, "gpu_info": info}
+
+
+def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pods], info: dict[str, t.Any]) -> Overview:
+    """Add the comparison with the pools to the result, and the impact of changes if requested."""
+    client, detection = module.client, detect(module.client, module.plan)
+    reads_pods = module.params["include_workloads"] or module.params["include_impact"]
+    overview = compare(client, detection.plan, nodes, list_pods if reads_pods else None)
+    plan, membership, changes = overview.plan, overview.membership, overview.changes
+    info["installed"] = {name: finding.as_dict() for name, finding in detection.findings.items()}
+    info["pools"] = report_data.pool_results(overview.allocation, nodes, membership, changes.edits, overview.geometries)
+    results = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
+    for name, validation in evidence.validated_pools(plan, nodes, membership, results).items():
+        info["pools"][name]["validation"] = validation
+    info["drift"] = report_data.drift_entries(info["pools"])
+    info["warnings"] = [*plan_warnings(plan, warnings.cluster_traits(nodes)), *overview.warnings]
+    add_membership(overview, nodes, info)
+    add_unusual(client, overview, nodes, info)
+    if module.params["include_impact"]:
+        restarts = preview_restarts(client, plan, detection.policy)
+        pods = list_pods() if changes.edits or restarts.restart.any else []
+        counts, changes = impact_preview(client, overview, nodes, restarts.restart, pods)
+        for name, pool in info["pools"].items():
+            pool["impact"] = counts[name]
+        info["impact"] = restarts.as_dict(total_impact(counts.values()))
+        info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[: warnings.NAMES_LIMIT]}
+    allowed = frozenset(module.params["allow_release"])
+    info["release"] = changes.releases.as_dict(allowed, warnings.NAMES_LIMIT)
+    return overview
 
 
 def main() -> None:

@@ -97,7 +97,7 @@ import dataclasses
 import typing as t
 
 from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.cluster_state.node import parse
+from ..module_utils.cluster_state.node import parse_node
 from ..module_utils.common import private_file
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.export.live_sharing import LiveConfig, mig_configmap, plugin_configmap
@@ -126,7 +126,7 @@ _NFD = "app.kubernetes.io/name=node-feature-discovery"
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Read the cluster, convert it, and count the nodes that a run with the result would change."""
     client = module.client
-    nodes = [parse(raw) for raw in client.list(NODES)]
+    nodes = [parse_node(raw) for raw in client.list(NODES)]
     policy = t.cast("Object | None", active_policy(client.list_known(CLUSTER_POLICIES)))
     release = installed_release(policy)
     namespace = ((policy or {}).get("status") or {}).get("namespace") or (release.namespace if release else "")

@@ -139,7 +139,7 @@ code:
 import time
 import typing as t
 
-from ..module_utils.cluster_state.pool_assignment import awaited_nodes, undiscovered_cluster
+from ..module_utils.cluster_state.pool_assignment import awaited_nodes, is_undiscovered
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
 from ..module_utils.drain.operand_diagnosis import failing_operands
@@ -266,7 +266,7 @@ def _after_discovery(module: GpuModule, state: ValidationState) -> dict[str, t.A
     nodes = state.nodes.values()
     waiting = awaited_nodes(module.plan.pools, nodes, state.membership)
     failing = failing_operands(module.client, module.plan.config.namespace, waiting, time.time())
-    return {"pools": empty} if undiscovered_cluster(nodes) or set(waiting) - set(failing) else {}
+    return {"pools": empty} if is_undiscovered(nodes) or set(waiting) - set(failing) else {}
 
 
 def main() -> None:

@@ -124,7 +124,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     problems = [
         f"only: pool {name} {'has no nodes of its own making (nodes)' if name in pools else 'is not declared'}; name one that has."
         for name in only
-        if name not in pools or pools[name].group is None
+        if name not in pools or pools[name].nodegroup is None
     ]
     if problems:
         raise InvalidOptions(problems)
@@ -132,7 +132,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     reception = ArrivalReconciler(
         module.client, module.plan, module.params["nodegroups"], only, check=module.check_mode, lease=module.lease
     )
-    if cloud is not None and any(pool.group for pool in module.plan.pools):
+    if cloud is not None and any(pool.nodegroup for pool in module.plan.pools):
         if module.params["wait"] and not module.check_mode:
             look_at = f"accel.gpu.{cloud.provider}_nodegroup_info, cluster {cloud.cluster}"
             reception.wait(module.params["wait_timeout"], module.params["wait_sleep"], module.progress, look_at)

@@ -9,17 +9,17 @@ import typing as t
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, Registration, RolloutPlan
 from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import Match
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
 
 
 def pool(
     name: str = "notebooks", replicas: int = 1, rename: bool = False, mode: str = "", **changes: t.Any
 ) -> PoolPlan:
     """A pool with this sharing; 1 replica is exclusive, `layout` is written as in the variables."""
-    layout = mig.read(changes.pop("layout")) if "layout" in changes else ()
+    layout = mig.parse_layout(changes.pop("layout")) if "layout" in changes else ()
     strategy = changes.pop("strategy", ("single" if mig.uniform(layout) else "mixed") if layout else "")
     mode = mode or ("mig" if layout else "time-slicing" if replicas > 1 else "none")
     sharing = Sharing(mode, replicas, rename, True, layout, strategy)
@@ -29,7 +29,7 @@ def pool(
     values: dict[str, t.Any] = {
         "name": name,
         "match": Match("Tesla-T4", "Tesla-T4", ("Tesla-T4",), {}),
-        "group": None,
+        "nodegroup": None,
         "labels": labels,
         "taints": (),
         "tolerations": (),

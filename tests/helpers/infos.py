@@ -146,20 +146,20 @@ def _pool(kind: Kind, members: t.Sequence[Document]) -> Document:
         "replicas": kind.replicas,
         "layout": [{"devices": [], "profiles": dict(kind.devices)}] if kind.devices else [],
         "resource": max(each, key=lambda name: each[name]),
-        "resources": {name: {"wanted": count, "allocatable": count} for name, count in each.items()},
+        "resources": {name: {"expected": count, "allocatable": count} for name, count in each.items()},
         "gpus_per_node": kind.gpus,
         "shares_per_gpu": sum(kind.devices.values()) or kind.replicas,
         "memory_mib_per_share": None if kind.devices else kind.memory_mib // kind.replicas,
         "models": [kind.model],
         "nodes": len(members),
         "gpus": kind.gpus * len(members),
-        "wanted": offered,
+        "expected": offered,
         "allocatable": offered,
         "changes": {},
-        "differs": [],
-        "differing_nodes": 0,
+        "drift": [],
+        "drifted_nodes": 0,
         "as_declared": True,
-        "proof": {"node": members[0]["name"], "devices": {"GPU-0": 4}, "current": True},
+        "validation": {"node": members[0]["name"], "devices": {"GPU-0": 4}, "current": True},
     }
 
 
@@ -216,7 +216,7 @@ def _trouble(info: Document) -> None:
     by_pool["inference"][0]["schedulable"] = False
     by_pool["slices"][-1]["mig"]["state"] = "pending"
     _differs(pools, by_pool["slices"][-1], 0, "nvidia.com/mig.config.state is pending")
-    pools["train-h200"]["proof"] = None
+    pools["train-h200"]["validation"] = None
     empty: Document = {"allocatable": {}, "capacity": {}, "workloads": [], "mig": None, "config": None, "ready": True}
     one = {"allocatable": {"nvidia.com/gpu": 1}, "capacity": {"nvidia.com/gpu": 1}, "mode": "none", "replicas": 1}
     none = {"model": None, "gpus": 0, "memory_mib": 0, "driver": None, "mode": None, "replicas": 0}
@@ -232,4 +232,4 @@ def _differs(pools: dict[str, Document], row: Document, lost: int, why: str) -> 
     """Record in a pool that one node is not as declared."""
     pool = pools[row["pool"]]
     text = f"{row['name']} (pool {row['pool']}): {why}"
-    pool.update(as_declared=False, differs=[text], differing_nodes=1, allocatable=pool["allocatable"] - lost)
+    pool.update(as_declared=False, drift=[text], drifted_nodes=1, allocatable=pool["allocatable"] - lost)

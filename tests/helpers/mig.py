@@ -30,7 +30,7 @@ def generated_entries(model: str) -> dict[str, t.Any]:
         "all-disabled": [{"devices": "all", "mig-enabled": False}],
         "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
     }
-    cut = {f"all-{item.name.replace('+', '.')}": {item.name: item.most} for item in geometry.profiles}
+    cut = {f"all-{item.name.replace('+', '.')}": {item.name: item.max_count} for item in geometry.profiles}
     for name, devices in {**cut, "all-balanced": dict(geometry.balanced)}.items():
         found[name] = [{"devices": "all", "mig-enabled": True, "mig-devices": devices}]
     return found
@@ -46,5 +46,5 @@ def generated_of(node: str, entries: t.Mapping[str, t.Any], namespace: str = "gp
             "namespace": namespace,
             "labels": {"app.kubernetes.io/component": "nvidia-mig-manager", "nvidia.com/node-name": node},
         },
-        "data": {mig_parted.KEY: mig_parted.document(dict(entries))},
+        "data": {mig_parted.KEY: mig_parted.render_configuration(dict(entries))},
     }

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin as plugin
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import yaml_text
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
 from lab import build
 from tests.labs import Lab
 
@@ -26,7 +26,7 @@ GOOD = [
     ),
     *(Sharing("mps", replicas, rename) for replicas, rename in itertools.product((2, 16, 48), (False, True))),
     *(
-        Sharing("mig", replicas, replicas > 1, True, mig.read(layout), strategy)
+        Sharing("mig", replicas, replicas > 1, True, mig.parse_layout(layout), strategy)
         for replicas in (1, 4)
         for layout, strategy in (({"1g.10gb": 7}, "single"), ({"1g.10gb+me": 1, "3g.40gb": 1}, "mixed"))
     ),

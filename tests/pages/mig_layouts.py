@@ -78,7 +78,7 @@ def _section(geometry: Geometry, keys: list[str]) -> str:
 def _profiles(geometry: Geometry) -> Iterator[str]:
     for profile in geometry.profiles:
         starts = ", ".join(map(str, profile.starts))
-        yield f"| `{profile.name}` | {profile.compute} | {profile.size} | {starts} | {profile.most} |"
+        yield f"| `{profile.name}` | {profile.compute} | {profile.size} | {starts} | {profile.max_count} |"
 
 
 def _rows(geometry: Geometry) -> Iterator[str]:

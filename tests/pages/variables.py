@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 
 from ansible_collections.accel.gpu.plugins.doc_fragments import kube
+from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import CLUSTER
 from ansible_collections.accel.gpu.plugins.module_utils.schema.mig_layout import LayoutField
-from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import CLUSTER, DEFAULTS, POOL
-from ansible_collections.accel.gpu.plugins.module_utils.schema.rollout import Amount
+from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import DEFAULTS, POOL
+from ansible_collections.accel.gpu.plugins.module_utils.schema.rollout import NodeAmount
 from ansible_collections.accel.gpu.plugins.module_utils.schema.types import (
     Anything,
     Boolean,
@@ -62,7 +63,7 @@ def paths(field: Field, path: str = "") -> Iterator[str]:
 
 def type_of(field: Field) -> Option:
     """Type and element type as in Ansible's documentation."""
-    if isinstance(field, (Amount, LayoutField)):
+    if isinstance(field, (NodeAmount, LayoutField)):
         return {"type": "raw"}
     if isinstance(field, ListOf):
         return {"type": "list", "elements": type_of(field.item)["type"]}

@@ -26,7 +26,7 @@ GPUS, NODES, GPUS_PER_NODE = 1000, 5000, 2
 
 def enumeration() -> None:
     """Enumerate all maximal layouts of all geometries; each model has one of these geometries."""
-    for geometry in mig.tables():
+    for geometry in mig.placement_tables():
         maximal(geometry)
 
 

@@ -24,16 +24,17 @@ PROGRESS = "accel.gpu.gpu_info"
 SHARED_PACKAGES: dict[str, set[str]] = {
     "catalog": set(),
     "mig": {"catalog"},
-    "nvidia_config": {"catalog", "mig"},
+    "sharing_modes": {"catalog", "mig"},
+    "nvidia_config": {"catalog", "mig", "sharing_modes"},
     "common": {"catalog"},
-    "schema": {"catalog", "common", "mig", "nvidia_config"},
+    "schema": {"catalog", "common", "mig", "sharing_modes"},
     "nodegroups": {"catalog", "common"},
-    "pools": {"catalog", "common", "mig", "nvidia_config", "nodegroups", "schema"},
+    "pools": {"catalog", "common", "mig", "sharing_modes", "nvidia_config", "nodegroups", "schema"},
     "kube": {"catalog", "common", "schema", "pools"},
-    "cluster_state": {"catalog", "common", "mig", "nvidia_config", "schema", "pools"},
+    "cluster_state": {"catalog", "common", "mig", "sharing_modes", "nvidia_config", "schema", "pools"},
     "drain": {"catalog", "common", "schema", "pools", "kube", "cluster_state", "nodegroups"},
     "helm": {"catalog", "common", "schema", "kube", "cluster_state"},
-    "report": {"catalog", "mig", "nvidia_config", "schema", "pools", "cluster_state"},
+    "report": {"catalog", "mig", "sharing_modes", "schema", "pools", "cluster_state"},
 }
 
 

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which values of the charts of the GPU operator and of NFD are maps, down to the second level.
+"""The values of the charts of the GPU operator and of NFD that are maps, to the second level.
 
-Helm itself only warns where a map is replaced by a scalar, and templates that read a field of it then fail or render nothing.
+Helm only warns where a scalar replaces a map, and templates that read a field of it then fail or render nothing.
 Sources: deployments/gpu-operator/values.yaml of gpu-operator (v25.10, and draDriver, kataSandboxDevicePlugin of v26.3) and
 deployment/helm/node-feature-discovery/values.yaml of node-feature-discovery (v0.18).
 """

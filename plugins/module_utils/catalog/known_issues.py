@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Combinations that are known to break with a release of the GPU operator, each a sentence with its source.
+"""Known issues of releases of the GPU operator, each a sentence with its source.
 
-`notes` is gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs, known issues of the release that is named.
+`notes`: the known issues of that release in gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ OPENSHIFT_4_11_12 = (
     "only (notes of v23.9.0)"
 )
 OPENSHIFT_4_15_REGISTRY = (
-    "OpenShift 4.15 without its integrated image registry: the installation stalls, since no pull secrets are made "
-    "for service accounts; v24.3.0 repairs it (notes of v23.9.2 and v24.3.0)"
+    "OpenShift 4.15 without its integrated image registry: the installation stalls, since no pull secrets are created "
+    "for service accounts; fixed in v24.3.0 (notes of v23.9.2 and v24.3.0)"
 )
 VGPU_KUBEVIRT = (
     "NVIDIA vGPU with KubeVirt v0.58.0, v0.58.1, v0.59.0 or OpenShift Virtualization 4.12.0 to 4.12.2 does not work "
     "(notes of v23.9.0)"
 )
 VGPU_MANAGER_GSP = (
-    "GPUs that need the open kernel modules and GSP firmware: the vGPU Manager does not work on them; v24.6.0 repairs "
-    "it (notes of v24.3.0)"
+    "GPUs that need the open kernel modules and GSP firmware: the vGPU Manager does not work on them; fixed in v24.6.0 "
+    "(notes of v24.3.0)"
 )
 NOUVEAU_VGPU = (
     "NVIDIA vGPU on nodes whose nouveau driver is not blacklisted: the driver cannot initialise the GPU and the "
@@ -44,7 +44,7 @@ TOOLKIT_RKE2_K3S = (
 )
 DRIVER_570_MIXED_MIG = (
     "Drivers 570.124.06, 570.133.20, 570.148.08 and 570.158.01 (one of them is the default) on a node with both whole "
-    "and MIG-cut GPUs: pods that want a GPU stay Pending; use 570.172.08 or later (notes of v25.3.1, gpu-operator "
+    "and MIG-partitioned GPUs: pods that request a GPU stay Pending; use 570.172.08 or later (notes of v25.3.1, gpu-operator "
     "issue 1361)"
 )
 B200_DEFAULT_DRIVER = (
@@ -57,12 +57,12 @@ CDMM_MIG = (
     "memory management, which excludes both (notes of v25.3.2)"
 )
 CRIO_INIT = (
-    "CRI-O: operands hang in Init:RunContainerError for minutes until the container toolkit runs; v25.10.1 repairs it "
+    "CRI-O: operands hang in Init:RunContainerError for minutes until the container toolkit runs; fixed in v25.10.1 "
     "(notes of v25.10.0)"
 )
 TOOLKIT_IMPORTS = (
-    "Own imports in containerd's top-level configuration: container toolkit v1.18.0 overwrites them; v25.10.1 repairs "
-    "it (notes of v25.10.0)"
+    "Custom imports in containerd's top-level configuration: container toolkit v1.18.0 overwrites them; fixed in v25.10.1 "
+    "(notes of v25.10.0)"
 )
 GKE_1_33 = (
     "GKE 1.33 and later: the container toolkit misconfigures containerd; set RUNTIME_CONFIG_SOURCE=file in "
@@ -86,7 +86,7 @@ MIG_MANAGER_PAUSED = (
     "tags)"
 )
 MIG_MANAGER_PENDING = (
-    "MIG manager v0.15.0: when an operand's pod does not go away within 5 minutes the state stays pending for good; "
+    "MIG manager v0.15.0: when an operand's pod does not go away within 5 minutes the state stays pending; "
     "delete the node's nvidia-mig-manager pod (gpu-operator issue 2833)"
 )
 PEERMEM_RESTART = (
@@ -94,17 +94,17 @@ PEERMEM_RESTART = (
     "FORCE_REINSTALL=true in driver.manager.env (notes of v26.3.0)"
 )
 ALL_RDMA_DEVICES = (
-    "RDMA or NCCL workloads: the device plugin puts every ibverbs device of the node into GPU containers; v26.3.3 "
-    "repairs it (notes of v26.3.3, gpu-operator pull request 2525)"
+    "RDMA or NCCL workloads: the device plugin puts every ibverbs device of the node into GPU containers; fixed in "
+    "v26.3.3 (notes of v26.3.3, gpu-operator pull request 2525)"
 )
 USER_NAMESPACES = (
     "Pods with spec.hostUsers false: their containers cannot be created (notes of v26.3.1, container toolkit issue 648)"
 )
-GPUCLUSTER_BESIDE = "A GPUCluster beside a ClusterPolicy: a cluster can have one of them only (notes of v26.7.0)"
+GPUCLUSTER_BESIDE = "A GPUCluster beside a ClusterPolicy: a cluster can only have one of them (notes of v26.7.0)"
 
-# What a cluster must be known to have before a sentence is worth telling; empty where nothing that this collection reads would
-# tell. `model X`: GPUs whose name begins so; `mig`: a pool that cuts them; all others are told by the nodes' labels.
-ONLY_WITH: dict[str, frozenset[str]] = {
+# The traits that a cluster must have for a sentence to be reported; empty where this collection cannot know them. `model X`: GPUs whose name
+# begins with X; `mig`: a pool that partitions GPUs; all others follow from the nodes' labels.
+REQUIRED_TRAITS: dict[str, frozenset[str]] = {
     CRUN: frozenset({"openshift"}),
     OPENSHIFT_4_11_12: frozenset({"openshift"}),
     OPENSHIFT_4_15_REGISTRY: frozenset({"openshift"}),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG geometries: into which profiles a GPU model can be cut, where each may begin, and how many fit."""
+"""MIG geometries: the profiles of each GPU model, their placements, and how many fit."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import typing as t
 
 RESOURCE_PREFIX = "nvidia.com/mig-"
 
-# Families (GFD's gpu.family) whose GPUs are reset when their MIG mode is switched; one that is passed through to a virtual
-# machine may not be able to, and needs a reboot. From Hopper on there is no reset. Source: MIG user guide, "Enable MIG Mode".
+# Families (GFD's gpu.family) whose GPUs are reset when their MIG mode is switched; a GPU that is passed through to a virtual
+# machine may not support that, and needs a reboot. From Hopper on there is no reset. Source: MIG user guide, "Enable MIG Mode".
 RESET_FAMILIES = ("ampere",)
 
-# The GI profile id where no public source says it.
+# The GI profile id where it is not published.
 UNKNOWN_ID = -1
 
-# What a profile takes of the media engines (NVDEC, NVENC, JPEG, OFA): its usual share, which may be none at all; the
-# media extensions (+me); all engines (+me.all); none for certain (-me).
+# A profile's part of the media engines (NVDEC, NVENC, JPEG, OFA): its share, which may be zero; the media extensions (+me);
+# all engines (+me.all); none (-me).
 Media = t.Literal["share", "one", "all", "none"]
 
-# Which kinds of media may stand beside each on one GPU: at most one instance has the media extensions, and beside the
+# The kinds of media that can be combined with each on one GPU: at most one instance has the media extensions, and with the
 # one that has all engines every other has none. Source: MIG user guide, "Supported MIG Profiles".
 MEDIA_BESIDE: dict[Media, frozenset[Media]] = {
     "share": frozenset({"share", "one", "none"}),
@@ -35,20 +35,20 @@ class Profile:
     """One GPU instance profile of a model."""
 
     name: str
-    """As nvidia-smi writes it: `3g.20gb`, `1g.5gb+me`."""
+    """As in nvidia-smi: `3g.20gb`, `1g.5gb+me`."""
     id: int
-    """The GI profile id of `nvidia-smi mig -lgip`; UNKNOWN_ID where that is not published."""
+    """The GI profile id of `nvidia-smi mig -lgip`; UNKNOWN_ID where it is not published."""
     compute: int
     """Compute slices, the number before `g`."""
     size: int
     """Memory slices it occupies."""
     starts: tuple[int, ...]
-    """Memory slices at which it may begin."""
-    most: int
-    """How many of it one GPU holds at the same time."""
+    """Memory slices at which it can start."""
+    max_count: int
+    """How many of it fit on one GPU."""
     media: Media
     driver: int = 0
-    """The first driver branch that offers it; 0: every driver with which the GPU has MIG."""
+    """The first driver branch that offers it; 0: every driver that supports MIG on this GPU."""
 
     @property
     def resource(self) -> str:
@@ -57,32 +57,32 @@ class Profile:
 
     @property
     def graphics(self) -> bool:
-        """True when it serves graphics APIs as well, which a MIG-backed vGPU on an RTX PRO needs."""
+        """Whether it supports graphics APIs, too, which a MIG-backed vGPU on an RTX PRO needs."""
         return self.name.endswith("+gfx")
 
 
 @dataclasses.dataclass(frozen=True)
 class Geometry:
-    """What a GPU can be cut into."""
+    """The MIG profiles of a GPU model."""
 
     slices: int
     """Memory slices of the whole GPU: the units of `size` and `starts`."""
     profiles: tuple[Profile, ...]
     kind: str
-    """The table of placements that it follows."""
+    """The key of its table of placements."""
     balanced: tuple[tuple[str, int], ...] = ()
-    """NVIDIA's own `all-balanced` layout as (profile, count); empty where there is none."""
+    """NVIDIA's `all-balanced` layout as (profile, count); empty where there is none."""
     verified: bool = True
-    """False where NVIDIA's sources disagree about the profiles: a name that is missing here may exist."""
+    """False where NVIDIA's sources disagree about the profiles: a profile that is missing here may exist."""
     note: str = ""
-    """What a user should know of the table; empty when there is nothing to say."""
+    """Information for users about the table; empty if there is none."""
 
     def __hash__(self) -> int:
-        """Cheap, since thousands of GPUs are sorted by their geometry: few of them begin with the same profile."""
+        """Fast, since thousands of GPUs are grouped by their geometry: few geometries begin with the same profile."""
         return hash((self.kind, self.slices, self.profiles[:1] and self.profiles[0].name))
 
     def profile(self, name: str) -> Profile | None:
-        """The profile of this name, exactly as nvidia-smi writes it."""
+        """The profile with exactly this name of nvidia-smi."""
         return next((profile for profile in self.profiles if profile.name == name), None)
 
 
@@ -93,7 +93,7 @@ class _Row(t.NamedTuple):
     compute: int
     size: int
     starts: tuple[int, ...]
-    most: int
+    max_count: int
     media: Media = "share"
     driver: int = 0
     balanced: int = 0
@@ -104,9 +104,9 @@ class _Kind(t.NamedTuple):
     rows: tuple[_Row, ...]
 
 
-# Where each profile may begin. Sources: A: `nvidia-smi mig -lgip` and `-lgipp` on an H200, driver 580.159.04;
+# The placements of each profile. Sources: A: `nvidia-smi mig -lgip` and `-lgipp` on an H200, driver 580.159.04;
 # B: go-nvml's mock of the A30 and transcripts of one; C: transcripts of an RTX PRO 6000; D: only the fractions are
-# published, so its two slices are the halves. The driver branches: MIG user guide, the notes to A100 and A30.
+# published, so its two slices are halves. The driver branches: MIG user guide, the notes to A100 and A30.
 # all-balanced: mig-parted v0.15.0, pkg/mig/builder/balanced.go.
 # (go-nvml's mocks of H100, H200 and B200 have wrong placements; instaslice's A30 has a 3g.24gb that does not exist.)
 _KINDS: dict[str, _Kind] = {
@@ -164,7 +164,7 @@ _KINDS: dict[str, _Kind] = {
 
 
 class _Named(t.NamedTuple):
-    """The names of a kind's rows, in their order, on these models (keys of models.py); "": they lack that row."""
+    """The names of a kind's rows, in their order, for these models (keys of models.py); "": they do not have that row."""
 
     kind: str
     models: tuple[str, ...]
@@ -281,14 +281,14 @@ _GEOMETRIES: dict[str, Geometry] = {
 
 
 def geometry(model_key: str) -> Geometry | None:
-    """What the model with this key of models.py can be cut into; None when it has no MIG."""
+    """The MIG profiles of the model with this key of models.py; None when it does not support MIG."""
     return _GEOMETRIES.get(model_key)
 
 
-def tables() -> tuple[Geometry, ...]:
-    """Each table of placements once, as the model has it that has most of its profiles."""
-    found: dict[str, Geometry] = {}
-    for one in _GEOMETRIES.values():
-        if one.kind not in found or len(one.profiles) > len(found[one.kind].profiles):
-            found[one.kind] = one
-    return tuple(found.values())
+def placement_tables() -> tuple[Geometry, ...]:
+    """Each table of placements once, with the names of the model that has most of its profiles."""
+    tables: dict[str, Geometry] = {}
+    for candidate in _GEOMETRIES.values():
+        if candidate.kind not in tables or len(candidate.profiles) > len(tables[candidate.kind].profiles):
+            tables[candidate.kind] = candidate
+    return tuple(tables.values())

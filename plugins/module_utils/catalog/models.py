@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's GPU models as gpu-feature-discovery and the driver name them, and the look-up of what a user calls them."""
+"""NVIDIA's GPU models by their names in gpu-feature-discovery and the driver, and the lookup of users' names for them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import re
 from . import mig
 from .names import MIG_INFIX, SHARED_SUFFIX
 
-# Where a number of memory comes from.
+# Sources of the memory sizes.
 MEASURED = "gpu-feature-discovery v0.19.0 on the GPU itself, driver 580.159.04"
 TRANSCRIPT = "nvidia-smi of that GPU in public transcripts, ECC on where the GPU has it"
-NOT_VERIFIED = "NVIDIA's data sheet, or a model with the same memory; not seen in the driver's own words"
+NOT_VERIFIED = "NVIDIA's data sheet, or a model with the same memory; not verified with the driver"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,23 +30,23 @@ class Model:
     compute: str
     pci_ids: tuple[str, ...]
     vgpu: bool = False
-    """True when NVIDIA vGPU software has vGPU types for it."""
+    """Whether NVIDIA vGPU software has vGPU types for it."""
     aliases: tuple[str, ...] = ()
     other_products: tuple[str, ...] = ()
     memory_source: str = TRANSCRIPT
 
     @property
     def products(self) -> tuple[str, ...]:
-        """Every name under which GFD is known to publish this model, the usual one first."""
+        """Every known name of this model in GFD, the most common one first."""
         return (self.product, *self.other_products)
 
     @property
     def mig_capable(self) -> bool:
-        """True when the catalog knows into what it can be cut."""
+        """Whether the catalog has its MIG profiles."""
         return mig.geometry(self.key) is not None
 
 
-# Product and PCI device id: what the driver calls each id, open-gpu-kernel-modules 580.142 and 595.45.04
+# Product and PCI device id: the driver's name for each id, open-gpu-kernel-modules 580.142 and 595.45.04
 # src/nvidia/generated/g_nv_name_released.h, as GFD writes it (k8s-device-plugin internal/lm/resource.go, sanitise); the
 # V100s: nvidia-smi and pci.ids. 20b1: gpu-operator assets/state-mig-manager/0400_configmap.yaml.
 # vgpu: a default vGPU type in gpu-operator v26.7.0 assets/state-vgpu-device-manager/0500_configmap.yaml.
@@ -69,7 +69,7 @@ MODELS: tuple[Model, ...] = (
     _volta("V100S-PCIE-32GB", "Tesla-V100S-PCIE-32GB", 32768, pci_ids=("1df6",), aliases=("V100S",)),
     _turing("T4", "Tesla-T4", 15360, pci_ids=("1eb8",), vgpu=True),
     _turing("RTX-2080-Ti", "NVIDIA-GeForce-RTX-2080-Ti", 11264, pci_ids=("1e07", "1e04")),
-    # One PCI device id for both; the subsystem tells them apart.
+    # Both have one PCI device id; the subsystem id differs.
     _ga10x("A2", "NVIDIA-A2", 15356, pci_ids=("25b6",), vgpu=True),
     _ga10x("A16", "NVIDIA-A16", 15356, pci_ids=("25b6",), vgpu=True),
     _ga10x("A10", "NVIDIA-A10", 23028, pci_ids=("2236",), vgpu=True),
@@ -192,7 +192,7 @@ MODELS: tuple[Model, ...] = (
         97887,
         pci_ids=("2bb4",),
     ),
-    # The card of 72 GB has this id too, another product name, and MIG profiles that nobody published.
+    # The model with 72 GB has this id, too, another product name, and unpublished MIG profiles.
     _gb20x("RTX-PRO-5000", "NVIDIA-RTX-PRO-5000-Blackwell", 48935, pci_ids=("2bb3",)),
     _gb20x("RTX-PRO-4500", "NVIDIA-RTX-PRO-4500-Blackwell", 32623, pci_ids=("2c31",)),
     _gb20x(
@@ -207,57 +207,60 @@ MODELS: tuple[Model, ...] = (
 
 
 def bare_product(product: str) -> str:
-    """GFD's product name without what sharing and MIG append: `NVIDIA-A30-MIG-1g.6gb-SHARED` -> `NVIDIA-A30`."""
+    """GFD's product name without the suffixes of sharing and MIG: `NVIDIA-A30-MIG-1g.6gb-SHARED` -> `NVIDIA-A30`."""
     return product.removesuffix(SHARED_SUFFIX).partition(MIG_INFIX)[0]
 
 
 @functools.lru_cache(maxsize=4096)
-def normal(name: str) -> str:
-    """One spelling for all that mean the same model: case, blanks and the maker's name do not tell models apart."""
+def normalized(name: str) -> str:
+    """One spelling for a model: case, blanks and the vendor's name do not distinguish models."""
     dashed = re.sub(r"[\s_]+", "-", name.strip()).casefold()
     return dashed.removeprefix("nvidia-").removeprefix("tesla-")
 
 
 @functools.lru_cache(maxsize=1)
 def _named() -> dict[str, tuple[Model, ...]]:
-    """Every known spelling, and the models that it means: several where the driver gives them one name."""
+    """The models of every known spelling: several where the driver gives them the same name."""
     named: dict[str, dict[str, Model]] = collections.defaultdict(dict)
     for model in MODELS:
         for name in (model.key, *model.products, *model.aliases):
-            named[normal(name)][model.key] = model
+            named[normalized(name)][model.key] = model
     return {name: tuple(models.values()) for name, models in named.items()}
 
 
 def find(name: str) -> Model | None:
-    """The model that `name` means: its key, GFD's product name (with or without suffixes), or a common short name.
+    """The model with this name: its key, GFD's product name (with or without suffixes), or a common short name.
 
-    A name that several models share means none of them: `nearest` lists them, `of_gpu` tells them apart.
+    None for a name that several models share: `nearest` lists them, `of_gpu` distinguishes them.
     """
-    models = _named().get(normal(bare_product(name)), ())
+    models = _named().get(normalized(bare_product(name)), ())
     return models[0] if len(models) == 1 else None
 
 
 def of_gpu(product: str, memory_mib: int | None) -> Model | None:
-    """The model that a node's labels gpu.product and gpu.memory mean; the memory is asked only where a name is shared.
+    """The model for a node's labels gpu.product and gpu.memory; the memory is only needed where a name is shared.
 
-    Of a node with strategy single gpu.memory is that of a MIG device, which tells nothing.
+    Pass None for a node with the MIG strategy single, where gpu.memory is that of a MIG device.
     """
-    models = _named().get(normal(bare_product(product)), ())
+    models = _named().get(normalized(bare_product(product)), ())
     if len(models) > 1 and memory_mib is not None:
         models = tuple(model for model in models if abs(model.memory_mib - memory_mib) * 50 < model.memory_mib)
     return models[0] if len(models) == 1 else None
 
 
 def nearest(name: str, limit: int = 4) -> tuple[str, ...]:
-    """Keys of the models that `name` may mean: those that it abbreviates first, then those spelt alike."""
-    wanted = normal(bare_product(name))
+    """Keys of models with similar names: those that `name` abbreviates first, then those with a similar spelling."""
+    searched = normalized(bare_product(name))
     known = _named()
-    begun = [
-        model.key for spelling, models in known.items() if wanted and spelling.startswith(wanted) for model in models
-    ]
-    alike = [
+    abbreviated = [
         model.key
-        for spelling in difflib.get_close_matches(wanted, known, n=limit, cutoff=0.5)
+        for spelling, models in known.items()
+        if searched and spelling.startswith(searched)
+        for model in models
+    ]
+    similar = [
+        model.key
+        for spelling in difflib.get_close_matches(searched, known, n=limit, cutoff=0.5)
         for model in known[spelling]
     ]
-    return tuple(dict.fromkeys(begun + alike))[:limit]
+    return tuple(dict.fromkeys(abbreviated + similar))[:limit]

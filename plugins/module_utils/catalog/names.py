@@ -1,14 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names that this collection, NVIDIA and NFD write into a cluster, each spelt in this one place."""
+"""Names of labels, annotations, taints and objects that this collection, NVIDIA and NFD use in a cluster."""
 
 from __future__ import annotations
 
 VERSION = "0.1.0"
 
-# Ours
+# This collection
 FIELD_MANAGER = "accel.gpu"
-# Owns the replicas of an operator that we have stopped until its upgrade is there.
+# The field manager of the replicas of an operator that is stopped until it is upgraded.
 STOPPING_MANAGER = "accel.gpu-upgrade"
 POOL_LABEL = "accel.gpu/pool"
 OWNED_TAINTS_ANNOTATION = "accel.gpu/taints"
@@ -19,23 +19,23 @@ REFRESH_ANNOTATION = "accel.gpu/config"
 CREATED_ANNOTATION = "accel.gpu/created"
 LEASE_NAMESPACE = "kube-system"
 LEASE_NAME = "accel-gpu"
-# Of that Lease: gpu_cluster.name, as the first run that changed the cluster has recorded it.
+# On that Lease: gpu_cluster.name, recorded by the first run that changed the cluster.
 CLUSTER_NAME_ANNOTATION = "accel.gpu/cluster-name"
 DEVICE_PLUGIN_CONFIGMAP = "accel-gpu-device-plugin"
 VALIDATION_CONFIGMAP = "accel-gpu-validation"
 MIG_CONFIGMAP = "accel-gpu-mig-parted"
 GPUS_ANNOTATION = "accel.gpu/gpus"
-# How a node is released from its pool: what of the pool's rollout differs from the defaults.
+# The rollout settings for the release of a node from its pool, where they differ from the defaults.
 ROLLOUT_ANNOTATION = "accel.gpu/rollout"
-# Of a node that is being changed: why it is cordoned (then by us), and the profile to go back to.
+# On a node that is being changed: why this collection has cordoned it, and the configuration for a rollback.
 CORDONED_ANNOTATION = "accel.gpu/cordoned"
 LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
-# Why its last change failed: an annotation, and the key of a taint where the node is left so.
+# Why the last change of a node failed: an annotation, and the key of a taint where the node is quarantined.
 FAILED_KEY = "accel.gpu/failed"
-# The CronJob of the role new_nodes, and all that belongs to it.
+# The CronJob of the role new_nodes, and all its objects.
 NEW_NODES_NAME = "accel-gpu-new-nodes"
 
-# Kubernetes: the most characters of a label's value (apimachinery, util/validation)
+# Kubernetes: the maximal length of a label's value (apimachinery, util/validation)
 LABEL_LENGTH = 63
 
 # NVIDIA's device plugin (k8s-device-plugin: cmd/config-manager, api/config/v1)
@@ -43,7 +43,7 @@ CONFIG_LABEL = "nvidia.com/device-plugin.config"
 GPU_RESOURCE = "nvidia.com/gpu"
 SHARED_GPU_RESOURCE = "nvidia.com/gpu.shared"
 
-# What NFD tells of a node
+# Labels of NFD
 NFD_PREFIX = "feature.node.kubernetes.io/"
 
 # NVIDIA's gpu-feature-discovery (k8s-device-plugin: internal/lm)
@@ -62,7 +62,7 @@ MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
 MIG_CAPABLE_LABEL = "nvidia.com/mig.capable"
 MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
-# What it generates for a node by itself, from operator v26.3 on: the labels of that ConfigMap.
+# The labels of the ConfigMap that it generates for each node, from operator v26.3 on.
 GENERATED_SELECTOR = "app.kubernetes.io/component=nvidia-mig-manager"
 GENERATED_NODE_LABEL = "nvidia.com/node-name"
 
@@ -74,7 +74,7 @@ PCI_PRESENT_LABELS = (
     "feature.node.kubernetes.io/pci-0300_10de.present",
 )
 GPU_TAINT_KEY = "nvidia.com/gpu"
-# Labels by which users and the operator say which operands run on a node, and whether its GPUs are for containers or for virtual machines.
+# Labels by which users and the operator select the operands of a node, and whether its GPUs are for containers or for virtual machines.
 DEPLOY_PREFIX = "nvidia.com/gpu.deploy."
 DRIVER_DEPLOY_LABEL = "nvidia.com/gpu.deploy.driver"
 OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
@@ -82,7 +82,7 @@ DISCOVERY_DEPLOY_LABEL = "nvidia.com/gpu.deploy.gpu-feature-discovery"
 PLUGIN_DEPLOY_LABEL = "nvidia.com/gpu.deploy.device-plugin"
 WORKLOAD_LABEL = "nvidia.com/gpu.workload.config"
 VGPU_CONFIG_LABEL = "nvidia.com/vgpu.config"
-# DaemonSets that use GPUs select nodes by it, so that they are stopped for a MIG change (mig-parted v0.15 pkg/mig/reconfigure).
+# DaemonSets that use GPUs select nodes by it, so that the MIG manager can stop them for a change (mig-parted v0.15 pkg/mig/reconfigure).
 CLIENT_LABEL = "nvidia.com/gpu.deploy.client"
 PAUSED_FOR_MIG = "paused-for-mig-change"
 
@@ -90,8 +90,8 @@ PAUSED_FOR_MIG = "paused-for-mig-change"
 DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
 DRIVER_UPGRADE_SKIP_LABEL = "nvidia.com/gpu-driver-upgrade.skip"
 
-# Kubernetes; of an extended resource a ResourceQuota takes requests alone (its documentation, "Quota for extended resources")
+# Kubernetes; for extended resources a ResourceQuota only supports requests (its documentation, "Quota for extended resources")
 QUOTA_PREFIX = "requests."
-# A pod that has ended holds nothing; the API server can leave those out of a list (a field selector).
+# A field selector without pods that have ended, which hold no resources.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"

@@ -1,23 +1,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Releases of the GPU operator: what each installs by default and what it knows."""
+"""Releases of the GPU operator: the versions that each installs, and its features."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 
-from . import known_issues as bad
+from . import known_issues as issues
 
 Kind = tuple[str, str]
 
-# Of which systems (os_release.ID) the tag of a driver image names the major version only, and from which major on.
+# The operating systems (os_release.ID) for which the tag of a driver image has only the major version, and since which major version.
 TagRule = tuple[tuple[str, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class OperatorRelease:
-    """What one release of the GPU operator brings; versions are image tags as its chart gives them."""
+    """One release of the GPU operator; versions are image tags from its chart."""
 
     version: str
     driver: str
@@ -26,25 +26,25 @@ class OperatorRelease:
     mig_manager: str
     kinds: tuple[Kind, ...]
     cuda_image: str | None = None
-    """The CUDA image that its chart names; None where the operator's own image carries all that the validator runs."""
+    """The CUDA image in its chart; None where the operator's own image contains the validator's programs."""
     secret_name: bool = False
-    """driver.licensingConfig.secretName exists; before, a licence's token could stand in a ConfigMap only."""
+    """driver.licensingConfig.secretName exists; before, a licence's token could only be in a ConfigMap."""
     generated_mig_config: bool = False
-    """The MIG manager makes each node's configurations from what its GPUs can do, unless a ConfigMap is named."""
+    """The MIG manager generates each node's configurations from its GPUs, unless a ConfigMap is named."""
     tag_rule: TagRule = ()
     gpu_cluster: bool = False
     """The kind GPUCluster exists, for DRA instead of ClusterPolicy and device plugin."""
-    known_bad: tuple[str, ...] = ()
-    """Combinations known to break, each a sentence with its source."""
+    known_issues: tuple[str, ...] = ()
+    """Sentences of known_issues.py."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The version as numbers that can be compared."""
+        """The version as comparable numbers."""
         return tuple(int(number) for number in self.version.removeprefix("v").split("."))
 
     @property
     def extras_named(self) -> bool:
-        """The device plugin offers MIG devices with extras (+me, +gfx) under names of their own; up to v0.19 it takes them for plain ones.
+        """The device plugin offers MIG devices with extras (+me, +gfx) under their own names; up to v0.19 it treats them as plain ones.
 
         Source: k8s-device-plugin #1807, and v0.19.0 run on such devices.
         """
@@ -64,10 +64,10 @@ _FULL_TAG: TagRule = ()
 _MAJOR_FROM_RHEL_10: TagRule = (("rocky", 0), ("rhel", 10))
 _MAJOR: TagRule = (("rhel", 0), ("rocky", 0), ("ol", 0))
 
-_UNTIL_V24_6 = (bad.CRUN, bad.VGPU_KUBEVIRT, bad.NOUVEAU_VGPU, bad.ONE_DRIVER)
-_V23_9 = (*_UNTIL_V24_6, bad.OPENSHIFT_4_11_12)
-_FROM_V25_10 = (bad.CRUN, bad.MIG_MANAGER_PAUSED)
-_V26_3 = (*_FROM_V25_10, bad.RHEL8_MIG)
+_UNTIL_V24_6 = (issues.CRUN, issues.VGPU_KUBEVIRT, issues.NOUVEAU_VGPU, issues.ONE_DRIVER)
+_V23_9 = (*_UNTIL_V24_6, issues.OPENSHIFT_4_11_12)
+_FROM_V25_10 = (issues.CRUN, issues.MIG_MANAGER_PAUSED)
+_V26_3 = (*_FROM_V25_10, issues.RHEL8_MIG)
 
 _plain = functools.partial(OperatorRelease, kinds=_POLICY_KINDS, tag_rule=_FULL_TAG)
 _v25_10 = functools.partial(_plain, secret_name=True)
@@ -85,7 +85,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.14.3-ubuntu20.04",
         mig_manager="v0.5.5-ubuntu20.04",
         cuda_image=f"{_CUDA}12.2.2-base-ubi8",
-        known_bad=_V23_9,
+        known_issues=_V23_9,
     ),
     _plain(
         "v23.9.1",
@@ -94,7 +94,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.14.3-ubuntu20.04",
         mig_manager="v0.5.5-ubuntu20.04",
         cuda_image=f"{_CUDA}12.3.1-base-ubi8",
-        known_bad=(*_V23_9, bad.GH200_BALANCED),
+        known_issues=(*_V23_9, issues.GH200_BALANCED),
     ),
     _plain(
         "v23.9.2",
@@ -103,7 +103,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.14.6-ubuntu20.04",
         mig_manager="v0.6.0-ubuntu20.04",
         cuda_image=f"{_CUDA}12.3.2-base-ubi8",
-        known_bad=(*_V23_9, bad.GH200_BALANCED, bad.OPENSHIFT_4_15_REGISTRY),
+        known_issues=(*_V23_9, issues.GH200_BALANCED, issues.OPENSHIFT_4_15_REGISTRY),
     ),
     _plain(
         "v24.3.0",
@@ -112,7 +112,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.15.0-ubuntu20.04",
         mig_manager="v0.7.0-ubuntu20.04",
         cuda_image=f"{_CUDA}12.4.1-base-ubi8",
-        known_bad=(*_V23_9, bad.GH200_BALANCED, bad.VGPU_MANAGER_GSP),
+        known_issues=(*_V23_9, issues.GH200_BALANCED, issues.VGPU_MANAGER_GSP),
     ),
     _plain(
         "v24.6.0",
@@ -121,7 +121,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.16.1-ubuntu20.04",
         mig_manager="v0.8.0-ubuntu20.04",
         cuda_image=f"{_CUDA}12.5.1-base-ubi8",
-        known_bad=(*_UNTIL_V24_6, bad.GH200_BALANCED),
+        known_issues=(*_UNTIL_V24_6, issues.GH200_BALANCED),
     ),
     _plain(
         "v24.6.1",
@@ -130,7 +130,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.16.1-ubuntu20.04",
         mig_manager="v0.8.0-ubuntu20.04",
         cuda_image=f"{_CUDA}12.5.1-base-ubi8",
-        known_bad=(*_UNTIL_V24_6, bad.GH200_BALANCED),
+        known_issues=(*_UNTIL_V24_6, issues.GH200_BALANCED),
     ),
     _plain(
         "v24.6.2",
@@ -139,7 +139,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.16.2-ubuntu20.04",
         mig_manager="v0.8.0-ubuntu20.04",
         cuda_image=f"{_CUDA}12.6.1-base-ubi8",
-        known_bad=(*_UNTIL_V24_6, bad.GH200_BALANCED),
+        known_issues=(*_UNTIL_V24_6, issues.GH200_BALANCED),
     ),
     _plain(
         "v24.9.0",
@@ -148,7 +148,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.17.0-ubuntu20.04",
         mig_manager="v0.10.0-ubuntu20.04",
         cuda_image=f"{_CUDA}12.6.2-base-ubi9",
-        known_bad=(bad.CRUN, bad.TOOLKIT_RKE2_K3S),
+        known_issues=(issues.CRUN, issues.TOOLKIT_RKE2_K3S),
     ),
     _plain(
         "v24.9.1",
@@ -157,7 +157,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.17.3-ubuntu20.04",
         mig_manager="v0.10.0-ubuntu20.04",
         cuda_image=f"{_CUDA}12.6.3-base-ubi9",
-        known_bad=(bad.CRUN,),
+        known_issues=(issues.CRUN,),
     ),
     _plain(
         "v24.9.2",
@@ -166,7 +166,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.17.4-ubuntu20.04",
         mig_manager="v0.10.0-ubuntu20.04",
         cuda_image=f"{_CUDA}12.6.3-base-ubi9",
-        known_bad=(bad.CRUN,),
+        known_issues=(issues.CRUN,),
     ),
     _plain(
         "v25.3.0",
@@ -175,7 +175,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.17.5-ubuntu20.04",
         mig_manager="v0.12.1-ubuntu20.04",
         cuda_image=f"{_CUDA}12.8.1-base-ubi9",
-        known_bad=(bad.CRUN, bad.DRIVER_570_MIXED_MIG, bad.B200_DEFAULT_DRIVER),
+        known_issues=(issues.CRUN, issues.DRIVER_570_MIXED_MIG, issues.B200_DEFAULT_DRIVER),
     ),
     _plain(
         "v25.3.1",
@@ -184,7 +184,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.17.8-ubuntu20.04",
         mig_manager="v0.12.1-ubuntu20.04",
         cuda_image=f"{_CUDA}12.8.1-base-ubi9",
-        known_bad=(bad.CRUN, bad.DRIVER_570_MIXED_MIG, bad.CDI_RKE2),
+        known_issues=(issues.CRUN, issues.DRIVER_570_MIXED_MIG, issues.CDI_RKE2),
     ),
     _plain(
         "v25.3.2",
@@ -193,7 +193,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.17.8-ubuntu20.04",
         mig_manager="v0.12.2-ubuntu20.04",
         cuda_image=f"{_CUDA}12.8.1-base-ubi9",
-        known_bad=(bad.CRUN, bad.DRIVER_570_MIXED_MIG, bad.CDI_RKE2, bad.CDMM_MIG, bad.NOUVEAU_VGPU),
+        known_issues=(issues.CRUN, issues.DRIVER_570_MIXED_MIG, issues.CDI_RKE2, issues.CDMM_MIG, issues.NOUVEAU_VGPU),
     ),
     _plain(
         "v25.3.3",
@@ -202,7 +202,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.17.8-ubuntu20.04",
         mig_manager="v0.12.3-ubuntu20.04",
         cuda_image=f"{_CUDA}13.0.0-base-ubi9",
-        known_bad=(bad.CRUN, bad.CDMM_MIG),
+        known_issues=(issues.CRUN, issues.CDMM_MIG),
     ),
     _plain(
         "v25.3.4",
@@ -211,7 +211,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.17.8-ubuntu20.04",
         mig_manager="v0.12.3-ubuntu20.04",
         cuda_image=f"{_CUDA}13.0.1-base-ubi9",
-        known_bad=(bad.CRUN, bad.CDMM_MIG),
+        known_issues=(issues.CRUN, issues.CDMM_MIG),
     ),
     _v25_10(
         "v25.10.0",
@@ -220,7 +220,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.18.0",
         mig_manager="v0.13.0",
         cuda_image=f"{_CUDA}13.0.1-base-ubi9",
-        known_bad=(*_FROM_V25_10, bad.CRIO_INIT, bad.TOOLKIT_IMPORTS, bad.GKE_1_33, bad.RTX_PRO_VGPU),
+        known_issues=(*_FROM_V25_10, issues.CRIO_INIT, issues.TOOLKIT_IMPORTS, issues.GKE_1_33, issues.RTX_PRO_VGPU),
     ),
     _v25_10(
         "v25.10.1",
@@ -229,7 +229,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         toolkit="v1.18.1",
         mig_manager="v0.13.1",
         cuda_image=f"{_CUDA}13.0.1-base-ubi9",
-        known_bad=(*_FROM_V25_10, bad.SELINUX_MIG, bad.RHEL8_MIG),
+        known_issues=(*_FROM_V25_10, issues.SELINUX_MIG, issues.RHEL8_MIG),
     ),
     _v26_3(
         "v26.3.0",
@@ -237,7 +237,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         device_plugin="v0.19.0",
         toolkit="v1.19.0",
         mig_manager="v0.14.0",
-        known_bad=(*_V26_3, bad.PEERMEM_RESTART, bad.ALL_RDMA_DEVICES),
+        known_issues=(*_V26_3, issues.PEERMEM_RESTART, issues.ALL_RDMA_DEVICES),
     ),
     _v26_3(
         "v26.3.1",
@@ -245,7 +245,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         device_plugin="v0.19.0",
         toolkit="v1.19.0",
         mig_manager="v0.14.0",
-        known_bad=(*_V26_3, bad.ALL_RDMA_DEVICES, bad.USER_NAMESPACES),
+        known_issues=(*_V26_3, issues.ALL_RDMA_DEVICES, issues.USER_NAMESPACES),
     ),
     _v26_3(
         "v26.3.2",
@@ -253,7 +253,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         device_plugin="v0.19.2",
         toolkit="v1.19.1",
         mig_manager="v0.14.2",
-        known_bad=(*_V26_3, bad.ALL_RDMA_DEVICES),
+        known_issues=(*_V26_3, issues.ALL_RDMA_DEVICES),
     ),
     _v26_3(
         "v26.3.3",
@@ -261,7 +261,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         device_plugin="v0.19.3",
         toolkit="v1.19.1",
         mig_manager="v0.14.2",
-        known_bad=_V26_3,
+        known_issues=_V26_3,
     ),
     _v26_7(
         "v26.7.0",
@@ -269,6 +269,6 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
         device_plugin="v0.20.0",
         toolkit="v1.20.0",
         mig_manager="v0.15.0",
-        known_bad=(*_V26_3, bad.MIG_MANAGER_PENDING, bad.GPUCLUSTER_BESIDE),
+        known_issues=(*_V26_3, issues.MIG_MANAGER_PENDING, issues.GPUCLUSTER_BESIDE),
     ),
 )

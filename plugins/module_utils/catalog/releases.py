@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The releases of the GPU operator and of NFD that are installed by default, and the look-up of any other one."""
+"""The default releases of the GPU operator and of NFD, and the lookup of other releases."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = (
     "NFD_VERSION",
     "VALIDATION_IMAGE",
     "Kind",
-    "Known",
     "OperatorRelease",
+    "OperatorVersion",
     "Release",
     "TagRule",
     "driver_os_tag",
@@ -64,35 +64,35 @@ _NEWEST: Release = (98, 0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
-    """What the catalog knows of a version of the GPU operator that somebody named."""
+class OperatorVersion:
+    """A requested version of the GPU operator, and its release in the catalog."""
 
-    asked: str
+    requested: str
     release: OperatorRelease
-    """The release itself, or the one that stands in for it."""
+    """The release itself, or the most similar one."""
     exact: bool
 
     @property
-    def doubt(self) -> str | None:
-        """What to tell the user when the version itself is not known."""
+    def warning(self) -> str | None:
+        """The message for the user if the version is not in the catalog."""
         if self.exact:
             return None
-        return f"GPU operator {self.asked} is not in the catalog; it is taken to be like {self.release.version}"
+        return f"GPU operator {self.requested} is not in the catalog; it is treated like {self.release.version}"
 
 
-def operator_release(version: str) -> Known:
-    """What is known of this version: `v25.10.1`, with or without `v`.
+def operator_release(version: str) -> OperatorVersion:
+    """The catalog's release for this version: `v25.10.1`, with or without `v`.
 
-    For an unknown one stands the nearest older release that is known; the oldest where none is older; the newest where
-    the version cannot be read.
+    For an unknown one the next older release that is known; the oldest where none is older; the newest where the version cannot
+    be parsed.
     """
     parsed = _VERSION.fullmatch(version.strip())
     if parsed is None:
-        return Known(version, OPERATOR_RELEASES[-1], exact=False)
+        return OperatorVersion(version, OPERATOR_RELEASES[-1], exact=False)
     numbers = tuple(int(number) for number in parsed[1].split("."))
     same = next((release for release in OPERATOR_RELEASES if release.numbers == numbers), None)
     if same and not parsed[2]:
-        return Known(version, same, exact=True)
+        return OperatorVersion(version, same, exact=True)
     # A release candidate comes before its release.
     before_same = parsed[2].startswith("-")
     older = [
@@ -100,18 +100,18 @@ def operator_release(version: str) -> Known:
         for release in OPERATOR_RELEASES
         if release.numbers[: len(numbers)] <= numbers and not (before_same and release is same)
     ]
-    return Known(version, older[-1] if older else OPERATOR_RELEASES[0], exact=False)
+    return OperatorVersion(version, older[-1] if older else OPERATOR_RELEASES[0], exact=False)
 
 
 def operator_kinds(version: str) -> tuple[Kind, ...]:
-    """The API kinds that this operator release installs; those of the release that stands in for an unknown one."""
+    """The API kinds that this operator release installs."""
     return operator_release(version).release.kinds
 
 
 def driver_os_tag(rule: TagRule, os_id: str, version_id: str) -> str:
-    """How the operator ends the tag of a driver image for a system, given NFD's os_release.ID and VERSION_ID.
+    """The end of a driver image's tag for an operating system, given NFD's os_release.ID and VERSION_ID.
 
-    The operator appends this to every driver version itself: `rhel9.6` up to v26.3, `rhel9` from v26.7 on.
+    The operator appends it to every driver version: `rhel9.6` up to v26.3, `rhel9` from v26.7 on.
     """
     major = version_id.partition(".")[0]
     short = any(os_id == system and major.isdigit() and int(major) >= since for system, since in rule)

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a secret looks like: the names of fields that hold one, and the shapes of keys, tokens and passwords (pure).
+"""How secrets are recognized: the names of fields that contain one, and the formats of keys, tokens and passwords (pure).
 
-docs/secrets.md lists the rules for users. They are data here; `schema/secret_values.py` applies them to documents.
+docs/secrets.md lists the rules for users. `schema/secret_values.py` applies them to variables.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SECRET_NAMES: frozenset[tuple[str, ...]] = frozenset(
 )  # fmt: skip
 # A number is a secret only under these.
 _PASSWORDS = frozenset({"password", "passwords", "passwd", "passphrase", "pwd"})
-# A name with one of these words, and a value that looks random, is a secret, too.
-_TELLING = frozenset(
+# With one of these words in its name, a value that looks random is a secret, too.
+_SUGGESTING = frozenset(
     {"key", "keys", "auth", "secret", "secrets", "license", "licence", "pass", "cookie", "session", "salt", "jwt", "sas", "private"}
 )  # fmt: skip
-_NOT_TELLING = frozenset({"public", "hash", "digest", "checksum", "fingerprint", "thumbprint"})
+_NOT_SUGGESTING = frozenset({"public", "hash", "digest", "checksum", "fingerprint", "thumbprint"})
 
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
 _URL_USER = re.compile(r"\b[a-z][a-z0-9+.-]*://(?P<user>[^\s/?#@:]*):(?P<password>[^\s/?#@]+)@", re.IGNORECASE)
@@ -51,26 +51,26 @@ _RANDOM = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{24,}={0,2}\s*")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[0-9]+")
-# `name=value`, `name: value`, `"name": "value"`; the value is only looked at, since it may be such a pair itself.
+# `name=value`, `name: value`, `"name": "value"`; the value is a lookahead, since it may be such a pair itself.
 _NAMED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?!\*\*\*(?:[\s\"',;]|$))(?=[^\s\"'])")
 _OPTION = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]*)\s+(?!\*\*\*(?:\s|$))(?=\S)")
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
-# What ends the names of signed parameters (Azure: sig, AWS: X-Amz-Signature, Google: X-Goog-Signature).
+# The last words in the names of signed parameters (Azure: sig, AWS: X-Amz-Signature, Google: X-Goog-Signature).
 _SIGNATURES = frozenset({"sig", "signature", "hmac"})
-# More than a message quotes; a limit, since no text of a document is limited yet when it is refused.
-_LOOKED_AT = 4096
-# Bits a character, below which text is words and not chance.
-_CHANCE = 3.6
-_SHORTEST_KEY = 20
+# More than a message quotes; a limit, since text is not limited yet when it is refused.
+_MAX_CHECKED = 4096
+# Bits per character; text with less is words, not random.
+_RANDOM_ENTROPY = 3.6
+_MIN_KEY_LENGTH = 20
 
 
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of a field's name in small letters: `imagePullSecret`, `IMAGE_PULL_SECRET` and `image-pull-secret` are alike."""
+    """The words of a field's name in lower case, the same for `imagePullSecret`, `IMAGE_PULL_SECRET` and `image-pull-secret`."""
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether a field of this name holds a secret itself; `secretName`, `tokenSecretRef` and `passwordFile` name where one is."""
+    """Whether a field of this name contains a secret itself; `secretName`, `tokenSecretRef` and `passwordFile` refer to one."""
     words = words_of(name)
     return any(words[-count:] in _SECRET_NAMES for count in (1, 2, 3))
 
@@ -80,21 +80,21 @@ def names_a_password(name: str) -> bool:
     return bool(_PASSWORDS & set(words_of(name)[-1:]))
 
 
-def is_telling(name: str) -> bool:
-    """Whether a value that looks random is a secret under this name."""
+def suggests_a_secret(name: str) -> bool:
+    """Whether a random-looking value of a field of this name is a secret."""
     words = set(words_of(name))
-    return bool(words & _TELLING) and not words & _NOT_TELLING
+    return bool(words & _SUGGESTING) and not words & _NOT_SUGGESTING
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text says where a value comes from: nothing, a variable that the program replaces, or a path."""
+    """Whether a text only refers to a value: empty text, a variable that the program replaces, or a path."""
     return (
         not text.strip() or bool(_VARIABLE.fullmatch(text.strip())) or bool(re.fullmatch(r"(file://)?[/~][^\s]*", text))
     )
 
 
 def shape_of(text: str) -> str | None:
-    """What kind of secret a text is or holds, whatever its field is called; None when it looks like none."""
+    """The kind of secret that a text is or contains, regardless of its field's name; None when it looks like none."""
     plain = _shape(text)
     if plain or not _BASE64.fullmatch(text):
         return plain
@@ -103,19 +103,19 @@ def shape_of(text: str) -> str | None:
 
 
 def is_quotable(text: str) -> bool:
-    """Whether a message may quote a text: no part of it looks like a secret, or is called as one is."""
-    start = text[:_LOOKED_AT]
-    return not any(_is_delicate(form) for form in (start, urllib.parse.unquote(start)))
+    """Whether a message may quote a text: no part of it looks like a secret or is named like one."""
+    start = text[:_MAX_CHECKED]
+    return not any(_may_hold_secret(form) for form in (start, urllib.parse.unquote(start)))
 
 
 def names_a_secret_parameter(name: str) -> bool:
-    """Whether a parameter of this name holds a secret or a signature, which is as good as one; also for numbered names."""
+    """Whether a parameter of this name contains a secret or a signature, which is equivalent; also for numbered names."""
     plain = name.rstrip("0123456789_-.")
-    return names_a_secret(plain) or is_telling(plain) or bool(_SIGNATURES & set(words_of(plain)[-1:]))
+    return names_a_secret(plain) or suggests_a_secret(plain) or bool(_SIGNATURES & set(words_of(plain)[-1:]))
 
 
 def address_holds_a_secret(address: str) -> bool:
-    """Whether an address has a user or a password, or a parameter that is a secret by its name or by its shape."""
+    """Whether an address has a user or a password, or a parameter that is a secret by its name or its format."""
     if shape_of(address) or without_user_info(address) != address:
         return True
     for parameter in re.split(r"[?&;#]", address)[1:]:
@@ -132,7 +132,7 @@ def without_user_info(address: str) -> str:
 
 
 def looks_random(text: str) -> bool:
-    """Whether a text is long and without pattern, as keys are: hexadecimal, or letters of both cases and digits."""
+    """Whether a text is long and irregular like a key: hexadecimal, or letters of both cases and digits."""
     if _HEX.fullmatch(text):
         return True
     if not _RANDOM.fullmatch(text):
@@ -147,8 +147,8 @@ def is_docker_auth(text: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """A line of another program without what looks like a secret: single words, and all that follows a name of a secret."""
-    line = text[:_LOOKED_AT]
+    """A line of another program's output with secrets masked: single words, and everything after the name of a secret."""
+    line = text[:_MAX_CHECKED]
     ends = [
         found.end()
         for pattern in (_NAMED, _OPTION)
@@ -160,7 +160,7 @@ def masked(text: str) -> str:
     return line if is_quotable(line) else f"(text of {len(text)} characters; not shown)"
 
 
-def _is_delicate(text: str) -> bool:
+def _may_hold_secret(text: str) -> bool:
     named = (found["name"] for pattern in (_NAMED, _OPTION) for found in pattern.finditer(text))
     return bool(
         shape_of(text)
@@ -209,8 +209,8 @@ def _decoded(text: str) -> str | None:
 
 
 def _is_mixed(text: str) -> bool:
-    mixed = len(text) >= _SHORTEST_KEY and all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-    return mixed and _entropy(text) >= _CHANCE
+    mixed = len(text) >= _MIN_KEY_LENGTH and all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    return mixed and _entropy(text) >= _RANDOM_ENTROPY
 
 
 def _entropy(text: str) -> float:

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cordons of ours: the note that tells them from everybody else's, and the patches that set and lift them (pure).
+"""Cordons of this collection: the annotation that distinguishes them from others, and the patches that set and remove them (pure).
 
-Every patch names the resourceVersion that was read: between our look and our cordon an admin may have cordoned the node, and
-what is not ours must not be taken back by us.
+Every patch contains the resourceVersion that was read: an administrator may have cordoned the node since, and a cordon of others must not
+be removed.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ if t.TYPE_CHECKING:
 
 Patch = dict[str, t.Any]
 Annotations = dict[str, "str | None"]
-# Annotations hold 256 KiB together; nobody reads more than this of one.
-LONGEST = 1000
-# Why a node is cordoned whose machine is being taken out; the next run knows it by these words.
-LEAVING = "its machine is being taken out of the cluster"
+# All annotations together are limited to 256 KiB; more than this is not useful in one of them.
+MAX_REASON = 1000
+# The reason for the cordon of a node whose machine is being removed; the next run recognizes it by this text.
+REMOVAL_REASON = "its machine is being removed from the cluster"
 
 
 class CordonEdit(t.NamedTuple):
-    """Parts of a patch: fields of the node's spec, and annotations (None takes one out)."""
+    """Parts of a patch: fields of the node's spec, and annotations (None removes one)."""
 
     spec: Patch
     annotations: Annotations
 
 
-def cordon_edit(node: Node, why: str) -> CordonEdit:
-    """Cordon it, with the note that the cordon is ours; nothing where it is cordoned already, by whomever."""
+def cordon_edit(node: Node, reason: str) -> CordonEdit:
+    """Cordon a node, with the reason in the annotation; empty where it is cordoned already."""
     if node.unschedulable:
         return CordonEdit({}, {})
-    return CordonEdit({"unschedulable": True}, {CORDONED_ANNOTATION: why[:LONGEST]})
+    return CordonEdit({"unschedulable": True}, {CORDONED_ANNOTATION: reason[:MAX_REASON]})
 
 
 def uncordon_edit(node: Node) -> CordonEdit:
-    """Take back a cordon of ours, with its note; nothing where it is somebody else's."""
+    """Remove a cordon of this collection and its annotation; empty for cordons of others."""
     if CORDONED_ANNOTATION not in node.annotations:
         return CordonEdit({}, {})
     return CordonEdit({"unschedulable": None}, {CORDONED_ANNOTATION: None})
 
 
-def patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:
-    """The merge patch over the node as it was read; None when there is nothing in it."""
+def merge_patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:
+    """The merge patch for the node as it was read; None when it would be empty."""
     if not spec and not annotations:
         return None
     metadata: Patch = {"resourceVersion": node.resource_version}
@@ -55,17 +55,17 @@ def patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:
 
 
 def is_cordoned_for_removal(node: Node) -> bool:
-    """Whether a run of ours has cordoned it because its machine is to be taken out."""
-    return node.annotations.get(CORDONED_ANNOTATION) == LEAVING
+    """Whether a run has cordoned the node because its machine is being removed."""
+    return node.annotations.get(CORDONED_ANNOTATION) == REMOVAL_REASON
 
 
 def cordon_for_removal(node: Node) -> Patch | None:
-    """Cordon a node whose machine is to be taken out; a cordon of ours for another reason becomes one for this."""
+    """Cordon a node whose machine is being removed; this reason replaces another one of this collection."""
     if CORDONED_ANNOTATION in node.annotations and not is_cordoned_for_removal(node):
-        return patch(node, {}, {CORDONED_ANNOTATION: LEAVING})
-    return patch(node, *cordon_edit(node, LEAVING))
+        return merge_patch(node, {}, {CORDONED_ANNOTATION: REMOVAL_REASON})
+    return merge_patch(node, *cordon_edit(node, REMOVAL_REASON))
 
 
 def cancel_removal(node: Node) -> Patch | None:
-    """Take that back: the node is to stay after all. None for every other cordon."""
-    return patch(node, *uncordon_edit(node)) if is_cordoned_for_removal(node) else None
+    """Undo that cordon, because the node stays; None for every other cordon."""
+    return merge_patch(node, *uncordon_edit(node)) if is_cordoned_for_removal(node) else None

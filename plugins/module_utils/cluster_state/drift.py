@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What differs on one node from what its pool declares, as short sentences (pure)."""
+"""The differences between a node and its pool's declaration, as short sentences (pure)."""
 
 from __future__ import annotations
 
@@ -14,54 +14,49 @@ if t.TYPE_CHECKING:
     from .node import Node
     from .ownership import NodeEdit
 
-# Labels that come and go with others, or are told by the proof already.
-_NOT_TOLD = frozenset({MIG_STATE_LABEL})
-
 
 def drift_of_node(
-    node: Node, pool: PoolPlan | None, change: NodeEdit | None, claiming: t.Sequence[str] = ()
+    node: Node, pool: PoolPlan | None, change: NodeEdit | None, matching: t.Sequence[str] = ()
 ) -> list[str]:
-    """All of it: what the node shows, what a run would change on it, and the pools that match it beside each other.
+    """What the node shows that is not as declared, what a run would change on it, and the pools that match it at the same time.
 
-    `pool` is the one that the node belongs to, `change` what would make it so (without a pool: what the node would give
-    back). Empty when the node is as declared.
+    `pool` is the pool of the node, `change` the edit that a run would make (without a pool: the release). Empty without drift.
     """
-    if claiming:
-        return [f"matches the pools {', '.join(claiming)}, and is in none of them"]
-    told = [] if pool is None or node.ready else ["is not ready"]
-    told.extend(_begun(node))
+    if matching:
+        return [f"matches the pools {', '.join(matching)}, and is in none of them"]
+    drift = [] if pool is None or node.ready else ["is not ready"]
+    drift.extend(_unfinished_runs(node))
     finding = check(node, pool) if pool else None
-    told.extend(finding.seen if finding else ())
-    told.extend(text for text in _of_edit(change) if text not in told)
-    return told
+    drift.extend(finding.differences if finding else ())
+    drift.extend(text for text in _changes(change) if text not in drift)
+    return drift
 
 
-def _begun(node: Node) -> t.Iterator[str]:
-    """What a run has noted on a node with which it was not done."""
+def _unfinished_runs(node: Node) -> t.Iterator[str]:
     if CORDONED_ANNOTATION in node.annotations:
-        yield f"is cordoned by a run of ours that has not ended: {node.annotations[CORDONED_ANNOTATION]}"
+        yield f"is cordoned by a run that has not finished: {node.annotations[CORDONED_ANNOTATION]}"
     if FAILED_KEY in node.annotations:
         yield f"its last change failed: {node.annotations[FAILED_KEY]}"
 
 
-def _of_edit(change: NodeEdit | None) -> t.Iterator[str]:
+def _changes(change: NodeEdit | None) -> t.Iterator[str]:
     if change is None:
         return
     before, after = change.before.get("labels") or {}, change.after.get("labels") or {}
     for key, value in sorted(change.labels.items()):
-        if key in _NOT_TOLD:
+        # This label is removed together with the configuration that it is about.
+        if key == MIG_STATE_LABEL:
             continue
         live = before.get(key)
         if value is None:
-            yield f"label {key}={live} is to be taken out"
+            yield f"label {key}={live} is to be removed"
         elif key == POOL_LABEL:
-            yield f"is to join pool {after[key]}" if live is None else f"is to leave pool {live} for {after[key]}"
-        elif key in (CONFIG_LABEL, MIG_CONFIG_LABEL):
-            yield f"label {key} is {live or 'absent'}, {value} is expected"
+            yield f"is to join pool {after[key]}" if live is None else f"is to move from pool {live} to {after[key]}"
         else:
-            yield f"label {key} is {live or 'absent'}, {value} is declared"
+            verb = "expected" if key in (CONFIG_LABEL, MIG_CONFIG_LABEL) else "declared"
+            yield f"label {key} is {live or 'absent'}, {value} is {verb}"
     taints_before, taints_after = (set(part.get("taints") or ()) for part in (change.before, change.after))
     yield from (f"taint {taint} is missing" for taint in sorted(taints_after - taints_before))
-    yield from (f"taint {taint} is to be taken out" for taint in sorted(taints_before - taints_after))
+    yield from (f"taint {taint} is to be removed" for taint in sorted(taints_before - taints_after))
     if set(change.before) | set(change.after) == {"annotations"}:
-        yield "is to be noted as ours"
+        yield "its annotations are to be updated"

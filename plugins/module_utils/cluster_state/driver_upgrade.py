@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far the GPU operator has brought a driver upgrade, by the label that it keeps on each node: pure.
+"""The progress of a driver upgrade by the GPU operator, by the label that it keeps on each node (pure).
 
 Source: k8s-operator-libs v0.0.0-20251027171627, pkg/upgrade (consts.go, upgrade_inplace.go, common_manager.go).
 """
@@ -14,16 +14,15 @@ from ..catalog.names import DRIVER_UPGRADE_LABEL, DRIVER_UPGRADE_SKIP_LABEL
 from ..schema.messages import abbreviate
 
 REQUIRED, DONE, FAILED = "upgrade-required", "upgrade-done", "upgrade-failed"
-# The nodes of which something is left to do; a node without the label has not been looked at, or nothing upgrades it.
+# The label selector of nodes with an unfinished upgrade; a node without the label is not upgraded.
 UNFINISHED = f"{DRIVER_UPGRADE_LABEL},{DRIVER_UPGRADE_LABEL}!={DONE}"
-_NAMED = 5
 
 Labels = t.Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Upgrade:
-    """The nodes of which something is left to do, by name: those that wait, work (with their state), failed, are skipped."""
+class DriverUpgrade:
+    """The nodes with an unfinished upgrade, by name; `working` has their states."""
 
     waiting: tuple[str, ...] = ()
     working: t.Mapping[str, str] = field(default_factory=dict)
@@ -32,55 +31,54 @@ class Upgrade:
 
     @property
     def finished(self) -> bool:
-        """Nothing is left to do."""
+        """Whether no node is left."""
         return not (self.waiting or self.working or self.failed or self.skipped)
 
     @property
     def states(self) -> dict[str, int]:
-        """How many nodes are in which state, as the label says it."""
-        counted: dict[str, int] = {}
+        """The number of nodes in each state of the label."""
+        counts: dict[str, int] = {}
         for state in (*(REQUIRED for dummy in (*self.waiting, *self.skipped)), *self.working.values()):
-            counted[state] = counted.get(state, 0) + 1
-        return {**counted, **({FAILED: len(self.failed)} if self.failed else {})}
+            counts[state] = counts.get(state, 0) + 1
+        return {**counts, **({FAILED: len(self.failed)} if self.failed else {})}
 
     def as_dict(self) -> dict[str, t.Any]:
-        """For a result: counts by state, and by name the nodes that need somebody."""
+        """For a result: counts by state, and the names of nodes that need a user."""
         return {"states": self.states, "failed": list(self.failed[:100]), "skipped": list(self.skipped[:100])}
 
-    def stuck(self, at_most: int) -> bool:
-        """Whether nothing will go on by itself: nobody works, and who waits gets no turn, since a failed node keeps its own.
-
-        `at_most` is how many nodes may be at work at a time.
-        """
+    def is_stuck(self, max_parallel: int) -> bool:
+        """Whether the upgrade cannot continue: no node is being upgraded, and failed nodes, which keep their slots, block waiting ones."""
         if self.working or not (self.failed or self.skipped):
             return False
-        return not self.waiting or len(self.failed) >= at_most
+        return not self.waiting or len(self.failed) >= max_parallel
 
-    def told(self) -> list[str]:
-        """One line for each thing to say, the worst first."""
+    def messages(self) -> list[str]:
+        """One line for each kind of unfinished nodes, the most severe first."""
         lines = []
         if self.failed:
-            lines.append(f"the driver's upgrade failed on {abbreviate(self.failed)}")
+            lines.append(f"the driver upgrade failed on {abbreviate(self.failed)}")
         if self.working:
-            shown = [f"{name} ({state})" for name, state in sorted(self.working.items())]
-            lines.append(f"the driver is being upgraded on {abbreviate(shown)}")
+            nodes = [f"{name} ({state})" for name, state in sorted(self.working.items())]
+            lines.append(f"the driver is being upgraded on {abbreviate(nodes)}")
         if self.waiting:
-            lines.append(f"{len(self.waiting)} nodes wait for their turn")
+            lines.append(f"{len(self.waiting)} nodes wait for the upgrade")
         if self.skipped:
-            lines.append(f"{abbreviate(self.skipped)} keep the old driver, by their label {DRIVER_UPGRADE_SKIP_LABEL}")
+            lines.append(
+                f"{abbreviate(self.skipped)} keep the old driver because of their label {DRIVER_UPGRADE_SKIP_LABEL}"
+            )
         return lines
 
 
-def state_of(labels: Labels) -> str:
-    """What the operator says of a node's driver upgrade; empty where it says nothing."""
+def upgrade_state(labels: Labels) -> str:
+    """The state of a node's driver upgrade; empty where there is none."""
     return labels.get(DRIVER_UPGRADE_LABEL, "")
 
 
-def upgrade_of(nodes: t.Iterable[tuple[str, Labels]]) -> Upgrade:
-    """Sort nodes, given by name and labels; those that are done, or have no state, are left out."""
+def driver_upgrade(nodes: t.Iterable[tuple[str, Labels]]) -> DriverUpgrade:
+    """The unfinished nodes among these, given by name and labels."""
     waiting, working, failed, skipped = [], {}, [], []
     for name, labels in nodes:
-        state = state_of(labels)
+        state = upgrade_state(labels)
         if state in ("", DONE):
             continue
         if state == FAILED:
@@ -91,20 +89,20 @@ def upgrade_of(nodes: t.Iterable[tuple[str, Labels]]) -> Upgrade:
             skipped.append(name)
         else:
             waiting.append(name)
-    return Upgrade(tuple(sorted(waiting)), working, tuple(sorted(failed)), tuple(sorted(skipped)))
+    return DriverUpgrade(tuple(sorted(waiting)), working, tuple(sorted(failed)), tuple(sorted(skipped)))
 
 
-def remedies(upgrade: Upgrade) -> list[str]:
-    """What a user can do about nodes that do not go on by themselves."""
+def remedies(upgrade: DriverUpgrade) -> list[str]:
+    """What a user can do about nodes whose upgrade does not continue."""
     lines = []
     if upgrade.failed:
         lines.append(
-            "Often a pod that no controller owns holds a GPU, or a pod may not be evicted: see kubectl describe node "
-            f"{upgrade.failed[0]}. Mend that, then kubectl label node --overwrite {' '.join(upgrade.failed[:_NAMED])} "
+            "A common cause is a pod without a controller that uses a GPU, or a pod that may not be evicted: see kubectl describe node "
+            f"{upgrade.failed[0]}. Fix that, then kubectl label node --overwrite {' '.join(upgrade.failed[:5])} "
             f"{DRIVER_UPGRADE_LABEL}={REQUIRED}, and run again"
         )
     if upgrade.skipped:
         lines.append(
-            f"Take the label {DRIVER_UPGRADE_SKIP_LABEL} off those nodes when their driver may change, and run again"
+            f"Remove the label {DRIVER_UPGRADE_SKIP_LABEL} from those nodes when their driver may change, and run again"
         )
     return lines

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who goes when a node is emptied, who is in the way of that, and which nodes can best be done without (pure)."""
+"""The pods that a drain evicts, the pods that block it, and the order of nodes for a scale-down (pure)."""
 
 from __future__ import annotations
 
@@ -13,44 +13,45 @@ if t.TYPE_CHECKING:
     from .node import Node
 
 
-def pods_to_evict(users: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNode, ...]:
-    """Those of the pods that a drain evicts, by namespace and name.
+def pods_to_evict(pods: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNode, ...]:
+    """The pods that a drain evicts, by namespace and name.
 
-    Pods of DaemonSets and static ones are left alone: they would be there again at once, and end with their node. One that no
-    controller makes again goes only by force.
+    Pods of DaemonSets and static pods stay: they would be recreated at once, and end with their node. Pods without a controller are
+    only evicted with `force`.
     """
-    found = [user for user in users if not user.kept and (force or not user.bare)]
-    return tuple(sorted(found, key=lambda user: (user.namespace, user.name)))
+    evicted = [pod for pod in pods if not pod.keep_reason and (force or not pod.unmanaged)]
+    return tuple(sorted(evicted, key=lambda pod: (pod.namespace, pod.name)))
 
 
-def blocking_pods(users: t.Iterable[PodOnNode], *, force: bool) -> list[str]:
-    """The pods that a drain leaves alone although they end with the node, each with the reason."""
+def blocking_pods(pods: t.Iterable[PodOnNode], *, force: bool) -> list[str]:
+    """The pods that a drain does not evict although they end with the node, each with the reason."""
     return [
-        f"{user.shown} (no controller makes it again)" for user in users if user.bare and not user.kept and not force
+        f"{pod.full_name} (no controller recreates it)"
+        for pod in pods
+        if pod.unmanaged and not pod.keep_reason and not force
     ]
 
 
 def scale_down_candidates(
-    nodes: t.Iterable[Node], present: t.Mapping[str, t.Sequence[PodOnNode]], count: int, *, force: bool
+    nodes: t.Iterable[Node], pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]], count: int, *, force: bool
 ) -> list[Node]:
-    """So many of the nodes whose end costs least, the cheapest first.
+    """This number of nodes whose removal has the least impact, the best candidate first; `pods_by_node` are all pods (gpu_pods.all_pods).
 
-    `present` are all pods by node (cluster_state.gpu_pods.everybody). A node with a pod that may not go comes after all others. Those that an
-    earlier run has begun to empty come first, then those whose GPUs nobody uses, then those whose least dispensable user
-    of a GPU has the lowest priority (as the scheduler chooses whom to preempt), the fewest users, the fewest pods, the youngest.
+    Nodes with a pod that may not be evicted come last. Nodes that an earlier run has begun to drain come first, then those without pods that use
+    GPUs, then those whose most important GPU pod has the lowest priority, the fewest GPU pods, the fewest pods, the youngest nodes.
     """
 
-    def price(node: Node) -> tuple[t.Any, ...]:
-        pods = [user for user in present.get(node.name, ()) if not user.kept]
-        using = [user for user in pods if user.ways]
+    def impact(node: Node) -> tuple[t.Any, ...]:
+        pods = [pod for pod in pods_by_node.get(node.name, ()) if not pod.keep_reason]
+        gpu_pods = [pod for pod in pods if pod.access]
         return (
             bool(blocking_pods(pods, force=force)),
             not is_cordoned_for_removal(node),
-            bool(using),
-            max((user.priority for user in using), default=0),
-            len(using),
+            bool(gpu_pods),
+            max((pod.priority for pod in gpu_pods), default=0),
+            len(gpu_pods),
             len(pods),
         )
 
-    youngest = sorted(nodes, key=lambda node: (node.created, node.name), reverse=True)
-    return sorted(youngest, key=price)[: max(0, count)]
+    youngest_first = sorted(nodes, key=lambda node: (node.created, node.name), reverse=True)
+    return sorted(youngest_first, key=impact)[: max(0, count)]

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MIG configurations that NVIDIA's MIG manager generates on each node, as entries for one file of all nodes (pure).
+"""Merges the MIG configurations that the MIG manager generates on each node into entries of one file for all nodes (pure).
 
-From operator v26.3 on (mig-parted v0.14, cmd/nvidia-mig-manager) every node has a ConfigMap of its own with what its GPUs can be cut into.
-A configuration that the ClusterPolicy names takes the place of all of them, so that it has to have their entries.
+From operator v26.3 on (mig-parted v0.14, cmd/nvidia-mig-manager) every node has a ConfigMap with the layouts that its GPUs support. A
+configuration that the ClusterPolicy names replaces all of them, so it needs their entries.
 """
 
 from __future__ import annotations
@@ -26,91 +26,92 @@ if t.TYPE_CHECKING:
 _KEYS = {"device-filter", "devices", "mig-enabled", "mig-devices"}
 
 
-class Generated(t.NamedTuple):
-    """Entries by name, and what of it cannot be had, a sentence each."""
+class GeneratedMigConfig(t.NamedTuple):
+    """Entries by name, and a warning for each problem."""
 
     entries: t.Mapping[str, Entry] = {}
-    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-NOTHING: t.Final = Generated()
+NO_GENERATED_CONFIG: t.Final = GeneratedMigConfig()
 
 
 class _Source(t.NamedTuple):
-    """What one node's MIG manager has generated, and the devices of the node's model; none where the catalog lacks it."""
+    """An entry that one node's MIG manager has generated, and the device ids of the node's model; empty where it is not in the catalog."""
 
     node: str
     content: Entry
     devices: tuple[str, ...]
 
 
-def by_node(configmaps: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, dict[str, Entry]]:
-    """The entries that NVIDIA's parser takes, of each node that has such a ConfigMap."""
+def parse_generated(configmaps: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, dict[str, Entry]]:
+    """The entries that NVIDIA's parser accepts, by node and name."""
     return {
         _node(configmap): {
-            name: content for name, content in mig_parted.read(configmap).items() if _is_sound(name, content)
+            name: content for name, content in mig_parted.parse_configmap(configmap).items() if _is_valid(name, content)
         }
         for configmap in sorted(configmaps, key=_node)
     }
 
 
-def generated(
+def merge_generated(
     plan: Plan,
     published: t.Mapping[str, t.Mapping[str, Entry]],
     nodes: t.Iterable[Node],
     live: t.Mapping[str, t.Any],
-) -> Generated:
-    """The generated entries of all nodes that the `live` ones and those of the plan do not have, or have for other models only.
+) -> GeneratedMigConfig:
+    """The generated entries that are missing among the `live` ones and those of the plan, or are there for other models only.
 
-    `published` are those entries by node, as by_node() reads them.
-
-    Where nodes mean different layouts by one name, each model gets its own by the PCI ids of the catalog. Where it cannot be told which is
-    whose, or where a live entry of that name means another layout on a node, nothing is changed and that is said.
+    `published` are the entries by node, from parse_generated(). Where nodes have different layouts of one name, each model gets its own by the
+    PCI ids of the catalog. Where models cannot be distinguished, or a live entry of that name has another layout on a node, nothing is
+    changed, with a warning.
     """
-    of_node = {node.name: _devices(node) for node in nodes}
+    devices_of = {node.name: _devices(node) for node in nodes}
     by_name: dict[str, list[_Source]] = {}
     for node, content_of in published.items():
         for name, content in content_of.items():
-            by_name.setdefault(name, []).append(_Source(node, content, of_node.get(node, ())))
-    usual, devices = plan.mig.usual, _of_pools(plan)
-    there = {**live, **plan.mig.entries}
+            by_name.setdefault(name, []).append(_Source(node, content, devices_of.get(node, ())))
+    defaults, plan_devices = plan.mig.default_entries, _plan_devices(plan)
+    existing = {**live, **plan.mig.entries}
     entries: dict[str, Entry] = {}
     differing: dict[str, list[str]] = {}
-    unclear: dict[str, list[str]] = {}
+    ambiguous: dict[str, list[str]] = {}
     for name, sources in sorted(by_name.items()):
-        kept = there.get(name)
+        kept = existing.get(name)
         if kept is None:
-            ours = [_Source("", usual[name], devices)] if name in usual else []
-            merged = _merged([*ours, *sources])
+            own = [_Source("", defaults[name], plan_devices)] if name in defaults else []
+            merged = _merge([*own, *sources])
             if merged is not None:
-                entries.update({name: merged} if merged != usual.get(name) else {})
+                if merged != defaults.get(name):
+                    entries[name] = merged
                 continue
-            kept = usual.get(name)
+            kept = defaults.get(name)
         if kept is None:
-            unclear[name] = [source.node for source in sources]
-        elif others := [source.node for source in sources if not _is_same(kept, source)]:
+            ambiguous[name] = [source.node for source in sources]
+        elif others := [source.node for source in sources if not _is_equivalent(kept, source)]:
             differing[name] = others
-    return Generated(
+    return GeneratedMigConfig(
         entries,
         (
-            *_said(differing, "is another layout there than what the MIG manager has generated, and stays as it is"),
-            *_said(
-                unclear, "is generated differently for GPUs that no PCI id of the catalog tells apart, and is left out"
+            *_warnings(differing, "differs from what the MIG manager has generated, and is kept"),
+            *_warnings(
+                ambiguous,
+                "is generated differently for GPUs that no PCI id of the catalog distinguishes, and is left out",
             ),
         ),
     )
 
 
-def _of_pools(plan: Plan) -> tuple[str, ...]:
-    """The devices that the plan's own usual entries are for."""
-    found = [models.find(pool.model) for pool in plan.pools if pool.model]
-    return tuple(dict.fromkeys(mig_parted.device_id(one) for model in found if model for one in model.pci_ids))
+def _plan_devices(plan: Plan) -> tuple[str, ...]:
+    """The device ids for which the plan's default entries are."""
+    known = [models.find(pool.model) for pool in plan.pools if pool.model]
+    return tuple(dict.fromkeys(mig_parted.device_id(pci_id) for model in known if model for pci_id in model.pci_ids))
 
 
-def _said(found: t.Mapping[str, list[str]], what: str) -> t.Iterator[str]:
-    if found:
-        nodes = sorted({node for names in found.values() for node in names})
-        yield f"MIG configuration {join_words(sorted(found))} of {abbreviate(nodes)}: {what}."
+def _warnings(nodes_by_entry: t.Mapping[str, list[str]], text: str) -> t.Iterator[str]:
+    if nodes_by_entry:
+        nodes = sorted({node for names in nodes_by_entry.values() for node in names})
+        yield f"MIG configuration {join_words(sorted(nodes_by_entry))} of {abbreviate(nodes)}: {text}."
 
 
 def _node(configmap: t.Mapping[str, t.Any]) -> str:
@@ -119,18 +120,18 @@ def _node(configmap: t.Mapping[str, t.Any]) -> str:
 
 def _devices(node: Node) -> tuple[str, ...]:
     model = model_of(node)
-    return tuple(mig_parted.device_id(one) for one in model.pci_ids) if model else ()
+    return tuple(mig_parted.device_id(pci_id) for pci_id in model.pci_ids) if model else ()
 
 
-def _is_sound(name: t.Any, content: t.Any) -> bool:
-    """Whether NVIDIA's parser takes the entry: one that it does not take makes the whole file unreadable."""
-    if not isinstance(name, str) or not name or label_value(name) or mig_parted.is_ours(name):
+def _is_valid(name: t.Any, content: t.Any) -> bool:
+    """Whether NVIDIA's parser accepts the entry: an invalid one would make the whole file unreadable."""
+    if not isinstance(name, str) or not name or label_value(name) or mig_parted.is_managed(name):
         return False
     return (
         isinstance(content, list)
         and bool(content)
         and all(
-            mig_parted.is_part(part)
+            mig_parted.is_valid_part(part)
             and set(part) <= _KEYS
             and (isinstance(part.get("mig-devices"), dict) if part["mig-enabled"] else not part.get("mig-devices"))
             for part in content
@@ -138,25 +139,20 @@ def _is_sound(name: t.Any, content: t.Any) -> bool:
     )
 
 
-def _is_same(entry: t.Any, source: _Source) -> bool:
-    """Whether the entry makes of the node's GPUs what was generated for them."""
+def _is_equivalent(entry: t.Any, source: _Source) -> bool:
+    """Whether the entry gives the node's GPUs the layout that was generated for them."""
     if entry == source.content:
         return True
-    if not isinstance(entry, list) or not all(mig_parted.is_part(part) for part in entry):
+    if not isinstance(entry, list) or not all(mig_parted.is_valid_part(part) for part in entry):
         return False
     if not source.devices:
-        return (
-            not _is_filtered(entry) and _on(entry, "") == _on(source.content, "") and not _is_filtered(source.content)
-        )
-    return all(_on(entry, device) == _on(source.content, device) for device in source.devices)
+        is_filtered = any(mig_parted.device_filter(part) for part in (*entry, *source.content))
+        return not is_filtered and _parts_for(entry, "") == _parts_for(source.content, "")
+    return all(_parts_for(entry, device) == _parts_for(source.content, device) for device in source.devices)
 
 
-def _is_filtered(content: Entry) -> bool:
-    return any(mig_parted.device_filter(part) for part in content)
-
-
-def _on(content: Entry, device: str) -> Entry:
-    """What of an entry is about a device, with all that is left out said."""
+def _parts_for(content: Entry, device: str) -> Entry:
+    """The parts of an entry that apply to a device, with all defaults."""
     return [
         {
             "devices": part["devices"],
@@ -168,22 +164,24 @@ def _on(content: Entry, device: str) -> Entry:
     ]
 
 
-def _merged(sources: t.Sequence[_Source]) -> Entry | None:
-    """One entry that is right on every node; None where two nodes cannot be told apart."""
+def _merge(sources: t.Sequence[_Source]) -> Entry | None:
+    """One entry that is right on every node; None where two nodes cannot be distinguished."""
     if all(source.content == sources[0].content for source in sources):
         return sources[0].content
-    on_device: dict[str, str] = {}
+    by_device: dict[str, str] = {}
     for source in sources:
-        named = {device for part in source.content for device in mig_parted.device_filter(part)}
+        devices = {device for part in source.content for device in mig_parted.device_filter(part)}
         if not all(mig_parted.device_filter(part) for part in source.content):
             if not source.devices:
                 return None
-            named.update(source.devices)
-        for device in named:
-            content = json.dumps(_on(source.content, device), sort_keys=True)
-            if on_device.setdefault(device, content) != content:
+            devices.update(source.devices)
+        for device in devices:
+            content = json.dumps(_parts_for(source.content, device), sort_keys=True)
+            if by_device.setdefault(device, content) != content:
                 return None
-    alike: dict[str, list[str]] = {}
-    for device, content in sorted(on_device.items()):
-        alike.setdefault(content, []).append(device)
-    return [{"device-filter": devices, **part} for content, devices in alike.items() for part in json.loads(content)]
+    by_content: dict[str, list[str]] = {}
+    for device, content in sorted(by_device.items()):
+        by_content.setdefault(content, []).append(device)
+    return [
+        {"device-filter": devices, **part} for content, devices in by_content.items() for part in json.loads(content)
+    ]

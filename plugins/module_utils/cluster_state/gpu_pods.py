@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods use a GPU of their node, by any way that leads to one, and what a drain may do with them (pure).
+"""The pods that have access to a GPU of their node, and what a drain may do with them (pure).
 
-A resource of the device plugin is only one way. Whoever has an open device file keeps the MIG manager from its change ("In use by
-another client"), whatever the pod's requests say (NVIDIA/gpu-operator#1704, #2570).
+Requesting a resource of the device plugin is only one kind of access. Any process with an open device file blocks changes of the MIG manager
+("In use by another client"), regardless of its pod's requests (NVIDIA/gpu-operator#1704, #2570).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import CLIENT_LABEL
-from .gpu_access import RUNTIME_CLASSES, gpu_access, privileged
-from .gpu_requests import Pod, bound, requests
+from .gpu_access import RUNTIME_CLASSES, gpu_access, privileged_containers
+from .gpu_requests import Pod, active_pods, requested_resources
 from .operand_pods import DISCOVERY
 
-# The DRA driver for GPUs, and its device classes that stand for one (dra-driver-nvidia-gpu, deployments/helm).
+# The DRA driver for GPUs, and its device classes (dra-driver-nvidia-gpu, deployments/helm).
 DRA_DRIVER = "gpu.nvidia.com"
 DEVICE_CLASSES = (DRA_DRIVER, "mig.nvidia.com", "vfio.gpu.nvidia.com")
-# From this priority on a pod is a part of the cluster itself (kubernetes scheduling.SystemCriticalPriority).
+# Pods with this priority or a higher one are parts of the cluster itself (kubernetes scheduling.SystemCriticalPriority).
 _SYSTEM_CRITICAL = 2_000_000_000
-# Written by the kubelet on the API's image of a pod that it reads from a file of its own.
+# The kubelet sets it on the API's copy of a static pod.
 _MIRROR = "kubernetes.io/config.mirror"
 
 Claim = t.Mapping[str, t.Any]
@@ -29,13 +29,13 @@ Claim = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class PodOnNode:
-    """One pod on a node, and what a drain must know of it.
+    """One pod on a node.
 
-    resources: as cluster_state.gpu_requests.requests() counts them. ways: how it comes to a GPU, in words; none for a pod that uses no GPU.
-    kept: why a drain leaves it alone ("DaemonSet exporter", "static pod"), else empty. bare: no controller makes it again.
-    priority: the scheduler's number. created: RFC 3339, so that later ones sort last.
-    possible: why a pod of the cluster itself may hold a GPU although nothing says that it does: it is privileged, as CNI plugins,
-    CSI drivers and node exporters are. pausable: a DaemonSet's pod that leaves the node while nvidia.com/gpu.deploy.client is not true.
+    resources: see gpu_requests.requested_resources(). access: descriptions of its access to GPUs; empty for a pod without.
+    keep_reason: why a drain does not evict it ("DaemonSet exporter", "static pod"), else empty. unmanaged: no controller recreates it.
+    priority: the scheduler's number. created: RFC 3339, so that later ones are sorted last.
+    possible_access: why a pod of the cluster itself may use a GPU although nothing shows that it does: it is privileged, like CNI plugins,
+    CSI drivers and node exporters. pausable: a DaemonSet's pod that leaves the node while nvidia.com/gpu.deploy.client is not true.
     """
 
     node: str
@@ -43,17 +43,17 @@ class PodOnNode:
     name: str
     uid: str
     resources: t.Mapping[str, int] = field(default_factory=dict)
-    ways: tuple[str, ...] = ()
-    kept: str = ""
-    bare: bool = False
+    access: tuple[str, ...] = ()
+    keep_reason: str = ""
+    unmanaged: bool = False
     priority: int = 0
     created: str = ""
-    possible: tuple[str, ...] = ()
+    possible_access: tuple[str, ...] = ()
     pausable: bool = False
 
     @property
-    def shown(self) -> str:
-        """As kubectl names a pod."""
+    def full_name(self) -> str:
+        """Namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -64,20 +64,20 @@ def gpu_pods(
     operator_namespace: str,
     runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
 ) -> dict[str, list[PodOnNode]]:
-    """Every pod that uses a GPU, by node, each node's by namespace and name.
+    """The pods with access to a GPU, by node, sorted by namespace and name.
 
-    `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta); without them no pod counts as a user by DRA.
-    `runtime_classes` are those with a handler of NVIDIA's, by name.
-    NVIDIA's own operands in the operator's namespace are none: the operator stops those itself.
+    `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta); without them access by DRA does not count.
+    `runtime_classes` are the names of those with a handler of NVIDIA.
+    NVIDIA's operands in the operator's namespace do not count: the operator stops them itself.
     """
-    return _by_node(user for user in _pods(pods, claims, operator_namespace, runtime_classes) if user.ways)
+    return _by_node(pod for pod in _pods(pods, claims, operator_namespace, runtime_classes) if pod.access)
 
 
-def possible_holders(
+def possible_gpu_pods(
     pods: t.Iterable[Pod], *, operator_namespace: str, runtime_classes: t.Collection[str] = RUNTIME_CLASSES
 ) -> dict[str, list[PodOnNode]]:
-    """The pods of the cluster itself that may hold a GPU although nothing says that they do, by node; no drain evicts them."""
-    return _by_node(user for user in _pods(pods, (), operator_namespace, runtime_classes) if user.possible)
+    """The pods of the cluster itself that may use a GPU although nothing shows that they do, by node; no drain evicts them."""
+    return _by_node(pod for pod in _pods(pods, (), operator_namespace, runtime_classes) if pod.possible_access)
 
 
 def other_pods(
@@ -87,82 +87,84 @@ def other_pods(
     operator_namespace: str,
     runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
 ) -> dict[str, list[PodOnNode]]:
-    """What a drain of everything evicts beside the users, by node: no DaemonSet's pods, no static ones, no operands."""
+    """The pods without access to a GPU that a drain of all pods evicts, by node: no DaemonSet's pods, static pods or operands."""
     found = _pods(pods, claims, operator_namespace, runtime_classes)
-    return _by_node(user for user in found if not user.ways and not user.kept)
+    return _by_node(pod for pod in found if not pod.access and not pod.keep_reason)
 
 
 def all_pods(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = ()) -> dict[str, list[PodOnNode]]:
-    """Every pod that is on a node, by node, whatever it uses and whoever has made it."""
+    """All pods on nodes, by node."""
     return _by_node(_pods(pods, claims, "", RUNTIME_CLASSES))
 
 
-def _by_node(found: t.Iterable[PodOnNode]) -> dict[str, list[PodOnNode]]:
+def _by_node(pods: t.Iterable[PodOnNode]) -> dict[str, list[PodOnNode]]:
     by_node: dict[str, list[PodOnNode]] = {}
-    for user in sorted(found, key=lambda user: (user.node, user.namespace, user.name)):
-        by_node.setdefault(user.node, []).append(user)
+    for pod in sorted(pods, key=lambda pod: (pod.node, pod.namespace, pod.name)):
+        by_node.setdefault(pod.node, []).append(pod)
     return by_node
 
 
 def _pods(
     pods: t.Iterable[Pod], claims: t.Iterable[Claim], operator_namespace: str, runtime_classes: t.Collection[str]
 ) -> t.Iterator[PodOnNode]:
-    claimed = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
-    for node, pod in bound(pods):
+    sources = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
+    for node, pod in active_pods(pods):
         if _is_operand(pod, operator_namespace):
             continue
-        metadata = pod["metadata"]
-        resources = requests(pod)
-        ways = [*_requested(pod, resources, claimed), *gpu_access(pod, runtime_classes)]
-        kept, sees_all = _kept(pod), tuple(privileged(pod))
-        of_the_cluster = bool(kept) or int(pod["spec"].get("priority") or 0) >= _SYSTEM_CRITICAL
-        if not of_the_cluster:
-            ways += sees_all
+        metadata, priority = pod["metadata"], int(pod["spec"].get("priority") or 0)
+        resources = requested_resources(pod)
+        access = [*_requests(pod, resources, sources), *gpu_access(pod, runtime_classes)]
+        keep_reason, privileged = _keep_reason(pod), tuple(privileged_containers(pod))
+        is_cluster_pod = bool(keep_reason) or priority >= _SYSTEM_CRITICAL
+        if not is_cluster_pod:
+            access += privileged
         yield PodOnNode(
             node=node,
             namespace=metadata.get("namespace", ""),
             name=metadata["name"],
             uid=metadata.get("uid", ""),
             resources=resources,
-            ways=tuple(dict.fromkeys(ways)),
-            kept=kept,
-            bare=_controller(pod) is None,
-            priority=int(pod["spec"].get("priority") or 0),
+            access=tuple(dict.fromkeys(access)),
+            keep_reason=keep_reason,
+            unmanaged=_controller(pod) is None,
+            priority=priority,
             created=metadata.get("creationTimestamp") or "",
-            possible=sees_all if of_the_cluster and not ways else (),
-            pausable=bool(kept) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
+            possible_access=privileged if is_cluster_pod and not access else (),
+            pausable=bool(keep_reason) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
         )
 
 
-def _requested(
-    pod: Pod, resources: t.Mapping[str, int], claimed: t.Mapping[tuple[str, str], t.Sequence[str]]
+def _requests(
+    pod: Pod, resources: t.Mapping[str, int], sources: t.Mapping[tuple[str, str], t.Sequence[str]]
 ) -> t.Iterator[str]:
     for resource in sorted(resources):
         yield f"requests {resource}"
     for name in _claim_names(pod):
-        for source in claimed.get((pod["metadata"].get("namespace", ""), name), ()):
+        for source in sources.get((pod["metadata"].get("namespace", ""), name), ()):
             yield f"claims a device of {source}"
 
 
 def _claim_names(pod: Pod) -> list[str]:
-    """The ResourceClaims of a pod: those it names, and those that were made for it from a template."""
-    named = [claim.get("resourceClaimName") for claim in pod["spec"].get("resourceClaims") or ()]
-    made = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    return [name for name in (*named, *(claim.get("resourceClaimName") for claim in made)) if name]
+    """The ResourceClaims of a pod: those in its spec, and those that were created for it from a template."""
+    claims = [
+        *(pod["spec"].get("resourceClaims") or ()),
+        *((pod.get("status") or {}).get("resourceClaimStatuses") or ()),
+    ]
+    return [claim["resourceClaimName"] for claim in claims if claim.get("resourceClaimName")]
 
 
 def _claimed(claim: Claim) -> list[str]:
-    """The driver that has allocated a GPU for a claim; while none has, the device class that asks for one."""
+    """The driver that has allocated a GPU for a claim; before the allocation, the requested device classes."""
     allocation = (claim.get("status") or {}).get("allocation")
     if allocation:
         results = (allocation.get("devices") or {}).get("results") or ()
         return [DRA_DRIVER] if any(result.get("driver") == DRA_DRIVER for result in results) else []
-    asked: list[str] = []
+    classes: list[str] = []
     for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
         # v1 and v1beta2 have `exactly` or `firstAvailable`, v1beta1 has the class in the request itself.
-        for one in (request, request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
-            asked += [one["deviceClassName"]] if one.get("deviceClassName") in DEVICE_CLASSES else []
-    return asked
+        for option in (request, request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
+            classes += [option["deviceClassName"]] if option.get("deviceClassName") in DEVICE_CLASSES else []
+    return classes
 
 
 def _controller(pod: Pod) -> t.Mapping[str, t.Any] | None:
@@ -170,7 +172,7 @@ def _controller(pod: Pod) -> t.Mapping[str, t.Any] | None:
     return next((owner for owner in owners if owner.get("controller")), None)
 
 
-def _kept(pod: Pod) -> str:
+def _keep_reason(pod: Pod) -> str:
     owner = _controller(pod) or {}
     if owner.get("kind") == "DaemonSet":
         return f"DaemonSet {owner['name']}"
@@ -178,7 +180,7 @@ def _kept(pod: Pod) -> str:
 
 
 def _is_operand(pod: Pod, operator_namespace: str) -> bool:
-    """Whether the operator has made it: all that it makes has such a label (gpu-operator assets), its validators' pods too."""
+    """Whether the operator has created it: all its pods have such a label (gpu-operator assets), those of its validators, too."""
     metadata = pod["metadata"]
     app = str((metadata.get("labels") or {}).get("app") or "")
     return metadata.get("namespace") == operator_namespace and (app == DISCOVERY or app.startswith("nvidia-"))

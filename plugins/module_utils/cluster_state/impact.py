@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run would cost the nodes of a pool: drivers rolled, GPUs taken from pods, agents started anew, resets (pure)."""
+"""The impact of a run on the nodes of a pool: driver restarts, pods that lose a GPU, restarted operands, GPU resets (pure)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if t.TYPE_CHECKING:
     from .node import Node
     from .transition import Transition
 
-# No pool has this name.
-OUTSIDE = ""
-COUNTS = ("drivers", "pods", "agent_pods", "cut_nodes", "resets")
+# The key for nodes of no pool; no pool has this name.
+NO_POOL = ""
+COUNTS = ("drivers", "pods", "operand_pods", "repartitioned_nodes", "resets")
 
 
 @dataclass(frozen=True)
 class OperandRestart:
-    """Whose pods the operator starts anew on every node that has them: `every` operand, the driver's too, or some `apps`."""
+    """The operands that the operator restarts on every node: `every` one, the driver included, or some `apps`."""
 
     apps: frozenset[str] = frozenset()
     every: bool = False
@@ -35,67 +35,69 @@ class OperandRestart:
 
     @property
     def any(self) -> bool:
-        """Whether it starts anything anew."""
+        """Whether anything is restarted."""
         return self.every or bool(self.apps)
 
 
 class NodeImpact(t.NamedTuple):
-    """What becomes of one node, and which users of its GPUs cannot stay."""
+    """The change of one node, and the pods that lose a GPU by it."""
 
     transition: Transition
-    goes: t.Sequence[PodOnNode]
+    evicted: t.Sequence[PodOnNode]
 
 
 class RunningPods(t.NamedTuple):
-    """What runs on the nodes: the apps of NVIDIA's pods, one for each pod, and who uses GPUs."""
+    """The pods on the nodes: the apps of NVIDIA's operands, one for each pod, and the pods that use GPUs."""
 
     operands: t.Mapping[str, t.Sequence[str]]
-    users: t.Mapping[str, t.Sequence[PodOnNode]]
+    gpu_pods: t.Mapping[str, t.Sequence[PodOnNode]]
 
 
 def impact(
-    nodes: t.Iterable[Node], changes: t.Mapping[str, NodeImpact], roll: OperandRestart, running: RunningPods
+    nodes: t.Iterable[Node], changes: t.Mapping[str, NodeImpact], restart: OperandRestart, running: RunningPods
 ) -> dict[str, int]:
     """The counts of COUNTS for some nodes.
 
-    `drivers`: nodes on which the driver is rolled. `pods`: pods that lose a GPU, because the driver is rolled under them or
-    they cannot stay with what becomes of it. `agent_pods`: NVIDIA's pods that start anew. `cut_nodes`: nodes whose GPUs are cut
-    anew. `resets`: those of them whose GPUs have to be reset for it.
+    `drivers`: nodes whose driver is restarted. `pods`: pods that lose a GPU, because of the driver or the new sharing.
+    `operand_pods`: operands' pods that are restarted. `repartitioned_nodes`: nodes whose MIG layout changes. `resets`: those among them
+    whose GPUs have to be reset.
     """
-    found = dict.fromkeys(COUNTS, 0)
+    counts = dict.fromkeys(COUNTS, 0)
     for node in nodes:
         apps = running.operands.get(node.name, ())
         change = changes.get(node.name)
-        rolled = roll.driver and operand_pods.DRIVER in apps
-        cut = change is not None and change.transition.cuts
-        found["drivers"] += rolled
-        found["cut_nodes"] += cut
-        found["resets"] += change is not None and change.transition.resets
-        found["agent_pods"] += sum(
-            1 for app in apps if roll.every or app in roll.apps or (cut and app in operand_pods.STOPPED_FOR_MIG)
+        driver_restarts = restart.driver and operand_pods.DRIVER in apps
+        repartitions = change is not None and change.transition.repartitions
+        counts["drivers"] += driver_restarts
+        counts["repartitioned_nodes"] += repartitions
+        counts["resets"] += change is not None and change.transition.resets
+        counts["operand_pods"] += sum(
+            restart.every or app in restart.apps or (repartitions and app in operand_pods.STOPPED_FOR_MIG)
+            for app in apps
         )
-        found["pods"] += len(running.users.get(node.name, ()) if rolled else change.goes if change else ())
-    return found
+        evicted = running.gpu_pods.get(node.name, ()) if driver_restarts else change.evicted if change else ()
+        counts["pods"] += len(evicted)
+    return counts
 
 
-def of_pools(
+def impact_by_pool(
     pools: t.Iterable[PoolPlan],
     nodes: t.Iterable[Node],
     membership: Membership,
     changes: t.Mapping[str, NodeImpact],
-    roll: OperandRestart,
+    restart: OperandRestart,
     running: RunningPods,
 ) -> dict[str, dict[str, int]]:
-    """The costs of each pool by its name, and under OUTSIDE those of nodes of no pool."""
+    """The impact on each pool by its name, and under NO_POOL that on the other nodes."""
     by_name = {node.name: node for node in nodes}
-    found = {
-        pool.name: impact([by_name.pop(name) for name in membership.by_pool[pool.name]], changes, roll, running)
+    counts = {
+        pool.name: impact([by_name.pop(name) for name in membership.by_pool[pool.name]], changes, restart, running)
         for pool in pools
     }
-    return {**found, OUTSIDE: impact(by_name.values(), changes, roll, running)}
+    return {**counts, NO_POOL: impact(by_name.values(), changes, restart, running)}
 
 
-def total(of_pools: t.Iterable[t.Mapping[str, int]]) -> dict[str, int]:
-    """The counts of all pools together."""
-    listed = list(of_pools)
+def total_impact(pools: t.Iterable[t.Mapping[str, int]]) -> dict[str, int]:
+    """The sum of the counts of all pools."""
+    listed = list(pools)
     return {name: sum(counts[name] for counts in listed) for name in COUNTS}

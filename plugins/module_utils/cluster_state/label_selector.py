@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Label selectors, as kubectl writes them, asked of labels that are at hand: many sets cost one list."""
+"""Label selectors in kubectl's notation, evaluated on known labels, so that many selectors need only one list (pure)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _REQUIREMENT = re.compile(
 
 @dataclass(frozen=True)
 class Requirement:
-    """One condition; without values it asks only whether the key is there."""
+    """One condition; without values it only requires that the key exists."""
 
     key: str
     negative: bool
     members: tuple[str, ...] | None = None
 
-    def met(self, labels: t.Mapping[str, str]) -> bool:
-        """As the API server decides it: a missing key meets what is negative."""
+    def is_met(self, labels: t.Mapping[str, str]) -> bool:
+        """As in the API server: a missing key meets a negative condition."""
         if self.members is None:
             return (self.key in labels) is not self.negative
         return (labels.get(self.key) in self.members) is not self.negative
@@ -37,34 +37,34 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Selector:
-    """Conditions that must all be met; none at all are met by everything."""
+    """Conditions that must all be met; without conditions it matches everything."""
 
     requirements: tuple[Requirement, ...]
 
     def matches(self, labels: t.Mapping[str, str]) -> bool:
-        """True when labels meet every condition."""
-        return all(requirement.met(labels) for requirement in self.requirements)
+        """True when the labels meet every condition."""
+        return all(requirement.is_met(labels) for requirement in self.requirements)
 
 
-def parse(text: str) -> Selector:
-    """Read a selector; raises ValueError that says where it cannot be understood."""
+def parse_selector(text: str) -> Selector:
+    """Parse a selector; raises ValueError with the position of the mistake."""
     requirements: list[Requirement] = []
     position = 0
     while position < len(text.rstrip()):
-        found = _REQUIREMENT.match(text, position)
-        if found is None:
-            raise ValueError(f"is not a label selector, from {text[position:].strip()!r} on; write it as kubectl does")
-        requirements.append(_requirement(found))
-        position = found.end()
+        match = _REQUIREMENT.match(text, position)
+        if match is None:
+            raise ValueError(f"is not a label selector, from {text[position:].strip()!r} on; write it as for kubectl")
+        requirements.append(_requirement(match))
+        position = match.end()
     return Selector(tuple(requirements))
 
 
-def _requirement(found: re.Match[str]) -> Requirement:
-    if found["absent"]:
-        return Requirement(found["absent"], negative=True)
-    if found["equal"]:
-        return Requirement(found["key"], found["equal"] == "!=", (found["value"],))
-    if found["set"]:
-        members = tuple(member.strip() for member in found["members"].split(","))
-        return Requirement(found["key"], found["set"] == "notin", members)
-    return Requirement(found["key"], negative=False)
+def _requirement(match: re.Match[str]) -> Requirement:
+    if match["absent"]:
+        return Requirement(match["absent"], negative=True)
+    if match["equal"]:
+        return Requirement(match["key"], match["equal"] == "!=", (match["value"],))
+    if match["set"]:
+        members = tuple(member.strip() for member in match["members"].split(","))
+        return Requirement(match["key"], match["set"] == "notin", members)
+    return Requirement(match["key"], negative=False)

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which GPU of which node is cut into what, so that a pool offers the MIG devices that it is asked for (pure).
+"""Allocates the MIG devices that pools demand to GPUs of their nodes (pure).
 
-What is there counts: a GPU that serves the demand as it is cut stays so, and of those that have to be cut anew the ones that
-nobody uses come first. A change of a node's GPUs takes everybody who uses one of them, so that all GPUs of a node are used or none.
+Existing layouts count: a GPU whose layout serves the demand keeps it, and of those that have to be repartitioned, unused ones come first.
+Repartitioning a GPU evicts all pods that use a GPU of the node, so the GPUs of a node are either all in use or none.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ Counts = t.Mapping[str, int]
 class KnownLayouts:
     """What is known of the nodes beside their labels.
 
-    `entries`: the configurations that the MIG manager reads, by name. `geometries`: what each node's GPUs can be cut into. `used`:
-    the nodes of whose GPUs somebody uses one; None: nobody has looked. `settled`: how nodes were to be cut by the same run before.
+    `entries`: the MIG manager's configurations by name. `geometries`: the MIG profiles of each node's GPUs. `nodes_in_use`: the nodes with
+    pods that use a GPU; None: not known yet. `previous`: the layouts that the same run has allocated before.
     """
 
     entries: t.Mapping[str, t.Any] = field(default_factory=dict)
     geometries: t.Mapping[str, Geometry] = field(default_factory=dict)
-    used: t.Collection[str] | None = None
-    settled: t.Mapping[str, layouts.Layout] = field(default_factory=dict)
+    nodes_in_use: t.Collection[str] | None = None
+    previous: t.Mapping[str, layouts.Layout] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class MigAllocation:
-    """The plan in which each node of a pool with a demand has a layout of its own (PoolPlan.on).
+    """The plan in which each node of a pool with a demand has its own layout (PoolPlan.for_node).
 
-    `missing`: by pool, the devices for which no GPU has room. `asks`: GPUs have to be cut, and who uses them would decide which.
+    `missing`: by pool, the devices that fit on no GPU. `needs_usage`: GPUs have to be repartitioned, and their use, not known yet, would
+    influence which.
     """
 
     plan: Plan
     missing: t.Mapping[str, Counts] = field(default_factory=dict)
-    asks: bool = False
+    needs_usage: bool = False
 
 
 def allocate(
@@ -61,60 +62,63 @@ def allocate(
     nodes: t.Iterable[Node],
     membership: Membership,
     known: KnownLayouts,
-    free: t.Callable[[Node, PoolPlan], bool] = lambda node, pool: True,
+    may_change: t.Callable[[Node, PoolPlan], bool] = lambda node, pool: True,
 ) -> MigAllocation:
-    """Spread the demand of each pool over its nodes; `free` says which of them may be cut anew, the others stay as they are.
+    """Allocate the demand of each pool to its nodes; `may_change` tells which of them may be repartitioned, the others keep their layouts.
 
-    A node that is not discovered, or is not ready, cannot be cut; one of which nobody knows into what it can be cut is left whole.
+    Nodes that are not discovered or not ready cannot be repartitioned; a node without known geometry stays whole.
     """
     by_name = {node.name: node for node in nodes}
-    found = {
-        pool.name: _of_pool(pool, [by_name[name] for name in membership.by_pool[pool.name]], known, free)
+    allocations = {
+        pool.name: _allocate_pool(pool, [by_name[name] for name in membership.by_pool[pool.name]], known, may_change)
         for pool in plan.pools
         if pool.sharing.demand
     }
+    by_pool = {name: allocation.layouts for name, allocation in allocations.items()}
     return MigAllocation(
-        plan=per_node_plan(plan, {name: of.layouts for name, of in found.items()}) if found else plan,
-        missing={name: of.missing for name, of in found.items() if of.missing},
-        asks=known.used is None and any(of.cuts for of in found.values()),
+        plan=per_node_plan(plan, by_pool) if allocations else plan,
+        missing={name: allocation.missing for name, allocation in allocations.items() if allocation.missing},
+        needs_usage=known.nodes_in_use is None and any(each.repartitions for each in allocations.values()),
     )
 
 
-class _Spread(t.NamedTuple):
-    """One pool's demand: by node, its layout and its number of GPUs; what is missing; whether any GPU is to be cut anew."""
+class _PoolAllocation(t.NamedTuple):
+    """One pool's demand: each node's layout and number of GPUs; what is missing; whether any GPU is repartitioned."""
 
     layouts: dict[str, tuple[layouts.Layout, int]]
     missing: Counts
-    cuts: bool
+    repartitions: bool
 
 
-def _of_pool(
-    pool: PoolPlan, members: t.Sequence[Node], known: KnownLayouts, free: t.Callable[[Node, PoolPlan], bool]
-) -> _Spread:
-    now = {node.name: _now(node, pool, known) for node in members if node.discovered}
+def _allocate_pool(
+    pool: PoolPlan,
+    members: t.Sequence[Node],
+    known: KnownLayouts,
+    may_change: t.Callable[[Node, PoolPlan], bool],
+) -> _PoolAllocation:
+    current = {node.name: _current_devices(node, pool, known) for node in members if node.discovered}
     gpus: list[PackedGpu] = []
-    left = Counter(pool.sharing.demand)
+    remaining = Counter(pool.sharing.demand)
     for node in members:
         geometry = known.geometries.get(node.name)
-        if (
-            geometry
-            and node.discovered
-            and node.ready
-            and not expected_state.incapable_devices(node, pool)
-            and free(node, pool)
-        ):
-            used = known.used is not None and node.name in known.used
+        changeable = node.discovered and node.ready and not expected_state.lacks_mig_support(node, pool)
+        if geometry and changeable and may_change(node, pool):
+            in_use = known.nodes_in_use is not None and node.name in known.nodes_in_use
             gpus += [
-                PackedGpu(node.name, index, cut or None, used, geometry) for index, cut in enumerate(now[node.name])
+                PackedGpu(node.name, index, devices or None, in_use, geometry)
+                for index, devices in enumerate(current[node.name])
             ]
         else:
-            for cut in now.get(node.name, ()):
-                left.subtract(cut)
-    packed = pack(gpus, {profile: left[profile] for profile in pool.sharing.demand if left[profile] > 0})
-    return _Spread(
+            for devices in current.get(node.name, ()):
+                remaining.subtract(devices)
+    packed = pack(gpus, {profile: remaining[profile] for profile in pool.sharing.demand if remaining[profile] > 0})
+    return _PoolAllocation(
         {
-            name: (_layout([packed.layouts.get((name, index), cut) for index, cut in enumerate(of_node)]), len(of_node))
-            for name, of_node in now.items()
+            name: (
+                _layout([packed.layouts.get((name, index), devices) for index, devices in enumerate(by_gpu)]),
+                len(by_gpu),
+            )
+            for name, by_gpu in current.items()
         },
         dict(packed.missing),
         bool(packed.touched),
@@ -122,53 +126,52 @@ def _of_pool(
 
 
 def _layout(by_gpu: t.Sequence[Counts]) -> layouts.Layout:
-    """The same for all GPUs where they are alike, nothing where all are whole."""
+    """One layout for all GPUs if they are equal, by index otherwise; empty if all are whole."""
     if not any(by_gpu):
         return ()
-    if all(dict(of) == dict(by_gpu[0]) for of in by_gpu):
-        return layouts.read(dict(by_gpu[0]))
-    return layouts.read({index: dict(of) for index, of in enumerate(by_gpu) if of})
+    if all(dict(devices) == dict(by_gpu[0]) for devices in by_gpu):
+        return layouts.parse_layout(dict(by_gpu[0]))
+    return layouts.parse_layout({index: dict(devices) for index, devices in enumerate(by_gpu) if devices})
 
 
-def _now(node: Node, pool: PoolPlan, known: KnownLayouts) -> list[Counts]:
-    """What each GPU of the node is cut into, or about to be: as its MIG configuration says, else as the devices show it.
+def _current_devices(node: Node, pool: PoolPlan, known: KnownLayouts) -> list[Counts]:
+    """The MIG devices of each GPU of the node, or those it is about to get: by its MIG configuration, else by its labels.
 
-    Devices that no configuration explains are those of each GPU alike, where that can be; else the GPUs count as whole.
+    Without a known configuration the devices are divided equally between the GPUs if possible; else the GPUs count as whole.
     """
-    if node.name in known.settled:
-        layout = known.settled[node.name]
-        return [dict(layouts.on_gpu(layout, index)) for index in range(_gpus(node, pool, {}))]
-    entry = known.entries.get(node.mig_config)
-    parts = _parts(entry, node)
-    gpus = _gpus(node, pool, parts[0].get("mig-devices") or {} if len(parts) == 1 else {})
+    if node.name in known.previous:
+        layout = known.previous[node.name]
+        return [dict(layouts.on_gpu(layout, index)) for index in range(_gpu_count(node, pool, {}))]
+    parts = _parts(known.entries.get(node.mig_config), node)
+    gpus = _gpu_count(node, pool, parts[0].get("mig-devices") or {} if len(parts) == 1 else {})
+    whole: list[Counts] = [{} for dummy in range(gpus)]
     if parts:
         try:
-            found = mig_parted.by_gpu(parts, gpus)
+            return list(mig_parted.layouts_by_gpu(parts, gpus).values())
         except KeyError:
-            return [{} for dummy in range(gpus)]
-        return [found[index] for index in range(gpus)]
-    shown = _written(node.mig_devices, known.geometries.get(node.name))
-    if gpus and all(count % gpus == 0 for count in shown.values()):
-        return [{profile: count // gpus for profile, count in shown.items()} for dummy in range(gpus)]
-    return [{} for dummy in range(gpus)]
+            return whole
+    devices = _with_profile_names(node.mig_devices, known.geometries.get(node.name))
+    if gpus and all(count % gpus == 0 for count in devices.values()):
+        return [{profile: count // gpus for profile, count in devices.items()} for dummy in range(gpus)]
+    return whole
 
 
 def _parts(entry: t.Any, node: Node) -> Entry:
-    if not isinstance(entry, list) or not all(mig_parted.is_part(part) for part in entry):
+    if not isinstance(entry, list) or not all(mig_parted.is_valid_part(part) for part in entry):
         return []
     model = model_of(node)
-    devices = [mig_parted.device_id(one) for one in model.pci_ids] if model else []
-    return [part for part in entry if mig_parted.concerns(part, devices)]
+    devices = [mig_parted.device_id(pci_id) for pci_id in model.pci_ids] if model else []
+    return [part for part in entry if mig_parted.applies_to(part, devices)]
 
 
-def _gpus(node: Node, pool: PoolPlan, of_each: Counts) -> int:
-    """The physical GPUs: under the strategy single GFD counts the devices, of which each GPU has so many."""
-    if MIG_INFIX in node.product and not node.noted_gpus and not pool.gpus_per_node and of_each:
-        return max(1, node.gpus // sum(of_each.values()))
+def _gpu_count(node: Node, pool: PoolPlan, devices_of_gpu: Counts) -> int:
+    """The physical GPUs: under the MIG strategy single GFD counts the devices, of which each GPU has these."""
+    if MIG_INFIX in node.product and not node.recorded_gpus and not pool.gpus_per_node and devices_of_gpu:
+        return max(1, node.gpus // sum(devices_of_gpu.values()))
     return expected_state.expected_gpus(node, pool)
 
 
-def _written(devices: Counts, geometry: Geometry | None) -> dict[str, int]:
-    """Devices by the profile's own name instead of GFD's, which writes a dot for a plus."""
-    names = {of.name.replace("+", "."): of.name for of in (geometry.profiles if geometry else ())}
+def _with_profile_names(devices: Counts, geometry: Geometry | None) -> dict[str, int]:
+    """Devices by the profiles' names instead of GFD's, which have a dot for a plus."""
+    names = {profile.name.replace("+", "."): profile.name for profile in (geometry.profiles if geometry else ())}
     return {names.get(name, name): count for name, count in devices.items() if count}

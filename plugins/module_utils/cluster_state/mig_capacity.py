@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the GPUs of each node can be cut into: as the node publishes it, else as the catalog knows its model (pure).
+"""The MIG profiles of each node's GPUs: as the node publishes them, else by the catalog's model (pure).
 
-From operator v26.3 on (mig-parted v0.14, pkg/mig/builder) the MIG manager asks the driver, and writes an entry `all-<profile>` for each
-profile into the node's own ConfigMap, with as many of it as one GPU holds. Where a profile may begin is not published: that follows
-from the table of placements of which the model's others are.
+From operator v26.3 on (mig-parted v0.14, pkg/mig/builder) the MIG manager queries the driver, and writes an entry `all-<profile>` for each
+profile into the node's own ConfigMap, with the maximal count on one GPU. Placements are not published: they follow from the table of
+placements that has the model's other profiles.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if t.TYPE_CHECKING:
 
 _PREFIX, _BALANCED = "all-", "all-balanced"
 
-# A profile's name, and how many of it one GPU holds.
+# The maximal count of each profile on one GPU.
 Counts = t.Mapping[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
 class MigCapacity:
-    """The geometry of each node of which one is known, and where nodes publish another one than the catalog has, a sentence each."""
+    """The known geometries by node, and warnings about nodes that publish other profiles than the catalog has."""
 
     geometries: t.Mapping[str, mig.Geometry] = dataclasses.field(default_factory=dict)
-    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-NOTHING: t.Final = MigCapacity()
+NO_CAPACITY: t.Final = MigCapacity()
 
 
 def model_of(node: Node) -> models.Model | None:
-    """The catalog's model of a node's GPUs; of one with MIG devices under the strategy single the memory tells nothing."""
+    """The catalog's model of a node's GPUs. Under the MIG strategy single the node's memory is that of a device and is not used."""
     if not node.product:
         return None
     return models.of_gpu(node.product, None if MIG_INFIX in node.product else node.memory_mib)
@@ -47,75 +47,76 @@ def model_of(node: Node) -> models.Model | None:
 
 def mig_capacity(nodes: t.Iterable[Node], published: t.Mapping[str, t.Mapping[str, Entry]]) -> MigCapacity:
     """The geometries of these nodes; `published` are the generated entries by node."""
-    found: dict[str, mig.Geometry] = {}
+    geometries: dict[str, mig.Geometry] = {}
     differing: dict[str, list[str]] = {}
     for node in nodes:
         model = model_of(node)
         known = mig.geometry(model.key) if model else None
-        counts = profiles(published.get(node.name, {}))
-        geometry = shaped(counts, known) if counts else known
+        counts = published_profiles(published.get(node.name, {}))
+        geometry = geometry_of(counts, known) if counts else known
         if geometry is None:
             continue
-        found[node.name] = geometry
+        geometries[node.name] = geometry
         if counts and model and geometry != known:
             differing.setdefault(_difference(geometry, known, model), []).append(node.name)
     return MigCapacity(
-        found,
+        geometries,
         tuple(
-            f"{abbreviate(sorted(names))}: {what}; what the nodes publish counts." for what, names in differing.items()
+            f"{abbreviate(sorted(names))}: {difference}; the published profiles are used."
+            for difference, names in differing.items()
         ),
     )
 
 
-def profiles(entries: t.Mapping[str, Entry]) -> dict[str, int]:
-    """The profiles that a node publishes, each with as many of it as one GPU holds; none where it publishes nothing."""
-    found: dict[str, int] = {}
+def published_profiles(entries: t.Mapping[str, Entry]) -> dict[str, int]:
+    """The profiles that a node publishes, with their maximal count on one GPU."""
+    counts: dict[str, int] = {}
     for name, parts in entries.items():
         if not name.startswith(_PREFIX) or name == _BALANCED:
             continue
         for part in parts:
             devices = part.get("mig-devices") or {}
             if part.get("devices") == "all" and len(devices) == 1:
-                found.update(devices)
-    return found
+                counts.update(devices)
+    return counts
 
 
-def shaped(counts: Counts, known: mig.Geometry | None) -> mig.Geometry | None:
-    """The geometry with exactly these profiles; None where they are of no table that the catalog has.
+def geometry_of(counts: Counts, known: mig.Geometry | None) -> mig.Geometry | None:
+    """The geometry with exactly these profiles; None where they are in no table of the catalog.
 
-    Of a model that is not `known` it is the table that has a place for most of them. A profile that has no place in it is left out.
+    For an unknown model it is based on the table with most of the profiles. Profiles that are not in the table are left out.
     """
-    if known is not None and {of.name: of.most for of in known.profiles} == dict(counts):
+    if known is not None and _max_counts(known) == dict(counts):
         return known
-    tables = [known] if known is not None else mig.tables()
-    placed = [(table, found) for table in tables if (found := _placed(counts, table))]
-    if not placed:
+    tables = [known] if known is not None else mig.placement_tables()
+    candidates = [(table, rows) for table in tables if (rows := _matching_rows(counts, table))]
+    if not candidates:
         return None
-    table, rows = max(placed, key=lambda of: len(of[1]))
+    table, rows = max(candidates, key=lambda candidate: len(candidate[1]))
     return dataclasses.replace(table, profiles=tuple(rows), balanced=(), note="")
 
 
-def _placed(counts: Counts, table: mig.Geometry) -> list[mig.Profile]:
-    """The table's rows under the names that are published: those of the same compute slices and extras, and as many of it."""
-    found = []
+def _max_counts(geometry: mig.Geometry | None) -> dict[str, int]:
+    return {profile.name: profile.max_count for profile in (geometry.profiles if geometry else ())}
+
+
+def _matching_rows(counts: Counts, table: mig.Geometry) -> list[mig.Profile]:
+    """The table's rows, renamed to the published profiles with the same compute slices, extras and count."""
+    rows = []
     for row in table.profiles:
-        name = next(
-            (
-                name
-                for name, most in counts.items()
-                if most == row.most and without_memory(name) == without_memory(row.name)
-            ),
-            None,
-        )
-        if name is not None:
-            found.append(dataclasses.replace(row, name=name))
-    return found
+        for name, max_count in counts.items():
+            if max_count == row.max_count and without_memory(name) == without_memory(row.name):
+                rows.append(dataclasses.replace(row, name=name))
+                break
+    return rows
 
 
 def _difference(geometry: mig.Geometry, known: mig.Geometry | None, model: models.Model) -> str:
-    theirs, ours = ({of.name: of.most for of in (table.profiles if table else ())} for table in (geometry, known))
-    told = [f"{name} ({most} of it)" for name, most in theirs.items() if ours.get(name) != most]
-    lacking = [name for name in ours if name not in theirs]
-    has = [f"publish {', '.join(told)}"] if told else []
-    lacks = [f"do not publish {', '.join(lacking)}"] if lacking else []
-    return f"the GPUs {' and '.join([*has, *lacks])}, unlike the catalog's {model.key}"
+    published, catalog = _max_counts(geometry), _max_counts(known)
+    added = [f"{name} ({count} of it)" for name, count in published.items() if catalog.get(name) != count]
+    missing = [name for name in catalog if name not in published]
+    parts = [
+        *([f"publish {', '.join(added)}"] if added else []),
+        *([f"do not publish {', '.join(missing)}"] if missing else []),
+    ]
+    return f"the GPUs {' and '.join(parts)}, unlike the catalog's {model.key}"

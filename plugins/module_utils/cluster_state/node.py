@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One node as the fleet sees it: what its labels, taints and status say, parsed once."""
+"""A node: its labels, taints and status, parsed once."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ from ..catalog.names import (
 
 DRIVER = "nvidia.com/cuda.driver-version.full"
 DRIVER_PARTS = tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev"))
-# What sharing and MIG hang on GFD's product name (k8s-device-plugin internal/lm).
+# The suffixes of sharing and MIG in GFD's product name (k8s-device-plugin internal/lm).
 _SUFFIX = re.compile(r"(-MIG-[A-Za-z0-9.+]+)?(-SHARED)?$")
 
-
-_TEXTS: dict[str, str] = {}
-_TEXTS_MOST = 200_000
-# Under the strategy mixed GFD labels each profile.
+# Under the MIG strategy mixed GFD labels each profile.
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-(\d+g\..+)\.count")
+_TEXTS: dict[str, str] = {}
+_MAX_TEXTS = 200_000
 
 
 @dataclass(frozen=True)
 class Node:
-    """What one Node object says; counts are whole GPUs or shares, never None."""
+    """One Node object; counts are whole GPUs or shares, never None."""
 
     name: str
     labels: t.Mapping[str, str] = field(default_factory=dict)
@@ -49,55 +48,55 @@ class Node:
     ready: bool = False
     unschedulable: bool = False
     boot_id: str = ""
-    # RFC 3339, so that later ones sort last.
+    # RFC 3339, so that later ones are sorted last.
     created: str = ""
     provider_id: str = ""
     addresses: tuple[str, ...] = ()
 
     @property
     def product(self) -> str:
-        """GFD's product name as it stands, with the suffixes of sharing and MIG; empty before discovery."""
+        """GFD's product name with the suffixes of sharing and MIG; empty before discovery."""
         return self.labels.get(PRODUCT_LABEL, "")
 
     @property
     def model(self) -> str:
-        """GFD's product name without what sharing and MIG hang on it; empty before discovery."""
+        """GFD's product name without these suffixes; empty before discovery."""
         return _SUFFIX.sub("", self.product)
 
     @property
     def gpus(self) -> int:
-        """The GPUs that GFD counts: the physical ones, MIG devices under the strategy single; 0 before discovery."""
-        return whole(self.labels.get(COUNT_LABEL))
+        """The GPUs that GFD counts: the physical ones, or MIG devices under the MIG strategy single; 0 before discovery."""
+        return to_count(self.labels.get(COUNT_LABEL))
 
     @property
-    def noted_gpus(self) -> int:
-        """The physical GPUs as they were counted before they were cut; 0 where nothing is noted."""
-        return whole(self.annotations.get(GPUS_ANNOTATION))
+    def recorded_gpus(self) -> int:
+        """The physical GPUs, recorded before they were partitioned; 0 where nothing is recorded."""
+        return to_count(self.annotations.get(GPUS_ANNOTATION))
 
     @property
     def mig_config(self) -> str:
-        """The MIG configuration that the node is to have; empty where nobody said."""
+        """The desired MIG configuration of the node; empty where it is not set."""
         return self.labels.get(MIG_CONFIG_LABEL, "")
 
     @property
     def mig_state(self) -> str:
-        """What the MIG manager says of it: pending, rebooting, success or failed; empty before it has looked."""
+        """The MIG manager's state of it: pending, rebooting, success or failed; empty before the MIG manager has processed it."""
         return self.labels.get(MIG_STATE_LABEL, "")
 
     @property
     def replicas(self) -> int:
-        """The shares a GPU that GFD says; 0 when it says nothing."""
-        return whole(self.labels.get(REPLICAS_LABEL))
+        """The shares of a GPU by GFD; 0 without the label."""
+        return to_count(self.labels.get(REPLICAS_LABEL))
 
     @property
     def mig_devices(self) -> dict[str, int]:
-        """The MIG devices by profile, as GFD labels them under either strategy (`+` is a dot there)."""
+        """The MIG devices by profile, from GFD's labels under either strategy (with a dot for `+`)."""
         if MIG_INFIX in self.product:
             profile = self.product.partition(MIG_INFIX)[2].removesuffix(SHARED_SUFFIX)
             return {profile: self.gpus} if self.gpus else {}
-        ours = [(key, value) for key, value in self.labels.items() if key.startswith("nvidia.com/mig-")]
-        found = {_MIG_COUNT.fullmatch(key): value for key, value in ours}
-        return {match[1]: whole(value) for match, value in found.items() if match}
+        mig_labels = [(key, value) for key, value in self.labels.items() if key.startswith("nvidia.com/mig-")]
+        counts = {_MIG_COUNT.fullmatch(key): value for key, value in mig_labels}
+        return {match[1]: to_count(value) for match, value in counts.items() if match}
 
     @property
     def mode(self) -> str:
@@ -107,7 +106,7 @@ class Node:
     @property
     def memory_mib(self) -> int:
         """The memory of one GPU; 0 before discovery."""
-        return whole(self.labels.get(MEMORY_LABEL))
+        return to_count(self.labels.get(MEMORY_LABEL))
 
     @property
     def driver(self) -> str:
@@ -117,7 +116,7 @@ class Node:
 
     @property
     def has_gpu(self) -> bool:
-        """Whether NFD, the GPU operator or GFD say that there is an NVIDIA GPU."""
+        """Whether labels of NFD, the GPU operator or GFD show an NVIDIA GPU."""
         if self.labels.get(GPU_PRESENT_LABEL) == "false":
             return False
         return (
@@ -128,16 +127,16 @@ class Node:
 
     @property
     def discovered(self) -> bool:
-        """Whether GFD has said which GPU it is."""
+        """Whether GFD has labelled its GPU."""
         return self.has_gpu and PRODUCT_LABEL in self.labels
 
-    def tainted(self, key: str) -> bool:
-        """Whether it has a taint of this key, whatever its value and effect."""
+    def has_taint(self, key: str) -> bool:
+        """Whether it has a taint with this key, regardless of value and effect."""
         return any(taint.get("key") == key for taint in self.taints)
 
 
-def parse(raw: t.Mapping[str, t.Any]) -> Node:
-    """Read a Node object as the API gives it; what is missing there is empty here."""
+def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
+    """Parse a Node object of the API; missing fields are empty."""
     metadata = raw.get("metadata") or {}
     spec = raw.get("spec") or {}
     status = raw.get("status") or {}
@@ -160,16 +159,16 @@ def parse(raw: t.Mapping[str, t.Any]) -> Node:
 
 
 def _shared(texts: t.Mapping[str, str] | None) -> dict[str, str]:
-    """The same texts, each kept once in memory whatever the number of nodes: thousands of nodes say much the same."""
-    # Not sys.intern(), which Ansible puts a function of its own in place of.
+    """The same texts, each only once in memory, since thousands of nodes have mostly the same labels."""
+    # Not sys.intern(), which Ansible replaces.
     share = _TEXTS.setdefault
-    if len(_TEXTS) > _TEXTS_MOST:
+    if len(_TEXTS) > _MAX_TEXTS:
         _TEXTS.clear()
     return {share(key, key): share(value, value) for key, value in (texts or {}).items()}
 
 
-def whole(text: t.Any) -> int:
-    """A count out of a label or a quantity; 0 where it is none."""
+def to_count(text: t.Any) -> int:
+    """The number in a label or a quantity; 0 where it is not a number."""
     try:
         return int(text)
     except (TypeError, ValueError):
@@ -177,4 +176,4 @@ def whole(text: t.Any) -> int:
 
 
 def _gpu_counts(resources: t.Mapping[str, t.Any] | None) -> dict[str, int]:
-    return {name: whole(value) for name, value in (resources or {}).items() if name.startswith("nvidia.com/")}
+    return {name: to_count(value) for name, value in (resources or {}).items() if name.startswith("nvidia.com/")}

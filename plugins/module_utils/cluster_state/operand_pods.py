@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's agents that read the device plugin's config on each node, and what ails them (pure)."""
+"""The pods of the GPU operator's operands on each node, and their failures (pure)."""
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 from dataclasses import dataclass
 
@@ -13,14 +14,14 @@ MIG_MANAGER = "nvidia-mig-manager"
 MPS_DAEMON = "nvidia-device-plugin-mps-control-daemon"
 DRIVER = "nvidia-driver-daemonset"
 VALIDATOR = "nvidia-operator-validator"
-# NVIDIA's pods by their label app (gpu-operator assets/*/*daemonset.yaml); on OpenShift a driver's has its system behind it.
+# The operands by their label app (gpu-operator assets/*/*daemonset.yaml); on OpenShift the driver's has the operating system as a suffix.
 OPERANDS = (
     *(DRIVER, PLUGIN, DISCOVERY, MIG_MANAGER, MPS_DAEMON, VALIDATOR),
     *("nvidia-container-toolkit-daemonset", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-node-status-exporter"),
 )
-# What the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and itself, which is started anew.
+# The operands that the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and itself, which is restarted.
 STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, "nvidia-dcgm", "nvidia-dcgm-exporter", VALIDATOR, MIG_MANAGER})
-# The pods that mount our ConfigMaps (gpu-operator assets/state-device-plugin, gpu-feature-discovery, state-mig-manager).
+# The pods that mount the managed ConfigMaps (gpu-operator assets/state-device-plugin, gpu-feature-discovery, state-mig-manager).
 SELECTOR = f"app in ({PLUGIN},{DISCOVERY},{MIG_MANAGER})"
 
 Pod = t.Mapping[str, t.Any]
@@ -28,7 +29,7 @@ Pod = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class ContainerFailure:
-    """Why an agent's pod does not do its work; container and previous say whose log tells more."""
+    """Why an operand's pod does not work; the log of the container has details."""
 
     node: str
     pod: str
@@ -37,59 +38,63 @@ class ContainerFailure:
     restarts: int = 0
 
     def __str__(self) -> str:
-        again = f", {self.restarts} restarts" if self.restarts else ""
-        return f"pod {self.pod} container {self.container}: {self.reason}{again}"
+        restarts = f", {self.restarts} restarts" if self.restarts else ""
+        return f"pod {self.pod} container {self.container}: {self.reason}{restarts}"
 
 
 def node_of(pod: Pod) -> str:
-    """The node that a pod is bound to; empty while it is not."""
+    """The node of a pod; empty before it is scheduled."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def container_failures(pods: t.Iterable[Pod]) -> dict[str, list[ContainerFailure]]:
-    """What is wrong with the agents' pods, by node; running and ready pods are not named."""
-    found: dict[str, list[ContainerFailure]] = {}
+    """The failures of the pods, by node; pods that are running and ready have none."""
+    failures: dict[str, list[ContainerFailure]] = {}
     for pod in pods:
-        for ailment in _of_pod(pod):
-            found.setdefault(ailment.node, []).append(ailment)
-    return found
+        for failure in _pod_failures(pod):
+            failures.setdefault(failure.node, []).append(failure)
+    return failures
 
 
-def missing(pods: t.Iterable[Pod], nodes: t.Iterable[str]) -> list[str]:
-    """The nodes on which no device plugin runs at all."""
+def nodes_without_plugin(pods: t.Iterable[Pod], nodes: t.Iterable[str]) -> list[str]:
+    """The nodes without a pod of the device plugin."""
     served = {node_of(pod) for pod in pods if app_of(pod) == PLUGIN}
     return [name for name in nodes if name not in served]
 
 
 def is_ready(pod: Pod) -> bool:
-    """Whether the kubelet says that a pod is ready."""
+    """Whether a pod has the condition Ready."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def pod_of(pods: t.Iterable[Pod], app: str, node: str) -> str | None:
-    """The name of this agent's pod on a node."""
+    """The name of this operand's pod on a node."""
     return next((pod["metadata"]["name"] for pod in pods if app_of(pod) == app and node_of(pod) == node), None)
 
 
-def _of_pod(pod: Pod) -> t.Iterator[ContainerFailure]:
+def _pod_failures(pod: Pod) -> t.Iterator[ContainerFailure]:
     name = pod["metadata"]["name"]
     status = pod.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     for container in containers:
         waiting = (container.get("state") or {}).get("waiting") or {}
-        ended = _ended(container)
+        termination = _termination(container)
         restarts = int(container.get("restartCount") or 0)
         if waiting.get("reason") and waiting["reason"] != "PodInitializing":
-            last = f" ({ended})" if ended else f" ({waiting['message']})" if waiting.get("message") else ""
-            yield ContainerFailure(node_of(pod), name, container["name"], f"{waiting['reason']}{last}", restarts)
-        elif ended and restarts and not container.get("ready"):
-            yield ContainerFailure(node_of(pod), name, container["name"], ended, restarts)
+            details = (
+                f" ({termination})" if termination else f" ({waiting['message']})" if waiting.get("message") else ""
+            )
+            yield ContainerFailure(node_of(pod), name, container["name"], f"{waiting['reason']}{details}", restarts)
+        elif termination and restarts and not container.get("ready"):
+            yield ContainerFailure(node_of(pod), name, container["name"], termination, restarts)
     if not containers and status.get("phase") != "Running":
-        yield ContainerFailure(node_of(pod), name, "-", f"{status.get('phase') or 'unknown'}{_why(status)}")
+        yield ContainerFailure(
+            node_of(pod), name, "-", f"{status.get('phase') or 'unknown'}{_condition_message(status)}"
+        )
 
 
-def _ended(container: t.Mapping[str, t.Any]) -> str:
+def _termination(container: t.Mapping[str, t.Any]) -> str:
     for state in (container.get("state") or {}, container.get("lastState") or {}):
         terminated = state.get("terminated")
         if terminated and terminated.get("exitCode"):
@@ -98,24 +103,71 @@ def _ended(container: t.Mapping[str, t.Any]) -> str:
     return ""
 
 
-def _why(status: t.Mapping[str, t.Any]) -> str:
+def _condition_message(status: t.Mapping[str, t.Any]) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("status") == "False" and condition.get("message"):
             return f": {condition['message']}"
     return ""
 
 
-def operands(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
-    """The apps of NVIDIA's pods, one for each pod, by node."""
-    found: dict[str, list[str]] = {}
+def operands_by_node(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
+    """The apps of the operands' pods, one for each pod, by node."""
+    apps: dict[str, list[str]] = {}
     for pod in pods:
         app = app_of(pod)
         known = DRIVER if app.startswith(f"{DRIVER}-") else app
         if known in OPERANDS and node_of(pod):
-            found.setdefault(node_of(pod), []).append(known)
-    return found
+            apps.setdefault(node_of(pod), []).append(known)
+    return apps
 
 
 def app_of(pod: Pod) -> str:
-    """The label by which NVIDIA's pods are told apart."""
+    """The label that identifies the operand."""
     return str((pod["metadata"].get("labels") or {}).get("app") or "")
+
+
+# A container with this number of restarts is in a back-off of 40 seconds or more (kubelet: 10 seconds, doubled each time).
+_MIN_RESTARTS = 3
+# For images that cannot be pulled and containers that cannot be created there are no restarts: seconds since the creation of the pod.
+_MIN_AGE = 60.0
+_NEVER_STARTED = (
+    *("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"),
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+)
+# Each operand waits for the one before it; if several fail, the first is the cause.
+_START_ORDER = (DRIVER, "nvidia-container-toolkit-daemonset", VALIDATOR, DISCOVERY)
+
+
+def operand_failures(pods: t.Iterable[Pod], now: float) -> dict[str, ContainerFailure]:
+    """The lasting failure of the first failing operand of each node, in their start order; `now` is in seconds since 1970."""
+    first: dict[str, tuple[int, ContainerFailure]] = {}
+    for pod in pods:
+        position = _start_position(app_of(pod))
+        for failure in _pod_failures(pod):
+            if failure.node and _lasts(pod, failure, now) and position < first.get(failure.node, (99, failure))[0]:
+                first[failure.node] = (position, failure)
+    return {node: failure for node, (dummy, failure) in first.items()}
+
+
+def unready_operands(pods: t.Iterable[Pod], nodes: t.Collection[str]) -> dict[str, set[str]]:
+    """By app, those of the nodes on which its pod exists and is not ready."""
+    unready: dict[str, set[str]] = {}
+    for pod in pods:
+        node = node_of(pod)
+        if node in nodes and not is_ready(pod):
+            unready.setdefault(app_of(pod), set()).add(node)
+    return unready
+
+
+def _start_position(app: str) -> int:
+    known = DRIVER if app.startswith((DRIVER, "nvidia-gpu-driver")) else app
+    return _START_ORDER.index(known) if known in _START_ORDER else len(_START_ORDER)
+
+
+def _lasts(pod: Pod, failure: ContainerFailure, now: float) -> bool:
+    if failure.restarts >= _MIN_RESTARTS:
+        return True
+    created = pod["metadata"].get("creationTimestamp")
+    if not created or not failure.reason.startswith(_NEVER_STARTED):
+        return False
+    return now - datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp() >= _MIN_AGE

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Labels and taints of a node that are ours: what to write, what to take back, what to leave (pure).
+"""Labels and taints of a node that this collection owns: which to set, to remove and to keep (pure).
 
-A label or taint that was there before we came is not noted as ours, so that it stays when we leave. What we put is
-noted in an annotation, written in the same patch, so that a killed run leaves nothing that is not noted.
+Labels and taints that existed before are not recorded as owned, so that they stay when the node is released. Those that are set are
+recorded in an annotation in the same patch, so that a killed run leaves nothing unrecorded.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .node import Node
 
 @dataclass(frozen=True)
 class Owner:
-    """The annotations in which one owner notes what it put on a node."""
+    """The annotations in which one owner records what it has set on a node."""
 
     labels: str
     taints: str
 
 
-# Two owners, so that what a pool declares and what a user sets with the module nodes do not take each other out.
+# Two owners, so that pools and the module node_metadata do not remove each other's labels and taints.
 NODES = Owner("accel.gpu/labels", "accel.gpu/taints")
 POOLS = Owner("accel.gpu/pool-labels", "accel.gpu/pool-taints")
 
 
 @dataclass(frozen=True)
 class NodeEdit:
-    """One merge patch of one node; before and after hold only what differs."""
+    """One merge patch of one node; before and after contain only the differences."""
 
     name: str
     patch: dict[str, t.Any]
@@ -41,32 +41,32 @@ class NodeEdit:
 
     @property
     def labels(self) -> dict[str, str | None]:
-        """The labels that the patch sets (or takes out: None)."""
+        """The labels that the patch sets (None: removes)."""
         return dict(self.patch["metadata"].get("labels") or {})
 
 
-def edit(
+def metadata_edit(
     node: Node,
     owner: Owner,
     *,
     labels: t.Mapping[str, str | None] | None = None,
     taints: t.Sequence[Taint] = (),
-    drop_others: bool = False,
+    remove_others: bool = False,
     annotations: t.Mapping[str, str | None] | None = None,
-    stale: t.Mapping[str, str] | None = None,
+    invalidates: t.Mapping[str, str] | None = None,
     handed_over: t.Mapping[str, str] | None = None,
 ) -> NodeEdit | None:
-    """The patch that makes a node carry the labels and taints, or None when it does.
+    """The patch that sets these labels and taints, or None if the node has them.
 
-    A label of None is taken out if it is ours. With drop_others everything of ours that is not wanted is taken out.
-    `annotations` are set, or taken out (None). `stale` tells of labels of others which of them no longer says anything
-    once that label is changed, by the label that is: `{changed: stale}`; it is taken out in the same patch, also where the
-    node did not have it when it was read. `handed_over` are labels that the node has afterwards and that are not noted as the owner's.
+    A label of None is removed if it is owned. With remove_others every owned label and taint that is not listed is removed.
+    `annotations` are set, or removed (None). `invalidates` maps labels to labels of others that become invalid when the former change; these
+    are removed in the same patch, even if the node did not have them when it was read. `handed_over` are labels that the node has
+    afterwards and that are not recorded as owned.
     """
-    wanted = {key: value for key, value in (labels or {}).items() if value is not None}
-    dropped = [key for key, value in (labels or {}).items() if value is None]
+    desired = {key: value for key, value in (labels or {}).items() if value is not None}
+    removed = [key for key, value in (labels or {}).items() if value is None]
     label_patch, owned_labels = _labels(
-        node, recorded_keys(node.annotations, owner.labels), wanted, dropped, drop_others
+        node, recorded_keys(node.annotations, owner.labels), desired, removed, remove_others
     )
     for key, value in (handed_over or {}).items():
         label_patch.pop(key, None)
@@ -74,19 +74,19 @@ def edit(
             label_patch[key] = value
         owned_labels = [owned for owned in owned_labels if owned != key]
     merged, owned_taints = merge_taints(
-        node.taints, recorded_keys(node.annotations, owner.taints), taints, lambda dummy: drop_others
+        node.taints, recorded_keys(node.annotations, owner.taints), taints, lambda dummy: remove_others
     )
-    noting = {
+    records = {
         key: json.dumps(owned) if owned else None
         for key, owned in ((owner.labels, owned_labels), (owner.taints, owned_taints))
     }
     written = {
-        key: value for key, value in {**(annotations or {}), **noting}.items() if value != node.annotations.get(key)
+        key: value for key, value in {**(annotations or {}), **records}.items() if value != node.annotations.get(key)
     }
     taints_differ = merged is not None
     if not label_patch and not written and not taints_differ:
         return None
-    label_patch.update({of: None for key, of in (stale or {}).items() if key in label_patch})
+    label_patch.update({invalid: None for key, invalid in (invalidates or {}).items() if key in label_patch})
     metadata: dict[str, t.Any] = {}
     if label_patch:
         metadata["labels"] = label_patch
@@ -102,14 +102,14 @@ def edit(
 
 
 def recorded_keys(annotations: t.Mapping[str, str], annotation: str) -> list[str]:
-    """What an annotation of ours lists; what cannot be read lists nothing."""
+    """The entries of an annotation; none where it cannot be parsed."""
     text = annotations.get(annotation)
     return list(_entries(text)) if text else []
 
 
 @functools.lru_cache(maxsize=1024)
 def _entries(text: str) -> tuple[str, ...]:
-    """Read once for all nodes on which the same is noted."""
+    """Cached, since many nodes have the same annotation."""
     try:
         entries = json.loads(text)
     except ValueError:
@@ -118,14 +118,13 @@ def _entries(text: str) -> tuple[str, ...]:
 
 
 def _labels(
-    node: Node, ours: list[str], wanted: t.Mapping[str, str], dropped: t.Sequence[str], drop_others: bool
+    node: Node, owned: list[str], desired: t.Mapping[str, str], removed: t.Sequence[str], remove_others: bool
 ) -> tuple[dict[str, str | None], list[str]]:
-    patch: dict[str, str | None] = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
-    leaving = [key for key in ours if key not in wanted and (drop_others or key in dropped)]
-    patch.update({key: None for key in leaving if key in node.labels})
+    patch: dict[str, str | None] = {key: value for key, value in desired.items() if node.labels.get(key) != value}
+    dropped = [key for key in owned if key not in desired and (remove_others or key in removed)]
+    patch.update({key: None for key in dropped if key in node.labels})
     written = {key for key, value in patch.items() if value is not None}
-    owned = (set(ours) - set(leaving)) | written
-    return patch, sorted(owned)
+    return patch, sorted((set(owned) - set(dropped)) | written)
 
 
 def _difference(

@@ -1,66 +1,94 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pool each node belongs to, the pins that we set ourselves looked at again (pure)."""
+"""The pool of each node, and the GPU nodes whose pool is not known yet (pure)."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ..catalog.names import NFD_PREFIX, POOL_LABEL
-from ..pools.membership import Membership, NodeFacts, members
+from ..pools.membership import Membership, NodeFacts, assign_nodes
+from ..schema.operand_labels import without_discovery
 from .ownership import POOLS, recorded_keys
-from .unusual_nodes import claimable
-from .unusual_nodes import members as members_of
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
     from .node import Node
 
+# Labels with these prefixes are set by discovery; all others exist from the start, or are set by others.
+_DISCOVERED = ("nvidia.com/", NFD_PREFIX)
+
 
 def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
-    """The membership; a pin of ours keeps a node in its pool only as long as the pool's match fits it.
+    """The membership; the label accel.gpu/pool that a run has set only counts while the pool's match fits the node.
 
-    A pin that the user has set counts whatever the match says.
+    A label that the user has set always counts.
     """
     facts = {node.name: NodeFacts(node.name, node.labels, node.annotations) for node in nodes}
-    membership = members(pools, facts.values())
-    strayed = [name for names in membership.mismatched.values() for name in names]
-    ours = [name for name in strayed if POOL_LABEL in recorded_keys(facts[name].annotations, POOLS.labels)]
-    if not ours:
+    membership = assign_nodes(pools, facts.values())
+    mismatched = [name for names in membership.mismatched.values() for name in names]
+    owned = [name for name in mismatched if POOL_LABEL in recorded_keys(facts[name].annotations, POOLS.labels)]
+    if not owned:
         return membership
-    for name in ours:
+    for name in owned:
         labels = {key: value for key, value in facts[name].labels.items() if key != POOL_LABEL}
         facts[name] = NodeFacts(name, labels, facts[name].annotations)
-    return members(pools, facts.values())
+    return assign_nodes(pools, facts.values())
+
+
+def pool_members(membership: Membership) -> set[str]:
+    """The nodes of all pools."""
+    return {name for names in membership.by_pool.values() for name in names}
+
+
+def may_match(pool: PoolPlan, node: Node) -> bool:
+    """Whether the pool's match can still fit a node of unknown model; labels that exist do not change."""
+    if pool.match.pins_only:
+        return False
+    return all(
+        node.labels[key] == value if key in node.labels else key.startswith(_DISCOVERED)
+        for key, value in pool.match.labels.items()
+    )
+
+
+def undiscovered_candidates(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
+    """The nodes of no pool that may belong to one once gpu-feature-discovery has labelled them, which it will do."""
+    undiscovered = set(membership.undiscovered) - pool_members(membership)
+    return [
+        node.name
+        for node in nodes
+        if node.name in undiscovered
+        and not without_discovery(node.labels)
+        and any(may_match(pool, node) for pool in pools)
+    ]
 
 
 def awaited_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
-    """The nodes whose pool shows only when gpu-feature-discovery has labelled them, and will."""
-    ready = [node for node in nodes if node.ready]
-    return claimable(pools, ready, membership)
+    """The ready nodes whose pool is known only once gpu-feature-discovery has labelled them."""
+    return undiscovered_candidates(pools, [node for node in nodes if node.ready], membership)
 
 
-def undiscovered_cluster(nodes: t.Iterable[Node]) -> bool:
-    """Whether NFD has not been at work on any node, so that nothing is known of their hardware."""
+def is_undiscovered(nodes: t.Iterable[Node]) -> bool:
+    """Whether NFD has not labelled any node, so that nothing is known of their hardware."""
     return not any(key.startswith(NFD_PREFIX) for node in nodes for key in node.labels)
 
 
-def may_be_set_aside(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set[str]:
-    """The GPU nodes whose failing operands do not keep the others from going on.
+def ignorable_nodes(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set[str]:
+    """The GPU nodes whose failing operands do not stop a run for the others.
 
-    Those of no pool, and those that gpu-feature-discovery has not labelled: where a pool has one of these, its sharing fails in the end.
+    These are nodes of no pool, and nodes without labels of gpu-feature-discovery: if a pool has one of the latter, its sharing fails in the end.
     """
-    of_pools = members_of(assign_pools(pools, nodes))
-    return {node.name for node in nodes if node.has_gpu and (node.name not in of_pools or not node.discovered)}
+    members = pool_members(assign_pools(pools, nodes))
+    return {node.name for node in nodes if node.has_gpu and (node.name not in members or not node.discovered)}
 
 
-def some_work(nodes: t.Iterable[Node], failing: t.Collection[str]) -> bool:
-    """Whether NVIDIA's pods have labelled any GPU node beside those on which they fail."""
+def any_discovered(nodes: t.Iterable[Node], failing: t.Collection[str]) -> bool:
+    """Whether any GPU node is discovered beside those whose operands fail."""
     return any(node.discovered and node.name not in failing for node in nodes)
 
 
-def any_claimed(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node], names: t.Collection[str]) -> bool:
-    """Whether one of the named nodes is of a pool, or may become so."""
+def any_in_pool(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node], names: t.Collection[str]) -> bool:
+    """Whether one of the named nodes belongs to a pool, or may do so after discovery."""
     membership = assign_pools(pools, nodes)
-    claimed = {*members_of(membership), *claimable(pools, nodes, membership)}
-    return any(name in claimed for name in names)
+    candidates = {*pool_members(membership), *undiscovered_candidates(pools, nodes, membership)}
+    return any(name in candidates for name in names)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What makes a node a member of its pool, and to what it can be taken back when that fails (pure)."""
+"""The edit that applies a pool's declaration to a node, and the working configuration for a rollback (pure)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ..catalog.names import (
     ROLLOUT_ANNOTATION,
 )
 from ..catalog.taints import format_taint
-from ..mig import layout as mig
+from ..mig import layout as layouts
 from ..nvidia_config import mig_parted
 from . import expected_state
 from .node import Node
-from .node_check import paused
-from .ownership import POOLS, NodeEdit, edit, recorded_keys
-from .pool_release import STALE, is_managed, release_edit
-from .rollout_record import record
+from .node_check import paused_operands
+from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
+from .pool_release import INVALIDATES, is_managed, release_edit
+from .rollout_record import rollout_annotation
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
-_PROFILE = (CONFIG_LABEL, MIG_CONFIG_LABEL)
+_CONFIG_LABELS = (CONFIG_LABEL, MIG_CONFIG_LABEL)
 
 
 @dataclass(frozen=True)
 class LastGood:
-    """A profile with which a node was seen to work: its two labels (None: not there), and what it offered of GPUs."""
+    """A configuration with which a node was verified to work: its two labels (None: absent), and the GPU resources that it offered."""
 
     labels: t.Mapping[str, str | None]
     offers: t.Mapping[str, int]
@@ -43,61 +43,67 @@ class LastGood:
         return json.dumps({"labels": dict(self.labels), "offers": dict(self.offers)}, sort_keys=True)
 
 
-def node_edit(node: Node, pool: PoolPlan | None, held: t.Collection[str] = ()) -> NodeEdit | None:
-    """What makes a node a member of the pool (of none: what gives back all that is ours), or None when it is.
+def node_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] = ()) -> NodeEdit | None:
+    """The edit that makes a node a member of the pool (None: that releases it), or None if nothing changes.
 
-    A held taint is not put on the node, and stays where the node has it. With another profile goes a note of the one that
-    the node has, if it works.
+    Held taints are not added to the node, and are kept if the node has them. If the configuration changes, the current one is recorded,
+    provided that it works.
     """
-    good = is_working(node) if pool and _is_another(node, pool) else None
-    return _edit(node, pool, held, {LAST_GOOD_ANNOTATION: str(good)} if good else {})
+    good = working_configuration(node) if pool and _changes_configuration(node, pool) else None
+    return _edit(node, pool, held_taints, {LAST_GOOD_ANNOTATION: str(good)} if good else {})
 
 
-def whole_patch(node: Node) -> dict[str, t.Any] | None:
-    """The first half of the release of a node whose GPUs are cut: whole GPUs by an explicit configuration, all notes kept.
+def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
+    """The first step of the release of a node with partitioned GPUs: MIG is disabled by an explicit configuration, annotations are kept.
 
-    None when the node is told so already. The profile that worked until then is noted, so that a failure can be rolled back.
+    None if it is set already. The configuration that worked until then is recorded for a rollback.
     """
     labels: dict[str, str | None] = {}
     if CONFIG_LABEL in node.labels and CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels):
         labels[CONFIG_LABEL] = None
     if node.mig_config != mig_parted.DISABLED:
-        labels.update({MIG_CONFIG_LABEL: mig_parted.DISABLED, STALE[MIG_CONFIG_LABEL]: None})
-    good = is_working(node) if labels and is_managed(node) else None
+        labels.update({MIG_CONFIG_LABEL: mig_parted.DISABLED, INVALIDATES[MIG_CONFIG_LABEL]: None})
+    good = working_configuration(node) if labels and is_managed(node) else None
     annotations = {LAST_GOOD_ANNOTATION: str(good)} if good else {}
     metadata = {key: part for key, part in (("labels", labels), ("annotations", annotations)) if part}
     return {"metadata": metadata} if metadata else None
 
 
-def is_working(node: Node) -> LastGood | None:
-    """The node's profile, when what it shows is a node that works: GPUs are offered, and nothing is in the middle of a change."""
-    offers = {name: count for name, count in sorted(node.allocatable.items()) if count and expected_state.of_gpus(name)}
-    if not offers or not node.ready or paused(node) or node.mig_state not in ("", "success"):
+def working_configuration(node: Node) -> LastGood | None:
+    """The node's configuration, if it works: GPUs are offered, and no change is in progress."""
+    offers = {
+        name: count
+        for name, count in sorted(node.allocatable.items())
+        if count and expected_state.is_gpu_resource(name)
+    }
+    if not offers or not node.ready or paused_operands(node) or node.mig_state not in ("", "success"):
         return None
-    return LastGood({key: node.labels.get(key) for key in _PROFILE}, offers)
+    return LastGood({key: node.labels.get(key) for key in _CONFIG_LABELS}, offers)
 
 
 def last_good(node: Node) -> LastGood | None:
-    """The profile that is noted on the node; None where none is, or nothing readable."""
+    """The configuration that is recorded on the node; None where none is, or it cannot be parsed."""
     try:
-        found = json.loads(node.annotations.get(LAST_GOOD_ANNOTATION) or "null")
-        return LastGood({key: found["labels"].get(key) for key in _PROFILE}, dict(found["offers"]))
+        recorded = json.loads(node.annotations.get(LAST_GOOD_ANNOTATION) or "null")
+        return LastGood({key: recorded["labels"].get(key) for key in _CONFIG_LABELS}, dict(recorded["offers"]))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def _is_another(node: Node, pool: PoolPlan) -> bool:
-    """Whether the node gets another profile than it has."""
-    cut = _cut(node, pool)
-    return node.labels.get(CONFIG_LABEL) != pool.on(node.name).config_key or bool(cut and node.mig_config != cut)
+def _changes_configuration(node: Node, pool: PoolPlan) -> bool:
+    mig_config = _expected_mig_config(node, pool)
+    return node.labels.get(CONFIG_LABEL) != pool.for_node(node.name).config_key or bool(
+        mig_config and node.mig_config != mig_config
+    )
 
 
-def _cut(node: Node, pool: PoolPlan) -> str | None:
-    return expected_state.mig_config(node, pool, ours=MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels))
+def _expected_mig_config(node: Node, pool: PoolPlan) -> str | None:
+    managed = MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels)
+    return expected_state.expected_mig_config(node, pool, managed=managed)
 
 
-def _unpaused(node: Node, labels: t.Mapping[str, str]) -> dict[str, str]:
-    """The pool's labels without those of operands that are stopped for the time of a change; whoever stopped them starts them again."""
+def _without_paused_operands(node: Node, labels: t.Mapping[str, str]) -> dict[str, str]:
+    """The pool's labels without those of operands that are stopped for a change, and restarted by what has stopped them."""
     return {
         key: value
         for key, value in labels.items()
@@ -108,24 +114,29 @@ def _unpaused(node: Node, labels: t.Mapping[str, str]) -> dict[str, str]:
 
 
 def _edit(
-    node: Node, pool: PoolPlan | None, held: t.Collection[str], more: t.Mapping[str, str | None]
+    node: Node, pool: PoolPlan | None, held_taints: t.Collection[str], annotations: t.Mapping[str, str | None]
 ) -> NodeEdit | None:
     if pool is None:
         return release_edit(node)
-    there = {format_taint(taint) for taint in node.taints}
-    taints = [taint for taint in pool.taints if format_taint(taint) in there or format_taint(taint) not in held]
-    cut = _cut(node, pool)
-    counted = (
+    live_taints = {format_taint(taint) for taint in node.taints}
+    taints = [
+        taint for taint in pool.taints if format_taint(taint) in live_taints or format_taint(taint) not in held_taints
+    ]
+    mig_config = _expected_mig_config(node, pool)
+    gpus = (
         str(expected_state.expected_gpus(node, pool))
-        if pool.sharing.strategy == mig.SINGLE and node.discovered
+        if pool.sharing.strategy == layouts.SINGLE and node.discovered
         else None
     )
-    return edit(
+    return metadata_edit(
         node,
         POOLS,
-        labels={**_unpaused(node, pool.on(node.name).node_labels), **({MIG_CONFIG_LABEL: cut} if cut else {})},
+        labels={
+            **_without_paused_operands(node, pool.for_node(node.name).node_labels),
+            **({MIG_CONFIG_LABEL: mig_config} if mig_config else {}),
+        },
         taints=taints,
-        drop_others=True,
-        annotations={GPUS_ANNOTATION: counted, ROLLOUT_ANNOTATION: record(pool.rollout), **more},
-        stale=STALE,
+        remove_others=True,
+        annotations={GPUS_ANNOTATION: gpus, ROLLOUT_ANNOTATION: rollout_annotation(pool.rollout), **annotations},
+        invalidates=INVALIDATES,
     )

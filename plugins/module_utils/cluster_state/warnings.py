@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is odd about nodes and pools although it is no mistake: sentences for a plan and for a run (pure)."""
+"""Warnings about nodes and pools, as sentences for a plan and for a run (pure)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import typing as t
 
 from ..catalog import models
 from ..schema.messages import abbreviate
+from .pool_assignment import pool_members
 from .pool_release import ABANDONED, is_abandoned
-from .unusual_nodes import members
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -25,50 +25,46 @@ _SELINUX, _INSTANCE = "feature.node.kubernetes.io/kernel-selinux.enabled", "node
 
 
 def all_warnings(nodes: t.Sequence[Node], membership: Membership, released: t.Collection[str]) -> list[str]:
-    """Everything odd of a fleet and its pools; nothing before any GPU is known of, since pools are empty then."""
+    """All warnings about the nodes and their pools; none before any GPU node is known, since all pools are empty then."""
     if not any(node.has_gpu for node in nodes):
         return []
-    member = members(membership)
-    return [*of_membership(membership, released), *_of_nodes(nodes, member)]
+    return [*membership_warnings(membership, released), *_node_warnings(nodes, pool_members(membership))]
 
 
-def abandoned_pins(nodes: t.Iterable[Node], membership: Membership) -> t.Iterator[str]:
-    """Nodes of no pool that a release without verification may have left with GPUs that are cut."""
-    member = members(membership)
-    names = sorted(node.name for node in nodes if node.name not in member and is_abandoned(node))
+def abandoned_node_warnings(nodes: t.Iterable[Node], membership: Membership) -> t.Iterator[str]:
+    """Nodes of no pool whose GPUs may still be partitioned after a release without verification."""
+    members = pool_members(membership)
+    names = sorted(node.name for node in nodes if node.name not in members and is_abandoned(node))
     if names:
-        yield f"{abbreviate(names)}: {ABANDONED}; share, site or repair makes them whole."
+        yield f"{abbreviate(names)}: {ABANDONED}; the playbook share, site or repair disables MIG on them."
 
 
-def of_membership(membership: Membership, released: t.Collection[str]) -> t.Iterator[str]:
-    """Nodes about which the pools do not agree, pools without nodes, and pins that lead nowhere or do not fit.
+def membership_warnings(membership: Membership, released: t.Collection[str]) -> t.Iterator[str]:
+    """Nodes that several pools match, pools without nodes, and labels accel.gpu/pool that do not fit.
 
-    `released` are the nodes that give back what a pool had put on them, told elsewhere.
+    `released` are the nodes that are released from their pools, which is reported elsewhere.
     """
     for name, pools in sorted(membership.overlaps.items())[:NAMES_LIMIT]:
-        yield f"Node {name} matches the pools {', '.join(pools)} and is left as it is; pin it with the label accel.gpu/pool."
-    member = members(membership)
+        yield f"Node {name} matches the pools {', '.join(pools)} and is not changed; pin it with the label accel.gpu/pool."
+    members = pool_members(membership)
     if membership.empty:
-        unknown = sorted(set(membership.undiscovered) - member)
-        maybe = (
-            f" GPU nodes whose model is not known, and that may be theirs: {abbreviate(unknown)}." if unknown else ""
-        )
-        yield f"No node of the cluster belongs to: {', '.join(membership.empty)}.{maybe}"
+        unknown = sorted(set(membership.undiscovered) - members)
+        note = f" GPU nodes of unknown model that may belong to them: {abbreviate(unknown)}." if unknown else ""
+        yield f"No node of the cluster belongs to: {', '.join(membership.empty)}.{note}"
     for pool, names in sorted(membership.mismatched.items()):
-        yield f"Pool {pool} does not match {abbreviate(names)}, pinned to it by the label accel.gpu/pool; the pin counts."
-    for pool, names in sorted(membership.unlike.items()):
-        yield f"Of another model than pool {pool} says that its flavor has (model): {abbreviate(names)}; put one of both right."
-    for pool, names in sorted(membership.left.items()):
-        pinned = [name for name in names if name not in member and name not in released]
+        yield f"Pool {pool} does not match {abbreviate(names)}, pinned to it by the label accel.gpu/pool; the pin takes precedence."
+    for pool, names in sorted(membership.wrong_model.items()):
+        yield f"{abbreviate(names)}: another GPU model than pool {pool} declares (model). Correct the flavor or model."
+    for pool, names in sorted(membership.undeclared_pins.items()):
+        pinned = [name for name in names if name not in members and name not in released]
         if pinned:
-            yield f"{abbreviate(pinned)} carry accel.gpu/pool={pool}, which is no declared pool; they are left as they are."
+            yield f"{abbreviate(pinned)} have the label accel.gpu/pool={pool}, which is not a declared pool; they are not changed."
 
 
-def _of_nodes(nodes: t.Sequence[Node], member: t.Collection[str]) -> t.Iterator[str]:
-    """Nodes of pools that are not ready, and GPUs that the catalog does not know."""
-    away = sorted(node.name for node in nodes if node.name in member and not node.ready)
-    if away:
-        yield not_ready_message(away)
+def _node_warnings(nodes: t.Sequence[Node], members: t.Collection[str]) -> t.Iterator[str]:
+    not_ready = sorted(node.name for node in nodes if node.name in members and not node.ready)
+    if not_ready:
+        yield not_ready_message(not_ready)
     unknown = {node.model for node in nodes if node.discovered and models.of_gpu(node.product, node.memory_mib) is None}
     for model in sorted(unknown):
         names = sorted(node.name for node in nodes if node.model == model)
@@ -76,28 +72,28 @@ def _of_nodes(nodes: t.Sequence[Node], member: t.Collection[str]) -> t.Iterator[
 
 
 def not_ready_message(names: t.Sequence[str]) -> str:
-    """Of nodes of pools."""
-    return f"Not ready, so neither waited for nor proven: {abbreviate(names)}."
+    """The warning about nodes of pools that are not ready."""
+    return f"Not ready, so the run neither waits for them nor verifies them: {abbreviate(names)}."
 
 
-def traits(nodes: t.Iterable[Node]) -> set[str]:
-    """What the nodes' labels tell of the cluster, of the traits that catalog.known_bad names."""
-    found: set[str] = set()
+def cluster_traits(nodes: t.Iterable[Node]) -> set[str]:
+    """The traits of the cluster that the nodes' labels show (see catalog/known_issues.py)."""
+    traits: set[str] = set()
     for node in nodes:
         if not node.has_gpu:
             continue
         labels = node.labels
         if _OPENSHIFT in labels:
-            found.add("openshift")
+            traits.add("openshift")
         if labels.get(_OS) == "rhel" and labels.get(_OS_VERSION, "").partition(".")[0] == "8":
-            found.add("rhel8")
+            traits.add("rhel8")
         if labels.get(_SELINUX) == "true":
-            found.add("selinux")
+            traits.add("selinux")
         if labels.get(_INSTANCE) in ("rke2", "k3s"):
-            found.add(labels[_INSTANCE])
+            traits.add(labels[_INSTANCE])
         if any(key.startswith("cloud.google.com/gke-") for key in labels):
-            found.add("gke")
+            traits.add("gke")
         if labels.get("nvidia.com/vgpu.present") == "true":
-            found.add("vgpu")
-        found.update(f"model {word}" for word in node.model.removeprefix("NVIDIA-").split("-")[:1] if word)
-    return found
+            traits.add("vgpu")
+        traits.update(f"model {word}" for word in node.model.removeprefix("NVIDIA-").split("-")[:1] if word)
+    return traits

@@ -18,7 +18,7 @@ import typing as t
 from ..cluster_state import cordon
 from ..cluster_state.eviction_order import blocking_pods, pods_to_evict, scale_down_candidates
 from ..cluster_state.gpu_pods import all_pods
-from ..cluster_state.node import Node, parse
+from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..common.parallel import DEFAULT_LIMIT, run_bounded
 from ..common.wait import WaitTimeout
@@ -118,7 +118,7 @@ class NodeDrainer:
         return sorted(cordoned)
 
     def _list_nodes(self) -> t.Iterator[Node]:
-        return map(parse, self._client.list(NODES))
+        return map(parse_node, self._client.list(NODES))
 
     def _patch_all(
         self, nodes: dict[str, Node], make_patch: t.Callable[[Node], cordon.Patch | None], lease: Lease
@@ -133,9 +133,11 @@ class NodeDrainer:
         def send(name: str) -> None:
             edit = make_edit(nodes[name])
             if edit is not None:
-                result = patch_node(self._client, edit, lambda raw: make_edit(parse(raw)), lease.check, answer=True)
+                result = patch_node(
+                    self._client, edit, lambda raw: make_edit(parse_node(raw)), lease.check, answer=True
+                )
                 if result.node is not None:
-                    nodes[name] = parse(result.node)
+                    nodes[name] = parse_node(result.node)
 
         _for_each(nodes, send)
 
@@ -167,7 +169,7 @@ class NodeDrainer:
         deadline = time.monotonic() + self._options.drain_timeout
         evicted: list[str] = []
         while pods := self._pods_to_evict(name):
-            shown = [pod.shown for pod in pods]
+            shown = [pod.full_name for pod in pods]
             left = deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimeout(

@@ -110,7 +110,7 @@ def await_termination(
 
     def remaining() -> list[str]:
         check_lease()
-        return [pod.shown for pod in list_pods() if pod.uid in uids]
+        return [pod.full_name for pod in list_pods() if pod.uid in uids]
 
     wait_until(
         remaining,
@@ -175,13 +175,13 @@ class _Eviction:
     def progress(self) -> str:
         """One line of progress."""
         lines = [
-            f"{self._pods[uid].shown} refused for {self._refused_seconds(uid):.0f} s: {reason}"
+            f"{self._pods[uid].full_name} refused for {self._refused_seconds(uid):.0f} s: {reason}"
             for uid, reason in self._refused.items()
         ]
         for uid, metadata in self.remaining.items():
             grace = metadata.get("deletionGracePeriodSeconds") or 0
             if uid not in self._refused and grace > _TERMINATION_MARGIN:
-                lines.append(f"{self._pods[uid].shown} has a grace period of {grace} s (grace_period shortens it)")
+                lines.append(f"{self._pods[uid].full_name} has a grace period of {grace} s (grace_period shortens it)")
         gone = len(self._pods) - len(self.remaining)
         return "; ".join([f"node {self._node}: {gone}/{len(self._pods)} pods gone", *lines[:3]])
 
@@ -197,10 +197,12 @@ class _Eviction:
     def failure(self, title: str, kind: type[WaitTimeout] = WaitTimeout) -> WaitTimeout:
         """The exception for what is left: each pod, why, and what to do."""
         advice = self._not_ready_advice()
-        lines = [f"{self._pods[uid].shown}: {self._problem(uid, data, advice)}" for uid, data in self.remaining.items()]
+        lines = [
+            f"{self._pods[uid].full_name}: {self._problem(uid, data, advice)}" for uid, data in self.remaining.items()
+        ]
         if self.last_error is not None:
             lines.append(f"The API server did not answer at the end: {self.last_error.message}")
-        return kind(" ".join([title, *lines]), {"pods_left": [self._pods[uid].shown for uid in self.remaining]})
+        return kind(" ".join([title, *lines]), {"pods_left": [self._pods[uid].full_name for uid in self.remaining]})
 
     def _evict(self, pod: PodOnNode) -> None:
         options: dict[str, t.Any] = {"preconditions": {"uid": pod.uid}}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state.operand_failures import operand_failures
+from ..cluster_state.operand_pods import operand_failures
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES
 

@@ -34,7 +34,7 @@ def pods_by_node(client: Client, pods: t.Sequence[Object], operator_namespace: s
     return PodsByNode(
         classify.gpu_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes),
         classify.other_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes),
-        classify.possible_holders(pods, operator_namespace=operator_namespace, runtime_classes=classes),
+        classify.possible_gpu_pods(pods, operator_namespace=operator_namespace, runtime_classes=classes),
     )
 
 

@@ -25,7 +25,7 @@ def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Export
 
     Where possible, the same entry follows from the layout again.
     """
-    if not isinstance(entry, list) or not all(mig_parted.is_part(part) for part in entry):
+    if not isinstance(entry, list) or not all(mig_parted.is_valid_part(part) for part in entry):
         raise Inexpressible("the MIG manager cannot read its MIG configuration")
     parts = [part for part in entry if _concerns(part, pci_ids)]
     if any(part.get("mig-enabled") and not part.get("mig-devices") for part in parts):
@@ -37,7 +37,7 @@ def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Export
     if not gpus:
         raise Inexpressible("its layout differs by GPU, and its number of GPUs before the partitioning is unknown")
     try:
-        by_gpu = mig_parted.by_gpu(parts, gpus)
+        by_gpu = mig_parted.layouts_by_gpu(parts, gpus)
     except KeyError as error:
         raise Inexpressible(f"its MIG configuration names GPU {error}, but it has {gpus}") from error
     layouts = list(by_gpu.values())
@@ -47,7 +47,7 @@ def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Export
     partitioned = {index: layout for index, layout in by_gpu.items() if layout}
     before_last = {index: by_gpu[index] for part in parts[:-1] if part["devices"] != "all" for index in part["devices"]}
     for candidate in (partitioned, by_gpu, before_last):
-        if mig_parted.entry(mig.read(candidate), gpus) == list(entry):
+        if mig_parted.entry(mig.parse_layout(candidate), gpus) == list(entry):
             return ExportedLayout(candidate, gpus)
     return ExportedLayout(partitioned, gpus)
 
@@ -55,4 +55,4 @@ def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Export
 def _concerns(part: t.Mapping[str, t.Any], pci_ids: t.Collection[str]) -> bool:
     if mig_parted.device_filter(part) and not pci_ids:
         raise Inexpressible("its MIG configuration filters by PCI ids, and the catalog does not contain its model")
-    return mig_parted.concerns(part, {mig_parted.device_id(pci_id) for pci_id in pci_ids})
+    return mig_parted.applies_to(part, {mig_parted.device_id(pci_id) for pci_id in pci_ids})

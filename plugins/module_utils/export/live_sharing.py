@@ -63,7 +63,7 @@ class LiveConfig:
             raise Inexpressible(
                 f"its label names the configuration {name}, which the device plugin's ConfigMap does not contain"
             )
-        return device_plugin.read(data[name])
+        return device_plugin.parse(data[name])
 
     def _layout(self, node: Node) -> ExportedLayout:
         name = node.mig_config
@@ -73,13 +73,13 @@ class LiveConfig:
             return ExportedLayout()
         model = models.of_gpu(node.product, None if MIG_INFIX in node.product else node.memory_mib)
         geometry = geometries.geometry(model.key) if model else None
-        usual = mig_parted.usual([(model.pci_ids, geometry)] if model and geometry else [])
-        entries = {**usual, **mig_parted.read(self.mig)}
+        usual = mig_parted.default_entries([(model.pci_ids, geometry)] if model and geometry else [])
+        entries = {**usual, **mig_parted.parse_configmap(self.mig)}
         if name not in entries:
             raise Inexpressible(
                 f"its label names the MIG configuration {name}, which the MIG manager's ConfigMap does not contain"
             )
-        gpus = node.noted_gpus or (0 if MIG_INFIX in node.product else node.gpus)
+        gpus = node.recorded_gpus or (0 if MIG_INFIX in node.product else node.gpus)
         return export_layout(entries[name], gpus, model.pci_ids if model else ())
 
 

@@ -15,10 +15,10 @@ from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
 from ..catalog.taints import STARTUP_TAINT, format_taint, toleration_of
 from ..cluster_state.ownership import POOLS, recorded_keys
-from ..nvidia_config.device_plugin import MIG
 from ..schema import validators
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import is_for_users
+from ..sharing_modes.mig import MIG
 from .sharing import Inexpressible
 
 if t.TYPE_CHECKING:
@@ -107,7 +107,7 @@ def export_pools(
 
 def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> None:
     """Verified nodes no longer have the startup taint, so the ClusterPolicy's tolerations say whether pools declare it."""
-    mig_pools = [pool for pool in exported.pools if pool["sharing"]["mode"] == MIG]
+    mig_pools = [pool for pool in exported.pools if pool["sharing"]["mode"] == MIG.name]
     if toleration_of(STARTUP_TAINT) not in tolerations or not mig_pools:
         return
     for pool in mig_pools:
@@ -204,7 +204,7 @@ def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tup
 def _distinguishing_label(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
     """A label that all of the nodes and none of the others have, and that no agent writes; empty if there is none."""
     for key, value in sorted(nodes[0].labels.items()):
-        if validators.free_label(key) or validators.not_the_pin(key) or is_for_users(key):
+        if validators.free_label(key) or validators.not_the_pool_label(key) or is_for_users(key):
             continue
         if all(node.labels.get(key) == value for node in nodes) and all(
             node.labels.get(key) != value for node in others

@@ -9,16 +9,19 @@ import typing as t
 from ..catalog.names import GPU_RESOURCE
 from ..mig import layout as mig
 from ..nvidia_config import device_plugin
-from ..nvidia_config.device_plugin import EXCLUSIVE, MIG, MPS, TIME_SLICING, Sharing
-from ..pools.derive import sharing_of
 from ..schema.messages import is_whole
+from ..sharing_modes.mig import MIG
+from ..sharing_modes.mps import MPS
+from ..sharing_modes.sharing import Sharing, sharing_of
+from ..sharing_modes.time_slicing import TIME_SLICING
+from ..sharing_modes.whole_gpus import NONE
 
 Document = dict[str, t.Any]
 
 _PREFIX = "nvidia.com/"
-_MODES = {"timeSlicing": TIME_SLICING, "mps": MPS}
+_MODES = {mode.plugin_key: mode.name for mode in (TIME_SLICING, MPS)}
 # The plugin's defaults of failRequestsGreaterThanOne (k8s-device-plugin api/config/v1 replicas.go).
-_FAILS_BY_DEFAULT = {TIME_SLICING: False, MPS: True}
+_FAILS_BY_DEFAULT = {TIME_SLICING.name: False, MPS.name: True}
 
 
 class Inexpressible(Exception):
@@ -34,16 +37,16 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
     _check_structure(content)
     shares = _export_shares(content)
     if layout is None:
-        sharing: Document = {"mode": EXCLUSIVE, **shares}
-    elif shares.get("mode") == MPS:
+        sharing: Document = {"mode": NONE.name, **shares}
+    elif shares.get("mode") == MPS.name:
         raise Inexpressible("it has MPS on MIG devices, which NVIDIA's device plugin refuses")
     else:
         options = {**_export_strategy(content, layout, strategy), **shares}
         options.pop("mode", None)
-        sharing = {"mode": MIG, "layout": layout, **options}
+        sharing = {"mode": MIG.name, "layout": layout, **options}
     declared = sharing_of(sharing)
     derived = device_plugin.config(declared)
-    if strategy and declared.mode == MIG:
+    if strategy and declared.mode == MIG.name:
         # The ClusterPolicy's strategy overrides the file's, and is removed once the pool declares it.
         content = {**content, "flags": {**(content.get("flags") or {}), "migStrategy": strategy}}
     if _normalize(content, declared) != _normalize(derived, declared):
@@ -80,7 +83,7 @@ def _export_shares(content: Document) -> Document:
     shares: Document = {"mode": mode, "replicas": counts[0]}
     if part.get("renameByDefault"):
         shares["rename"] = True
-    if mode == TIME_SLICING and not part.get("failRequestsGreaterThanOne", _FAILS_BY_DEFAULT[mode]):
+    if mode == TIME_SLICING.name and not part.get("failRequestsGreaterThanOne", _FAILS_BY_DEFAULT[mode]):
         shares["fail_requests_greater_than_one"] = False
     return shares
 
@@ -90,13 +93,13 @@ def _export_strategy(content: Document, layout: t.Any, override: str) -> Documen
     strategy = override or (content.get("flags") or {}).get("migStrategy") or ""
     if strategy not in mig.STRATEGIES:
         raise Inexpressible("its GPUs are partitioned, but its device plugin has no MIG strategy")
-    return {} if strategy == mig.strategy_for(mig.read(layout)) else {"strategy": strategy}
+    return {} if strategy == mig.strategy_for(mig.parse_layout(layout)) else {"strategy": strategy}
 
 
 def _normalize(content: Document, declared: Sharing) -> Document:
     """The configuration with explicit defaults and full resource names."""
     flags = {key: value for key, value in (content.get("flags") or {}).items() if value not in (None, "none", "")}
-    if declared.mode != MIG:
+    if declared.mode != MIG.name:
         # The strategy has no effect on whole GPUs.
         flags.pop("migStrategy", None)
     return {

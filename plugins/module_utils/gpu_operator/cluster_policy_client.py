@@ -9,12 +9,12 @@ import typing as t
 
 from ..catalog.names import GENERATED_SELECTOR
 from ..cluster_state.cluster_policy import active_policy
-from ..cluster_state.driver_upgrade import UNFINISHED, Upgrade, upgrade_of
-from ..cluster_state.generated_mig_config import by_node, generated
-from ..cluster_state.node import parse
-from ..cluster_state.operand_failures import operand_failures, unready
+from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
+from ..cluster_state.generated_mig_config import merge_generated, parse_generated
+from ..cluster_state.node import parse_node
+from ..cluster_state.operand_pods import operand_failures, unready_operands
 from ..cluster_state.ownership import POOLS
-from ..cluster_state.pool_assignment import any_claimed, may_be_set_aside, some_work
+from ..cluster_state.pool_assignment import any_discovered, any_in_pool, ignorable_nodes
 from ..common.wait import WaitOptions, WaitTimeout, wait_until
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..helm.release_records import is_marked_installed, marker_path
@@ -100,9 +100,9 @@ class ClusterPolicyClient:
             configmaps.append(_configmap(plan.config.name, plan.config.namespace, plan.config.data))
         if "migManager" in plan.policy.spec and self._configmap(plan.mig.name, plan.mig.namespace) is None:
             used = (((live or {}).get("spec") or {}).get("migManager") or {}).get("config") or {}
-            current = mig_parted.read(self._configmap(used.get("name") or _DEFAULT_MIG, plan.mig.namespace))
-            known = {**plan.mig.usual, **self._generated_entries(plan, current), **current}
-            text = mig_parted.document({**known, **plan.mig.entries})
+            current = mig_parted.parse_configmap(self._configmap(used.get("name") or _DEFAULT_MIG, plan.mig.namespace))
+            known = {**plan.mig.default_entries, **self._generated_entries(plan, current), **current}
+            text = mig_parted.render_configuration({**known, **plan.mig.entries})
             configmaps.append(_configmap(plan.mig.name, plan.mig.namespace, {mig_parted.KEY: text}))
         return configmaps
 
@@ -114,7 +114,9 @@ class ClusterPolicyClient:
         configmaps = list(self._client.list(path, label_selector=GENERATED_SELECTOR))
         if not configmaps:
             return {}
-        return generated(plan, by_node(configmaps), map(parse, self._client.list(NODES)), current).entries
+        return merge_generated(
+            plan, parse_generated(configmaps), map(parse_node, self._client.list(NODES)), current
+        ).entries
 
     def create(self, configmaps: t.Iterable[Object]) -> None:
         """Create ConfigMaps before pods mount them; afterwards gpu_sharing manages them."""
@@ -147,7 +149,7 @@ class ClusterPolicyClient:
         missing = max((item.desired - item.available for item in readiness.operands), default=0)
         if readiness.ready or not missing:
             return None
-        candidates = may_be_set_aside(self._pools, [parse(node) for node in self._nodes or ()])
+        candidates = ignorable_nodes(self._pools, [parse_node(node) for node in self._nodes or ()])
         if missing > len(candidates):
             return None
         pods = operand_pods(self._client, self._namespace, candidates)
@@ -155,12 +157,12 @@ class ClusterPolicyClient:
         if not failures:
             return None
         self._nodes = self._read_nodes()
-        nodes = [parse(node) for node in self._nodes]
-        failures = {name: failure for name, failure in failures.items() if name in may_be_set_aside(self._pools, nodes)}
-        if not failures or not (some_work(nodes, failures) or not any_claimed(self._pools, nodes, failures)):
+        nodes = [parse_node(node) for node in self._nodes]
+        failures = {name: failure for name, failure in failures.items() if name in ignorable_nodes(self._pools, nodes)}
+        if not failures or not (any_discovered(nodes, failures) or not any_in_pool(self._pools, nodes, failures)):
             return None
         reasons = describe_failures(self._client, self._namespace, failures)
-        self._ignored = IgnoredNodes(reasons, unready(pods, failures))
+        self._ignored = IgnoredNodes(reasons, unready_operands(pods, failures))
         return self._ignored
 
     def _continue_stalled_updates(self, lease: t.Callable[[], Lease]) -> None:
@@ -211,12 +213,12 @@ class ClusterPolicyClient:
             raise WaitTimeout(self._timeout_message(readiness), partial(readiness))
         return readiness
 
-    def _driver_upgrade(self, daemonsets: t.Iterable[Object]) -> Upgrade:
+    def _driver_upgrade(self, daemonsets: t.Iterable[Object]) -> DriverUpgrade:
         """The progress of a driver upgrade; costs a request only during one."""
         if not any(is_outdated(item) for item in daemonsets if is_driver(item)):
-            return Upgrade()
+            return DriverUpgrade()
         nodes = self._client.list(NODES, label_selector=UNFINISHED, metadata_only=True)
-        return upgrade_of((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
+        return driver_upgrade((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
 
     def _timeout_message(self, readiness: OperatorReadiness) -> str:
         apps = sorted({item.app for item in readiness.unfinished if item.app})
@@ -241,7 +243,7 @@ def _progress_text(readiness: OperatorReadiness) -> str:
     ready, expected = readiness.pods
     count = f"{ready}/{expected} operand pods ready" if expected else "waiting for the GPU operator"
     # The progress of the driver says more than the number of pods that are missing because of it.
-    return "; ".join([count, *(readiness.upgrade.told() or readiness.waiting[:1])])
+    return "; ".join([count, *(readiness.upgrade.messages() or readiness.waiting[:1])])
 
 
 def _configmap(name: str, namespace: str, data: t.Mapping[str, str]) -> Object:

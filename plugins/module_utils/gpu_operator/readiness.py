@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
 from ..catalog.taints import toleration_identity
-from ..cluster_state.driver_upgrade import Upgrade, remedies, upgrade_of
+from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
 from ..cluster_state.unusual_nodes import as_list
 from ..schema.messages import abbreviate
 from .daemonsets import (
@@ -69,7 +69,7 @@ class OperatorReadiness:
     operands: tuple[Operand, ...] = ()
     waiting: tuple[str, ...] = ()
     untolerated_nodes: tuple[str, ...] = ()
-    upgrade: Upgrade = field(default_factory=Upgrade)
+    upgrade: DriverUpgrade = field(default_factory=DriverUpgrade)
     blocked: tuple[str, ...] = ()
     ignored_nodes: t.Mapping[str, str] = field(default_factory=dict)
 
@@ -137,7 +137,7 @@ def assess(
     daemonsets: t.Iterable[Document],
     nodes: t.Sequence[Document],
     effect: RequiredEffect,
-    upgrade: Upgrade | None = None,
+    upgrade: DriverUpgrade | None = None,
     ignored: IgnoredNodes | None = None,
 ) -> OperatorReadiness:
     """Assess one reading of the cluster; without `upgrade`, the progress of a driver upgrade is taken from the nodes.
@@ -147,9 +147,9 @@ def assess(
     ignored = ignored or IgnoredNodes()
     operand_sets = [item for item in daemonsets if is_operand(item)]
     if not any(is_driver(item) for item in operand_sets):
-        upgrade = Upgrade()  # Labels of a removed driver mean nothing.
+        upgrade = DriverUpgrade()  # Labels of a removed driver mean nothing.
     elif upgrade is None:
-        upgrade = upgrade_of(
+        upgrade = driver_upgrade(
             (node["metadata"]["name"], node["metadata"].get("labels") or {})
             for node in nodes
             if node["metadata"]["name"] not in ignored.reasons
@@ -167,7 +167,7 @@ def assess(
         waiting.append("the operator has not created any of its DaemonSets yet")
     spec = policy.get("spec") or {}
     waiting += [line for item in operand_sets for line in (_missing_effect(item, effect) or template_delay(spec, item))]
-    waiting += upgrade.told()
+    waiting += upgrade.messages()
     waiting += [_describe_unfinished(item) for item in operands if not item.done]
     return OperatorReadiness(
         state=state,
@@ -246,13 +246,13 @@ def _reports_operands(policy: Document) -> bool:
     return False
 
 
-def _blocked_upgrade(policy: Document, daemonsets: t.Iterable[Document], upgrade: Upgrade) -> t.Iterator[str]:
+def _blocked_upgrade(policy: Document, daemonsets: t.Iterable[Document], upgrade: DriverUpgrade) -> t.Iterator[str]:
     """What to do when the driver is not replaced automatically, or its upgrade has stopped."""
     drivers = [item for item in daemonsets if is_driver(item)]
     nodes = sum(int((item.get("status") or {}).get("desiredNumberScheduled") or 0) for item in drivers)
     upgrade_policy = UpgradePolicy.from_spec(policy.get("spec") or {})
     if upgrade_policy.automatic:
-        if upgrade.stuck(upgrade_policy.max_parallel(nodes)):
+        if upgrade.is_stuck(upgrade_policy.max_parallel(nodes)):
             yield from remedies(upgrade)
         return
     for item in drivers:

@@ -84,7 +84,7 @@ def _vectors(geometry: Geometry) -> tuple[Vector, ...]:
     reached: dict[Vector, set[int]] = {(0,) * len(order): {0}}
     for at, profile in enumerate(order):
         layer = dict(reached)
-        for dummy in range(profile.most):
+        for dummy in range(profile.max_count):
             layer = {
                 (*vector[:at], vector[at] + 1, *vector[at + 1 :]): more
                 for vector, taken in layer.items()

@@ -31,8 +31,8 @@ def _unknown(geometry: Geometry, counts: Counts) -> str | None:
 
 def _too_many(geometry: Geometry, counts: Counts) -> str | None:
     for profile in geometry.profiles:
-        if counts.get(profile.name, 0) > profile.most:
-            return f"has room for {profile.most} x {profile.name}, not for {counts[profile.name]}"
+        if counts.get(profile.name, 0) > profile.max_count:
+            return f"has room for {profile.max_count} x {profile.name}, not for {counts[profile.name]}"
     return None
 
 

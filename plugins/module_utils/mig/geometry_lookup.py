@@ -17,7 +17,7 @@ def geometry_of(name: t.Any) -> mig.Geometry:
     model = models.find(name) if isinstance(name, str) else None
     if model is None:
         known = models.nearest(name) if isinstance(name, str) else ()
-        raise ValueError(f"{name!r} is no GPU model of the catalog; {_meant(known)}")
+        raise ValueError(f"{name!r} is not a GPU model of the catalog; {_meant(known)}")
     geometry = mig.geometry(model.key)
     if geometry is None:
         raise ValueError(f"{model.key} has no MIG; {_meant(())}")

@@ -36,7 +36,7 @@ class Part:
 Layout = tuple[Part, ...]
 
 
-def read(written: t.Any) -> Layout:
+def parse_layout(written: t.Any) -> Layout:
     """The layout of a sound document: one for every GPU, or one for each GPU by its index.
 
     Written as {profile: count}, as a list of profiles, or as a map or list of these by GPU index.

@@ -63,7 +63,7 @@ def mask(start: int, size: int) -> int:
 
 def _instances(geometry: Geometry, counts: Counts) -> tuple[Profile, ...] | None:
     """A profile for each device, in the order in which they are made; None when there is one too many, or none such."""
-    if any((profile := geometry.profile(name)) is None or count > profile.most for name, count in counts.items()):
+    if any((profile := geometry.profile(name)) is None or count > profile.max_count for name, count in counts.items()):
         return None
     return tuple(profile for profile in in_order(geometry) for dummy in range(counts.get(profile.name, 0)))
 

@@ -20,7 +20,7 @@ from ..schema.types import Boolean, Choice, ListOf, MapOf, Section, Text
 
 def _invalid_selector(value: str) -> str | None:
     try:
-        label_selector.parse(value)
+        label_selector.parse_selector(value)
     except ValueError as error:
         return str(error)
     return None
@@ -85,7 +85,7 @@ class NodeSet:
             return False
         if not self.selector.matches(node.labels):
             return False
-        return self.model is None or models.normal(models.bare_product(node.product)) in _products(self.model)
+        return self.model is None or models.normalized(models.bare_product(node.product)) in _products(self.model)
 
     @property
     def needs_taints(self) -> bool:
@@ -118,7 +118,7 @@ def _node_set(entry: t.Mapping[str, t.Any], path: str) -> NodeSet:
     exact = {**(match.get("labels") or {}), **({POOL_LABEL: match["pool"]} if match.get("pool") else {})}
     requirements = [Requirement(key, False, (value,)) for key, value in exact.items()]
     for text in entry.get("label_selectors") or ():
-        requirements += label_selector.parse(text).requirements
+        requirements += label_selector.parse_selector(text).requirements
     labels, annotations = (
         {key: None if absent else value for key, value in (entry.get(name) or {}).items()}
         for name in ("labels", "annotations")
@@ -177,4 +177,4 @@ def _without_nulls(entry: t.Any) -> t.Any:
 def _products(model: str) -> frozenset[str]:
     known = models.find(model)
     names = (known.key, *known.products) if known else (model,)
-    return frozenset(models.normal(name) for name in names)
+    return frozenset(models.normalized(name) for name in names)

@@ -10,7 +10,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ..cluster_state.node import parse
+from ..cluster_state.node import parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..common import private_file
 from ..common.errors import InvalidOptions, PartialFailure
@@ -125,7 +125,7 @@ def reconcile(
 
         def patch(edit: NodeEdit) -> PatchStatus:
             def compute(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
-                node = parse(raw)
+                node = parse_node(raw)
                 desired = desired_metadata(node, sets)
                 return node_edit(node, desired) if desired is not None else None
 
@@ -142,7 +142,7 @@ def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
     problems: list[str] = []
     missing = {name for node_set in sets for name in node_set.names or ()}
     for raw in client.list(NODES, metadata_only=not any(node_set.needs_taints for node_set in sets)):
-        node = parse(raw)
+        node = parse_node(raw)
         missing.discard(node.name)
         if not node.product if node.has_gpu else not is_discovered(node.labels):
             matches.undiscovered.append(node.name)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ..catalog.names import POOL_LABEL
 from ..cluster_state import cordon
-from ..cluster_state.node import Node, parse
-from ..cluster_state.ownership import POOLS, NodeEdit, edit
+from ..cluster_state.node import Node, parse_node
+from ..cluster_state.ownership import POOLS, NodeEdit, metadata_edit
 from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.pool_edit import node_edit
 from ..nodegroups.names import is_of
@@ -66,19 +66,19 @@ def arrivals(
 ) -> list[GroupArrival]:
     """The groups of all pools (or of those named), in the pools' order; `told` is what the cloud's module says of them, by their names."""
     raws = list(raws)
-    nodes = [parse(raw) for raw in raws]
+    nodes = [parse_node(raw) for raw in raws]
     reasons = {node.name: _reason(node, raw) for node, raw in zip(nodes, raws, strict=True)}
     membership = assign_pools(plan.pools, nodes)
     by_name = {node.name: node for node in nodes}
     found = []
     for pool in plan.pools:
-        if pool.group is None or (only and pool.name not in only):
+        if pool.nodegroup is None or (only and pool.name not in only):
             continue
-        its = [by_name[name] for name in membership.by_pool[pool.name] if _is_made(by_name[name], pool.group)]
-        wanted = _wanted(plan, pool.group, told)
+        its = [by_name[name] for name in membership.by_pool[pool.name] if _is_made(by_name[name], pool.nodegroup)]
+        wanted = _wanted(plan, pool.nodegroup, told)
         stays = _stay(its, wanted)
         arrived = tuple(ArrivedNode(node, reasons[node.name], edit_of(node, pool, stays=stays)) for node in its)
-        found.append(GroupArrival(pool, pool.group, wanted, arrived))
+        found.append(GroupArrival(pool, pool.nodegroup, wanted, arrived))
     return found
 
 
@@ -89,7 +89,7 @@ def edit_of(node: Node, pool: PoolPlan, *, stays: bool) -> NodeEdit | None:
     emptying when it was killed, and that `stays` after all, is opened again.
     """
     if node.discovered or any(node.allocatable.values()):
-        change = edit(node, POOLS, labels={POOL_LABEL: pool.name})
+        change = metadata_edit(node, POOLS, labels={POOL_LABEL: pool.name})
     else:
         change = node_edit(node, pool)
     reopening = cordon.cancel_removal(node) if stays else None
@@ -116,7 +116,7 @@ def _both(node: Node, change: NodeEdit | None, reopening: cordon.Patch) -> NodeE
 
 def _is_made(node: Node, group: NodeGroupPlan) -> bool:
     """Whether a node of the pool is of its group, too: what the cloud says counts, and where it says nothing, that it is the pool's."""
-    named = node.labels.get(group.label) if group.label else None
+    named = node.labels.get(group.group_label) if group.group_label else None
     return is_of(named, group.name) if named is not None else POOL_LABEL in node.labels
 
 
@@ -126,7 +126,7 @@ def _wanted(plan: Plan, group: NodeGroupPlan, told: t.Mapping[str, t.Any]) -> in
     count = (told.get(group.name) or {}).get(word)
     if isinstance(count, int):
         return count
-    return group.low or 0 if group.autoscaled else group.count
+    return group.min_node_count or 0 if group.autoscaled else group.node_count
 
 
 def _reason(node: Node, raw: Raw) -> str:

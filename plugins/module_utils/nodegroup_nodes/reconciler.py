@@ -8,7 +8,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..cluster_state.node import parse
+from ..cluster_state.node import parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..common.parallel import run_bounded
 from ..common.progress import Progress
@@ -124,7 +124,7 @@ class ArrivalReconciler:
         result = patch_node(
             self._client,
             edit,
-            lambda raw: edit_of(parse(raw), of.pool, stays=of.stays),
+            lambda raw: edit_of(parse_node(raw), of.pool, stays=of.stays),
             lease.check,
             dry_run=self._check,
         )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the documents to the plan: pure, and the only place where a value that two components share is made."""
+"""Derives the plan from the variables; every value that several components share is computed only here (pure)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..catalog import mig as geometries
 from ..catalog import models, names, releases
 from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
 from ..common.nested import get_nested
-from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
-from ..nvidia_config.device_plugin import MIG, Sharing
 from ..schema.matching import resolve_match
+from ..schema.types import Document
+from ..sharing_modes.sharing import Sharing, sharing_of
 from .merge import merge
 from .nodegroups import cloud_of, drain_options, nodegroup_spec, nodegroup_specs
 from .operator_values import mirrored_image, nfd_values, operator_values
@@ -36,17 +36,15 @@ from .plan import (
 )
 from .variables import load
 
-Document = dict[str, t.Any]
-
-# What every GPU workload tolerates: the taint under which GPU nodes usually stand.
+# Every GPU workload tolerates the usual taint of GPU nodes.
 _GPU_TOLERATION: Toleration = {"key": names.GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
 # As NVIDIA's own chart sets them for the NFD workers (gpu-operator: deployments/gpu-operator/values.yaml).
 _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
     {"key": f"node-role.kubernetes.io/{role}", "operator": "Equal", "value": "", "effect": "NoSchedule"}
     for role in ("master", "control-plane")
 )
-# NFD is a release of its own; the chart's Job that upgrades CRDs needs an image, and we apply them ourselves. Without a MIG
-# strategy for all, the plugin takes it from each node's own configuration (gpu-operator applyMIGConfiguration).
+# NFD is a release of its own. The chart's Job that upgrades CRDs needs an image, and this collection applies the CRDs. Without a global MIG
+# strategy, the plugin takes it from each node's own configuration (gpu-operator applyMIGConfiguration).
 _OPERATOR_VALUES: Document = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}, "mig": {"strategy": ""}}
 _PCI_CLASSES = ("02", "0200", "0207", "0300", "0302")
 # Drivers and NFD's workers mount host paths, which Pod Security allows in privileged namespaces only.
@@ -55,22 +53,22 @@ _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-n
 
 
 def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
-    """Everything that the three documents decide; raises InvalidDocuments with every mistake in them."""
-    documents = load(cluster, defaults, pools)
-    settings = documents.cluster
+    """The plan for the three variables; raises InvalidVariables with every mistake in them."""
+    variables = load(cluster, defaults, pools)
+    settings = variables.cluster
     release = releases.operator_release(settings["operator"]["version"]).release
     cloud = cloud_of(settings)
     planned = tuple(
         replace(
             _pool(pool, nodegroup_spec(pool, cloud), release.extras_named),
-            declares_sharing=pool["name"] not in documents.silent,
+            declares_sharing=pool["name"] not in variables.pools_without_mode,
         )
-        for pool in documents.pools
+        for pool in variables.pools
     )
     operator, nfd = settings["operator"], settings["nfd"]
     tolerations = _tolerations(taint for pool in planned for taint in pool.registration.taints)
-    config = config_of(planned, operator["namespace"])
-    cut = _mig(planned, operator["namespace"])
+    config = device_plugin_configmap(planned, operator["namespace"])
+    mig = _mig(planned, operator["namespace"])
     return Plan(
         cluster=ClusterPlan(
             name=settings["name"],
@@ -84,16 +82,18 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             impersonate_groups=tuple(settings["impersonate_groups"]),
         ),
         operator=_release(
-            operator, get_nested(documents.written, "operator"), merge(_OPERATOR_VALUES, operator_values(operator))
+            operator,
+            get_nested(variables.declared_cluster, "operator"),
+            merge(_OPERATOR_VALUES, operator_values(operator)),
         ),
         nfd=_release(
             nfd,
-            get_nested(documents.written, "nfd"),
+            get_nested(variables.declared_cluster, "nfd"),
             _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"])),
         ),
-        policy=PolicyPlan(spec=_policy_spec(config, cut), tolerations=tolerations, mig_by_node=cut.wanted),
+        policy=PolicyPlan(spec=_policy_spec(config, mig), tolerations=tolerations, mig_by_node=mig.needed),
         config=config,
-        mig=cut,
+        mig=mig,
         validation=ValidationPlan(
             image=settings["validation"].get("image")
             or mirrored_image(releases.VALIDATION_IMAGE, operator.get("registry")),
@@ -113,21 +113,22 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     )
 
 
-def _pool(pool: Document, group: NodeGroupPlan | None, extras_named: bool) -> PoolPlan:
+def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool) -> PoolPlan:
     match = resolve_match(pool.get("match") or {})
-    named = match.model or pool.get("model")
-    model = models.find(named) if named else None
+    model_name = match.model or pool.get("model")
+    model = models.find(model_name) if model_name else None
     sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
-    key, mig_key, mig_entry = entries_of(sharing, pool.get("gpus_per_node"))
-    by_gpu = bool(sharing.demand) or any(part.devices for part in sharing.layout)
+    config_key, mig_key, mig_entry = node_entries(sharing, pool.get("gpus_per_node"))
+    gpus_differ = bool(sharing.demand) or any(part.devices for part in sharing.layout)
     labels = pool.get("labels") or {}
     taints = tuple(plain_taint(taint) for taint in pool.get("taints") or ())
-    node_labels = node_labels_of(pool["name"], labels, key, mig_key)
+    node_labels = pool_node_labels(pool["name"], labels, config_key, mig_key)
+    has_startup_taint = pool["startup_taint"] and sharing.definition.partitions_gpus
     return PoolPlan(
         name=pool["name"],
         match=match,
         model=model.key if model else None,
-        group=group,
+        nodegroup=nodegroup,
         labels=labels,
         taints=taints,
         tolerations=_tolerations(taints),
@@ -136,29 +137,29 @@ def _pool(pool: Document, group: NodeGroupPlan | None, extras_named: bool) -> Po
         resource=sharing.resources[0],
         resources=sharing.resources,
         quota_keys=tuple(f"{names.QUOTA_PREFIX}{resource}" for resource in sharing.resources),
-        accelerator=_accelerator(model, sharing) if model else None,
-        shares_per_gpu=None if by_gpu else sum(sharing.offers(1).values()),
-        config_key=key,
+        accelerator=sharing.definition.accelerator(sharing, model.product) if model else None,
+        shares_per_gpu=None if gpus_differ else sum(sharing.offers(1).values()),
+        config_key=config_key,
         mig_key=mig_key,
         mig_entry=mig_entry,
-        memory_mib_per_share=model.memory_mib // sharing.replicas if model and sharing.mode != MIG else None,
+        memory_mib_per_share=sharing.definition.memory_per_share(sharing, model.memory_mib) if model else None,
         node_labels=node_labels,
         registration=Registration(
             node_labels=dict(node_labels),
-            taints=(*taints, dict(STARTUP_TAINT)) if pool["startup_taint"] and sharing.mode == MIG else taints,
+            taints=(*taints, dict(STARTUP_TAINT)) if has_startup_taint else taints,
         ),
         rollout=rollout_plan(pool["rollout"]),
     )
 
 
-def entries_of(sharing: Sharing, gpus: int | None) -> tuple[str, str, mig_parted.Entry]:
-    """The names of the two configurations that a node with so many GPUs goes by, and the MIG manager's; none where nothing is cut."""
+def node_entries(sharing: Sharing, gpus: int | None) -> tuple[str, str, mig_parted.Entry]:
+    """The names of the device plugin's and the MIG manager's entries for a node with this number of GPUs, and the latter; empty without MIG."""
     entry = mig_parted.entry(sharing.layout, gpus)
     return device_plugin.entry_name(sharing), mig_parted.entry_name(entry) if entry else "", entry
 
 
-def node_labels_of(pool: str, labels: t.Mapping[str, str], config_key: str, mig_key: str) -> dict[str, str]:
-    """What the nodes of a pool carry: its own labels, its name, and the names of their configurations."""
+def pool_node_labels(pool: str, labels: t.Mapping[str, str], config_key: str, mig_key: str) -> dict[str, str]:
+    """The labels of a pool's nodes: its own labels, its name, and the names of their configurations."""
     return {
         **labels,
         names.POOL_LABEL: pool,
@@ -167,85 +168,58 @@ def node_labels_of(pool: str, labels: t.Mapping[str, str], config_key: str, mig_
     }
 
 
-def sharing_of(written: Document, product: str = "", extras_named: bool = True) -> Sharing:
-    """The sharing that a sound document declares for GPUs of this product name; what it leaves out has its default.
-
-    `extras_named`: the device plugin tells MIG devices with extras from plain ones.
-    """
-    mode = written["mode"]
-    sharing = Sharing(
-        mode=mode,
-        replicas=written.get("replicas") or 1 if mode != device_plugin.EXCLUSIVE else 1,
-        rename=written.get("rename", False),
-        fail_requests=written.get("fail_requests_greater_than_one", True),
-        layout=mig.read(written["layout"]) if mode == MIG and written.get("layout") else (),
-        demand=dict(sorted(written.get("demand", {}).items())) if mode == MIG else {},
-    )
-    if mode != MIG:
-        return sharing
-    by_need = mig.MIXED if sharing.demand else mig.strategy_for(sharing.layout, product, sharing.suffix)
-    return replace(sharing, strategy=written.get("strategy") or by_need, extras_named=extras_named)
-
-
-def _accelerator(model: models.Model, sharing: Sharing) -> str:
-    """A label value: nodes that are shared or cut offer other numbers, so the autoscaler must not count them as one kind."""
-    if sharing.mode == MIG:
-        return f"{model.product}-MIG"
-    return f"{model.product}{names.SHARED_SUFFIX}" if sharing.replicas > 1 else model.product
-
-
 def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
-    """Each toleration once, in an order that does not depend on the pools'; none that the GPU taint's own covers."""
-    wanted = {(taint["key"], taint["effect"], taint.get("value", "")): toleration_of(taint) for taint in taints}
+    """Each toleration once, sorted, without those that the toleration of the GPU taint covers."""
+    by_key = {(taint["key"], taint["effect"], taint.get("value", "")): toleration_of(taint) for taint in taints}
     return (
         dict(_GPU_TOLERATION),
-        *(wanted[key] for key in sorted(wanted) if key[:2] != (names.GPU_TAINT_KEY, "NoSchedule")),
+        *(by_key[key] for key in sorted(by_key) if key[:2] != (names.GPU_TAINT_KEY, "NoSchedule")),
     )
 
 
-def config_of(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
-    """The entries of the device plugin's ConfigMap for all of them."""
+def device_plugin_configmap(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
+    """The device plugin's ConfigMap with the entries of these pools."""
     contents = {pool.config_key: device_plugin.config(pool.sharing) for pool in pools}
     data = {key: yaml_text.render(contents[key]) for key in sorted(contents)}
     return ConfigPlan(name=names.DEVICE_PLUGIN_CONFIGMAP, namespace=namespace, data=data)
 
 
 def _mig(pools: t.Sequence[PoolPlan], namespace: str) -> MigPlan:
-    found = [models.find(pool.model) for pool in pools if pool.model]
-    gpus = [(model.pci_ids, geometry) for model in found if model and (geometry := geometries.geometry(model.key))]
+    known = [models.find(pool.model) for pool in pools if pool.model]
+    gpus = [(model.pci_ids, geometry) for model in known if model and (geometry := geometries.geometry(model.key))]
+    needed = any(pool.sharing.definition.partitions_gpus for pool in pools)
     return MigPlan(
         name=names.MIG_CONFIGMAP,
         namespace=namespace,
-        entries=mig_entries_of(pools),
-        usual=mig_parted.usual(gpus) if any(pool.mode == MIG for pool in pools) else {},
+        entries=mig_entries(pools),
+        default_entries=mig_parted.default_entries(gpus) if needed else {},
     )
 
 
-def mig_entries_of(pools: t.Iterable[PoolPlan]) -> Document:
-    """The entries of the MIG manager's ConfigMap for all of them."""
+def mig_entries(pools: t.Iterable[PoolPlan]) -> Document:
+    """The entries of the MIG manager's ConfigMap for these pools."""
     entries = {pool.mig_key: pool.mig_entry for pool in pools if pool.mig_key}
     return {key: entries[key] for key in sorted(entries)}
 
 
-def _policy_spec(config: ConfigPlan, cut: MigPlan) -> Document:
-    """Without an entry there is no ConfigMap, and a plugin that is told to mount one that is not there never starts.
+def _policy_spec(config: ConfigPlan, mig: MigPlan) -> Document:
+    """The fields of the ClusterPolicy that name the ConfigMaps; without an entry there is no ConfigMap, and a plugin would wait for it forever.
 
-    The device plugin's default stays empty: nodes outside every pool keep whole GPUs, and changing it would roll every
-    plugin.
+    The device plugin's default stays empty: nodes outside all pools keep whole GPUs, and a change of it would restart every plugin.
     """
     spec: Document = {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
-    if cut.wanted:
-        spec["migManager"] = {"config": {"name": cut.name}}
+    if mig.needed:
+        spec["migManager"] = {"config": {"name": mig.name}}
     return spec
 
 
-def _nfd_values(tolerations: tuple[Toleration, ...], theirs: Document) -> Document:
-    """What the operator's own NFD sub-chart is given, plus the pools' taints: NFD has to find their GPUs.
+def _nfd_values(tolerations: tuple[Toleration, ...], user_values: Document) -> Document:
+    """The values of the operator's own NFD sub-chart, with tolerations of the pools' taints, so that NFD finds their GPUs.
 
-    The user's values lie on top, but their tolerations are added to ours: a pool's taint must stay tolerated.
+    The user's values override these, except that their tolerations are added: a pool's taint must stay tolerated.
     """
     needed = [dict(toleration) for toleration in (*_CONTROL_PLANE_TOLERATIONS, *tolerations)]
-    ours: Document = {
+    values: Document = {
         "master": {"extraLabelNs": ["nvidia.com"]},
         "worker": {
             "config": {
@@ -254,19 +228,19 @@ def _nfd_values(tolerations: tuple[Toleration, ...], theirs: Document) -> Docume
             "tolerations": needed,
         },
     }
-    values: Document = merge(ours, theirs)
+    values = merge(values, user_values)
     worker = values["worker"]
     if isinstance(worker, dict) and isinstance(worker["tolerations"], list):
         worker["tolerations"] = needed + [extra for extra in worker["tolerations"] if extra not in needed]
     return values
 
 
-def _release(settings: Document, written: t.Any, values: Document) -> ReleasePlan:
+def _release(settings: Document, declared: t.Any, values: Document) -> ReleasePlan:
     namespace = settings["namespace"]
     return ReleasePlan(
         name=settings["release"],
         namespace=namespace,
-        named=any(get_nested(written, key) is not None for key in ("release", "namespace")),
+        named=any(get_nested(declared, key) is not None for key in ("release", "namespace")),
         namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
         chart=settings["chart"],
         chart_repo=settings["chart_repo"],

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which node belongs to which pool, and what is odd about it."""
+"""Assigns nodes to pools, and reports nodes for which that is ambiguous or unexpected (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .plan import PoolPlan
 
 @dataclasses.dataclass(frozen=True)
 class NodeFacts:
-    """What membership needs to know of a Node object."""
+    """The fields of a Node object that decide its pool."""
 
     name: str
     labels: t.Mapping[str, str]
@@ -23,19 +23,19 @@ class NodeFacts:
 
     @property
     def product(self) -> str:
-        """GFD's product name as published; empty before discovery."""
+        """GFD's product name; empty before discovery."""
         return self.labels.get(names.PRODUCT_LABEL, "")
 
     @property
     def has_gpu(self) -> bool:
-        """True once NFD or the operator has seen a GPU in it."""
+        """True once NFD or the operator has labelled it as a GPU node."""
         if self.product or self.labels.get(names.GPU_PRESENT_LABEL) == "true":
             return True
         return any(self.labels.get(label) == "true" for label in names.PCI_PRESENT_LABELS)
 
     @property
     def pin(self) -> str:
-        """The pool that the node's own label names; empty when it names none."""
+        """The pool in the node's label accel.gpu/pool; empty without it."""
         return self.labels.get(names.POOL_LABEL, "")
 
 
@@ -45,49 +45,49 @@ class Membership:
 
     by_pool: dict[str, list[str]]
     overlaps: dict[str, list[str]]
-    """Nodes that more than one pool matches, with those pools; such a node is in none of them."""
+    """Nodes that several pools match, with those pools; such a node is in none of them."""
     empty: list[str]
     """Pools without a node."""
     undiscovered: list[str]
-    """Nodes with a GPU whose model is not known yet; pinned ones are in their pool as well."""
-    left: dict[str, list[str]]
+    """GPU nodes whose model is not known yet; pinned ones are in their pool, too."""
+    undeclared_pins: dict[str, list[str]]
     """Nodes pinned to a pool that is not declared, by the name of that pool."""
     mismatched: dict[str, list[str]]
-    """Nodes pinned to a pool whose match does not fit them, by pool; the pin counts."""
+    """Nodes pinned to a pool that does not match them, by pool; the pin takes precedence."""
     unclaimed: list[str]
-    """Discovered GPU nodes that no pool wants."""
-    unlike: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    """Nodes of another model than the one that their pool says it makes, by pool; they are in it nevertheless."""
+    """Discovered GPU nodes that belong to no pool."""
+    wrong_model: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    """Nodes with another model than the one that their pool declares for its node group, by pool; they belong to it nevertheless."""
 
 
-def fits(pool: PoolPlan, node: NodeFacts) -> bool:
-    """True when the node is what the pool's match asks for; a pool without match asks for nothing and gets nothing."""
+def matches(pool: PoolPlan, node: NodeFacts) -> bool:
+    """True when the pool's match fits the node; a pool without match fits none."""
     match = pool.match
     if match.pins_only or not node.has_gpu:
         return False
     if any(node.labels.get(key) != value for key, value in match.labels.items()):
         return False
-    return not match.products or _product(node) in {models.normal(product) for product in match.products}
+    return not match.products or _product(node) in {models.normalized(product) for product in match.products}
 
 
 def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
-    """True when the cloud says that the node is of the group that makes the pool's nodes."""
-    group = pool.group
-    return group is not None and bool(group.label) and is_of(node.labels.get(group.label, ""), group.name)
+    """True when the node's label names the node group of the pool."""
+    group = pool.nodegroup
+    return group is not None and bool(group.group_label) and is_of(node.labels.get(group.group_label, ""), group.name)
 
 
-def _is_unlike(pool: PoolPlan, node: NodeFacts) -> bool:
-    """Whether a node, known by its pin or group and not by its model, has another one than is declared."""
+def _has_wrong_model(pool: PoolPlan, node: NodeFacts) -> bool:
+    """Whether a node that belongs to the pool by its pin or node group has another model than is declared."""
     model = models.find(pool.model) if pool.model and node.product and not pool.match.products else None
-    return model is not None and _product(node) not in {models.normal(product) for product in model.products}
+    return model is not None and _product(node) not in {models.normalized(product) for product in model.products}
 
 
 def _product(node: NodeFacts) -> str:
-    return models.normal(models.bare_product(node.product))
+    return models.normalized(models.bare_product(node.product))
 
 
 class _Index:
-    """Finds the few pools that can match a node at all, so that hundreds of pools cost no more than a few."""
+    """Finds the few candidate pools of a node, so that hundreds of pools are as fast as a few."""
 
     def __init__(self, pools: t.Sequence[PoolPlan]) -> None:
         self._by_product: dict[str, list[PoolPlan]] = collections.defaultdict(list)
@@ -97,36 +97,39 @@ class _Index:
                 self._by_label[min(pool.match.labels.items())].append(pool)
             else:
                 for product in pool.match.products:
-                    self._by_product[models.normal(product)].append(pool)
-        self._making = [pool for pool in pools if pool.group and pool.group.label]
+                    self._by_product[models.normalized(product)].append(pool)
+        self._with_group = [pool for pool in pools if pool.nodegroup and pool.nodegroup.group_label]
 
-    def making(self, node: NodeFacts) -> str | None:
-        """The pool of whose group the node is; where two have such names, the one whose name it is to the letter."""
-        named = [pool for pool in self._making if is_from_group(pool, node)]
-        exact = [pool for pool in named if pool.group and node.labels[pool.group.label] == pool.group.name]
-        return next((pool.name for pool in (*exact, *named)), None)
+    def by_nodegroup(self, node: NodeFacts) -> str | None:
+        """The pool of the node's node group; an exact name takes precedence over one with a suffix."""
+        candidates = [pool for pool in self._with_group if is_from_group(pool, node)]
+        exact = [
+            pool
+            for pool in candidates
+            if pool.nodegroup and node.labels[pool.nodegroup.group_label] == pool.nodegroup.name
+        ]
+        return next((pool.name for pool in (*exact, *candidates)), None)
 
     def matching(self, node: NodeFacts) -> list[str]:
+        """The pools whose match fits the node, sorted."""
         candidates = [*self._by_product.get(_product(node), ())]
         if self._by_label:
             for label in node.labels.items():
                 candidates += self._by_label.get(label, ())
-        return sorted({pool.name for pool in candidates if fits(pool, node)})
+        return sorted({pool.name for pool in candidates if matches(pool, node)})
 
 
-def members(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Membership:
-    """Sort every node into its pool: the one that its label accel.gpu/pool names, else the one whose group it is of, else the only one
-    that matches it.
-    """
+def assign_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Membership:
+    """Assigns every node to the pool in its label accel.gpu/pool, else to that of its node group, else to the only pool that matches it."""
     declared = {pool.name: pool for pool in pools}
     index = _Index(pools)
     by_pool: dict[str, list[str]] = {name: [] for name in declared}
     overlaps: dict[str, list[str]] = {}
     undiscovered: list[str] = []
     unclaimed: list[str] = []
-    left: dict[str, list[str]] = collections.defaultdict(list)
+    undeclared_pins: dict[str, list[str]] = collections.defaultdict(list)
     mismatched: dict[str, list[str]] = collections.defaultdict(list)
-    unlike: dict[str, list[str]] = collections.defaultdict(list)
+    wrong_model: dict[str, list[str]] = collections.defaultdict(list)
     for node in sorted(nodes, key=lambda node: node.name):
         known = bool(node.product)
         if node.has_gpu and not known:
@@ -134,18 +137,18 @@ def members(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Member
         if node.pin in declared:
             by_pool[node.pin].append(node.name)
             pool = declared[node.pin]
-            if known and not pool.match.pins_only and not fits(pool, node):
+            if known and not pool.match.pins_only and not matches(pool, node):
                 mismatched[node.pin].append(node.name)
-            if _is_unlike(pool, node):
-                unlike[node.pin].append(node.name)
+            if _has_wrong_model(pool, node):
+                wrong_model[node.pin].append(node.name)
             continue
         if node.pin:
-            left[node.pin].append(node.name)
-        making = index.making(node)
-        if making is not None:
-            by_pool[making].append(node.name)
-            if _is_unlike(declared[making], node):
-                unlike[making].append(node.name)
+            undeclared_pins[node.pin].append(node.name)
+        nodegroup_pool = index.by_nodegroup(node)
+        if nodegroup_pool is not None:
+            by_pool[nodegroup_pool].append(node.name)
+            if _has_wrong_model(declared[nodegroup_pool], node):
+                wrong_model[nodegroup_pool].append(node.name)
             continue
         matching = index.matching(node) if node.has_gpu else []
         if len(matching) == 1:
@@ -157,10 +160,10 @@ def members(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Member
     return Membership(
         by_pool=by_pool,
         overlaps=overlaps,
-        empty=[name for name, found in by_pool.items() if not found],
+        empty=[name for name, members in by_pool.items() if not members],
         undiscovered=undiscovered,
-        left=dict(left),
+        undeclared_pins=dict(undeclared_pins),
         mismatched=dict(mismatched),
         unclaimed=unclaimed,
-        unlike=dict(unlike),
+        wrong_model=dict(wrong_model),
     )

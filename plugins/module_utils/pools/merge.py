@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one rule by which defaults and a more particular document become one."""
+"""Merges defaults with more specific values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 
 def merge(under: t.Any, over: t.Any) -> t.Any:
-    """`over` laid on `under`: maps are merged key by key at every depth, all else (lists too) is replaced.
+    """`over` merged over `under`: maps are merged key by key at every depth, all other values (also lists) are replaced.
 
-    Nothing (None) in `over` leaves what is under it, so `merge({}, x) == merge(x, {}) == x` and any grouping
-    of three documents gives the same result. Neither argument is changed.
+    None in `over` keeps the value of `under`, so `merge({}, x) == merge(x, {}) == x`, and merging is associative.
+    Neither argument is changed.
     """
     if isinstance(under, dict) and isinstance(over, dict):
         result = dict(under)
@@ -23,7 +23,7 @@ def merge(under: t.Any, over: t.Any) -> t.Any:
 
 
 def plain(value: t.Any) -> t.Any:
-    """A copy made of Python's own types; ansible-core hands out tagged subclasses of str, int, dict and list."""
+    """A copy of Python's built-in types; ansible-core passes tagged subclasses of str, int, dict and list."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool) or value is None:

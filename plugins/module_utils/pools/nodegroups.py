@@ -85,23 +85,23 @@ def nodegroup_spec(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | N
     scale = pool.get("autoscale") or {}
     return NodeGroupPlan(
         name=nodes.get("name") or pool["name"],
-        label=cloud.nodegroup_label,
+        group_label=cloud.nodegroup_label,
         flavor=nodes["flavor"],
-        count=nodes.get("count", scale.get("min", 0)),
-        low=scale.get("min"),
-        high=scale.get("max"),
+        node_count=nodes.get("count", scale.get("min", 0)),
+        min_node_count=scale.get("min"),
+        max_node_count=scale.get("max"),
         settings={key: nodes[key] for key in ("recreate", *ONLY_OF[cloud.provider]) if key in nodes},
     )
 
 
 def nodegroup_specs(cloud: CloudPlan | None, pools: t.Iterable[PoolPlan]) -> tuple[Document, ...]:
     """What the option `nodegroups` of the provider's module is given: the groups as the pools want their nodes to be born."""
-    return tuple(_group(WORDS[cloud.provider], pool, pool.group) for pool in pools if cloud and pool.group)
+    return tuple(_group(WORDS[cloud.provider], pool, pool.nodegroup) for pool in pools if cloud and pool.nodegroup)
 
 
 def drain_options(pools: t.Iterable[PoolPlan]) -> Document:
     """How nodes of these groups are emptied before they go, as the option `kubernetes.drain`; where pools differ, with the greater care."""
-    rollouts = [pool.rollout for pool in pools if pool.group]
+    rollouts = [pool.rollout for pool in pools if pool.nodegroup]
     graces = [rollout.grace_period for rollout in rollouts]
     longest = max((grace for grace in graces if grace is not None), default=None)
     return {
@@ -158,11 +158,11 @@ def _not_countable(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.It
 
 
 def _group(words: ProviderFields, pool: PoolPlan, group: NodeGroupPlan) -> Document:
-    scaled = {words.low: group.low, words.high: group.high} if group.autoscaled else {}
+    scaled = {words.low: group.min_node_count, words.high: group.max_node_count} if group.autoscaled else {}
     return {
         "name": group.name,
         "flavor": group.flavor,
-        words.count: group.count,
+        words.count: group.node_count,
         **scaled,
         **({words.scaled: True} if words.scaled and group.autoscaled else {}),
         **group.settings,

@@ -1,15 +1,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shape of everything that is derived from the pools, and its form for YAML (`gpu_plan`)."""
+"""The plan: everything that is derived from the variables, and its form for YAML (`gpu_plan`)."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-from ..nvidia_config.device_plugin import Sharing
 from ..schema.matching import Match
 from ..schema.operand_labels import without_containers
+from ..sharing_modes.sharing import Sharing
 
 Toleration = dict[str, str]
 Taint = dict[str, str]
@@ -17,10 +17,9 @@ Taint = dict[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class CloudPlan:
-    """Who makes nodes of the cluster, and what it calls the cluster; `options` say where that cloud is, as its modules' options.
+    """The cloud that creates nodes of the cluster, and the cluster's name there; `options` are its modules' options for the connection.
 
-    `template` (None: the cluster is there) is what the cluster is made from, `nodegroup_label` the label of a node that names its group
-    (empty: there is none).
+    The cluster is created from `template` (None: it exists). `nodegroup_label` is the node label with the name of the node group (empty: there is none).
     """
 
     provider: str
@@ -32,7 +31,7 @@ class CloudPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ClusterPlan:
-    """Which cluster the run is for, and how its kubeconfig calls it; `cloud` is None where nodes are not made."""
+    """The cluster, with its name in the kubeconfig; `cloud` is None where no nodes are created."""
 
     name: str
     kube_name: str
@@ -49,7 +48,7 @@ class ClusterPlan:
 class ReleasePlan:
     """One Helm release with its static values; `chart_repo` is empty unless `chart` is a bare name.
 
-    `named`: the documents say the release's name or namespace, so that it is meant even if somebody else has installed it.
+    `named`: the variables set the release's name or namespace, so that it is managed even if it was installed by others.
     """
 
     name: str
@@ -64,9 +63,9 @@ class ReleasePlan:
 
 @dataclasses.dataclass(frozen=True)
 class PolicyPlan:
-    """What the pools ask of the ClusterPolicy: fields in `spec`, and our entries of the list daemonsets.tolerations.
+    """What the pools set in the ClusterPolicy: fields in `spec`, and managed entries of the list daemonsets.tolerations.
 
-    `mig_by_node`: mig.strategy must be absent, since it would overrule what each node's configuration says.
+    `mig_by_node`: mig.strategy must be absent, since it would override each node's configuration.
     """
 
     spec: dict[str, t.Any]
@@ -85,22 +84,22 @@ class ConfigPlan:
 
 @dataclasses.dataclass(frozen=True)
 class MigPlan:
-    """The MIG manager's ConfigMap: `entries` (name to content) of the pools, and the `usual` ones that NVIDIA's has."""
+    """The MIG manager's ConfigMap: `entries` (name to content) of the pools, and the `default_entries` of NVIDIA's."""
 
     name: str
     namespace: str
     entries: dict[str, t.Any]
-    usual: dict[str, t.Any]
+    default_entries: dict[str, t.Any]
 
     @property
-    def wanted(self) -> bool:
-        """Whether any pool's GPUs are cut, be it that their demand has yet to be spread over nodes."""
-        return bool(self.usual)
+    def needed(self) -> bool:
+        """Whether any pool's GPUs are partitioned, even if its demand is not allocated to nodes yet."""
+        return bool(self.default_entries)
 
 
 @dataclasses.dataclass(frozen=True)
 class ValidationPlan:
-    """Where validation pods run, from which image, and which ConfigMap keeps their evidence."""
+    """Namespace and image of the validation pods, and the ConfigMap with their results."""
 
     image: str
     namespace: str
@@ -109,7 +108,7 @@ class ValidationPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Registration:
-    """What a node has to have from its first moment, so that it becomes right without a run: its maker puts it there."""
+    """The labels and taints with which nodes register, so that a new node needs no run: the node group sets them."""
 
     node_labels: dict[str, str]
     taints: tuple[Taint, ...]
@@ -117,37 +116,35 @@ class Registration:
 
 @dataclasses.dataclass(frozen=True)
 class NodeGroupPlan:
-    """The node group that makes a pool's nodes; `count` is how many it has, or begins with where an autoscaler chooses from `low` to `high`.
+    """The node group that creates a pool's nodes; `node_count` is its size, or its initial size if an autoscaler scales it between the bounds.
 
-    `label` is the label of a node that names its group (empty: there is none). `settings` are the rest, in the provider's words.
+    `group_label` is the node label with the name of the node group (empty: there is none). `settings` are the provider's other fields.
     """
 
     name: str
-    label: str
+    group_label: str
     flavor: str
-    count: int
-    low: int | None
-    high: int | None
+    node_count: int
+    min_node_count: int | None
+    max_node_count: int | None
     settings: dict[str, t.Any]
 
     @property
     def autoscaled(self) -> bool:
-        """Whether an autoscaler chooses how many nodes there are."""
-        return self.high is not None
+        """Whether an autoscaler sets the number of nodes."""
+        return self.max_node_count is not None
 
     @property
     def size(self) -> str:
-        """How many nodes, in words."""
-        return (
-            f"{self.low} to {self.high} nodes"
-            if self.autoscaled
-            else f"{self.count} node{'' if self.count == 1 else 's'}"
-        )
+        """The number of nodes for messages."""
+        if self.autoscaled:
+            return f"{self.min_node_count} to {self.max_node_count} nodes"
+        return f"{self.node_count} node{'' if self.node_count == 1 else 's'}"
 
 
 @dataclasses.dataclass(frozen=True)
 class RebootPlan:
-    """The user's way to reboot a node: a program with its arguments, {node} for the node's name; `timeout` in seconds."""
+    """The user's command that reboots a node: a program with its arguments, {node} for the node's name; `timeout` in seconds."""
 
     command: tuple[str, ...]
     timeout: int
@@ -155,9 +152,9 @@ class RebootPlan:
 
 @dataclasses.dataclass(frozen=True)
 class RolloutPlan:
-    """How a change reaches the nodes of a pool; docs/rollout.md tells what each value does.
+    """How a change is rolled out to the nodes of a pool; docs/rollout.md describes each value.
 
-    `max_unavailable` and `limit` are numbers of nodes or per cent ("25%"); times are in seconds; None: no limit, or the
+    `max_unavailable` and `limit` are numbers of nodes or percentages ("25%"); times are in seconds; None: no limit, or the
     pod's own grace period.
     """
 
@@ -172,17 +169,17 @@ class RolloutPlan:
     on_failure: str
     reboot: RebootPlan | None
 
-    def window(self, nodes: int) -> int:
-        """How many nodes of a pool of so many may be worked on at a time; always one."""
+    def max_parallel(self, nodes: int) -> int:
+        """How many nodes of a pool of this size may be changed at the same time; at least one."""
         return node_count_of(self.max_unavailable, nodes)
 
-    def most(self, nodes: int) -> int:
-        """How many of them one run takes in hand."""
+    def max_nodes(self, nodes: int) -> int:
+        """How many of them one run changes."""
         return nodes if self.limit is None else node_count_of(self.limit, nodes)
 
 
 def rollout_plan(complete: t.Mapping[str, t.Any]) -> RolloutPlan:
-    """The settings of a sound `rollout` in which every default is in place."""
+    """The settings of a valid `rollout` with all defaults."""
     reboot = complete["reboot"]
     return RolloutPlan(
         max_unavailable=complete["max_unavailable"],
@@ -198,28 +195,28 @@ def rollout_plan(complete: t.Mapping[str, t.Any]) -> RolloutPlan:
     )
 
 
-def node_count_of(amount: int | str, of: int) -> int:
-    """A number, or the per cent of `of`, rounded up as Kubernetes does it for a DaemonSet's maxUnavailable; at least 1."""
+def node_count_of(amount: int | str, total: int) -> int:
+    """A number, or a percentage of `total`, rounded up as in Kubernetes for a DaemonSet's maxUnavailable; at least 1."""
     if isinstance(amount, int):
         return max(1, amount)
-    return max(1, -(-of * int(amount.rstrip("%")) // 100))
+    return max(1, -(-total * int(amount.rstrip("%")) // 100))
 
 
 @dataclasses.dataclass(frozen=True)
 class PoolPlan:
-    """One pool with every value that the nodes, the quota, the report or a validation pod needs of it.
+    """One pool with every value that its nodes, quotas, reports and validation pods need.
 
-    `resource` is what most of the pool is offered as, `resources` all of it; `shares_per_gpu` is None where the GPUs of
-    one node are cut differently. `mig_key` and `mig_entry` are empty unless every node's GPUs are cut alike. `quota_keys` are those of a ResourceQuota,
-    `accelerator` is the kind of GPU in the cluster autoscaler's terms, None where the model is not declared. `registration` is for
-    the node group or MachineSet that makes nodes of the pool; `group` is the former where a run makes it. `model` is a catalog key, None
-    where none is declared or the catalog lacks it. `by_node` is the pool as it is for single nodes (see on()).
+    `resource` is the main resource that the pool offers, `resources` all of them; `shares_per_gpu` is None where the GPUs of one node have
+    different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` are those of a ResourceQuota.
+    `accelerator` is the kind of GPU for the cluster autoscaler, None where the model is not declared. `registration` is for the node group or
+    MachineSet that creates nodes of the pool; `nodegroup` is the former where a run creates it. `model` is a catalog key, None where none is
+    declared or it is not in the catalog. `by_node` has the pool's values for single nodes (see for_node()).
     """
 
     name: str
     match: Match
     model: str | None
-    group: NodeGroupPlan | None
+    nodegroup: NodeGroupPlan | None
     labels: dict[str, str]
     taints: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
@@ -237,28 +234,28 @@ class PoolPlan:
     node_labels: dict[str, str]
     registration: Registration
     rollout: RolloutPlan
-    # Whether the pool or gpu_defaults say sharing.mode: what nobody has said takes no sharing away.
-    declares_sharing: bool = dataclasses.field(default=True, metadata={"told": False})
-    by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"told": False})
+    # Whether the pool or gpu_defaults set sharing.mode: without it, sharing is not removed from nodes.
+    declares_sharing: bool = dataclasses.field(default=True, metadata={"exported": False})
+    by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"exported": False})
 
     @property
     def without_containers(self) -> str:
-        """Why the pool's nodes offer no GPU to containers, by its own labels; empty where they do."""
+        """Why the pool's labels keep its nodes from offering GPUs to containers; empty where they do not."""
         return without_containers(self.labels)
 
-    def on(self, node: str) -> PoolPlan:
-        """The pool as it is for one node: where a demand is spread over the pool, each node is cut in its own way."""
+    def for_node(self, node: str) -> PoolPlan:
+        """The pool's values for one node: with a demand, each node has its own layout."""
         return self.by_node.get(node, self)
 
     @property
     def mode(self) -> str:
-        """How the GPUs are shared."""
+        """The sharing mode's name."""
         return self.sharing.mode
 
 
 @dataclasses.dataclass(frozen=True)
 class Provides:
-    """What does not exist on an empty cluster but will once this run's own steps are through."""
+    """The namespaces and API kinds that this run creates on an empty cluster."""
 
     namespaces: tuple[str, ...]
     kinds: tuple[dict[str, str], ...]
@@ -266,7 +263,7 @@ class Provides:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Everything derived from one cluster's documents."""
+    """Everything that is derived from the variables of one cluster."""
 
     cluster: ClusterPlan
     operator: ReleasePlan
@@ -281,14 +278,14 @@ class Plan:
     provides: Provides
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The plan in JSON's types only; a copy, so that no caller can change the plan through it."""
+        """A copy of the plan in JSON types only."""
         return t.cast("dict[str, t.Any]", _json(self))
 
 
 def _json(value: t.Any) -> t.Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        told = (field.name for field in dataclasses.fields(value) if field.metadata.get("told", True))
-        return {name: _json(getattr(value, name)) for name in told}
+        exported = (field.name for field in dataclasses.fields(value) if field.metadata.get("exported", True))
+        return {name: _json(getattr(value, name)) for name in exported}
     if isinstance(value, dict):
         return {key: _json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the catalog cannot vouch for in sound documents: unknown releases and models, what is known to break (pure)."""
+"""Warnings about valid variables: unknown releases and models, and known issues (pure)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import typing as t
 
 from ..catalog import mig as geometries
 from ..catalog import names, releases
-from ..catalog.known_issues import ONLY_WITH
+from ..catalog.known_issues import REQUIRED_TRAITS
 from ..catalog.names import DEPLOY_PREFIX
-from ..nvidia_config.device_plugin import MIG
 from ..schema.messages import join_words
 
 if t.TYPE_CHECKING:
@@ -20,54 +19,51 @@ if t.TYPE_CHECKING:
 _MIG_MANAGER_LABEL = f"{DEPLOY_PREFIX}mig-manager"
 
 
-def warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
+def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
     """One sentence each; empty for a plan without pools, since nothing is installed then.
 
-    `traits` are what is known of the cluster (of those that known_bad.ONLY_WITH names): a combination that is known to break
-    is told when all that it needs is known to be there.
+    `traits` are the known traits of the cluster (see known_issues.REQUIRED_TRAITS): a known issue is reported when the cluster has all traits
+    that it requires.
     """
     if not plan.pools:
         return []
     known = releases.operator_release(plan.operator.version)
-    there = {*traits, *_of_documents(plan)}
-    told = [known.doubt] if known.doubt else []
-    told += [
-        f"GPU operator {known.release.version}: {text}"
-        for text in known.release.known_bad
-        if ONLY_WITH[text] and ONLY_WITH[text] <= there
+    all_traits = {*traits, *(f"model {pool.model.partition('-')[0]}" for pool in plan.pools if pool.model)}
+    if plan.mig.needed:
+        all_traits.add("mig")
+    issues = [
+        f"GPU operator {known.release.version}: {issue}"
+        for issue in known.release.known_issues
+        if REQUIRED_TRAITS[issue] and REQUIRED_TRAITS[issue] <= all_traits
     ]
-    return [*told, *(text for pool in plan.pools for text in _of_pool(pool))]
+    return [
+        *([known.warning] if known.warning else []),
+        *issues,
+        *(text for pool in plan.pools for text in _pool_warnings(pool)),
+    ]
 
 
-def _of_documents(plan: Plan) -> set[str]:
-    models = {pool.model or "" for pool in plan.pools}
-    return {
-        *(f"model {model.partition('-')[0]}" for model in models if model),
-        *(["mig"] if any(pool.mode == MIG for pool in plan.pools) else []),
-    }
-
-
-def _of_pool(pool: PoolPlan) -> t.Iterator[str]:
+def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
     if pool.match.product and pool.model is None:
         yield (
-            f"pool {pool.name}: the catalog has no model {pool.match.product}; its memory and what it can be cut into are "
-            "known once its nodes are there, and a layout is judged by the MIG manager alone"
+            f"pool {pool.name}: the catalog has no model {pool.match.product}; its memory and its MIG profiles are known once its nodes exist, and "
+            "only the MIG manager checks a layout"
         )
     if pool.without_containers:
         yield (
-            f"pool {pool.name}: {pool.without_containers}; its nodes offer no GPU to containers, so its sharing has no effect, and they are "
-            "neither waited for nor validated"
+            f"pool {pool.name}: {pool.without_containers}; its nodes offer no GPU to containers, so its sharing has no effect, and runs "
+            "neither wait for them nor validate them"
         )
-    elif pool.mode == MIG and pool.labels.get(_MIG_MANAGER_LABEL) == "false":
-        yield f"pool {pool.name}: label {_MIG_MANAGER_LABEL}=false keeps the MIG manager away, so that its GPUs are not cut"
+    elif pool.sharing.definition.partitions_gpus and pool.labels.get(_MIG_MANAGER_LABEL) == "false":
+        yield f"pool {pool.name}: label {_MIG_MANAGER_LABEL}=false keeps the MIG manager off its nodes, so their GPUs are not partitioned"
     uncounted = [resource for resource in pool.resources if resource != names.GPU_RESOURCE]
-    if pool.group and pool.group.autoscaled and uncounted:
+    if pool.nodegroup and pool.nodegroup.autoscaled and uncounted:
         yield (
-            f"pool {pool.name}: the cluster autoscaler counts {names.GPU_RESOURCE} alone: it may add no node for pods that request "
-            f"{join_words(uncounted)}, and takes nodes that offer it for unused. Share without rename or cut with strategy single, or set "
-            "autoscale.min to what is always needed"
+            f"pool {pool.name}: the cluster autoscaler only counts {names.GPU_RESOURCE}: it may add no node for pods that request "
+            f"{join_words(uncounted)}, and treats nodes that offer it as unused. Share without rename, use the MIG strategy single, or set "
+            "autoscale.min to the number of nodes that is always needed"
         )
-    geometry = geometries.geometry(pool.model) if pool.model and pool.mode == MIG else None
+    geometry = geometries.geometry(pool.model) if pool.model and pool.sharing.definition.partitions_gpus else None
     if geometry and geometry.note:
-        sure = "may differ from its layout" if geometry.verified else "is not verified for its layout"
-        yield f"pool {pool.name}: what a {pool.model} can be cut into {sure}. {geometry.note}"
+        status = "may differ from those of its layout" if geometry.verified else "are not verified"
+        yield f"pool {pool.name}: the MIG profiles of a {pool.model} {status}. {geometry.note}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..cluster_state.node import whole
+from ..cluster_state.node import to_count
 from .mig_devices import SUCCESS, gpu_layouts
 
 Document = t.Mapping[str, t.Any]
@@ -65,7 +65,7 @@ def node_badges(row: Document, declared: Document | None, info: Document) -> t.I
 def _drift(row: Document, name: str, declared: Document) -> t.Iterator[str]:
     """How a node differs from its pool's declaration, as far as gpu_info reports single nodes."""
     head = f"{name} (pool {row.get('pool')}): "
-    reported = [str(text).removeprefix(head) for text in declared.get("differs") or () if str(text).startswith(head)]
+    reported = [str(text).removeprefix(head) for text in declared.get("drift") or () if str(text).startswith(head)]
     if reported:
         yield from reported
         return
@@ -74,11 +74,11 @@ def _drift(row: Document, name: str, declared: Document) -> t.Iterator[str]:
         if (row.get("layout") or declared.get("layout")) and state == SUCCESS and not gpu_layouts(row, declared):
             yield "its MIG devices do not match the layout"
         return
-    gpus, per_node = whole(row.get("gpus")), declared.get("gpus_per_node")
+    gpus, per_node = to_count(row.get("gpus")), declared.get("gpus_per_node")
     if per_node is not None and gpus != per_node:
         yield f"has {gpus} GPU(s), {per_node} is expected (gpus_per_node)"
     shares, resource = declared.get("shares_per_gpu"), declared.get("resource")
     if shares and resource:
-        allocatable = whole((row.get("allocatable") or {}).get(resource))
+        allocatable = to_count((row.get("allocatable") or {}).get(resource))
         if allocatable != gpus * shares:
             yield f"allocatable {resource} is {allocatable}, {gpus * shares} is expected"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .text import answers
+from .text import negative_checks
 
 Document = t.Mapping[str, t.Any]
 
@@ -66,13 +66,13 @@ def mig_layout(pool: Document) -> str:
 
 def verification(pool: Document) -> str:
     """The result of the last validation with workloads."""
-    proof = pool.get("proof")
+    proof = pool.get("validation")
     if not proof:
         return "Not verified by workloads yet."
     devices = proof.get("devices") or {}
     result = (
         f"{plural(sum(devices.values()), 'pod')} on {proof.get('node')} ran at the same time on {plural(len(devices), 'device')}"
-        + answers(proof)
+        + negative_checks(proof)
     )
     return f"Verified: {result}." if proof.get("current") else f"Verified before the last change: {result}."
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a plan and a report name the cluster that was reached, and the name that it will remember (pure)."""
+"""The identity of the cluster in a plan or report (pure)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,14 @@ def identity_lines(info: Document, kind: str, width: int) -> list[str]:
     identity = info.get("identity")
     if not identity:
         return []
-    recorded, next_name = identity["recorded_name"], identity["name_to_record"]
-    known = [
+    recorded, new_name = identity["recorded_name"], identity["name_to_record"]
+    parts = [
         f"{identity['server']} ({identity['origin']})",
         f"UID {identity['uid']}" if identity["uid"] else "UID not readable",
         f"recorded as {recorded}" if recorded else "no name recorded yet",
     ]
-    told = paragraph("cluster", "; ".join(known), width)
-    if kind == "plan" and next_name:
-        text = (
-            f"the next change renames it from {recorded} to {next_name}"
-            if recorded
-            else f"the first change records the name {next_name}"
-        )
-        told += paragraph("name", text, width)
-    return told
+    lines = paragraph("cluster", "; ".join(parts), width)
+    if kind == "plan" and new_name:
+        renamed = f"the next change renames it from {recorded} to {new_name}"
+        lines += paragraph("name", renamed if recorded else f"the first change records the name {new_name}", width)
+    return lines

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan costs, as lines for a terminal (pure)."""
+"""The impact of a plan as lines for a terminal (pure)."""
 
 from __future__ import annotations
 
@@ -12,74 +12,65 @@ from .table import Column, paragraph, table
 
 Document = t.Mapping[str, t.Any]
 
-_HEADS = dict(zip(COUNTS, ("DRIVERS ROLLED", "PODS LOSE GPU", "AGENT PODS", "NODES CUT", "GPU RESETS"), strict=True))
+_TITLES = ("DRIVER RESTARTS", "PODS LOSE GPU", "OPERAND PODS", "NODES REPARTITIONED", "GPU RESETS")
 
 
 def impact_lines(info: Document, width: int) -> list[str]:
-    """A table of the pools that cost something, and what is to be known about it; empty where nobody asked for costs."""
+    """A table of the pools with an impact, and explanations; empty if the impact was not requested."""
     total: Document | None = info.get("impact")
     if total is None:
         return []
-    told: list[str] = []
-    dear = {name: pool["impact"] for name, pool in info["pools"].items() if any(pool["impact"].values())}
-    if dear:
-        columns = [Column("COSTS", cuts=True), *(Column(_HEADS[count], number=True) for count in COUNTS)]
-        told += [
-            *table(columns, [[name, *(counts[key] for key in COUNTS)] for name, counts in dear.items()], width),
-            "",
-        ]
+    lines: list[str] = []
+    affected = {name: pool["impact"] for name, pool in info["pools"].items() if any(pool["impact"].values())}
+    if affected:
+        columns = [Column("IMPACT", cuts=True), *(Column(title, number=True) for title in _TITLES)]
+        rows = [[name, *(counts[key] for key in COUNTS)] for name, counts in affected.items()]
+        lines += [*table(columns, rows, width), ""]
     elif any(pool["changes"] for pool in info["pools"].values()):
-        text = "no driver is rolled, no pod loses its GPU, none of NVIDIA's pods starts anew"
-        told += paragraph("impact", text, width)
-    for head, text in (*_explained(total), *_turns(info.get("steps") or {})):
-        told += paragraph(head, text, width)
-    return told
+        lines += paragraph("impact", "no driver or operand is restarted, and no pod loses its GPU", width)
+    for head, text in (*_total_impact(total), *_node_changes(info.get("steps") or {})):
+        lines += paragraph(head, text, width)
+    return lines
 
 
-def _turns(steps: Document) -> t.Iterator[tuple[str, str]]:
-    """Who goes from where."""
-    evicted = {node: of["evicts"] for node, of in steps.items() if of["evicts"]}
-    pods = [pod for of in evicted.values() for pod in of]
-    if pods:
-        yield "pods", f"{len(pods)} pod(s) are evicted from {abbreviate(sorted(evicted))}: {abbreviate(pods)}"
+def _node_changes(steps: Document) -> t.Iterator[tuple[str, str]]:
     for key, head, text in (
-        ("blocked_by", "blocked", "cannot be changed, since no drain evicts the pods that use their GPUs"),
-        ("stops", "stopped", "have DaemonSets' pods stopped for the change"),
+        ("evicts", "pods", "have pods that are evicted"),
+        ("blocked_by", "blocked", "cannot be changed, since a drain does not evict the pods that use their GPUs"),
+        ("stops", "stopped", "have DaemonSet pods that are stopped for the change"),
     ):
-        found = {node: of[key] for node, of in steps.items() if of.get(key)}
-        if found:
-            yield (
-                head,
-                f"{abbreviate(sorted(found))} {text}: {abbreviate([pod for names in found.values() for pod in names])}",
-            )
-    reboots = sorted(node for node, of in steps.items() if of["reboot"] != "no")
+        pods_by_node = {node: step[key] for node, step in steps.items() if step.get(key)}
+        pods = [pod for names in pods_by_node.values() for pod in names]
+        if pods:
+            yield head, f"{abbreviate(sorted(pods_by_node))} {text} ({len(pods)}): {abbreviate(pods)}"
+    reboots = sorted(node for node, step in steps.items() if step["reboot"] != "no")
     if reboots:
-        yield "reboots", f"{abbreviate(reboots)} may need a reboot, for which rollout.reboot names the way"
+        yield "reboots", f"{abbreviate(reboots)} may need a reboot, by the command in rollout.reboot"
 
 
-def _explained(total: Document) -> t.Iterator[tuple[str, str]]:
+def _total_impact(total: Document) -> t.Iterator[tuple[str, str]]:
     if total["release"]:
-        installed, wanted = total["release"]["installed"], total["release"]["desired"]
-        yield "operator", f"{installed} becomes {wanted}, so that all of NVIDIA's pods start anew"
+        installed, desired = total["release"]["installed"], total["release"]["desired"]
+        yield "operator", f"upgrade from {installed} to {desired}, which restarts all operands"
     if total["drivers"]:
-        without = "held back" if total["held_back"] else "refused"
-        yield "drivers", f"{_roll(total)}; {without}, unless gpu_operator_allow_driver_rollout is true"
-    if total["cut_nodes"]:
-        text = f"GPUs of {total['cut_nodes']} node(s) are cut anew, each node in its turn: cordoned, emptied, cut, proven, opened"
-        yield "mig", text
+        otherwise = "held back" if total["held_back"] else "refused"
+        yield "drivers", f"{_driver_restarts(total)}; {otherwise}, unless gpu_operator_allow_driver_rollout is true"
+    if total["repartitioned_nodes"]:
+        nodes = f"{total['repartitioned_nodes']} node(s)"
+        yield "mig", f"GPUs of {nodes} are repartitioned in a rolling update: cordon, drain, change, verify, uncordon"
     if total["resets"]:
-        text = (
-            f"the MIG mode of {total['resets']} node(s) with Ampere GPUs is switched, for which these are reset; where they are "
-            "passed through to a virtual machine, that may need a reboot of the node"
+        yield (
+            "resets",
+            f"the MIG mode of {total['resets']} node(s) with Ampere GPUs is switched, which resets the GPUs; if they are "
+            "passed through to a virtual machine, the node may need a reboot",
         )
-        yield "resets", text
 
 
-def _roll(total: Document) -> str:
-    why = "; ".join(total["reasons"])
+def _driver_restarts(total: Document) -> str:
+    reasons = "; ".join(total["reasons"])
     if not total["max_parallel"]:
-        return f"the driver is to follow on {total['drivers']} node(s), on each once somebody deletes its driver pod: {why}"
-    evicted = "pods that hold a GPU there are evicted first"
+        return f"the driver of {total['drivers']} node(s) is updated once its driver pod is deleted: {reasons}"
     return (
-        f"the driver rolls on {total['drivers']} node(s), at most {total['max_parallel']} at a time: {why}; {evicted}"
+        f"the driver restarts on {total['drivers']} node(s), at most {total['max_parallel']} at a time: {reasons}; pods that use a GPU there are "
+        "evicted first"
     )

@@ -8,7 +8,7 @@ import re
 import typing as t
 from collections import Counter
 
-from ..cluster_state.node import whole
+from ..cluster_state.node import to_count
 
 Document = t.Mapping[str, t.Any]
 
@@ -26,7 +26,9 @@ def gpu_layouts(row: Document, declared: Document) -> tuple[GpuLayout, ...]:
     In a pool with a demand, each node has its own layout.
     """
     mig: Document = row.get("mig") or {}
-    actual = {str(profile): whole(count) for profile, count in (mig.get("devices") or {}).items() if whole(count) > 0}
+    actual = {
+        str(profile): to_count(count) for profile, count in (mig.get("devices") or {}).items() if to_count(count) > 0
+    }
     layout: t.Sequence[Document] = row.get("layout") or declared.get("layout") or ()
     if not actual or not layout or mig.get("state") != SUCCESS:
         return ()
@@ -37,7 +39,7 @@ def gpu_layouts(row: Document, declared: Document) -> tuple[GpuLayout, ...]:
         gpus = sum(actual.values()) // per_gpu if per_gpu else 0
         result = [single] * min(gpus, _MAX_GPUS)
     else:
-        gpus = min(max(0, whole(row.get("gpus"))), _MAX_GPUS)
+        gpus = min(max(0, to_count(row.get("gpus"))), _MAX_GPUS)
         result = [_layout_of(next((part for part in layout if _applies(part, index)), {})) for index in range(gpus)]
     expected: Counter[str] = Counter()
     for of_gpu in result:
@@ -53,7 +55,9 @@ def compute_slices(name: str) -> int:
 
 def _layout_of(part: Document) -> GpuLayout:
     profiles: Document = part.get("profiles") or {}
-    return tuple((str(name).replace("+", "."), whole(count)) for name, count in profiles.items() if whole(count) > 0)
+    return tuple(
+        (str(name).replace("+", "."), to_count(count)) for name, count in profiles.items() if to_count(count) > 0
+    )
 
 
 def _applies(part: Document, index: int) -> bool:

@@ -10,7 +10,7 @@ import typing as t
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from ..cluster_state.node import whole
+from ..cluster_state.node import to_count
 from .badges import SEVERITIES, Badge, node_badges
 from .formatting import DOT, device_counts, memory, number, plural, sharing_mode, short_model, short_resource
 from .mig_devices import SUCCESS, GpuLayout, gpu_layouts
@@ -147,10 +147,10 @@ def read_node(key: str, row: Document, pools: Document, info: Document) -> GpuNo
         pool=str(pool) if pool else None,
         model=row.get("model"),
         gpus=len(layouts) or _gpus(row, usage),
-        memory_mib=max(0, whole(row.get("memory_mib"))),
+        memory_mib=max(0, to_count(row.get("memory_mib"))),
         driver=row.get("driver"),
         mode=row.get("mode"),
-        replicas=max(0, whole(row.get("replicas"))),
+        replicas=max(0, to_count(row.get("replicas"))),
         schedulable=bool(row.get("ready") and row.get("schedulable")),
         usage=usage,
         pods=pods,
@@ -173,10 +173,10 @@ def _rank(part: str) -> tuple[int, int, str]:
 
 def _gpus(row: Document, usage: t.Sequence[ResourceUsage]) -> int:
     """The GPUs that gpu-feature-discovery counts; 0 if it counts MIG devices (strategy single) instead."""
-    gpus = max(0, whole(row.get("gpus")))
+    gpus = max(0, to_count(row.get("gpus")))
     devices: Document = (row.get("mig") or {}).get("devices") or {}
     single = usage and not any("/mig-" in entry.resource for entry in usage)
-    return 0 if single and gpus and sum(map(whole, devices.values())) == gpus else gpus
+    return 0 if single and gpus and sum(map(to_count, devices.values())) == gpus else gpus
 
 
 def _mig_config(mig: Document) -> str:

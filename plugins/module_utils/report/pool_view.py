@@ -61,7 +61,7 @@ class PoolView:
     @property
     def drifted_nodes(self) -> int:
         """The nodes that are not as declared, on this page or not."""
-        return self.info.get("differing_nodes") or 0
+        return self.info.get("drifted_nodes") or 0
 
     @property
     def unlisted_drifted_nodes(self) -> int:
@@ -92,12 +92,12 @@ class PoolView:
     def wanted(self, resource: str) -> int | None:
         """The units of a resource that the pool declares; None for other resources."""
         resources: Document = self.info.get("resources") or {self.info.get("resource"): self.info}
-        return (resources.get(resource) or {}).get("wanted")
+        return (resources.get(resource) or {}).get("expected")
 
     @property
     def drift(self) -> list[str]:
         """How the pool differs from its declaration, and what a run would change."""
-        reported = self.info.get("differs") or ()
+        reported = self.info.get("drift") or ()
         lines = [*map(str, reported), *pending_changes(self.info)]
         if self.reachable and not self.node_count:
             lines.append("no node of the cluster belongs to the pool")

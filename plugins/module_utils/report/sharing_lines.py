@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the sharing of a plan's pools costs their pods, as lines for a terminal (pure)."""
+"""The lines of a plan about the performance of shared GPUs (pure)."""
 
 from __future__ import annotations
 
@@ -8,35 +8,31 @@ import typing as t
 
 from ..catalog import benchmarks
 from ..schema.messages import abbreviate
+from ..sharing_modes.base import PodExpectation
+from ..sharing_modes.registry import MODES, mode_title
 from .table import paragraph
 
 Document = t.Mapping[str, t.Any]
 
-_SOURCE = f"the times are those of {benchmarks.MEASURED}; other GPUs and kernels differ, see docs/modes.md"
+_SOURCE = f"times were measured on {benchmarks.MEASURED}; other GPUs and kernels differ, see docs/modes.md"
 
 
 def sharing_lines(pools: Document, width: int) -> list[str]:
-    """A sentence for each way of sharing, headed by the pools that share so; empty where all GPUs are whole."""
-    told: dict[tuple[str, str], list[str]] = {}
+    """A sentence for each kind of sharing, with its pools; empty where no GPU is shared."""
+    pools_of: dict[tuple[str, str], list[str]] = {}
+    has_times = False
     for name, pool in pools.items():
-        sentence = _of(pool)
+        mode, replicas = MODES[pool["mode"]], pool.get("replicas") or 1
+        sentence = _performance(pool, replicas)
         if sentence:
-            told.setdefault((mode_of(pool), sentence), []).append(name)
-    found = [
+            pools_of.setdefault((mode_title(mode.name, replicas), sentence), []).append(name)
+            has_times = has_times or mode.has_measured_times(replicas)
+    lines = [
         line
-        for (mode, sentence), names in told.items()
-        for line in paragraph(f"{abbreviate(names)} ({mode})", sentence, width)
+        for (title, sentence), names in pools_of.items()
+        for line in paragraph(f"{abbreviate(names)} ({title})", sentence, width)
     ]
-    timed = any(
-        pool["mode"] != benchmarks.MIG or (pool.get("replicas") or 1) > 1 for pool in pools.values() if _of(pool)
-    )
-    return [*found, *(paragraph("sharing", _SOURCE, width) if timed else [])]
-
-
-def mode_of(pool: Document) -> str:
-    """How a pool's GPUs are shared, as a table names it."""
-    replicas = pool.get("replicas") or 1
-    return f"{pool['mode']} x{replicas}" if replicas > 1 else str(pool["mode"])
+    return [*lines, *(paragraph("sharing", _SOURCE, width) if has_times else [])]
 
 
 def profiles_of(pool: Document) -> set[str]:
@@ -47,12 +43,8 @@ def profiles_of(pool: Document) -> set[str]:
     }
 
 
-def _of(pool: Document) -> str:
-    seen = pool.get("models") or []
-    return benchmarks.line(
-        pool["mode"],
-        pool.get("replicas") or 1,
-        memory_mib_per_share=pool.get("memory_mib_per_share"),
-        profiles=profiles_of(pool),
-        model=seen[0] if len(seen) == 1 else pool.get("model"),
-    )
+def _performance(pool: Document, replicas: int) -> str:
+    models = pool.get("models") or []
+    model = models[0] if len(models) == 1 else pool.get("model")
+    pods = PodExpectation(replicas, pool.get("memory_mib_per_share"), profiles_of(pool), model)
+    return MODES[pool["mode"]].performance(pods)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A table of text that fits a terminal (pure)."""
+"""Tables and paragraphs of text for a terminal (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CUT = ".."
 
 @dataclass(frozen=True)
 class Column:
-    """A column's head; numbers stand to the right; only text that may be cut gives way."""
+    """A column's title; numbers are right-aligned; `cuts`: its text may be shortened."""
 
     head: str
     number: bool = False
@@ -23,7 +23,7 @@ class Column:
 
 
 def table(columns: t.Sequence[Column], rows: t.Sequence[t.Sequence[t.Any]], width: int = WIDTH) -> list[str]:
-    """The head and one line a row, none longer than width as long as cutting the columns that may be cut suffices."""
+    """The titles and one line for each row, not longer than width if shortening columns suffices."""
     cells = [[str(cell) for cell in row] for row in rows]
     sizes = [max(len(column.head), *(len(row[at]) for row in cells), 0) for at, column in enumerate(columns)]
     sizes = _fitted(columns, sizes, width)
@@ -35,18 +35,18 @@ def table(columns: t.Sequence[Column], rows: t.Sequence[t.Sequence[t.Any]], widt
 
 
 def paragraph(head: str, text: str, width: int = WIDTH) -> list[str]:
-    """Text behind a head, wrapped and indented by two; long names are not broken."""
+    """Text after a heading, wrapped and indented by two; long names are not broken."""
     return textwrap.wrap(
         f"{head}: {text}", width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
 
 
 def _fitted(columns: t.Sequence[Column], sizes: list[int], width: int) -> list[int]:
-    """Take from the widest column that may be cut until the line fits."""
+    """Shorten the widest column that may be shortened until the line fits."""
     sizes = list(sizes)
-    able = [at for at, column in enumerate(columns) if column.cuts]
-    while able and sum(sizes) + len(_GAP) * (len(sizes) - 1) > width:
-        widest = max(able, key=lambda at: sizes[at] - len(columns[at].head))
+    shortenable = [at for at, column in enumerate(columns) if column.cuts]
+    while shortenable and sum(sizes) + len(_GAP) * (len(sizes) - 1) > width:
+        widest = max(shortenable, key=lambda at: sizes[at] - len(columns[at].head))
         if sizes[widest] <= len(columns[widest].head) + len(_CUT):
             break
         sizes[widest] -= 1

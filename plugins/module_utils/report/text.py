@@ -1,63 +1,52 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a terminal shows of the fleet: the plan before a run, and the report with its verdicts after it (pure)."""
+"""The plan before a run, and the report after it, as lines for a terminal (pure)."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state import gpu_layouts
-from ..mig import layout as mig
+from ..mig import layout as layouts
 from ..schema.messages import abbreviate
+from ..sharing_modes.registry import mode_title
 from .identity_lines import identity_lines
 from .impact_lines import impact_lines
+from .layout_lines import layout_lines
 from .nodegroup_lines import nodegroup_lines
-from .sharing_lines import mode_of, profiles_of, sharing_lines
+from .sharing_lines import profiles_of, sharing_lines
 from .table import WIDTH, Column, paragraph, table
 
 Document = t.Mapping[str, t.Any]
 
 KINDS = ("plan", "report")
-_ANSWERS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
+_NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
+_NO_NODE = "no node of the cluster belongs to it"
 
 
 def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]:
-    """The lines of a plan or a report over what gpu_info returned."""
+    """The lines of a plan or a report of what gpu_info returned."""
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; it is one of {', '.join(KINDS)}")
     pools: Document = info.get("pools") or {}
-    head = [_title(info, kind, width)]
+    title = f"{'Plan' if kind == 'plan' else 'Report'} of cluster {info.get('cluster') or '(unnamed)'}"
+    if not info.get("reachable"):
+        title = f"{title}: not reached, only what follows from the variables"[:width]
+    impact = impact_lines(info, width) if kind == "plan" else []
+    rest = [*_notes(info, width), *_totals(info, width), *identity_lines(info, kind, width)]
     if not pools:
-        none = "No pools are declared: nothing is shared, labelled or proven."
-        costs = impact_lines(info, width) if kind == "plan" else []
-        return [*head, none, *costs, *_notes(info, width), *_fleet(info, width), *identity_lines(info, kind, width)]
-    rows = [_row(name, pool, kind, info) for name, pool in pools.items()]
-    body = table(_columns(kind), rows, width)
-    costs = impact_lines(info, width) if kind == "plan" else []
-    slices = gpu_layouts.lines(pools, width) if kind == "plan" else []
-    sharing = sharing_lines(pools, width) if kind == "plan" else []
+        return [title, "No pools are declared: nothing is shared, labelled or verified.", *impact, *rest]
     groups = nodegroup_lines(info, kind, width)
+    sections = [layout_lines(pools, width), sharing_lines(pools, width), impact] if kind == "plan" else []
     return [
-        *(*head, "", *body, ""),
-        *_verdicts(info, pools, kind, width),
-        *(["", *groups] if groups else []),
-        *(["", *slices] if slices else []),
-        *(["", *sharing] if sharing else []),
-        *(["", *costs] if costs else []),
-        *_notes(info, width),
-        *_fleet(info, width),
-        *identity_lines(info, kind, width),
+        *(title, "", *_table(info, pools, kind, width), ""),
+        *_pool_paragraphs(info, pools, kind, width),
+        *(line for section in (groups, *sections) if section for line in ("", *section)),
+        *rest,
     ]
 
 
-def _title(info: Document, kind: str, width: int) -> str:
-    word = "Plan" if kind == "plan" else "Report"
-    title = f"{word} of cluster {info.get('cluster') or '(unnamed)'}"
-    return title if info.get("reachable") else f"{title}: not reached, so only what follows from the pools"[:width]
-
-
-def _columns(kind: str) -> list[Column]:
-    return [
+def _table(info: Document, pools: Document, kind: str, width: int) -> list[str]:
+    columns = [
         Column("POOL", cuts=True),
         Column("NODES", number=True),
         Column("MODEL", cuts=True),
@@ -68,28 +57,26 @@ def _columns(kind: str) -> list[Column]:
         Column("MEM/SHARE", number=True),
         Column("STATE" if kind == "report" else "CHANGES"),
     ]
-
-
-def _row(name: str, pool: Document, kind: str, info: Document) -> list[str]:
     reachable = bool(info.get("reachable"))
-    mode = mode_of(pool)
-    seen = f"{pool['allocatable']}/{pool['wanted']}" if reachable else "?"
-    return [
-        name,
-        str(pool["nodes"]) if reachable else "?",
-        _model(pool),
-        str(pool["gpus"]) if reachable else "?",
-        mode,
-        _resource(pool),
-        seen if kind == "report" else (str(pool["wanted"]) if reachable else "?"),
-        _memory(pool),
-        _state(pool, kind, info),
-    ]
+    rows = []
+    for name, pool in pools.items():
+        nodes, gpus, offered = "?", "?", "?"
+        if reachable:
+            nodes, gpus, offered = str(pool["nodes"]), str(pool["gpus"]), str(pool["expected"])
+            if kind == "report":
+                offered = f"{pool['allocatable']}/{offered}"
+        rows.append(
+            [
+                *(name, nodes, _model(pool), gpus, mode_title(pool["mode"], pool.get("replicas") or 1)),
+                *(_resource(pool), offered, _memory(pool), _state(pool, kind, info)),
+            ]
+        )
+    return table(columns, rows, width)
 
 
 def _model(pool: Document) -> str:
-    found = pool.get("models") or ([pool["model"]] if pool.get("model") else [])
-    return str(found[0]).removeprefix("NVIDIA-") if len(found) == 1 else f"{len(found)} models" if found else "any"
+    models = pool.get("models") or ([pool["model"]] if pool.get("model") else [])
+    return str(models[0]).removeprefix("NVIDIA-") if len(models) == 1 else f"{len(models)} models" if models else "any"
 
 
 def _resource(pool: Document) -> str:
@@ -99,11 +86,11 @@ def _resource(pool: Document) -> str:
 
 
 def _memory(pool: Document) -> str:
-    """Of MIG devices what their names say, since nothing else tells; from the smallest to the largest."""
+    """For MIG devices the sizes in their names, the only source, from the smallest to the largest."""
     mib = pool.get("memory_mib_per_share")
     if mib:
         return f"{mib / 1024:.1f} GiB"
-    sizes = sorted({mig.nominal_gb(profile) for profile in profiles_of(pool)})
+    sizes = sorted({layouts.nominal_gb(profile) for profile in profiles_of(pool)})
     shares = [f"{size / (pool.get('replicas') or 1):g}" for size in sizes]
     return f"{'-'.join(dict.fromkeys((shares[0], shares[-1])))} GB" if shares else "?"
 
@@ -115,34 +102,34 @@ def _state(pool: Document, kind: str, info: Document) -> str:
         return "after discovery" if _awaits_discovery(kind, info) else "no nodes"
     if kind == "plan":
         return f"{pool['changes']['nodes']} nodes" if pool["changes"] else "none"
-    return "ok" if pool["as_declared"] else "differs"
+    return "ok" if pool["as_declared"] else "drift"
 
 
-def _verdicts(info: Document, pools: Document, kind: str, width: int) -> list[str]:
+def _pool_paragraphs(info: Document, pools: Document, kind: str, width: int) -> list[str]:
     if not info.get("reachable"):
         return paragraph("cluster", str(info.get("reason") or "not reached"), width)
-    told: list[str] = []
     if _awaits_discovery(kind, info):
-        text = "no node is known to have GPUs yet; NFD and the GPU operator, once installed, find out which belong to a pool"
+        text = "no node is known to have GPUs yet; once installed, NFD and the GPU operator discover the nodes of each pool"
         return paragraph("after discovery", text, width)
-    for name, pool in pools.items():
-        said = _change(pool) if kind == "plan" else _verdict(pool)
-        told.extend(paragraph(name, "; ".join([said, *_layout(pool)]), width))
-    return told
+    describe = _changes if kind == "plan" else _verdict
+    return [
+        line
+        for name, pool in pools.items()
+        for line in paragraph(name, "; ".join([describe(pool), *_layout(pool)]), width)
+    ]
 
 
 def _layout(pool: Document) -> t.Iterator[str]:
-    """What the GPUs are cut into, or offer together."""
     if pool.get("demand"):
-        yield f"{mig.format_layout(pool['demand'])} in all"
+        yield f"{layouts.format_layout(pool['demand'])} in total"
     for part in pool.get("layout") or ():
         gpus = f"GPU {', '.join(map(str, part['devices']))}" if part["devices"] else "each GPU"
-        cut = " + ".join(f"{count} x {profile}" for profile, count in sorted(part["profiles"].items()))
-        yield f"{gpus} in {cut}" if cut else f"{gpus} whole"
+        devices = " + ".join(f"{count} x {profile}" for profile, count in sorted(part["profiles"].items()))
+        yield f"{gpus} with {devices}" if devices else f"{gpus} whole"
 
 
 def _awaits_discovery(kind: str, info: Document) -> bool:
-    """Whether the plan is for a cluster of whose hardware nothing is known."""
+    """Whether it is the plan for a cluster with unknown hardware."""
     return (
         kind == "plan" and not any(pool["nodes"] for pool in info["pools"].values()) and not info["totals"]["gpu_nodes"]
     )
@@ -150,97 +137,87 @@ def _awaits_discovery(kind: str, info: Document) -> bool:
 
 def _verdict(pool: Document) -> str:
     if not pool["nodes"]:
-        return "no node of the cluster belongs to it"
+        return _NO_NODE
     if pool["as_declared"]:
-        return f"as declared{_proof(pool)}"
-    told = list(pool["differs"])
-    if pool["changes"]:
-        told.append(f"to change: {_change(pool)}")
-    more = pool["differing_nodes"] - len(told)
-    return f"differs on {pool['differing_nodes']} node(s): {'; '.join(told)}" + (
-        f"; and {more} more" if more > 0 else ""
-    )
+        return f"as declared{_validation(pool)}"
+    drift = [*pool["drift"], *([f"to change: {_changes(pool)}"] if pool["changes"] else [])]
+    more = pool["drifted_nodes"] - len(drift)
+    return f"drift on {pool['drifted_nodes']} node(s): {'; '.join(drift)}" + (f"; and {more} more" if more > 0 else "")
 
 
-def _proof(pool: Document) -> str:
-    proof = pool.get("proof")
-    if not proof:
-        return ", not proven by workloads yet"
-    pods = sum(proof["devices"].values())
-    found = f"{pods} pods on {proof['node']} ran together on {len(proof['devices'])} device(s)"
-    found += answers(proof)
-    return f"; {found}" if proof["current"] else f"; proven before it last changed: {found}"
+def _validation(pool: Document) -> str:
+    validation = pool.get("validation")
+    if not validation:
+        return ", not validated yet"
+    pods, devices = sum(validation["devices"].values()), len(validation["devices"])
+    text = f"{pods} pods on {validation['node']} ran together on {devices} device(s){negative_checks(validation)}"
+    return f"; {text}" if validation["current"] else f"; validated before its last change: {text}"
 
 
-def answers(proof: Document) -> str:
-    """How the cluster answered a pod too many and a request too large, as the end of a sentence; empty: not tried."""
-    return "".join(f", {words}" for key, words in _ANSWERS.items() if proof.get(key))
+def negative_checks(validation: Document) -> str:
+    """The results of one pod too many and of a request that is too large, as the end of a sentence; empty if not tested."""
+    return "".join(f", {text}" for key, text in _NEGATIVE_CHECKS.items() if validation.get(key))
 
 
-def _change(pool: Document) -> str:
+def _changes(pool: Document) -> str:
     if not pool["nodes"]:
-        return "no node of the cluster belongs to it"
+        return _NO_NODE
     changes = pool["changes"]
     if not changes:
         return "no change"
-    told: list[str] = []
-    wanted = mode_of(pool)
-    told.extend(
-        f"{count} node(s) from {mode} to {wanted}" for mode, count in changes["switched_from"].items() if mode != wanted
-    )
+    desired = mode_title(pool["mode"], pool.get("replicas") or 1)
+    parts = [
+        f"{count} node(s) from {mode} to {desired}"
+        for mode, count in changes["switched_from"].items()
+        if mode != desired
+    ]
     if changes["joining"]:
-        told.append(f"{changes['joining']} node(s) join the pool")
-    told.extend(f"{what} {abbreviate(changes[what])}" for what in ("labels", "taints") if changes[what])
-    return "; ".join(told) or f"{changes['nodes']} node(s) noted as ours"
+        parts.append(f"{changes['joining']} node(s) join the pool")
+    parts.extend(f"{kind} {abbreviate(changes[kind])}" for kind in ("labels", "taints") if changes[kind])
+    return "; ".join(parts) or f"annotations of {changes['nodes']} node(s)"
 
 
 def _notes(info: Document, width: int) -> list[str]:
-    """What somebody else has installed, what is odd, and the nodes which nobody knows yet or which leave their pool."""
-    told: list[str] = []
-    for component, found in (info.get("installed") or {}).items():
-        if found["adopted"] or found["problem"] or found["notes"]:
-            adopted = [f"{found['what']} is used as it is"] if found["adopted"] else []
-            text = found["problem"] or "; ".join([*adopted, *found["notes"]])
-            told += paragraph(component, text, width)
+    """Unmanaged installations, warnings, driver upgrades, and nodes that are undiscovered or released."""
+    notes: list[str] = []
+    for component, installation in (info.get("installed") or {}).items():
+        if installation["adopted"] or installation["problem"] or installation["notes"]:
+            adopted = [f"{installation['what']} is used unmanaged"] if installation["adopted"] else []
+            notes += paragraph(
+                component, installation["problem"] or "; ".join([*adopted, *installation["notes"]]), width
+            )
     for warning in info.get("warnings") or ():
-        told += paragraph("warning", warning, width)
-    told += _driver(info, width)
+        notes += paragraph("warning", warning, width)
+    upgrade = info.get("driver_upgrade") or {}
+    if upgrade.get("states"):
+        states = ", ".join(f"{count} node(s) {state}" for state, count in upgrade["states"].items())
+        failed = f"; failed: {abbreviate(upgrade['failed'])}" if upgrade["failed"] else ""
+        notes += paragraph("driver", f"upgrade in progress: {states}{failed}", width)
     undiscovered = info.get("undiscovered") or []
     if undiscovered:
         text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {abbreviate(undiscovered)}"
-        told += paragraph("after discovery", text, width)
-    return [*told, *_released(info, width)]
+        notes += paragraph("after discovery", text, width)
+    return [*notes, *_released(info, width)]
 
 
 def _released(info: Document, width: int) -> list[str]:
-    """The nodes that no pool claims any more, and why a run would be refused that releases them or stops the sharing of others."""
+    """The nodes that are released from their pools, and why a run would be refused."""
     released = info.get("released") or []
     release: Document = info.get("release") or {}
-    refused = paragraph("REFUSED", str(release["refusal"]), width) if release.get("refusal") else []
+    refusal = paragraph("REFUSED", str(release["refusal"]), width) if release.get("refusal") else []
     if not released:
-        return refused
-    of_pools = "; ".join(f"{nodes} of pool {name}" for name, nodes in (release.get("pools") or {}).items())
-    count = sum((release.get("pools") or {}).values()) or len(released)
-    text = f"{count} node(s) are released and give their pool's labels back{f' ({of_pools})' if of_pools else ''}: {abbreviate(released)}"
-    return [*paragraph("released", text, width), *refused]
+        return refusal
+    by_pool = release.get("pools") or {}
+    pools = "; ".join(f"{nodes} of pool {name}" for name, nodes in by_pool.items())
+    count = sum(by_pool.values()) or len(released)
+    text = f"{count} node(s) are released, which removes their pool's labels{f' ({pools})' if pools else ''}: {abbreviate(released)}"
+    return [*paragraph("released", text, width), *refusal]
 
 
-def _driver(info: Document, width: int) -> list[str]:
-    """How far a driver upgrade is that has begun."""
-    upgrade = info.get("driver_upgrade") or {}
-    if not upgrade.get("states"):
-        return []
-    text = ", ".join(f"{count} node(s) {state}" for state, count in upgrade["states"].items())
-    failed = f"; failed: {abbreviate(upgrade['failed'])}" if upgrade["failed"] else ""
-    return paragraph("driver", f"upgrade under way: {text}{failed}", width)
-
-
-def _fleet(info: Document, width: int) -> list[str]:
+def _totals(info: Document, width: int) -> list[str]:
     totals = info.get("totals")
     if not totals:
         return []
-    offered = (
-        ", ".join(f"{count} {resource}" for resource, count in totals["allocatable"].items() if count) or "nothing"
-    )
+    offered = ", ".join(f"{count} {name}" for name, count in totals["allocatable"].items() if count) or "nothing"
     text = f"{totals['gpu_nodes']} of {totals['nodes']} nodes have {totals['gpus']} GPUs and offer {offered}"
-    return paragraph("fleet", text, width)
+    return paragraph("total", text, width)

@@ -8,7 +8,7 @@ import typing as t
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from ..cluster_state.node import whole
+from ..cluster_state.node import to_count
 
 if t.TYPE_CHECKING:
     from .node_view import GpuNode
@@ -82,7 +82,7 @@ def read_pods(row: Document) -> tuple[PodUsage, ...] | None:
             str(entry.get("namespace") or ""),
             str(entry.get("pod") or ""),
             str(entry.get("resource") or ""),
-            max(0, whole(entry.get("count"))),
+            max(0, to_count(entry.get("count"))),
         )
         for entry in workloads
     )
@@ -96,9 +96,9 @@ def read_usage(row: Document, pods: t.Sequence[PodUsage] | None) -> tuple[Resour
     for pod in pods or ():
         requests[pod.resource] += pod.units
     result = []
-    as_declared = bool(row.get("pool")) and row.get("differs") == []
+    as_declared = bool(row.get("pool")) and row.get("drift") == []
     for name in sorted({*allocatables, *capacities, *requests}):
-        allocatable, capacity = max(0, whole(allocatables.get(name))), max(0, whole(capacities.get(name)))
+        allocatable, capacity = max(0, to_count(allocatables.get(name))), max(0, to_count(capacities.get(name)))
         requested = requests[name]
         used = min(allocatable, requested)
         # The kubelet keeps the capacity of a resource that sharing has replaced for five minutes (kubelet devicemanager,

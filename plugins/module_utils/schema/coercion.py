@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converts unambiguous text to the type that is meant: surveys, extra variables and old templates give text only (pure).
+"""Converts unambiguous text to values of other types, since surveys and extra variables provide only text (pure).
 
-A function returns None for text that does not clearly mean a value of its type.
+A function returns None for text that does not unambiguously mean a value of its type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import re
 import typing as t
 
-# Eighteen digits: every real setting, and nothing that is slow to convert. A leading zero could mean an octal number.
+# At most 18 digits: enough for every setting, and fast to convert. A leading zero could mean an octal number.
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})", re.ASCII)
 # The words that Ansible accepts for a boolean (ansible.module_utils.parsing.convert_bool).
 _TRUE = frozenset({"y", "yes", "on", "1", "true", "t"})
@@ -20,7 +20,7 @@ _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def is_blank(value: t.Any) -> bool:
-    """Whether it is text without any content, as an unanswered question of a survey gives it."""
+    """Whether it is empty or blank text, as from an unanswered survey question."""
     return isinstance(value, str) and not value.strip()
 
 
@@ -37,25 +37,25 @@ def boolean(text: str) -> bool | None:
 
 
 def elements(text: str) -> list[t.Any]:
-    """The elements of a list that is written as text, without empty ones.
+    """The non-empty elements of a list that is written as text.
 
-    Written in brackets as JSON or YAML, as lines with dashes, or with commas or line breaks between the elements. A comma inside
-    brackets separates nothing, so that a label selector such as `zone in (a, b)` stays whole.
+    In brackets as JSON or YAML, as lines with dashes, or separated by commas or line breaks. Commas inside brackets are not separators, so
+    that a label selector such as `zone in (a, b)` stays one element.
     """
     stripped = text.strip()
     lines = [line.strip() for line in stripped.splitlines() if line.strip()]
     if stripped.startswith("[") and stripped.endswith("]"):
-        found = _from_json(stripped)
-        return found if found is not None else _unquoted(_split(stripped[1:-1]))
+        from_json = _from_json(stripped)
+        return _unquoted(_split(stripped[1:-1])) if from_json is None else from_json
     if lines and all(line == "-" or line.startswith("- ") for line in lines):
         return _unquoted(line[1:] for line in lines)
     return _unquoted(_split(stripped))
 
 
 def names(value: t.Any) -> list[str]:
-    """The names that an option or a variable holds: None, text as for elements(), or a list of texts; raises ValueError for others.
+    """The names in an option or a variable: None, text as for elements(), or a list of texts; raises ValueError for others.
 
-    Ansible splits the text of a list option at every comma, also inside brackets: this is undone first.
+    Ansible splits the text of a list option at every comma, even inside brackets: this is undone first.
     """
     if value is None:
         return []
@@ -72,20 +72,20 @@ def names(value: t.Any) -> list[str]:
 
 
 def _is_open(text: str) -> bool:
-    """Whether some bracket has no partner: the text was split inside a pair."""
+    """Whether some bracket is unbalanced: the text was split inside a pair."""
     return any(text.count(opening) != text.count(closing) for opening, closing in _BRACKETS.items())
 
 
 def _from_json(text: str) -> list[t.Any] | None:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, list) else None
+    return value if isinstance(value, list) else None
 
 
 def _split(text: str) -> t.Iterator[str]:
-    """The parts between commas and line breaks that are in no brackets."""
+    """The parts between commas and line breaks outside brackets."""
     part, closing = "", list[str]()
     for character in text:
         if character in _BRACKETS:

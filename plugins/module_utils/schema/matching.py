@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a pool's `match` asks of a node, in one form whichever way it was written."""
+"""The conditions of a pool's `match`, in one form for all its notations."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ class Match:
 
     @property
     def pins_only(self) -> bool:
-        """True when only nodes that carry the pool's own label belong to it."""
+        """True when only nodes with the pool's own label belong to it."""
         return not self.products and not self.labels
 
 
 def resolve_match(match: t.Mapping[str, t.Any]) -> Match:
-    """The match of a sound document; an unknown model is None.
+    """The match of valid variables; an unknown model is None.
 
-    GFD's product label is a way to name a model that the catalog lacks. Sharing changes that label, so it is matched as
-    a model is, without suffixes.
+    GFD's product label names a model that is not in the catalog. Sharing changes that label, so it is matched like
+    a model, without suffixes.
     """
     labels = dict(match.get("labels") or {})
-    written = match.get("model") or labels.pop(names.PRODUCT_LABEL, None)
-    model = models.find(written) if written else None
+    name = match.get("model") or labels.pop(names.PRODUCT_LABEL, None)
+    model = models.find(name) if name else None
     if model:
         return Match(model=model.key, product=model.product, products=model.products, labels=labels)
-    bare = models.bare_product(written) if written else None
+    bare = models.bare_product(name) if name else None
     return Match(model=None, product=bare, products=(bare,) if bare else (), labels=labels)
 
 
 class MatchTerms(t.NamedTuple):
-    """A match that can be compared with another one."""
+    """The conditions of a match, for comparison with another one."""
 
     products: frozenset[str]
     labels: frozenset[tuple[str, str]]
 
     @classmethod
-    def by(cls, match: Match) -> MatchTerms:
-        """What the match asks, with one spelling for each product."""
-        return cls(frozenset(map(models.normal, match.products)), frozenset(match.labels.items()))
+    def of(cls, match: Match) -> MatchTerms:
+        """With one spelling for each product."""
+        return cls(frozenset(map(models.normalized, match.products)), frozenset(match.labels.items()))
 
     def implies(self, other: MatchTerms) -> bool:
-        """True when every node that fits this one fits the other as well."""
+        """True when every node that meets these conditions meets the other ones, too."""
         products = not other.products or (bool(self.products) and self.products <= other.products)
         return products and other.labels <= self.labels

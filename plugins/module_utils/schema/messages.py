@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How messages speak of values, types and places in a document."""
+"""How messages show values, types and paths of fields."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import typing as t
 from ..catalog import secrets
 
 _SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LONGEST = 60
+_MAX_SHOWN = 60
 # Python refuses to write out integers of thousands of digits.
-_HUGE = 10**_LONGEST
+_HUGE = 10**_MAX_SHOWN
 
-_KINDS: tuple[tuple[type, str], ...] = (
+_TYPE_NAMES: tuple[tuple[type, str], ...] = (
     (bool, "a boolean"),
     (int, "a number"),
     (float, "a number with a fraction"),
@@ -28,17 +28,17 @@ _KINDS: tuple[tuple[type, str], ...] = (
 
 
 def type_name(value: t.Any) -> str:
-    """The type of a value in the words of somebody who writes YAML."""
-    return next((words for known, words in _KINDS if isinstance(value, known)), f"of type {type(value).__name__}")
+    """The type of a value in the terms of YAML."""
+    return next((name for known, name in _TYPE_NAMES if isinstance(value, known)), f"of type {type(value).__name__}")
 
 
 def is_whole(value: t.Any) -> bool:
-    """Whether it is a whole number to somebody who writes YAML; to Python true and false are numbers, too."""
+    """Whether it is a whole number in YAML; in Python true and false are integers, too."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def quote(value: t.Any) -> str:
-    """A value as its author wrote it, cut short; maps and lists by their type only. A text that may hold a secret is described."""
+    """A value as written, shortened; maps and lists by their type only. Text that may contain a secret is only described."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and abs(value) >= _HUGE:
@@ -51,7 +51,7 @@ def quote(value: t.Any) -> str:
             return f"({shape}; not shown)"
         if not secrets.is_quotable(value):
             return f"(text of {len(value)} characters; not shown)"
-        return _short(_visible(json.dumps(value[: 2 * _LONGEST], ensure_ascii=False)))
+        return _short(_visible(json.dumps(value[: 2 * _MAX_SHOWN], ensure_ascii=False)))
     return type_name(value)
 
 
@@ -60,14 +60,14 @@ def field_path(path: str, key: t.Any) -> str:
     if isinstance(key, str):
         if not secrets.is_quotable(key):
             return f"{path}[{quote(key)}]"
-        inside = _short(_visible(json.dumps(key[: 2 * _LONGEST], ensure_ascii=False)[1:-1]))
+        inside = _short(_visible(json.dumps(key[: 2 * _MAX_SHOWN], ensure_ascii=False)[1:-1]))
         return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
     return f"{path}[{quote(key)}]"
 
 
-def join_words(things: t.Iterable[str], last: str = "and") -> str:
+def join_words(words: t.Iterable[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
-    *head, tail = things
+    *head, tail = words
     return f"{', '.join(head)} {last} {tail}" if head else tail
 
 
@@ -77,25 +77,24 @@ def abbreviate(names: t.Sequence[str], limit: int = 5) -> str:
 
 
 def abbreviate_nodes(names: t.Iterable[str]) -> str:
-    """The same of nodes, in the order of their names: `node a`, `5 nodes, a, b, c and 2 more`."""
-    found = sorted(names)
-    word = "node" if len(found) == 1 else f"{len(found)} nodes,"
-    return f"{word} {abbreviate(found, 3)}"
+    """Names of nodes, sorted and shortened: `node a`, `5 nodes, a, b, c and 2 more`."""
+    ordered = sorted(names)
+    word = "node" if len(ordered) == 1 else f"{len(ordered)} nodes,"
+    return f"{word} {abbreviate(ordered, 3)}"
 
 
 def nearest(word: str, known: t.Iterable[str]) -> str | None:
-    """The known word that is most likely meant, whatever case and separators were used."""
-    candidates = list(known)
-    alike = {re.sub(r"[-_\s]", "", name).casefold(): name for name in candidates}
+    """The most similar known word, regardless of case and separators."""
+    by_folded = {re.sub(r"[-_\s]", "", name).casefold(): name for name in known}
     folded = re.sub(r"[-_\s]", "", word).casefold()
-    close = difflib.get_close_matches(folded, alike, n=1, cutoff=0.6)
-    return alike[close[0]] if close else None
+    close = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
+    return by_folded[close[0]] if close else None
 
 
 def _visible(text: str) -> str:
-    """The text with an escape for each character that cannot be seen, or not be encoded."""
+    """The text with an escape for each character that is not printable or cannot be encoded."""
     return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."

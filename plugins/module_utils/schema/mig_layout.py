@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The field `layout` of a pool's sharing: its three forms, and what is wrong with one of them."""
+"""The field `layout` of a pool's sharing, in its three forms."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from collections import Counter
 from ..mig.layout import INDEX
 from . import coercion
 from .messages import field_path, is_whole, quote, type_name
-from .types import Field, Problems, leftover
+from .types import Field, Problems, unrendered_template
 from .validators import mig_profile
 
 _FORMS = "write {profile: count}, a list of profiles, or one of these for each GPU index"
-_MOST_GPUS = 64
-# NVIDIA cuts a GPU into seven devices at most; a model that the catalog does not know yet may be cut into more.
-_MOST_DEVICES = 64
+_MAX_GPUS = 64
+# NVIDIA partitions a GPU into at most seven devices; a model that is not in the catalog yet may allow more.
+_MAX_DEVICES = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class LayoutField(Field):
-    """A MIG layout; whether it fits a GPU is a check of the whole pool, since that needs the model."""
+    """A MIG layout; whether it fits a GPU is checked with the whole pool, since that needs the model."""
 
     blank_is_unset: bool = False
 
     def coerce(self, value: t.Any) -> t.Any:
-        """A list of profiles that is written as text, and counts that are."""
-        if isinstance(value, str) and not leftover(value):
-            found = coercion.elements(value)
-            return found if found and not any(mig_profile(item) for item in found if isinstance(item, str)) else value
+        """A list of profiles that is written as text, and counts that are written as text."""
+        if isinstance(value, str) and not unrendered_template(value):
+            names = coercion.elements(value)
+            return names if names and not any(mig_profile(item) for item in names if isinstance(item, str)) else value
         return _counted(value)
 
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, (dict, list)):
             return None if value else f"is empty; {_FORMS}"
-        return leftover(value) or f"is {type_name(value)}, not a layout; {_FORMS}"
+        return unrendered_template(value) or f"is {type_name(value)}, not a layout; {_FORMS}"
 
     def inner(self, value: t.Any, path: str) -> Problems:
         if isinstance(value, list):
@@ -48,15 +48,15 @@ class LayoutField(Field):
             return
         indexed = [key for key in value if _index(key) is not None]
         if indexed and len(indexed) < len(value):
-            strays = ", ".join(quote(key) for key in value if key not in indexed)
-            yield f"{path}: mixes GPU indices with {strays}; {_FORMS}"
+            others = ", ".join(quote(key) for key in value if key not in indexed)
+            yield f"{path}: mixes GPU indices with {others}; {_FORMS}"
         elif indexed:
-            twice = [index for index, times in Counter(_index(key) for key in indexed).items() if times > 1]
-            if twice:
-                yield f"{path}: names GPU {twice[0]} twice; give each GPU one entry"
+            repeated = [index for index, times in Counter(_index(key) for key in indexed).items() if times > 1]
+            if repeated:
+                yield f"{path}: names GPU {repeated[0]} twice; give each GPU one entry"
             for key in indexed:
-                if t.cast("int", _index(key)) >= _MOST_GPUS:
-                    yield f"{field_path(path, key)}: is no index of a GPU; the first GPU of a node is 0"
+                if t.cast("int", _index(key)) >= _MAX_GPUS:
+                    yield f"{field_path(path, key)}: is not the index of a GPU; the first GPU of a node is 0"
                 yield from _of_gpu(value[key], field_path(path, key))
         else:
             yield from _of_gpu(value, path)
@@ -75,10 +75,10 @@ def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
     if of_gpu is None or of_gpu in ({}, []):
         return
     if not isinstance(of_gpu, (dict, list)):
-        yield f"{path}: is {type_name(of_gpu)}, not what a GPU is cut into; write {{profile: count}} or a list of profiles"
+        yield f"{path}: is {type_name(of_gpu)}, not the MIG devices of a GPU; write {{profile: count}} or a list of profiles"
         return
-    if len(of_gpu) > _MOST_DEVICES:
-        yield f"{path}: names {len(of_gpu)} devices; no GPU is cut into more than {_MOST_DEVICES}, so write fewer"
+    if len(of_gpu) > _MAX_DEVICES:
+        yield f"{path}: names {len(of_gpu)} devices; no GPU has more than {_MAX_DEVICES}, so write fewer"
         return
     for key in of_gpu:
         at = field_path(path, key) if isinstance(of_gpu, dict) else path
@@ -87,8 +87,8 @@ def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
             yield f"{at}: {quote(key)} {reason}"
         elif isinstance(of_gpu, dict) and (not is_whole(of_gpu[key]) or of_gpu[key] < 1):
             yield f"{at}: {quote(of_gpu[key])} is not a count; give a whole number from 1 on, or leave the profile out"
-        elif isinstance(of_gpu, dict) and of_gpu[key] > _MOST_DEVICES:
-            yield f"{at}: {quote(of_gpu[key])} is not allowed: no GPU is cut into more than {_MOST_DEVICES} devices; give fewer"
+        elif isinstance(of_gpu, dict) and of_gpu[key] > _MAX_DEVICES:
+            yield f"{at}: {quote(of_gpu[key])} is not allowed: no GPU has more than {_MAX_DEVICES} devices; give a smaller number"
 
 
 def _index(key: t.Any) -> int | None:

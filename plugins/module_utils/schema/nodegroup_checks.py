@@ -8,14 +8,13 @@ import re
 import typing as t
 
 from ..catalog import models
-from ..catalog.vks_flavor_names import Card, vks_card
+from ..catalog.vks_flavor_names import FlavorGpus, vks_flavor_gpus
 from ..common.nested import get_nested
-from ..nvidia_config.device_plugin import MIG
+from ..sharing_modes.mig import MIG
 from .messages import field_path, join_words, quote
 from .nodegroup import COMMON, MAGNUM, ONLY_OF, PROVIDERS, VKS
-from .types import INVALID, Problems
+from .types import INVALID, Document, PoolView, Problems
 from .validators import label_value
-from .views import Document, PoolView
 
 # VKS: the schema of its node groups (greennode-mcp specs/vks.json, greennode-cli).
 _VKS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{3,13}[a-z0-9]")
@@ -75,7 +74,7 @@ def nodes_have_a_cloud(cluster: Document, pool: PoolView) -> Problems:
 
 def settings_are_the_providers(cluster: Document, pool: PoolView) -> Problems:
     """What another provider knows this one would have to leave out."""
-    provider, nodes = provider_of(cluster), get_nested(pool.written, "nodes")
+    provider, nodes = provider_of(cluster), get_nested(pool.declared, "nodes")
     if provider is None or not isinstance(nodes, dict):
         return
     for key in nodes:
@@ -114,7 +113,7 @@ def count_is_said(pool: PoolView) -> Problems:
 def autoscale_is_sound(pool: PoolView) -> Problems:
     """An autoscaler needs nodes that are made, and bounds between which there is something."""
     scale = get_nested(pool.merged, "autoscale")
-    if get_nested(pool.written, "autoscale") is not None and not makes_nodes(pool):
+    if get_nested(pool.declared, "autoscale") is not None and not makes_nodes(pool):
         yield f"{pool.path}.autoscale: has no effect without nodes, which says what is to be made; say both, or take it out"
         return
     low, high, count = get_nested(scale, "min"), get_nested(scale, "max"), get_nested(pool.merged, "nodes", "count")
@@ -134,7 +133,7 @@ def model_is_said_once(pool: PoolView) -> Problems:
     if get_nested(pool.merged, "model") is None:
         return
     if not makes_nodes(pool):
-        if get_nested(pool.written, "model") is not None:
+        if get_nested(pool.declared, "model") is not None:
             yield f"{pool.path}.model: has no effect without nodes; existing nodes are known by match.model, so it belongs under match"
     elif get_nested(pool.merged, "match", "model") is not None:
         yield f"{pool.path}.model: stands beside match.model; take one out, since nodes that are made here need no match"
@@ -175,7 +174,7 @@ def entries_are_few(cluster: Document, pool: PoolView) -> Problems:
 def flavor_has_it(cluster: Document, pool: PoolView) -> Problems:
     """What VKS's flavor says of its GPUs by its name is not contradicted by the pool."""
     flavor = get_nested(pool.merged, "nodes", "flavor")
-    card = vks_card(flavor) if provider_of(cluster) == VKS and isinstance(flavor, str) else None
+    card = vks_flavor_gpus(flavor) if provider_of(cluster) == VKS and isinstance(flavor, str) else None
     if card is None:
         return
     gpus, model = get_nested(pool.merged, "gpus_per_node"), get_nested(pool.merged, "model")
@@ -190,11 +189,11 @@ def flavor_has_it(cluster: Document, pool: PoolView) -> Problems:
         yield from _mig_exists(pool, flavor, card)
 
 
-def _mig_exists(pool: PoolView, flavor: str, card: Card) -> Problems:
+def _mig_exists(pool: PoolView, flavor: str, card: FlavorGpus) -> Problems:
     """Where the model is said, the layout is judged by it."""
-    if get_nested(pool.merged, "sharing", "mode") == MIG and card.has_mig is False:
+    if get_nested(pool.merged, "sharing", "mode") == MIG.name and card.has_mig is False:
         yield (
-            f"{pool.path}.sharing.mode: {MIG} does not exist on the {card.word} of the flavor {flavor}; use time-slicing or mps, or a "
+            f"{pool.path}.sharing.mode: {MIG.name} does not exist on the {card.name} of the flavor {flavor}; use time-slicing or mps, or a "
             "flavor with H100 or newer"
         )
 

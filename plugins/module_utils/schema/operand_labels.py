@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The labels by which users say what the GPU operator runs on a node, and what follows from them (pure).
+"""The node labels by which users select the GPU operator's operands, and their effects (pure).
 
 Source: gpu-operator v25.10.1 controllers/state_manager.go (gpuStateLabels, getWorkloadConfig, hasOperandsDisabled).
 """
@@ -21,24 +21,23 @@ from ..catalog.names import (
 Labels = t.Mapping[str, str]
 
 WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
-# GPUs of a node with one of these are for virtual machines.
 _VIRTUAL_MACHINES = ("vm-passthrough", "vm-vgpu")
 _SWITCHES = ("true", "false")
-# What the operator sets on nodes of virtual machines, and on no other.
+# The operator sets these only on nodes for virtual machines.
 _SANDBOX_LABELS = tuple(f"{DEPLOY_PREFIX}sandbox-{name}" for name in ("device-plugin", "validator"))
 
 
 def is_for_users(key: str) -> bool:
-    """Whether users are meant to set this label of NVIDIA's."""
+    """Whether this label of NVIDIA is meant to be set by users."""
     return key in (WORKLOAD_LABEL, VGPU_CONFIG_LABEL) or key.startswith(DEPLOY_PREFIX)
 
 
-def wrong_value(key: str, value: str) -> str | None:
-    """What is wrong with the value of such a label; None where nothing is."""
+def invalid_value(key: str, value: str) -> str | None:
+    """Why the value of such a label is invalid; None where it is valid."""
     if key == WORKLOAD_LABEL and value not in WORKLOADS:
-        return f"is none of its values; use {', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}"
+        return f"is not a valid value; use {', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}"
     if key.startswith(DEPLOY_PREFIX) and value not in _SWITCHES:
-        return 'is none of its values; use "true" or "false"'
+        return 'is not a valid value; use "true" or "false"'
     return None
 
 

@@ -1,27 +1,33 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gpu_cluster.operator says beside its Helm release: where images come from, and how the driver is installed."""
+"""The schema of gpu_cluster.operator beside its Helm release (images, proxies, driver), and the checks of several of its fields together."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import typing as t
 
+from ..catalog import releases
+from ..catalog.chart_values import NFD_MAPS, OPERATOR_MAPS
+from ..catalog.releases import Release, release_of
+from ..common.nested import get_nested
 from . import operator_validators as rules
-from .messages import field_path, quote
-from .types import Anything, Boolean, Choice, Field, ListOf, Problems, Section, Text
+from .messages import field_path, quote, type_name
+from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, Problems, Section, Text
+from .validators import is_bare_chart
 
-_LARGEST = 2**63
+_MAX_INTEGER = 2**63
 KERNEL_MODULES = ("auto", "open", "proprietary")
 
 
 @dataclasses.dataclass(frozen=True)
-class Address(Text):
-    """An address; where it is wrong, the message does not show the user and password in it."""
+class ProxyAddress(Text):
+    """The address of a proxy; messages about it do not show a user and password in it."""
 
     def problems(self, value: object, path: str) -> Problems:
-        """As for any text, told of what may be shown."""
+        """As for any text, with the address as it may be shown."""
         shown = rules.without_user(value) if isinstance(value, str) else value
         for problem in super().problems(value, path):
             yield problem if shown == value else f"{path}: {quote(shown)} {rules.proxy_url(str(value))}"
@@ -29,10 +35,10 @@ class Address(Text):
 
 @dataclasses.dataclass(frozen=True)
 class HelmValues(Anything):
-    """Values for a chart: any map that Helm can read, at every depth."""
+    """Values for a chart: any map that Helm can read."""
 
     def inner(self, value: t.Any, path: str) -> Problems:
-        """What has no form in Helm's JSON."""
+        """Values that cannot be written as Helm's JSON."""
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             at = field_path(path, key)
             reason = _unreadable(item) or (_unreadable(key) if isinstance(key, str) else None)
@@ -43,7 +49,7 @@ class HelmValues(Anything):
 
 
 def _unreadable(value: t.Any) -> str | None:
-    if isinstance(value, int) and abs(value) >= _LARGEST:
+    if isinstance(value, int) and abs(value) >= _MAX_INTEGER:
         return "is not a number that Helm can read (64 bits); write it as text in quotes"
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a number that Helm can read; write it as text in quotes"
@@ -64,8 +70,8 @@ _DRIVER = Section(
 
 _PROXY = Section(
     fields={
-        "http": Address((rules.proxy_url,)),
-        "https": Address((rules.proxy_url,)),
+        "http": ProxyAddress((rules.proxy_url,)),
+        "https": ProxyAddress((rules.proxy_url,)),
         "no_proxy": ListOf(item=Text((rules.no_proxy_entry,))),
     }
 )
@@ -78,3 +84,140 @@ OPERATOR: dict[str, Field] = {
     "repo_config": Text((rules.object_name,)),
     "cert_config": Text((rules.object_name,)),
 }
+
+_PATH = "gpu_cluster.operator"
+_NAME_REMEDY = "write the name of the variable, as in `- name: HTTPS_PROXY`"
+# Only the driver's own container reads these (gpu-operator controllers/object_controls.go, transformDriverContainer).
+_DRIVER_FIELDS = (
+    ("driver", "version"),
+    ("driver", "kernel_module_type"),
+    ("driver", "secret_env"),
+    ("proxy",),
+    ("repo_config",),
+    ("cert_config",),
+)
+# A precompiled driver does not use these; the same function returns before them.
+_BUILD_FIELDS = (("driver", "secret_env"), ("repo_config",), ("cert_config",))
+# Fields of the ClusterPolicy that earlier releases silently drop (CRDs of the tags v24.9.2 to v25.10.0).
+_SINCE: tuple[tuple[tuple[str, ...], Release], ...] = (
+    (("driver", "kernel_module_type"), (25, 3)),
+    (("driver", "secret_env"), (25, 10)),
+)
+
+
+def driver_fields_have_an_effect(cluster: Document) -> Problems:
+    """No field is set for a driver that is not installed, or for the build of a precompiled one."""
+    driver = get_nested(cluster, "operator", "driver")
+    if get_nested(driver, "enabled") is False:
+        for keys in (*_DRIVER_FIELDS, ("driver", "precompiled")):
+            if get_nested(cluster, "operator", *keys) not in (None, False):
+                yield f"{_PATH}.{'.'.join(keys)}: has no effect with driver.enabled: false; remove it"
+    elif get_nested(driver, "precompiled") is True:
+        for keys in _BUILD_FIELDS:
+            if get_nested(cluster, "operator", *keys) is not None:
+                yield f"{_PATH}.{'.'.join(keys)}: has no effect with driver.precompiled: true; remove it"
+
+
+def driver_version_fits_precompiled(cluster: Document) -> Problems:
+    """A precompiled driver's image is named by its branch, any other by its full version."""
+    version = get_nested(cluster, "operator", "driver", "version")
+    precompiled = get_nested(cluster, "operator", "driver", "precompiled")
+    if not isinstance(version, str) or precompiled not in (None, True, False):
+        return
+    path, branch = f"{_PATH}.driver.version", re.fullmatch(r"[0-9]+", version)
+    if branch and not precompiled:
+        remedy = "write the full version, such as 580.105.08, or set precompiled: true for a precompiled driver"
+        yield f"{path}: {quote(version)} is only a branch; {remedy}"
+    elif precompiled and not branch:
+        remedy = f"write {version.partition('.')[0]}" if version[0].isdigit() and "." in version else "write a branch"
+        yield f"{path}: {quote(version)} is not a branch, by which precompiled drivers are named; {remedy}"
+
+
+def exceptions_have_a_proxy(cluster: Document) -> Problems:
+    """Exceptions from a proxy need a proxy."""
+    proxy = get_nested(cluster, "operator", "proxy")
+    if get_nested(proxy, "no_proxy") and get_nested(proxy, "http") is None and get_nested(proxy, "https") is None:
+        yield f"{_PATH}.proxy.no_proxy: has no effect without http or https; set a proxy, or remove it"
+
+
+def release_knows_the_fields(cluster: Document) -> Problems:
+    """The API server silently drops fields that the release's CRD does not have."""
+    version = get_nested(cluster, "operator", "version")
+    version = releases.OPERATOR_VERSION if version is None else version
+    if not isinstance(version, str):
+        return
+    for keys, since in _SINCE:
+        if get_nested(cluster, "operator", *keys) is not None and release_of(version) < since:
+            remedy = f"it was added in v{since[0]}.{since[1]}; remove it, or install a later release"
+            yield f"{_PATH}.{'.'.join(keys)}: is not a field of operator {version}; {remedy}"
+
+
+def release_is_known(cluster: Document) -> Problems:
+    """The paths of images in NVIDIA's registry depend on the release, which is not known for a chart in a file."""
+    operator = get_nested(cluster, "operator")
+    chart = get_nested(operator, "chart")
+    if (
+        get_nested(operator, "registry") is None
+        or not isinstance(chart, str)
+        or get_nested(operator, "version") is not None
+    ):
+        return
+    if not is_bare_chart(chart) and not chart.startswith("oci://"):
+        remedy = "set the version of the chart, too, since the images' paths below registry depend on it"
+        yield f"{_PATH}.version: is missing; {remedy}"
+
+
+def values_have_no_os_tag(cluster: Document) -> Problems:
+    """A version with the tag of an operating system, a common mistake, is refused in the Helm values, too."""
+    version = get_nested(cluster, "operator", "values", "driver", "version")
+    reason = rules.os_tag(version) if isinstance(version, str) else None
+    if reason:
+        yield f"{_PATH}.values.driver.version: {quote(version)} {reason}"
+
+
+def values_keep_maps(cluster: Document) -> Problems:
+    """The values have maps where the chart has them, since this collection adds its own fields to some of them."""
+    for which, maps in (("operator", OPERATOR_MAPS), ("nfd", NFD_MAPS)):
+        for path in maps:
+            value = get_nested(cluster, which, "values", *path.split("."))
+            if value is not None and value is not INVALID and not isinstance(value, dict):
+                remedy = "write it as `key: value` lines, or remove it"
+                yield f"gpu_cluster.{which}.values.{path}: is {type_name(value)}, and the chart has a map there; {remedy}"
+
+
+def driver_variables_have_names(cluster: Document) -> Problems:
+    """The variables of the proxy are merged into driver.env by name, and the ClusterPolicy accepts only named entries."""
+    variables = get_nested(cluster, "operator", "values", "driver", "env")
+    path = f"{_PATH}.values.driver.env"
+    if variables is None or variables is INVALID:
+        return
+    if not isinstance(variables, list):
+        yield f"{path}: is {type_name(variables)}, not a list; begin each entry with a dash"
+        return
+    for index, variable in enumerate(variables):
+        if not isinstance(variable, dict):
+            yield f"{path}[{index}]: {_quoted(variable)}is {type_name(variable)}, not a map; write `name` and `value` of the variable"
+        elif "name" not in variable:
+            yield f"{path}[{index}].name: is missing; {_NAME_REMEDY}"
+        elif not isinstance(variable["name"], str):
+            name = variable["name"]
+            yield f"{path}[{index}].name: {_quoted(name)}is {type_name(name)}, not text; {_NAME_REMEDY}"
+        elif not variable["name"].strip():
+            yield f"{path}[{index}].name: {quote(variable['name'])} is empty; {_NAME_REMEDY}"
+
+
+def _quoted(value: object) -> str:
+    """A number or a boolean, followed by a space; empty for text, which may be a variable with its value."""
+    return f"{quote(value)} " if isinstance(value, (int, float)) else ""
+
+
+OPERATOR_CHECKS = (
+    driver_fields_have_an_effect,
+    driver_version_fits_precompiled,
+    exceptions_have_a_proxy,
+    release_knows_the_fields,
+    release_is_known,
+    values_have_no_os_tag,
+    values_keep_maps,
+    driver_variables_have_names,
+)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of `rollout`: how a change of sharing reaches the nodes of a pool."""
+"""The schema of `rollout`: how a change of sharing is rolled out to the nodes of a pool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing as t
 
 from . import coercion, validators
 from .messages import is_whole, type_name
-from .types import Boolean, Choice, Field, Integer, ListOf, Rule, Section, Text, leftover
+from .types import Boolean, Choice, Field, Integer, ListOf, Rule, Section, Text, unrendered_template
 
 NONE, GPU_PODS, ALL = "none", "gpu-pods", "all"
 DRAINS = (NONE, GPU_PODS, ALL)
@@ -19,13 +19,13 @@ ROLLBACK, LEAVE = "rollback", "leave"
 
 _DAY = 24 * 3600
 _PER_CENT = re.compile(r"([1-9][0-9]?|100)%")
-# Kubernetes is tested up to so many (its documentation, "Considerations for large clusters"); no pool has more.
-_MOST_NODES = 5000
+# Kubernetes is tested up to this number (its documentation, "Considerations for large clusters"); no pool has more.
+_MAX_NODES = 5000
 
 
 @dataclasses.dataclass(frozen=True)
-class Amount(Field):
-    """A number of nodes, or per cent of a pool's."""
+class NodeAmount(Field):
+    """A number of nodes, or a percentage of the pool's nodes."""
 
     def coerce(self, value: t.Any) -> t.Any:
         """A number that is written as text."""
@@ -34,14 +34,14 @@ class Amount(Field):
 
     def mistyped(self, value: t.Any) -> str | None:
         if is_whole(value):
-            if value > _MOST_NODES:
-                return f'is not allowed: no cluster has more than {_MOST_NODES} nodes; give "100%" for all of a pool'
+            if value > _MAX_NODES:
+                return f'is not allowed: no cluster has more than {_MAX_NODES} nodes; give "100%" for all of a pool'
             return None if value >= 1 else "is not allowed: at least one node is changed at a time; give 1 or more"
         if not isinstance(value, str):
-            return f'is {type_name(value)}, not a number of nodes; give a whole number, or per cent such as "25%"'
+            return f'is {type_name(value)}, not a number of nodes; give a whole number, or a percentage such as "25%"'
         if _PER_CENT.fullmatch(value):
             return None
-        return leftover(value) or 'is not a number of nodes; give a whole number, or "1%" to "100%"'
+        return unrendered_template(value) or 'is not a number of nodes; give a whole number, or "1%" to "100%"'
 
 
 def _seconds(low: int) -> tuple[Rule]:
@@ -53,18 +53,18 @@ def _seconds(low: int) -> tuple[Rule]:
 def _names_the_node(value: list[t.Any]) -> str | None:
     if any("{node}" in word for word in value if isinstance(word, str)):
         return None
-    return "does not say which node; write {node} where its name belongs, such as [ssh, core@{node}, sudo, reboot]"
+    return "does not contain the node's name; write {node} in its place, such as [ssh, core@{node}, sudo, reboot]"
 
 
 ROLLOUT = Section(
     fields={
-        "max_unavailable": Amount(default=1),
+        "max_unavailable": NodeAmount(default=1),
         "drain": Choice(known=DRAINS, default=GPU_PODS, blank_is_unset=False),
         "force": Boolean(default=False),
         "grace_period": Integer(_seconds(0)),
         "drain_timeout": Integer(_seconds(1), default=600),
         "order": Choice(known=(IDLE_FIRST, BY_NAME), default=IDLE_FIRST),
-        "limit": Amount(blank_is_unset=False),
+        "limit": NodeAmount(blank_is_unset=False),
         "pause_on_failure": Boolean(default=True),
         "on_failure": Choice(known=(ROLLBACK, LEAVE), default=ROLLBACK),
         "reboot": Section(
@@ -72,7 +72,7 @@ ROLLOUT = Section(
                 "command": ListOf(
                     (_names_the_node,),
                     required=True,
-                    missing="name the program that reboots {node}",
+                    missing="set the program that reboots {node}",
                     item=Text(),
                     splits=False,
                 ),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where values of a document hold a secret in clear: every path with what is there, and the values themselves for masking (pure)."""
+"""Finds secrets in plain text among values: their paths for messages, the values for masking, and the checks of variables (pure)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog import secrets
+from ..common.nested import get_nested
+from .types import Document, PoolView, Problems
 
 # One line of a configuration file, an environment file or an argument: `name: value`, `name=value`, `--name=value`.
 _SETTING = re.compile(
@@ -23,39 +25,39 @@ _ENTRY_NAME = re.compile(r"[a-z][a-z._-]{0,30}")
 
 @dataclass(frozen=True)
 class SecretValue:
-    """One secret: its path, what it is in words, and the value, which is never to be shown."""
+    """One secret: its path, its description, and the value, which must never be shown."""
 
     path: str
-    what: str
+    description: str
     value: str = field(repr=False)
 
 
 def find_secrets(document: t.Any, path: str = "") -> t.Iterator[SecretValue]:
-    """Every secret in a document; `path` is the document's own, with which each finding's path begins."""
-    yield from _look(document, path, "")
+    """Every secret in a document; `path` is the document's own, with which each secret's path begins."""
+    yield from _find(document, path, "")
 
 
 def secret_texts(document: t.Any) -> set[str]:
-    """The secrets themselves, to be masked wherever a program would print them."""
-    return {found.value for found in find_secrets(document)}
+    """The secrets themselves, for masking."""
+    return {secret.value for secret in find_secrets(document)}
 
 
 def without_secrets(document: t.Any) -> tuple[t.Any, list[str]]:
-    """A copy of a document from which every field that holds a secret is left out, and the paths of these fields."""
-    paths = [found.path for found in find_secrets(document)]
+    """A copy of a document without the fields that hold a secret, and the paths of these fields."""
+    paths = [secret.path for secret in find_secrets(document)]
     return _without(document, "", frozenset(paths)), paths
 
 
-def _look(value: t.Any, path: str, name: str) -> t.Iterator[SecretValue]:
-    """`name` is the field that decides what a text is: the key, that of the list around it, or the `name` of a variable."""
+def _find(value: t.Any, path: str, name: str) -> t.Iterator[SecretValue]:
+    """`name` is the name that describes a text: its key, that of the list around it, or the `name` of a variable."""
     if isinstance(value, dict):
         yield from _in_map(value, path, name)
     elif isinstance(value, (list, tuple)):
         yield from _in_list(value, path, name)
     elif isinstance(value, str):
-        what = _text(value, name)
-        if what:
-            yield SecretValue(path, what, value)
+        description = _describe(value, name)
+        if description:
+            yield SecretValue(path, description, value)
     elif isinstance(value, (int, float)) and not isinstance(value, bool) and secrets.names_a_password(name):
         yield SecretValue(path, "a password", str(value))
 
@@ -63,29 +65,29 @@ def _look(value: t.Any, path: str, name: str) -> t.Iterator[SecretValue]:
 def _in_map(value: t.Mapping[t.Any, t.Any], path: str, name: str) -> t.Iterator[SecretValue]:
     variable = value.get("name")
     for key, item in value.items():
-        place, named = _place(path, key), str(key)
-        if named == "auth" and isinstance(item, str) and secrets.is_docker_auth(item):
-            yield SecretValue(place, "the credentials of a registry", item)
+        item_path, item_name = _item_path(path, key), str(key)
+        if item_name == "auth" and isinstance(item, str) and secrets.is_docker_auth(item):
+            yield SecretValue(item_path, "the credentials of a registry", item)
             continue
-        if named == "value" and isinstance(variable, str):
-            # An environment variable, or a parameter, which is called by its neighbour.
-            named = variable
+        if item_name == "value" and isinstance(variable, str):
+            # An environment variable, or a parameter, whose name is in the field beside it.
+            item_name = variable
         elif _is_plural(name) and isinstance(item, str):
-            # Of `passwords: {alice: ...}` and `stringData: {...}` every entry is one.
-            named = name
-        yield from _look(item, place, named)
+            # Every entry of `passwords: {alice: ...}` and `stringData: {...}` is a secret.
+            item_name = name
+        yield from _find(item, item_path, item_name)
 
 
 def _in_list(value: t.Sequence[t.Any], path: str, name: str) -> t.Iterator[SecretValue]:
     option = ""
     for index, item in enumerate(value):
-        yield from _look(item, f"{path}[{index}]", option or name)
+        yield from _find(item, f"{path}[{index}]", option or name)
         # `["--token", "..."]`: the next argument is the option's.
         is_option = isinstance(item, str) and re.fullmatch(r"--?[A-Za-z][\w-]*", item)
         option = str(item) if is_option and secrets.names_a_secret(str(item)) else ""
 
 
-def _text(text: str, name: str) -> str | None:
+def _describe(text: str, name: str) -> str | None:
     if secrets.is_reference(text):
         return None
     shape = secrets.shape_of(text)
@@ -96,20 +98,20 @@ def _text(text: str, name: str) -> str | None:
         return f"a value for {words[-1]}"
     if words[-1:] == ("secret",) and not _OBJECT_NAME.fullmatch(text):
         return "a value that cannot be the name of a Secret"
-    if secrets.is_telling(name) and secrets.looks_random(text):
+    if secrets.suggests_a_secret(name) and secrets.looks_random(text):
         return "a long random value"
     return _setting(text)
 
 
 def _setting(text: str) -> str | None:
-    """A secret on a line of a file, or in an argument, that this text holds."""
+    """A secret in a line of a file, or in an argument, within this text."""
     lines = text.splitlines()
     if len(lines) == 1 and not re.match(r"--?\w|[A-Z_]+=", text):
         return None
     for line in lines:
-        found = _SETTING.match(line)
-        if found and secrets.names_a_secret(found["name"]) and not secrets.is_reference(found["value"]):
-            return f"a value for {secrets.words_of(found['name'])[-1]}"
+        match = _SETTING.match(line)
+        if match and secrets.names_a_secret(match["name"]) and not secrets.is_reference(match["value"]):
+            return f"a value for {secrets.words_of(match['name'])[-1]}"
     return None
 
 
@@ -119,7 +121,7 @@ def _is_plural(name: str) -> bool:
     return words[-2:] == ("string", "data") or bool({"passwords", "tokens"} & set(words[-1:]))
 
 
-def _place(path: str, key: t.Any) -> str:
+def _item_path(path: str, key: t.Any) -> str:
     if isinstance(key, str) and _SIMPLE_KEY.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}['{str(key)[:60]}']"
@@ -127,15 +129,42 @@ def _place(path: str, key: t.Any) -> str:
 
 def _without(value: t.Any, path: str, left_out: frozenset[str]) -> t.Any:
     if isinstance(value, dict):
-        kept = {key: item for key, item in value.items() if _place(path, key) not in left_out}
-        return {key: _without(item, _place(path, key), left_out) for key, item in kept.items()}
+        kept = {key: item for key, item in value.items() if _item_path(path, key) not in left_out}
+        return {key: _without(item, _item_path(path, key), left_out) for key, item in kept.items()}
     if isinstance(value, (list, tuple)):
-        places = [f"{path}[{index}]" for index in range(len(value))]
+        paths = [f"{path}[{index}]" for index in range(len(value))]
         return [
-            _without(item, place, left_out)
-            for item, place in zip(value, places, strict=True)
-            # Of a variable without its value nothing is left to say.
-            if place not in left_out
-            and not (isinstance(item, dict) and "name" in item and f"{place}.value" in left_out)
+            _without(item, item_path, left_out)
+            for item, item_path in zip(value, paths, strict=True)
+            # A variable without its value means nothing.
+            if item_path not in left_out
+            and not (isinstance(item, dict) and "name" in item and f"{item_path}.value" in left_out)
         ]
     return value
+
+
+_OPERATOR, _NFD = "gpu_cluster.operator.values", "gpu_cluster.nfd.values"
+
+
+def values_hold_no_secrets(cluster: Document) -> Problems:
+    """Helm keeps values in its records, charts put them into objects that many users can read, and programs print them."""
+    for which, path in (("operator", _OPERATOR), ("nfd", _NFD)):
+        for secret in find_secrets(get_nested(cluster, which, "values"), path):
+            yield f"{secret.path}: contains a secret ({secret.description}; not shown), which must not be in Helm values; {_remedy(secret)}"
+
+
+def reboot_command_holds_no_secrets(pool: PoolView) -> Problems:
+    """Every user of the machine can read a command line, and the role new_nodes stores it in a ConfigMap."""
+    path = f"{pool.path}.rollout.reboot.command"
+    for secret in find_secrets(get_nested(pool.merged, "rollout", "reboot", "command"), path):
+        yield f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; have the program read it from a file"
+
+
+def _remedy(secret: SecretValue) -> str:
+    if "registry" in secret.description or "docker" in secret.path.lower():
+        return "create a Secret of type kubernetes.io/dockerconfigjson in the release's namespace and name it in gpu_cluster.operator.image_pull_secrets"
+    if "licens" in secret.path.lower():
+        return "put it into a Secret in the operator's namespace and name that in driver.licensingConfig.secretName"
+    if secret.path.startswith(f"{_OPERATOR}.driver."):
+        return "put the variable into a Secret in the operator's namespace and name that in gpu_cluster.operator.driver.secret_env"
+    return "put it into a Secret and name that (secretName, secretKeyRef, imagePullSecrets, or as the chart defines it)"

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A small language for documents: a field says its type, rules and default, and finds every mistake in a value.
+"""Types of fields: each has rules and a default, and finds every mistake in a value.
 
-Ansible's argument specs stop at the first mistake of a nested list and do not say in which element it is.
-Nothing (null) counts as left out everywhere. Text that clearly means a value of another type is converted by coerce() first.
+Ansible's argument specs stop at the first mistake of a nested list and do not report the element's index.
+null counts as left out everywhere. Text that unambiguously means a value of another type is converted by coerce() first.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ import unicodedata
 from . import coercion
 from .messages import field_path, is_whole, join_words, nearest, quote, type_name
 
-# What is wrong with a value and what to do, as the end of the sentence "<path>: <value> ..."; None when all is well.
+# What is wrong with a value and what to do, as the end of the sentence "<path>: <value> ..."; None for a valid value.
 Rule = t.Callable[[t.Any], "str | None"]
 Problems = t.Iterator[str]
+Document = dict[str, t.Any]
 
-# Control characters, invisible format characters (which can also turn the direction of text), surrogates, line and paragraph separators.
+# Control characters, invisible format characters (which can also change the direction of text), surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_LONGEST_TEXT = 1024
+_MAX_TEXT = 1024
 _TEMPLATE = re.compile(r"\{\{|\{%|__omit_place_holder__")
 
 
 class Invalid:
-    """Stands where a wrong value was, so that later checks neither trip over it nor take it for left out."""
+    """Replaces a wrong value, so that later checks neither fail on it nor take it for left out."""
 
 
 INVALID: t.Final = Invalid()
@@ -36,10 +37,10 @@ INVALID: t.Final = Invalid()
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """What one place of a document may hold.
+    """The values that one field of the variables can have.
 
     `blank_is_unset`: empty text counts as left out. Fields that decide which nodes a pool has, or what happens to their pods, do not
-    allow that, since an unanswered question would change them. `quotes_text`: whether messages may show a text that stands there.
+    allow that, since an unanswered survey question would change them. `quotes_text`: whether messages may show a text value.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -50,7 +51,7 @@ class Field:
     quotes_text: bool = True
 
     def coerce(self, value: t.Any) -> t.Any:
-        """The value in the field's type where it is text that clearly means such a one; else the value itself."""
+        """Text converted to the field's type where its meaning is unambiguous; else the value itself."""
         return value
 
     def problems(self, value: t.Any, path: str) -> Problems:
@@ -63,79 +64,77 @@ class Field:
             yield f"{path}: {quote(value)} {reason}" if shown else f"{path}: {reason}"
 
     def mistyped(self, value: t.Any) -> str | None:
-        """The rule that the value's type breaks."""
+        """Why the value has the wrong type; None when it has the right one."""
         raise NotImplementedError
 
     def inner(self, value: t.Any, path: str) -> Problems:
-        """The mistakes further down."""
+        """The mistakes in nested values."""
         yield from ()
 
     def complete(self, value: t.Any) -> t.Any:
-        """A sound value with the defaults filled in."""
+        """A valid value with the defaults filled in."""
         return copy.deepcopy(self.default) if value is None else value
 
-    def sound(self, value: t.Any) -> t.Any:
-        """The value with UNSOUND in place of each part that has a mistake."""
+    def without_invalid(self, value: t.Any) -> t.Any:
+        """The value with INVALID in place of each part that has a mistake."""
         return INVALID if value is not None and any(self.problems(value, "")) else value
 
 
-def leftover(value: t.Any) -> str | None:
-    """Refuse a template that nobody rendered."""
+def unrendered_template(value: t.Any) -> str | None:
+    """Refuse a template that was not rendered."""
     if isinstance(value, str) and _TEMPLATE.search(value):
-        return "still holds a template; say the value itself, or a variable that is known where this is read"
+        return "still contains a template; give the value itself, or a variable that is defined where this is read"
     return None
 
 
 def _converted(value: t.Any, convert: t.Callable[[str], t.Any]) -> t.Any:
-    """What the text means; the value itself where it is no text, or none that means such a value."""
-    found = convert(value) if isinstance(value, str) else None
-    return value if found is None else found
+    """The converted text; the value itself where it is not text, or cannot be converted."""
+    converted = convert(value) if isinstance(value, str) else None
+    return value if converted is None else converted
 
 
-def _not(value: t.Any, expected: str, remedy: str) -> str:
+def _wrong_type(value: t.Any, expected: str, remedy: str) -> str:
     return f"is {type_name(value)}, not {expected}; {remedy}"
 
 
 def unprintable(value: str) -> str | None:
-    """Refuse what no name and no setting contains: control characters, invisible marks, lone surrogates, and pages of text."""
-    if len(value) > _LONGEST_TEXT:
-        return f"has {len(value)} characters; no setting has more than {_LONGEST_TEXT}"
-    strange = next((character for character in value if unicodedata.category(character) in _UNPRINTABLE), None)
-    if strange is None:
+    """Refuse control characters, invisible marks, lone surrogates, and text of excessive length."""
+    if len(value) > _MAX_TEXT:
+        return f"has {len(value)} characters; the limit is {_MAX_TEXT}"
+    character = next((each for each in value if unicodedata.category(each) in _UNPRINTABLE), None)
+    if character is None:
         return None
-    return f"contains the character U+{ord(strange):04X}, which cannot be seen; remove it (a line break is one, too)"
+    return f"contains the character U+{ord(character):04X}, which is invisible; remove it (line breaks count, too)"
 
 
 @dataclasses.dataclass(frozen=True)
 class Text(Field):
-    """A string that is not empty unless the field allows it; always one line of characters that can be seen."""
+    """A string that is not empty unless the field allows it; always one line of printable characters."""
 
     empty: bool = False
 
     def problems(self, value: t.Any, path: str) -> Problems:
-        """As for any field; invisible characters come last, since a rule may know better what such a text is."""
-        found = False
-        for problem in super().problems(value, path):
-            found = True
-            yield problem
-        reason = None if found else unprintable(value)
+        """As for any field; invisible characters are checked last, since a rule may give a better reason."""
+        problems = list(super().problems(value, path))
+        yield from problems
+        reason = None if problems else unprintable(value)
         if reason:
             yield f"{path}: {quote(value)} {reason}"
 
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, str):
             allowed = value.strip() or self.empty
-            return leftover(value) or (None if allowed else "is empty; say something or leave it out")
+            return unrendered_template(value) or (None if allowed else "is empty; set a value or leave it out")
         if value is None:
             return 'has no value; write "" for an empty one'
         if isinstance(value, bool):
-            return _not(value, "text", "put it in quotes (YAML reads yes, no, on and off as booleans)")
-        return _not(value, "text", "put it in quotes" if isinstance(value, (int, float)) else "give one value")
+            return _wrong_type(value, "text", "put it in quotes (YAML reads yes, no, on and off as booleans)")
+        return _wrong_type(value, "text", "put it in quotes" if isinstance(value, (int, float)) else "give one value")
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice(Text):
-    """One of a few known words."""
+    """One of a few known values."""
 
     known: tuple[str, ...] = ()
 
@@ -143,9 +142,9 @@ class Choice(Text):
         reason = super().mistyped(value)
         if reason or value in self.known:
             return reason
-        meant = nearest(value, self.known)
-        question = f"did you mean {meant}? " if meant else ""
-        return f"is not known here; {question}known: {', '.join(self.known)}"
+        similar = nearest(value, self.known)
+        question = f"did you mean {similar}? " if similar else ""
+        return f"is not a valid value; {question}known: {', '.join(self.known)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,8 +159,10 @@ class Integer(Field):
         if is_whole(value):
             return None
         if isinstance(value, str):
-            return leftover(value) or _not(value, "a whole number", "give decimal digits alone, such as 4")
-        return _not(value, "a whole number", "give a whole number")
+            return unrendered_template(value) or _wrong_type(
+                value, "a whole number", "give decimal digits alone, such as 4"
+            )
+        return _wrong_type(value, "a whole number", "give a whole number")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,30 +176,30 @@ class Boolean(Field):
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, bool):
             return None
-        return leftover(value) or _not(value, "a boolean", "write true or false")
+        return unrendered_template(value) or _wrong_type(value, "a boolean", "write true or false")
 
 
 @dataclasses.dataclass(frozen=True)
 class Anything(Field):
-    """A map whose content is somebody else's affair."""
+    """A map whose content is not checked."""
 
     blank_is_unset: bool = False
 
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, dict):
             return None
-        return leftover(value) or _not(value, "a map", "write it as `key: value` lines")
+        return unrendered_template(value) or _wrong_type(value, "a map", "write it as `key: value` lines")
 
 
 @dataclasses.dataclass(frozen=True)
 class MapOf(Anything):
-    """A map with keys of the user's choice, and values of one kind."""
+    """A map with keys of the user's choice, and values of one type."""
 
     keys: tuple[Rule, ...] = ()
     item: Field = dataclasses.field(default_factory=Text)
 
     def coerce(self, value: t.Any) -> t.Any:
-        """Each value; keys are always text."""
+        """Each value; keys stay text."""
         return {key: self.item.coerce(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def inner(self, value: t.Any, path: str) -> Problems:
@@ -212,14 +213,14 @@ class MapOf(Anything):
 
 @dataclasses.dataclass(frozen=True)
 class ListOf(Field):
-    """A list of elements of one kind; `splits`: text is split at its commas and line breaks, where the elements are text."""
+    """A list of elements of one type; `splits`: text is split at its commas and line breaks, where the elements are text."""
 
     item: Field = dataclasses.field(default_factory=Text)
     splits: bool = True
 
     def coerce(self, value: t.Any) -> t.Any:
         """A list that is written as text, and each element of it."""
-        if isinstance(value, str) and not leftover(value) and not coercion.is_blank(value):
+        if isinstance(value, str) and not unrendered_template(value) and not coercion.is_blank(value):
             bracketed = value.strip().startswith("[")
             found = coercion.elements(value) if bracketed or (self.splits and isinstance(self.item, Text)) else value
             value = found if found or value.strip() == "[]" else value
@@ -228,7 +229,7 @@ class ListOf(Field):
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, list):
             return None
-        return leftover(value) or _not(value, "a list", "begin each entry with a dash")
+        return unrendered_template(value) or _wrong_type(value, "a list", "begin each entry with a dash")
 
     def inner(self, value: t.Any, path: str) -> Problems:
         for index, item in enumerate(value):
@@ -237,15 +238,15 @@ class ListOf(Field):
     def complete(self, value: t.Any) -> t.Any:
         return [self.item.complete(item) for item in value or ()]
 
-    def sound(self, value: t.Any) -> t.Any:
+    def without_invalid(self, value: t.Any) -> t.Any:
         if not isinstance(value, list):
-            return super().sound(value)
-        return [self.item.sound(item) for item in value]
+            return super().without_invalid(value)
+        return [self.item.without_invalid(item) for item in value]
 
 
 @dataclasses.dataclass(frozen=True)
 class Section(Anything):
-    """A map with known keys; `hints` say of other keys what to write in their place."""
+    """A map with known keys; `hints` tell what to write in place of other keys."""
 
     fields: t.Mapping[str, Field] = dataclasses.field(default_factory=dict)
     hints: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -258,7 +259,7 @@ class Section(Anything):
         for key, item in value.items():
             field = self.fields.get(key) if isinstance(key, str) else None
             if field is None:
-                yield f"{field_path(path, key)}: is not known here; {self._meant(key)}"
+                yield f"{field_path(path, key)}: is not a known key; {self._hint(key)}"
             elif item is not None:
                 yield from field.problems(item, field_path(path, key))
         for key, field in self.fields.items():
@@ -269,25 +270,40 @@ class Section(Anything):
         filled = {key: field.complete((value or {}).get(key)) for key, field in self.fields.items()}
         return {key: item for key, item in filled.items() if item is not None}
 
-    def sound(self, value: t.Any) -> t.Any:
+    def without_invalid(self, value: t.Any) -> t.Any:
         if not isinstance(value, dict) or self.mistyped(value):
-            return super().sound(value)
-        return {key: field.sound(value[key]) for key, field in self.fields.items() if key in value}
+            return super().without_invalid(value)
+        return {key: field.without_invalid(value[key]) for key, field in self.fields.items() if key in value}
 
     def _coerced(self, key: t.Any, item: t.Any) -> t.Any:
         field = self.fields.get(key) if isinstance(key, str) else None
         if field is None:
             return item
-        keeps = field.required or not field.blank_is_unset or (isinstance(field, Text) and field.empty)
-        return None if coercion.is_blank(item) and not keeps else field.coerce(item)
+        keeps_blank = field.required or not field.blank_is_unset or (isinstance(field, Text) and field.empty)
+        return None if coercion.is_blank(item) and not keeps_blank else field.coerce(item)
 
-    def _meant(self, key: t.Any) -> str:
+    def _hint(self, key: t.Any) -> str:
         if not isinstance(key, str):
             return f"keys are text, and {quote(key)} is {type_name(key)}"
         if key in self.hints:
             return self.hints[key]
-        holders = [name for name, field in self.fields.items() if isinstance(field, Section) and key in field.fields]
-        if holders:
-            return f"it belongs under {join_words(holders, 'or')}"
-        meant = nearest(key, self.fields)
-        return f"did you mean {meant}?" if meant else f"known: {', '.join(self.fields)}"
+        sections = [name for name, field in self.fields.items() if isinstance(field, Section) and key in field.fields]
+        if sections:
+            return f"it belongs under {join_words(sections, 'or')}"
+        similar = nearest(key, self.fields)
+        return f"did you mean {similar}?" if similar else f"known: {', '.join(self.fields)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolView:
+    """One pool for checks of several fields: as it is declared, and merged with the defaults. INVALID replaces wrong values."""
+
+    path: str
+    declared: Document
+    merged: Document
+
+    @property
+    def title(self) -> str:
+        """How messages about other pools name this one."""
+        name = self.merged.get("name")
+        return f"{self.path} ({name})" if isinstance(name, str) else self.path

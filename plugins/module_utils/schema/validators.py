@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules for single values: each says what is wrong and what to do, as the end of the sentence "<path>: <value> ..."."""
+"""Rules for single values: each returns what is wrong and what to do, as the end of the sentence "<path>: <value> ..."."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LETTERS = "a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
 _PATH_STARTS = ("/", "./", "../", "~")
 _NO_SECRET = (
-    "holds a secret, which would be readable on the command line of helm; remove it from the address, and log in before the run "
+    "contains a secret, which would be readable on the command line of helm; remove it from the address, and log in before the run "
     "(helm registry login, helm repo add), or download the chart and give its path"
 )
 
-# Who writes these labels; a pool that wrote them too would fight with it.
+# The writers of these labels; a pool that set them, too, would conflict with them.
 _LABEL_OWNERS = (
     ("accel.gpu/", "this collection writes it"),
-    ("nvidia.com/", "NVIDIA's agents write it"),
+    ("nvidia.com/", "NVIDIA's operands write it"),
     (names.NFD_PREFIX, "NFD writes it"),
     ("kubernetes.io/hostname", "the kubelet writes it"),
     ("kubernetes.io/os", "the kubelet writes it"),
@@ -40,23 +40,26 @@ _TAINT_OWNERS = (
     ("accel.gpu/", "this collection writes it"),
     ("node.kubernetes.io/", "Kubernetes' node controller writes it"),
     ("node.cloudprovider.kubernetes.io/", "the cloud's controller writes it"),
-    (taints.STARTUP_TAINT_PREFIX, "it goes once a node has started, and a pool's taints stay (startup_taint has ours)"),
+    (
+        taints.STARTUP_TAINT_PREFIX,
+        "startup taints are removed once a node has started, and a pool's taints stay (use startup_taint)",
+    ),
 )
 
 
 def dns_label(value: str) -> str | None:
-    """RFC 1123: what names a namespace, and a pool (its name becomes a label's value)."""
+    """RFC 1123: the name of a namespace, and of a pool (it becomes a label's value)."""
     if len(value) > 63:
         return f"has {len(value)} characters; a DNS label has at most 63"
     if _DNS_LABEL.fullmatch(value):
         return None
-    better = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
-    meant = f", for example {better}" if better and secrets.is_quotable(value) else ""
-    return f"is not a DNS label (RFC 1123); use a-z, 0-9 and '-', with a letter or digit at both ends{meant}"
+    corrected = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
+    example = f", for example {corrected}" if corrected and secrets.is_quotable(value) else ""
+    return f"is not a DNS label (RFC 1123); use a-z, 0-9 and '-', with a letter or digit at both ends{example}"
 
 
 def release_name(value: str) -> str | None:
-    """Helm's limit: a release's name is the start of its objects' names."""
+    """Helm's limit: the names of a release's objects begin with its name."""
     return dns_label(value) or (f"has {len(value)} characters; Helm allows 53" if len(value) > 53 else None)
 
 
@@ -64,7 +67,7 @@ def label_key(value: str) -> str | None:
     """Kubernetes' qualified name: an optional DNS prefix, a slash, and a name of at most 63 characters."""
     prefix, slash, name = value.rpartition("/")
     if slash and not (_DNS_SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253):
-        return "is not a label key; before the one '/' stands a DNS name such as example.com"
+        return "is not a label key; the part before '/' must be a DNS name such as example.com"
     if not _QUALIFIED.fullmatch(name) or len(name) > 63:
         return f"is not a label key; use at most 63 of {_LETTERS}"
     return None
@@ -80,14 +83,13 @@ def label_value(value: str) -> str | None:
 
 
 def _owned_by(owners: tuple[tuple[str, str], ...], value: str) -> str | None:
-    for start, owner in owners:
-        if value == start or (start.endswith("/") and value.startswith(start)):
-            return owner
-    return None
+    return next(
+        (owner for start, owner in owners if value == start or (start.endswith("/") and value.startswith(start))), None
+    )
 
 
 def free_label(value: str) -> str | None:
-    """A label that a pool may put on its nodes."""
+    """A label that a pool may set on its nodes."""
     if is_for_users(value):
         return None
     owner = _owned_by(_LABEL_OWNERS, value)
@@ -95,22 +97,22 @@ def free_label(value: str) -> str | None:
 
 
 def free_taint(value: str) -> str | None:
-    """A taint that a pool may put on its nodes."""
+    """A taint that a pool may set on its nodes."""
     owner = _owned_by(_TAINT_OWNERS, value)
     return f"is reserved: {owner}; choose a key of your own, or nvidia.com/gpu" if owner else None
 
 
-def text_to_helm(value: str) -> str | None:
-    """A value that is still text after it went through Helm's values, whose YAML 1.1 knows more booleans than Ansible's."""
+def stays_text_in_helm(value: str) -> str | None:
+    """A value that stays text in Helm's values, whose YAML 1.1 has more booleans than Ansible's."""
     if value in ("y", "Y", "n", "N"):
         return "becomes a boolean in Helm's values; choose another one, such as yes"
     return None
 
 
-def not_the_pin(value: str) -> str | None:
-    """The label of membership is not something to match: who carries it belongs to its pool already."""
+def not_the_pool_label(value: str) -> str | None:
+    """The label accel.gpu/pool is not matched: a node that has it belongs to its pool already."""
     if value.startswith("accel.gpu/"):
-        return "is not for matching: a node with accel.gpu/pool belongs to that pool anyway; leave it out"
+        return "cannot be matched: a node with accel.gpu/pool belongs to that pool anyway; leave it out"
     return None
 
 
@@ -118,15 +120,17 @@ def known_model(value: str) -> str | None:
     """A model of the catalog, by any of its names."""
     if models.find(value):
         return None
-    alike = models.nearest(value)
-    meant = (
-        f"did you mean {join_words(alike, 'or')}?" if alike else f"known: {', '.join(m.key for m in models.MODELS)}."
+    similar = models.nearest(value)
+    hint = (
+        f"did you mean {join_words(similar, 'or')}?"
+        if similar
+        else f"known: {', '.join(m.key for m in models.MODELS)}."
     )
-    return f"is no GPU model of the catalog; {meant} One that it lacks is matched by labels: {names.PRODUCT_LABEL}"
+    return f"is not a GPU model of the catalog; {hint} Match other models by labels: {names.PRODUCT_LABEL}"
 
 
 def between(low: int, high: int, too_low: str, too_high: str) -> Rule:
-    """A number within bounds, with the reason and the remedy for either side."""
+    """A number within bounds, with a reason and a remedy for each side."""
 
     def rule(value: t.Any) -> str | None:
         if value < low:
@@ -137,21 +141,21 @@ def between(low: int, high: int, too_low: str, too_high: str) -> Rule:
 
 
 def mig_profile(value: str) -> str | None:
-    """A profile as nvidia-smi lists it; whether a GPU has it is a check of the whole pool."""
+    """A profile as nvidia-smi lists it; whether a GPU supports it is checked with the whole pool."""
     if PROFILE.fullmatch(value):
         return None
     return "is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb"
 
 
 def release_version(value: str) -> str | None:
-    """One exact version, since a range would upgrade by itself."""
+    """One exact version, since a range would upgrade automatically."""
     if _VERSION.fullmatch(value):
         return None
     return "is not one exact version; write all of it, such as v25.10.1 (no range)"
 
 
 def is_bare_chart(value: str) -> bool:
-    """A chart's name alone, to be looked up in a repository."""
+    """Whether it is only a chart's name, to be found in a repository."""
     return bool(_CHART_NAME.fullmatch(value)) and ".tgz" not in value
 
 
@@ -181,14 +185,14 @@ def chart_repo(value: str) -> str | None:
 
 
 def image(value: str) -> str | None:
-    """An image with its tag or digest: CUDA's images have no `latest`."""
+    """An image with its tag or digest: CUDA images have no `latest`."""
     if "://" not in value and _IMAGE.fullmatch(value) and ":" in value.rpartition("/")[2]:
         return None
     return "is not an image with a tag or digest; write it as registry/name:tag, without https://"
 
 
 def http_address(value: str) -> str | None:
-    """Where an API is; a user or password has no place in it, since everybody would read it."""
+    """The address of an API, without user and password, which other users could read."""
     if not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", value):
         return "is not an address; write it as https://host, without user and password"
     return None
@@ -202,9 +206,9 @@ def uid(value: str) -> str | None:
 
 
 def kubeconfig_path(value: str) -> str | None:
-    """A file on the machine that runs the tasks; never the content, which holds secrets."""
+    """A file on the machine that runs the tasks; never the content, which contains secrets."""
     if "\n" in value or "apiVersion" in value:
-        return "holds a kubeconfig's content; write that to a file and give its path"
+        return "contains a kubeconfig's content; write that to a file and give its path"
     if "://" in value:
         return "is an address; give the path of a kubeconfig file (or the modules' own option host)"
     return None

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..catalog.taints import format_taint
-from ..cluster_state.generated_mig_config import NOTHING, Generated
-from ..cluster_state.mig_capacity import NOTHING as UNKNOWN
+from ..cluster_state.generated_mig_config import NO_GENERATED_CONFIG, GeneratedMigConfig
+from ..cluster_state.mig_capacity import NO_CAPACITY as UNKNOWN
 from ..cluster_state.mig_capacity import MigCapacity
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
 from ..cluster_state.pool_edit import node_edit
-from ..cluster_state.pool_release import is_abandoned, is_managed, left_pool, release_edit
+from ..cluster_state.pool_release import is_abandoned, is_managed, release_edit, released_pool
 from ..drain.pods_on_nodes import PodsByNode
 from .configmap_entries import ConfigMap, ConfigMapEntries, device_plugin_entries, mig_entries
 from .node_change import NodeChange, depends_on_pods, limit_changes, node_change
@@ -118,7 +118,7 @@ def _node_diff(change: NodeChange) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
         before["annotations"] = {**before.get("annotations", {}), **change.marks}
         after["annotations"] = dict(after.get("annotations", {}))
     if change.pods_to_evict:
-        before["pods"], after["pods"] = [pod.shown for pod in change.pods_to_evict], []
+        before["pods"], after["pods"] = [pod.full_name for pod in change.pods_to_evict], []
     return before, after
 
 
@@ -131,7 +131,7 @@ class ConfigMaps:
 
     device_plugin: ConfigMap | None = None
     mig: ConfigMap | None = None
-    generated: Generated = NOTHING
+    generated: GeneratedMigConfig = NO_GENERATED_CONFIG
     capacity: MigCapacity = UNKNOWN
 
 
@@ -227,7 +227,7 @@ def plan_changes(
 def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], ambiguous: t.Collection[str]) -> dict[str, str]:
     """Every managed node that no declared pool claims, inside the run's scope or not: by name, the pool it is in."""
     return {
-        node.name: left_pool(node)
+        node.name: released_pool(node)
         for node in nodes
         if node.name not in pool_of
         and node.name not in ambiguous

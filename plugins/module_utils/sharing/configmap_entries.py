@@ -8,10 +8,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER
-from ..cluster_state.generated_mig_config import NOTHING, Generated
+from ..cluster_state.generated_mig_config import NO_GENERATED_CONFIG, GeneratedMigConfig
 from ..nvidia_config import mig_parted
-from ..nvidia_config.device_plugin import Sharing, config, entry_name
+from ..nvidia_config.device_plugin import config, entry_name
 from ..nvidia_config.yaml_text import render
+from ..sharing_modes.sharing import Sharing
 
 if t.TYPE_CHECKING:
     from ..pools.plan import MigPlan
@@ -69,29 +70,32 @@ def device_plugin_entries(
 
 
 def mig_entries(
-    plan: MigPlan, named: t.Collection[str], configmap: ConfigMap | None, generated: Generated = NOTHING
+    plan: MigPlan,
+    named: t.Collection[str],
+    configmap: ConfigMap | None,
+    generated: GeneratedMigConfig = NO_GENERATED_CONFIG,
 ) -> ConfigMapEntries:
     """Compare the MIG manager's file with the desired entries and with those that node labels name at the end.
 
     Own entries have names of mig_parted.entry_name(). Entries of NVIDIA's file, and those that its MIG manager has generated on the
     nodes, are added if they are missing; they and all others are never changed.
     """
-    actual = mig_parted.read(configmap)
+    actual = mig_parted.parse_configmap(configmap)
     # A released node gets the entry that disables MIG, also if no pool uses MIG any more.
-    disabled = {mig_parted.DISABLED: mig_parted.WHOLE} if configmap and mig_parted.DISABLED in named else {}
-    desired = {**disabled, **plan.usual, **generated.entries, **plan.entries}
+    disabled = {mig_parted.DISABLED: mig_parted.DISABLED_ENTRY} if configmap and mig_parted.DISABLED in named else {}
+    desired = {**disabled, **plan.default_entries, **generated.entries, **plan.entries}
     added = [
         name
         for name, entry in desired.items()
-        if name not in actual or (mig_parted.is_ours(name) and actual[name] != entry)
+        if name not in actual or (mig_parted.is_managed(name) and actual[name] != entry)
     ]
-    unused = (name for name in actual if mig_parted.is_ours(name) and name not in desired and name not in named)
+    unused = (name for name in actual if mig_parted.is_managed(name) and name not in desired and name not in named)
     return ConfigMapEntries(
         actual,
         added=tuple(sorted(added)),
         removed=tuple(sorted(unused)),
         applied={**actual, **{name: desired[name] for name in sorted(added)}},
-        generated_warnings=generated.doubts,
+        generated_warnings=generated.warnings,
     )
 
 

@@ -15,7 +15,7 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     MIG_CONFIGMAP,
 )
-from ..cluster_state.generated_mig_config import by_node, generated
+from ..cluster_state.generated_mig_config import merge_generated, parse_generated
 from ..cluster_state.mig_capacity import mig_capacity
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, collection_path, object_path
@@ -58,16 +58,16 @@ class SharingConfigMaps:
         What the MIG manager has published about the nodes is read once. Without the right to list that, a read that is not `to_write`
         continues with a warning.
         """
-        uses_mig = self._plan.mig.wanted or any(mig_parted.is_ours(node.mig_config) for node in nodes)
+        uses_mig = self._plan.mig.needed or any(mig_parted.is_managed(node.mig_config) for node in nodes)
         configmaps = ConfigMaps(self._get(self._device_plugin), self._get(self._mig) if uses_mig else None)
-        if not self._plan.mig.wanted:
+        if not self._plan.mig.needed:
             return configmaps
         published, warnings = self._published_entries(to_write)
         capacity = mig_capacity(nodes, published)
         return replace(
             configmaps,
-            generated=generated(self._plan, published, nodes, mig_parted.read(configmaps.mig)),
-            capacity=replace(capacity, doubts=(*warnings, *capacity.doubts)),
+            generated=merge_generated(self._plan, published, nodes, mig_parted.parse_configmap(configmaps.mig)),
+            capacity=replace(capacity, warnings=(*warnings, *capacity.warnings)),
         )
 
     def _published_entries(self, to_write: bool) -> tuple[EntriesByNode, list[str]]:
@@ -75,7 +75,7 @@ class SharingConfigMaps:
         if self._published is None:
             path = collection_path("v1", "ConfigMap", self._plan.mig.namespace)
             try:
-                self._published = by_node(self._client.list(path, label_selector=GENERATED_SELECTOR))
+                self._published = parse_generated(self._client.list(path, label_selector=GENERATED_SELECTOR))
             except ApiError as error:
                 if to_write or not error.forbidden:
                     raise
@@ -98,7 +98,9 @@ class SharingConfigMaps:
         for path, entries in ((self._device_plugin, changes.device_plugin), (self._mig, changes.mig)):
             if entries.added and (path in self._existing or not dry_run):
                 is_file = path == self._mig
-                data = {mig_parted.KEY: mig_parted.document(entries.applied)} if is_file else entries.applied
+                data = (
+                    {mig_parted.KEY: mig_parted.render_configuration(entries.applied)} if is_file else entries.applied
+                )
                 self._apply(path, data, lease, dry_run)
                 written += entries.added
         return written
@@ -118,7 +120,7 @@ class SharingConfigMaps:
             self._client.patch(self._device_plugin, {"data": dict.fromkeys(sorted(device_plugin))})
         if mig:
             kept = {name: entry for name, entry in changes.mig.applied.items() if name not in mig}
-            self._apply(self._mig, {mig_parted.KEY: mig_parted.document(kept)}, lease, dry_run=False)
+            self._apply(self._mig, {mig_parted.KEY: mig_parted.render_configuration(kept)}, lease, dry_run=False)
         return sorted([*device_plugin, *mig])
 
     def _unused(self, label: str, entries: tuple[str, ...]) -> tuple[str, ...]:

@@ -42,10 +42,14 @@ def plan_demand(
         return not scope.repairs and node.name not in excluded and scope.contains(node, pool)
 
     known = KnownLayouts(
-        entries={**plan.mig.usual, **configmaps.generated.entries, **mig_parted.read(configmaps.mig)},
+        entries={
+            **plan.mig.default_entries,
+            **configmaps.generated.entries,
+            **mig_parted.parse_configmap(configmaps.mig),
+        },
         geometries=configmaps.capacity.geometries,
-        used=None if pods is None else {name for name, users in pods.gpu_pods.items() if users},
-        settled=settled or {},
+        nodes_in_use=None if pods is None else {name for name, users in pods.gpu_pods.items() if users},
+        previous=settled or {},
     )
     return allocate(plan, nodes, membership, known, may_change)
 

@@ -28,12 +28,12 @@ def diagnose(
     namespace = plan.config.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR))
     failures = operand_pods.container_failures(pods)
-    without_plugin = set(operand_pods.missing(pods, findings))
+    without_plugin = set(operand_pods.nodes_without_plugin(pods, findings))
     lines: list[str] = []
     for name in sorted(findings)[:_MAX_NAMES]:
         finding = findings[name]
         parts = [str(finding)]
-        seconds = since.seconds(name, finding.seen)
+        seconds = since.seconds(name, finding.differences)
         if not finding.final:
             parts.append(f"so for {seconds:.0f} s")
         parts += [_describe_failure(client, namespace, failure) for failure in failures.get(name, ())]
@@ -41,9 +41,9 @@ def diagnose(
             parts.append(
                 f"no {operand_pods.PLUGIN} pod runs there: check its label nvidia.com/gpu.deploy.device-plugin and its taints"
             )
-        blamed = operand_pods.pod_of(pods, finding.blamed, name)
+        blamed = operand_pods.pod_of(pods, finding.operand, name)
         if blamed:
-            log = log_end(client, namespace, blamed, finding.blamed, previous=False)
+            log = log_end(client, namespace, blamed, finding.operand, previous=False)
             parts.append(
                 f"the log of {blamed} ends: {log or '(empty)'}; correct the reported problem, then retry with "
                 f"kubectl -n {namespace} delete pod {blamed}"

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL
 from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state import eviction_order, expected_state
-from ..cluster_state.mig_repair import remedy
+from ..cluster_state.mig_repair import repair_reason
 from ..cluster_state.node_check import clients_paused
-from ..cluster_state.pool_release import ABANDONED, is_abandoned, left_pool
-from ..cluster_state.rollout_record import DEFAULT, recorded
+from ..cluster_state.pool_release import ABANDONED, is_abandoned, released_pool
+from ..cluster_state.rollout_record import DEFAULT, recorded_rollout
 from ..cluster_state.transition import LABELS, Transition, displaced_pods, transition
 from ..drain.pods_on_nodes import PodsByNode
 from ..schema import rollout as rollout_fields
@@ -55,7 +55,7 @@ class NodeChange:
     @property
     def pods_to_pause(self) -> tuple[PodOnNode, ...]:
         """DaemonSets' pods that leave the node during the change, because its label nvidia.com/gpu.deploy.client is changed."""
-        return tuple(pod for pod in self.displaced if pod.pausable) if self.transition.cuts else ()
+        return tuple(pod for pod in self.displaced if pod.pausable) if self.transition.repartitions else ()
 
     @property
     def rollout(self) -> RolloutPlan:
@@ -71,7 +71,7 @@ class NodeChange:
     def blocking_pods(self) -> list[str]:
         """The pods that no drain evicts, each with the reason; while there are any, the node cannot be changed."""
         force = self.rollout.force or self.rollout.drain == rollout_fields.NONE
-        kept = [f"{pod.shown} ({self._keep_reason(pod)})" for pod in self.displaced if self._is_kept(pod)]
+        kept = [f"{pod.full_name} ({self._keep_reason(pod)})" for pod in self.displaced if self._is_kept(pod)]
         return kept + eviction_order.blocking_pods(self.displaced, force=force)
 
     def _is_kept(self, pod: PodOnNode) -> bool:
@@ -79,22 +79,24 @@ class NodeChange:
 
         MIG changes fail while any process has a device file open; for all other changes only pods with a GPU resource count.
         """
-        return bool(pod.kept) and not pod.pausable and (self.transition.cuts or bool(pod.resources))
+        return bool(pod.keep_reason) and not pod.pausable and (self.transition.repartitions or bool(pod.resources))
 
     def _keep_reason(self, pod: PodOnNode) -> str:
-        return pod.kept if pod.resources else f"{pod.kept}, {', '.join(pod.ways)}"
+        return pod.keep_reason if pod.resources else f"{pod.keep_reason}, {', '.join(pod.access)}"
 
     def as_dict(self) -> dict[str, t.Any]:
         """The change as results show it."""
         optional = {
             "blocked_by": self.blocking_pods,
-            "stops": [pod.shown for pod in self.pods_to_pause],
-            "possible_holders": [f"{pod.shown} ({', '.join(pod.possible)})" for pod in self.possible_holders],
+            "stops": [pod.full_name for pod in self.pods_to_pause],
+            "possible_holders": [
+                f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in self.possible_holders
+            ],
         }
         return {
             "pool": self.pool.name if self.pool else None,
             "change": self.transition.kind,
-            "evicts": [pod.shown for pod in self.pods_to_evict],
+            "evicts": [pod.full_name for pod in self.pods_to_evict],
             "reboot": "may" if self.transition.may_reboot else "no",
             **({} if self.released_from is None else {"released_from": self.released_from}),
             **{key: pods for key, pods in optional.items() if pods},
@@ -106,23 +108,25 @@ def node_change(
 ) -> NodeChange | None:
     """The change of a node, None if there is none. A node with marks of an unfinished run is always changed."""
     marked = is_marked(node)
-    stuck = remedy(node, pool) if repair or marked else ""
+    stuck = repair_reason(node, pool) if repair or marked else ""
     abandoned = pool is None and is_abandoned(node)
     stuck = ABANDONED if abandoned else stuck
     if edit is None and not marked and not stuck:
         return None
-    change = transition(node, pool, edit, again=bool(stuck) or marked)
+    change = transition(node, pool, edit, repeat=bool(stuck) or marked)
     displaced = displaced_pods(change, pods.gpu_pods.get(node.name, ()))
-    in_use = bool(displaced) or any(count for name, count in node.allocatable.items() if expected_state.of_gpus(name))
-    capable = pool is None or not expected_state.incapable_devices(node, pool)
-    rolling = capable and bool(marked or stuck or displaced or change.cuts or (change.everybody and in_use))
-    rollout = pool.rollout if pool else recorded(node)
+    in_use = bool(displaced) or any(
+        count for name, count in node.allocatable.items() if expected_state.is_gpu_resource(name)
+    )
+    capable = pool is None or not expected_state.lacks_mig_support(node, pool)
+    rolling = capable and bool(marked or stuck or displaced or change.repartitions or (change.evicts_all and in_use))
+    rollout = pool.rollout if pool else recorded_rollout(node)
     candidates = {
         rollout_fields.NONE: (),
         rollout_fields.GPU_PODS: displaced,
         rollout_fields.ALL: (*displaced, *pods.other_pods.get(node.name, ())),
     }[rollout.drain]
-    unassigned = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or node.tainted(STARTUP_TAINT_KEY))
+    unassigned = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or node.has_taint(STARTUP_TAINT_KEY))
     return NodeChange(
         node.name,
         pool,
@@ -134,8 +138,8 @@ def node_change(
         is_new=unassigned and not displaced,
         stuck=stuck,
         marks={key: node.annotations[key] for key in (CORDONED_ANNOTATION, FAILED_KEY) if key in node.annotations},
-        possible_holders=tuple(pods.possible_holders.get(node.name, ())) if rolling and change.cuts else (),
-        released_from=left_pool(node) if pool is None and edit is not None and not abandoned else None,
+        possible_holders=tuple(pods.possible_holders.get(node.name, ())) if rolling and change.repartitions else (),
+        released_from=released_pool(node) if pool is None and edit is not None and not abandoned else None,
         recorded_rollout=rollout,
     )
 
@@ -146,14 +150,14 @@ def depends_on_pods(change: NodeChange, node: Node) -> bool:
         return True
     offers = change.transition.offers
     return change.transition.kind != LABELS and any(
-        count > offers.get(name, 0) for name, count in node.allocatable.items() if expected_state.of_gpus(name)
+        count > offers.get(name, 0) for name, count in node.allocatable.items() if expected_state.is_gpu_resource(name)
     )
 
 
 def is_marked(node: Node) -> bool:
     """Whether a run has begun a change of the node and not finished it, or the node has the startup taint."""
     annotated = CORDONED_ANNOTATION in node.annotations or FAILED_KEY in node.annotations or clients_paused(node)
-    return annotated or node.tainted(FAILED_KEY) or node.tainted(STARTUP_TAINT_KEY)
+    return annotated or node.has_taint(FAILED_KEY) or node.has_taint(STARTUP_TAINT_KEY)
 
 
 def in_rollout_order(changes: t.Iterable[NodeChange]) -> list[NodeChange]:
@@ -169,6 +173,6 @@ def in_rollout_order(changes: t.Iterable[NodeChange]) -> list[NodeChange]:
 def limit_changes(changes: t.Sequence[NodeChange], pool_size: int) -> tuple[list[NodeChange], list[str]]:
     """Split the changes of one pool: those of this run, and the nodes that `rollout.limit` leaves for another run."""
     rolling = in_rollout_order(change for change in changes if change.rolling)
-    limit = rolling[0].rollout.most(pool_size) if rolling else 0
+    limit = rolling[0].rollout.max_nodes(pool_size) if rolling else 0
     immediate = [change for change in changes if not change.rolling]
     return immediate + rolling[:limit], [change.node for change in rolling[limit:]]

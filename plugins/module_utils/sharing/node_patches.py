@@ -11,7 +11,7 @@ import typing as t
 
 from ..catalog.names import CLIENT_LABEL, FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG
 from ..catalog.taints import STARTUP_TAINT_KEY
-from ..cluster_state.cordon import LONGEST, Patch, cordon_edit, patch, uncordon_edit
+from ..cluster_state.cordon import MAX_REASON, Patch, cordon_edit, merge_patch, uncordon_edit
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import clients_paused
 from ..nvidia_config import mig_parted
@@ -25,22 +25,22 @@ def cordon_patch(node: Node, reason: str) -> Patch | None:
 
     The taint of an earlier failure is removed, because NVIDIA's pods do not tolerate it and have to run during the change.
     """
-    spec, annotations = ({}, {}) if node.tainted(STARTUP_TAINT_KEY) else cordon_edit(node, reason)
-    if node.tainted(FAILED_KEY):
+    spec, annotations = ({}, {}) if node.has_taint(STARTUP_TAINT_KEY) else cordon_edit(node, reason)
+    if node.has_taint(FAILED_KEY):
         spec["taints"] = _taints_without(node, FAILED_KEY)
-    return patch(node, spec, annotations)
+    return merge_patch(node, spec, annotations)
 
 
 def uncordon_patch(node: Node, failure: str | None = None) -> Patch | None:
     """Remove the collection's cordon, taints and pauses; `failure` is recorded as the reason of a rollback. None: nothing to remove."""
     spec, annotations = uncordon_edit(node)
-    note = failure[:LONGEST] if failure else None
+    note = failure[:MAX_REASON] if failure else None
     if node.annotations.get(FAILED_KEY) != note:
         annotations[FAILED_KEY] = note
     keys = {FAILED_KEY} if failure else {FAILED_KEY, STARTUP_TAINT_KEY}
-    if any(node.tainted(key) for key in keys):
+    if any(node.has_taint(key) for key in keys):
         spec["taints"] = _taints_without(node, *keys)
-    found = patch(node, spec, annotations)
+    found = merge_patch(node, spec, annotations)
     return _with_client_label(node, found, "true") if clients_paused(node) else found
 
 
@@ -54,8 +54,8 @@ def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
     taint = {"key": FAILED_KEY, "value": reason, "effect": "NoSchedule"}
     taints = [*_taints_without(node, FAILED_KEY), taint]
     spec: Patch = {} if taints == [dict(actual) for actual in node.taints] else {"taints": taints}
-    note = message[:LONGEST]
-    return patch(node, spec, {} if node.annotations.get(FAILED_KEY) == note else {FAILED_KEY: note})
+    note = message[:MAX_REASON]
+    return merge_patch(node, spec, {} if node.annotations.get(FAILED_KEY) == note else {FAILED_KEY: note})
 
 
 def rollback_patch(node: Node, good: LastGood) -> Patch | None:

@@ -13,8 +13,8 @@ import typing as t
 
 from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, MIG_CONFIG_LABEL, PAUSED_FOR_MIG
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import CHANGING, FAILED, paused
-from ..cluster_state.pool_edit import last_good, node_edit, whole_patch
+from ..cluster_state.node_check import CHANGING, FAILED, paused_operands
+from ..cluster_state.pool_edit import disable_mig_patch, last_good, node_edit
 from ..cluster_state.pool_release import is_abandoned, needs_verification
 from ..common.parallel import is_fatal
 from ..common.wait import WaitTimeout
@@ -148,14 +148,14 @@ class NodeRunner:
         self._context.report(self._name, "draining")
         try:
             if change.pods_to_evict:
-                self.result.evicted = [pod.shown for pod in change.pods_to_evict]
+                self.result.evicted = [pod.full_name for pod in change.pods_to_evict]
                 self.result.changed = True
                 report = functools.partial(self._context.report, self._name)
                 client, check_lease = self._context.client, self._context.lease.check
                 evict_pods(client, self._name, change.pods_to_evict, options, check_lease, report)
             if not options.evict:
                 self._await_termination(
-                    [pod.uid for pod in change.displaced if not pod.kept],
+                    [pod.uid for pod in change.displaced if not pod.keep_reason],
                     options.drain_timeout,
                     "rollout.drain is none: wait until they end, raise rollout.drain_timeout, or set drain: gpu-pods.",
                 )
@@ -184,10 +184,10 @@ class NodeRunner:
 
     def _reset_mig(self, node: Node, change: NodeChange) -> None:
         """Remove the MIG devices by an explicit configuration; the other labels stay until that is verified."""
-        changes_labels = "labels" in ((whole_patch(node) or {}).get("metadata") or {})
+        changes_labels = "labels" in ((disable_mig_patch(node) or {}).get("metadata") or {})
         if changes_labels or (change.stuck and node.mig_state not in CHANGING):
             self._verifier.restart_mig_manager(change.stuck)
-        self._node.write(whole_patch)
+        self._node.write(disable_mig_patch)
         self._labels_changed = True
 
     def _fail(self, failure: NodeFailure) -> None:
@@ -234,7 +234,7 @@ def _works(node: Node | None, good: LastGood) -> bool | None:
     if node is None or node.mig_state == FAILED:
         return False
     same = all(node.allocatable.get(name, 0) == count for name, count in good.offers.items())
-    return True if same and node.ready and not paused(node) and node.mig_state not in CHANGING else None
+    return True if same and node.ready and not paused_operands(node) and node.mig_state not in CHANGING else None
 
 
 def _blocked_message(change: NodeChange | None) -> str:

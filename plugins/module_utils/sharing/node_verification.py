@@ -8,11 +8,11 @@ import time
 import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from ..cluster_state.mig_repair import remedy
+from ..cluster_state.mig_repair import repair_reason
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import FAILED, check, paused
-from ..cluster_state.pool_edit import is_working, node_edit
-from ..cluster_state.pool_release import not_whole
+from ..cluster_state.node_check import FAILED, check, paused_operands
+from ..cluster_state.pool_edit import node_edit, working_configuration
+from ..cluster_state.pool_release import check_whole_gpus
 from ..drain.operand_diagnosis import failing_operands
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
@@ -53,14 +53,14 @@ class NodeVerifier:
         self._context.report(self._node.name, "waiting for NVIDIA's operands")
         # A node that is discovered in the usual time costs no list of pods.
         self._operands_checked = time.monotonic()
-        reboot = pool.rollout.reboot if change is not None and change.transition.cuts else None
+        reboot = pool.rollout.reboot if change is not None and change.transition.repartitions else None
         may_restart, may_reset = True, self._context.scope.repairs
         while True:
             verdict = self._node.wait(self._verdict, self._context.wait_timeout, self._check_operands)
             node = self._node.latest
             if verdict == "" or node is None:
                 return
-            stuck = remedy(node, pool)
+            stuck = repair_reason(node, pool)
             if verdict == _LABELS_LATE:
                 self._restart_discovery()
             elif node.mig_state == FAILED and reboot is not None:
@@ -88,9 +88,9 @@ class NodeVerifier:
             node = self._node.latest
             if verdict == "" or node is None:
                 return
-            stuck = remedy(node, None)
+            stuck = repair_reason(node, None)
             if not stuck or not may_restart:
-                raise self._failure(not_whole(node), stuck)
+                raise self._failure(check_whole_gpus(node), stuck)
             may_restart = False
             self.restart_mig_manager(stuck)
 
@@ -115,20 +115,20 @@ class NodeVerifier:
         if finding is None:
             self._context.since.forget(node.name)
             return "" if node.ready else None
-        seconds = self._context.since.seconds(node.name, finding.seen)
+        seconds = self._context.since.seconds(node.name, finding.differences)
         if self._context.scope.repairs and node_edit(node, self._pool, self._context.held_back) is not None:
             # A repair does not change what the node is to become.
-            return "" if is_working(node) and not remedy(node, self._pool) else None
+            return "" if working_configuration(node) and not repair_reason(node, self._pool) else None
         if not self._discovery_restarted and operands.labels_are_late(finding, seconds):
             return _LABELS_LATE
         return str(finding) if finding.final else None
 
     def _mig_reset_verdict(self, node: Node | None) -> str | None:
         """Empty: the MIG devices are removed, or the node is gone. Text: why waiting does not help. None: not yet."""
-        finding = not_whole(node) if node else None
+        finding = check_whole_gpus(node) if node else None
         if node is None or finding is None:
             return "" if node is None or node.ready else None
-        self._context.since.seconds(node.name, finding.seen)
+        self._context.since.seconds(node.name, finding.differences)
         return str(finding) if finding.final else None
 
     def _check_operands(self) -> None:
@@ -182,7 +182,7 @@ def _layout_removed(node: Node | None) -> bool | None:
     """Whether the MIG manager has removed the MIG devices; None: not yet."""
     if node is None or node.mig_state == FAILED:
         return False
-    return True if node.mig_state == "success" and not paused(node) and not node.mig_devices else None
+    return True if node.mig_state == "success" and not paused_operands(node) and not node.mig_devices else None
 
 
 def _advice(change: NodeChange | None, node: Node, pool: PoolPlan) -> str:
@@ -191,7 +191,7 @@ def _advice(change: NodeChange | None, node: Node, pool: PoolPlan) -> str:
         return ""
     advice = ""
     if change.possible_holders:
-        names = abbreviate([f"{pod.shown} ({', '.join(pod.possible)})" for pod in change.possible_holders])
+        names = abbreviate([f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in change.possible_holders])
         advice = f"\nIf its GPUs are in use, these pods may hold them, which no drain evicts: {names}."
     if change.transition.resets and pool.rollout.reboot is None:
         advice += "\nIf its GPUs cannot be reset for another MIG mode, a reboot helps: set rollout.reboot of the pool."

@@ -8,12 +8,12 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, of_pools
-from ..cluster_state.operand_pods import operands
+from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
+from ..cluster_state.operand_pods import operands_by_node
 from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.unusual_nodes import as_list, unusual_nodes
-from ..cluster_state.unusual_nodes import warnings as unusual_warnings
-from ..cluster_state.warnings import NAMES_LIMIT, abandoned_pins, all_warnings
+from ..cluster_state.unusual_nodes import unusual_node_warnings as unusual_warnings
+from ..cluster_state.warnings import NAMES_LIMIT, abandoned_node_warnings, all_warnings
 from ..drain.operand_diagnosis import failing_operands
 from ..drain.pods_on_nodes import pods_by_node
 from .change_plan import ChangePlan, ConfigMaps, plan_changes
@@ -52,7 +52,7 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
     membership = assign_pools(plan.pools, nodes)
     configmaps = SharingConfigMaps(client, plan).read(nodes, to_write=False)
     allocation = plan_demand(plan, nodes, membership, configmaps)
-    if allocation.asks and pods is not None:
+    if allocation.needs_usage and pods is not None:
         by_node = pods_by_node(client, pods(), plan.config.namespace)
         allocation = plan_demand(plan, nodes, membership, configmaps, by_node)
     return Overview(
@@ -60,7 +60,7 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
         membership,
         plan_changes(allocation.plan, nodes, membership, configmaps),
         configmaps.capacity.geometries,
-        (*configmaps.capacity.doubts, *layout_problems(allocation.plan, nodes, membership, configmaps)),
+        (*configmaps.capacity.warnings, *layout_problems(allocation.plan, nodes, membership, configmaps)),
     )
 
 
@@ -75,8 +75,8 @@ def impact_preview(
     by_node = pods_by_node(client, pods, plan.config.namespace)
     changes = plan_changes(plan, nodes, membership, ConfigMaps(), pods=by_node, previous=found.changes)
     impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
-    running = RunningPods(operands(pods), by_node.gpu_pods)
-    return of_pools(plan.pools, nodes, membership, impacts, restart, running), changes
+    running = RunningPods(operands_by_node(pods), by_node.gpu_pods)
+    return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes
 
 
 def add_membership(found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
@@ -85,7 +85,7 @@ def add_membership(found: Overview, nodes: t.Sequence[Node], result: dict[str, t
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
     result["released"] = released[:NAMES_LIMIT]
     result["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
-    result["warnings"] += [*all_warnings(nodes, membership, released), *abandoned_pins(nodes, membership)]
+    result["warnings"] += [*all_warnings(nodes, membership, released), *abandoned_node_warnings(nodes, membership)]
 
 
 def add_unusual(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:

@@ -8,7 +8,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..cluster_state.node import Node, parse
+from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
 from ..drain.pods_on_nodes import PodsByNode, pods_by_node, pods_on
 from ..kube.paths import NODES
@@ -82,7 +82,7 @@ class StateReader:
     def read(self) -> ClusterState:
         """Read the cluster: one paged list of the nodes, and one or both ConfigMaps."""
         listing = self._client.list(NODES)
-        nodes = {node.name: node for node in map(parse, listing)}
+        nodes = {node.name: node for node in map(parse_node, listing)}
         return self.compare(nodes, listing.resource_version)
 
     def read_anew(self) -> ClusterState:
@@ -106,7 +106,7 @@ class StateReader:
             settled=self._settled,
         )
         allocation = spread()
-        pods = self.list_pods() if allocation.asks else None
+        pods = self.list_pods() if allocation.needs_usage else None
         if pods is not None:
             allocation = spread(pods)
         plan = allocation.plan
@@ -133,7 +133,7 @@ class StateReader:
                 *layout_problems(plan, node_list, membership, configmaps),
                 *demand_problems(allocation, nodes, membership, self._scope),
             ),
-            warnings=configmaps.capacity.doubts,
+            warnings=configmaps.capacity.warnings,
         )
 
     def list_pods(self, node: str | None = None) -> PodsByNode:

@@ -9,8 +9,8 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..cluster_state.node import Node, parse
-from ..cluster_state.node_check import Finding, check, pending_message, settled
+from ..cluster_state.node import Node, parse_node
+from ..cluster_state.node_check import Finding, all_final, check, pending_message
 from ..cluster_state.pool_assignment import awaited_nodes
 from ..drain.operand_diagnosis import failing_operands
 from ..kube.errors import ApiError
@@ -65,7 +65,7 @@ class ReadinessWatch:
         version = state.resource_version
         discovered_at: float | None = None
         operands_checked: float | None = None
-        while not settled(findings) or undiscovered:
+        while not all_final(findings) or undiscovered:
             left = deadline - time.monotonic()
             if self._waiting_for_discovery(nodes, findings, undiscovered):
                 if operands_checked is None or time.monotonic() - operands_checked >= _OPERANDS_INTERVAL:
@@ -82,7 +82,7 @@ class ReadinessWatch:
             try:
                 for event in self._context.client.watch(NODES, resource_version=version, timeout=max(left, 1.0)):
                     version = event["object"]["metadata"]["resourceVersion"]
-                    node = parse(event["object"])
+                    node = parse_node(event["object"])
                     was_failing = False
                     if event["type"] == "DELETED":
                         nodes.pop(node.name, None)
@@ -95,7 +95,7 @@ class ReadinessWatch:
                     if node.discovered and (node.name in undiscovered or was_failing):
                         undiscovered.discard(node.name)
                         discovered_at = discovered_at or time.monotonic()
-                    if settled(findings) and not undiscovered:
+                    if all_final(findings) and not undiscovered:
                         break
                     self._context.progress.report(pending_message(findings, undiscovered), total - len(findings), total)
                     if discovered_at is not None and time.monotonic() > discovered_at + _COLLECT:
@@ -125,7 +125,7 @@ class ReadinessWatch:
         if self.restart_discovery is None:
             return math.inf
         ages = {
-            name: self._context.since.seconds(name, finding.seen)
+            name: self._context.since.seconds(name, finding.differences)
             for name, finding in findings.items()
             if finding.labels_only and name not in self._restarted
         }
@@ -177,7 +177,7 @@ class ReadinessWatch:
             finding = Finding(node.name, finding.pool, (self.failing[node.name],), final=True)
         if finding:
             findings[node.name] = finding
-            self._context.since.seconds(node.name, finding.seen)
+            self._context.since.seconds(node.name, finding.differences)
         else:
             findings.pop(node.name, None)
             self._context.since.forget(node.name)

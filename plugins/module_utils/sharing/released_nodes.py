@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..cluster_state.ownership import POOLS, recorded_keys
-from ..nvidia_config.device_plugin import EXCLUSIVE, MODES
 from ..schema.messages import abbreviate
+from ..sharing_modes.registry import MODES
+from ..sharing_modes.whole_gpus import NONE
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
@@ -58,7 +59,7 @@ class ReleasedNodes:
     @property
     def pods(self) -> list[str]:
         """The pods that are evicted for the releases, if pods were listed."""
-        return sorted(pod.shown for change in self.changes for pod in change.pods_to_evict)
+        return sorted(pod.full_name for change in self.changes for pod in change.pods_to_evict)
 
     def uncovered(self, allowed: t.Collection[str]) -> list[str]:
         """The pools whose release must be allowed and is not; empty if the run may continue.
@@ -139,4 +140,4 @@ def stops_sharing_silently(node: Node, pool: PoolPlan, edit: NodeEdit | None) ->
 
 def _shares(entry: str) -> bool:
     """Whether an entry of this name (nvidia_config.device_plugin.entry_name) shares or partitions GPUs."""
-    return entry.startswith(tuple(f"{mode}-" for mode in MODES if mode != EXCLUSIVE))
+    return entry.startswith(tuple(f"{mode}-" for mode in MODES if mode != NONE.name))

@@ -8,10 +8,10 @@ import collections
 import typing as t
 
 from ..cluster_state import expected_state
-from ..cluster_state.pool_assignment import awaited_nodes, undiscovered_cluster
+from ..cluster_state.pool_assignment import awaited_nodes, is_undiscovered
 from ..cluster_state.unusual_nodes import as_list
-from ..cluster_state.unusual_nodes import warnings as unusual_warnings
-from ..cluster_state.warnings import NAMES_LIMIT, not_ready_message, of_membership
+from ..cluster_state.unusual_nodes import unusual_node_warnings as unusual_warnings
+from ..cluster_state.warnings import NAMES_LIMIT, membership_warnings, not_ready_message
 from ..mig.layout import format_layout
 from ..schema.messages import abbreviate
 from .change_plan import held_back_taints
@@ -41,7 +41,7 @@ def build_result(
             "nodes": len(nodes),
             "changed": len({node.name for node in nodes} & done.changed),
             "verified": sum(1 for node in nodes if node.ready and node.name not in findings),
-            **expected_state.expected_resources(nodes, pool),
+            **expected_state.pool_resources(nodes, pool),
             **({"missing": dict(state.missing[pool.name])} if pool.name in state.missing else {}),
         }
     membership = state.membership
@@ -66,7 +66,7 @@ def build_result(
         "refreshed_pods": done.refreshed_pods,
         "overlaps": dict(sorted(membership.overlaps.items())[:limit]),
         "empty_pools": list(membership.empty),
-        "undeclared_pins": {pool: names[:limit] for pool, names in membership.left.items()},
+        "undeclared_pins": {pool: names[:limit] for pool, names in membership.undeclared_pins.items()},
         "mismatched": {pool: names[:limit] for pool, names in membership.mismatched.items()},
     }
 
@@ -94,7 +94,7 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
     """What is unknown before the discovery: nodes without a model, and pools without nodes; `failing` nodes are left out."""
     awaited = awaited_nodes(state.plan.pools, state.nodes.values(), state.membership)
     nodes = [name for name in awaited if name not in failing]
-    unknown = state.membership.empty if undiscovered_cluster(state.nodes.values()) else []
+    unknown = state.membership.empty if is_undiscovered(state.nodes.values()) else []
     if not nodes and not unknown:
         return {}
     return {"nodes": nodes[:NAMES_LIMIT], "nodes_count": len(nodes), "pools": list(unknown)}
@@ -106,7 +106,7 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
     for name, pool_name in _released(done):
         released.setdefault(pool_name, []).append(name)
     texts = [
-        *of_membership(state.membership, state.changes.released),
+        *membership_warnings(state.membership, state.changes.released),
         *(
             f"pool {name}: no pool in gpu_pools claims its node(s) {abbreviate(nodes)} any more; each "
             f"{'is to be' if done.predicted else 'was'} released"

@@ -62,7 +62,7 @@ def pool_queues(changes: t.Iterable[NodeChange], sizes: t.Mapping[str, int]) -> 
     for name, listed in sorted(by_pool.items()):
         ordered = sorted(in_rollout_order(listed), key=lambda change: not change.is_new)
         # Released nodes may have different settings recorded; the most careful ones count.
-        max_unavailable = min(change.rollout.window(sizes.get(name, len(listed))) for change in listed)
+        max_unavailable = min(change.rollout.max_parallel(sizes.get(name, len(listed))) for change in listed)
         pause_on_failure = any(change.rollout.pause_on_failure for change in listed)
         queues.append(PoolQueue(deque(ordered), max_unavailable, pause_on_failure))
     return queues

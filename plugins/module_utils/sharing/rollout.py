@@ -8,9 +8,9 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..cluster_state.node import parse
+from ..cluster_state.node import parse_node
 from ..cluster_state.pool_edit import last_good, node_edit
-from ..cluster_state.pool_release import is_cut
+from ..cluster_state.pool_release import is_partitioned
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..drain.drainer import progress_by_node
 from ..kube.errors import ApiError
@@ -222,10 +222,10 @@ class Rollout:
 
         def fresh_edit(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
             nonlocal drain_first
-            node = parse(raw)
+            node = parse_node(raw)
             fresh = node_edit(node, pool, held_back)
             # The next list of the nodes finds a node that has to be drained first.
-            drain_first = fresh is not None and pool is None and is_cut(node)
+            drain_first = fresh is not None and pool is None and is_partitioned(node)
             return None if drain_first else fresh
 
         status = patch_node(self._context.client, edit, fresh_edit, lease.check).status
@@ -235,7 +235,7 @@ class Rollout:
 def _configuration(state: ClusterState, name: str) -> str:
     """The configurations that the operands of a node are to read."""
     pool = state.pool_of(name)
-    return f"{pool.on(name).config_key} {pool.on(name).mig_key}".strip() if pool else "none"
+    return f"{pool.for_node(name).config_key} {pool.for_node(name).mig_key}".strip() if pool else "none"
 
 
 def _can_roll_back(state: ClusterState, change: NodeChange) -> bool:

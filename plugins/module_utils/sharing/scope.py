@@ -63,7 +63,7 @@ def parse_scope(
     selectors: list[Selector] = []
     for text in label_selectors:
         try:
-            selectors.append(label_selector.parse(text))
+            selectors.append(label_selector.parse_selector(text))
         except ValueError as error:
             problems.append(f"label_selectors: {text!r} {error}")
     return Scope(state, frozenset(pool_names) if pool_names else None, tuple(selectors)), problems

@@ -8,7 +8,7 @@ import threading
 import time
 import typing as t
 
-from ..cluster_state.node import Node, parse
+from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..kube.errors import ApiError
 from ..kube.node_patcher import patch_node
@@ -91,7 +91,7 @@ class WatchedNodes:
                     expired = False
                 for event in self._client.watch(NODES, resource_version=self._version, timeout=_WATCH):
                     self._version = event["object"]["metadata"]["resourceVersion"]
-                    self._apply(parse(event["object"]), event["type"] == "DELETED")
+                    self._apply(parse_node(event["object"]), event["type"] == "DELETED")
                     if self._stop.is_set():
                         return
             except Exception as error:
@@ -103,7 +103,7 @@ class WatchedNodes:
 
     def _list(self) -> None:
         listing = self._client.list(NODES)
-        nodes = {node.name: node for node in map(parse, listing)}
+        nodes = {node.name: node for node in map(parse_node, listing)}
         with self._changed:
             self._version = listing.resource_version
             self._nodes = nodes
@@ -171,7 +171,7 @@ class WatchedNode:
         return self._note(result.node)
 
     def _note(self, raw: t.Mapping[str, t.Any]) -> Node:
-        node = parse(raw)
+        node = parse_node(raw)
         self._nodes.note(node)
         return node
 

@@ -26,7 +26,7 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
     }
     if not found:
         return ""
-    pods = [f"{user.shown} ({', '.join(user.ways)})" for on_node in found.values() for user in on_node]
+    pods = [f"{user.full_name} ({', '.join(user.access)})" for on_node in found.values() for user in on_node]
     count, verb = (f"{len(pods)} pods", "lose") if len(pods) > 1 else ("1 pod", "loses")
     return (
         f"{count} on {abbreviate_nodes(found)} can use GPUs, and {verb} the driver: {abbreviate(pods)}. "
@@ -37,8 +37,10 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
 def holders_on(client: Client, operator_namespace: str, node: str) -> str:
     """The pods of a node that prevent, or may prevent, the reset of its MIG layout, as text."""
     found = pods_by_node(client, pods_on(client, node), operator_namespace)
-    using = [f"{user.shown} ({', '.join(user.ways)})" for user in found.gpu_pods.get(node, ())]
-    possible = [f"{user.shown} ({', '.join(user.possible)})" for user in found.possible_holders.get(node, ())]
+    using = [f"{user.full_name} ({', '.join(user.access)})" for user in found.gpu_pods.get(node, ())]
+    possible = [
+        f"{user.full_name} ({', '.join(user.possible_access)})" for user in found.possible_holders.get(node, ())
+    ]
     parts = [
         *([f"pods that use its GPUs: {abbreviate(using)}"] if using else []),
         *([f"pods that may hold one, since they are privileged: {abbreviate(possible)}"] if possible else []),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..cluster_state.node import Node, parse
+from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..common.errors import PartialFailure
 from ..common.parallel import Outcome, is_fatal, run_bounded
@@ -25,7 +25,7 @@ ComputeEdit = t.Callable[[Node], "NodeEdit | None"]
 
 def read_nodes(client: Client) -> list[Node]:
     """One paged list."""
-    return [parse(raw) for raw in client.list(NODES)]
+    return [parse_node(raw) for raw in client.list(NODES)]
 
 
 def patch_nodes(
@@ -48,7 +48,7 @@ def patch_nodes(
         progress.report("nodes cleaned up", done, len(edits))
 
     def patch(edit: NodeEdit) -> NodeEdit | None:
-        patched = patch_node(client, edit, lambda raw: compute(parse(raw)), lease.check)
+        patched = patch_node(client, edit, lambda raw: compute(parse_node(raw)), lease.check)
         return patched.edit if patched.status == "changed" else None
 
     calls = [(edit.name, functools.partial(patch, edit)) for edit in edits]

@@ -107,7 +107,7 @@ def excerpt(log: str, limit: int = 300) -> str:
 
 def _surplus_holders(pool: PoolPlan, node: Node, holders: Counter[str]) -> t.Iterator[str]:
     replicas = pool.sharing.replicas
-    count = expected_state.parts(node, pool)
+    count = expected_state.device_count(node, pool)
     if len(holders) > count:
         yield f"the pods were given {len(holders)} devices, but {node.name} has {count}"
     for uuid, pods in sorted(holders.items()):

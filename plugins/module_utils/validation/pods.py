@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state import expected_state
-from ..cluster_state.gpu_requests import GpuRequest, held
+from ..cluster_state.gpu_requests import GpuRequest, requested_count
 from ..cluster_state.node import Node
 
 if t.TYPE_CHECKING:
@@ -89,7 +89,7 @@ def choose_node(
     """The node with the most free shares (then by name) and its pods, or why there is none."""
     # The startup taint keeps workloads away until the node is verified.
     schedulable = [
-        node for node in nodes if node.ready and not node.unschedulable and not node.tainted(STARTUP_TAINT_KEY)
+        node for node in nodes if node.ready and not node.unschedulable and not node.has_taint(STARTUP_TAINT_KEY)
     ]
     if not schedulable:
         return NotTestable("no node of the pool is ready and schedulable")
@@ -98,7 +98,10 @@ def choose_node(
     if not candidates:
         return NotTestable(f"no node of the pool has allocatable {' or '.join(pool.resources)}")
     free = {
-        node.name: {name: count - held(used.get(node.name, ()), name) for name, count in allocatable[node.name].items()}
+        node.name: {
+            name: count - requested_count(used.get(node.name, ()), name)
+            for name, count in allocatable[node.name].items()
+        }
         for node in candidates
     }
     best = min(candidates, key=lambda node: (-sum(max(0, count) for count in free[node.name].values()), node.name))
@@ -113,7 +116,7 @@ def required_pods(pool: PoolPlan, node: Node, limit: int) -> int:
     """The number of pods: at least one more than there are devices, since fewer cannot verify sharing."""
     if not pool.sharing.shared:
         return limit
-    return max(limit, expected_state.parts(node, pool) + 1)
+    return max(limit, expected_state.device_count(node, pool) + 1)
 
 
 def _negative_checks(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, LIVE_PODS
 from ..cluster_state.gpu_requests import gpu_requests
-from ..cluster_state.node import Node, parse
+from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
 from ..common.parallel import run_bounded
 from ..common.wait import WaitTimeout, wait_until
@@ -73,7 +73,7 @@ class Validator:
 
     def read(self) -> ValidationState:
         """The nodes, the evidence of earlier runs, and pods of killed runs."""
-        nodes = {node.name: node for node in map(parse, self._client.list(NODES))}
+        nodes = {node.name: node for node in map(parse_node, self._client.list(NODES))}
         membership = assign_pools(self._plan.pools, list(nodes.values()))
         image = self.workload.image
         facts = {

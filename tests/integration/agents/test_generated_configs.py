@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as written
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin, mig_parted, yaml_text
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
 from lab.agents import AgentCase, run_nvidia, run_simulator
 from plugins.module_utils.catalog import models
 from plugins.module_utils.mig import enumerate
@@ -40,7 +40,7 @@ def node(model: models.Model, sharing: Sharing) -> AgentCase:
         return AgentCase(machine, config=config)
     content = mig_parted.entry(sharing.layout, GPUS)
     name = mig_parted.entry_name(content)
-    return AgentCase(machine, config=config, parted=mig_parted.document({name: content}), apply=(name,))
+    return AgentCase(machine, config=config, parted=mig_parted.render_configuration({name: content}), apply=(name,))
 
 
 def check(model: models.Model, expected: list[Sharing]) -> None:
@@ -80,7 +80,7 @@ def test_mig(model: models.Model, rng: random.Random) -> None:
                 replicas,
                 replicas > 1 and rng.random() < 0.5,
                 True,
-                written.read(layout),
+                written.parse_layout(layout),
                 strategy,
                 extras_named=EXTRAS_NAMED,
             )

@@ -27,9 +27,11 @@ CAPABLE = [model for model in models.MODELS if model.mig_capable]
 
 def applied(machine: Object, counts: Counts, **options: Any) -> AgentCase:
     """Return a case that applies the entry of a pool with this layout."""
-    content = mig_parted.entry(written.read(dict(counts)), machine["gpus"])
+    content = mig_parted.entry(written.parse_layout(dict(counts)), machine["gpus"])
     name = mig_parted.entry_name(content)
-    return AgentCase(machine, parted=mig_parted.document({name: content}), apply=(name,), agents=False, **options)
+    return AgentCase(
+        machine, parted=mig_parted.render_configuration({name: content}), apply=(name,), agents=False, **options
+    )
 
 
 def profiles(output: AgentOutput) -> dict[int, Counter[str]]:
@@ -125,12 +127,12 @@ def test_random_layouts(model: models.Model, rng: random.Random) -> None:
 
 def test_all_entries_of_the_configuration_are_accepted() -> None:
     """The configuration has the usual entries (instead of NVIDIA's) of all models, and entries of pools."""
-    entries = mig_parted.usual([(model.pci_ids, GEOMETRIES[model.key]) for model in CAPABLE])
+    entries = mig_parted.default_entries([(model.pci_ids, GEOMETRIES[model.key]) for model in CAPABLE])
     for model in CAPABLE:
         for counts in enumerate.maximal(agent_cases.geometry_of(model)):
-            content = mig_parted.entry(written.read(dict(counts)), 8)
+            content = mig_parted.entry(written.parse_layout(dict(counts)), 8)
             entries[mig_parted.entry_name(content)] = content
-    text = mig_parted.document(entries)
+    text = mig_parted.render_configuration(entries)
     h200 = models.find("H200")
     assert h200 is not None
     names = [

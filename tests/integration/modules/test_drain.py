@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import LEAVING
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import REMOVAL_REASON
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import EvictionRefused
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseHeld
@@ -30,7 +30,7 @@ from tests.programs import REPO
 DENIED = Answer(403, b'{"kind": "Status", "message": "not any more", "reason": "Forbidden", "code": 403}')
 
 
-UNCORDONED, CORDONED = (False, ""), (True, LEAVING)
+UNCORDONED, CORDONED = (False, ""), (True, REMOVAL_REASON)
 
 
 @pytest.fixture

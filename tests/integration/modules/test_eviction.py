@@ -142,10 +142,10 @@ def test_a_budget_that_never_allows_eviction_is_reported_from_the_first_poll_on(
         node.evict(free, kept, drain_timeout=6)
     assert not isinstance(caught.value, EvictionRefused)
     rule = f"PodDisruptionBudget {node.namespace}/keep needs 1 healthy pods and has 1 currently"
-    assert f"{kept.shown}: not evicted for" in str(caught.value)
+    assert f"{kept.full_name}: not evicted for" in str(caught.value)
     assert rule in str(caught.value)
     assert "maxUnavailable" in str(caught.value)
-    assert caught.value.partial == {"pods_left": [kept.shown]}
+    assert caught.value.partial == {"pods_left": [kept.full_name]}
     assert rule in node.progress[0]
     assert [node.exists(pod) for pod in (free, kept)] == [False, True]
 

@@ -245,7 +245,7 @@ def test_a_missing_gpu_fails_at_once(cluster: Cluster) -> None:
     pools = cluster.pools({"name": "notebooks", "sharing": NONE, "gpus_per_node": 2})
     result = cluster.run(gpu_sharing.main, gpu_pools=pools, wait_timeout=60)
     assert result["failed"] is True
-    assert "has 1 GPU(s), gpus_per_node says 2" in result["msg"]
+    assert "has 1 GPU(s), but gpus_per_node is 2" in result["msg"]
 
 
 @pytest.mark.sampled(4, group="failures of a change")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse_node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, collection_path, object_path
@@ -57,7 +57,7 @@ class Fleet:
         return derive({"name": "lab", "operator": {"namespace": self.namespace}}, {}, [pool])
 
     def nodes(self) -> list[Node]:
-        return [parse(raw) for raw in self.kube.client.list(NODES, label_selector=f"test={self.kube.prefix}")]
+        return [parse_node(raw) for raw in self.kube.client.list(NODES, label_selector=f"test={self.kube.prefix}")]
 
     def compared(self, plan: Plan, configs: SharingConfigMaps) -> ChangePlan:
         nodes = self.nodes()
@@ -70,7 +70,7 @@ class Fleet:
         return str(live["data"]["config.yaml"])
 
     def entries(self) -> dict[str, Any]:
-        return mig_parted.read({"data": {"config.yaml": self.text()}})
+        return mig_parted.parse_configmap({"data": {"config.yaml": self.text()}})
 
 
 @pytest.fixture

@@ -94,13 +94,13 @@ def test_a_mode_of_every_model(cluster: Cluster, mode: str) -> None:
 def test_every_mig_model_with_its_smallest_devices(cluster: Cluster) -> None:
     layouts = {model.key: geometry(model).profiles[0] for model in CUT}
     pools = [
-        pool(model, {"mode": "mig", "layout": {layouts[model.key].name: layouts[model.key].most}}) for model in CUT
+        pool(model, {"mode": "mig", "layout": {layouts[model.key].name: layouts[model.key].max_count}}) for model in CUT
     ]
     share(cluster, pools)
     desired = {}
     for model in CUT:
         profile = layouts[model.key]
-        count = GPUS * profile.most
+        count = GPUS * profile.max_count
         product = f"{model.product}-MIG-{profile.name}"
         if len(product) <= 63:
             desired[model.key] = ({GPU: count}, (product, str(count), "1", "none", "single"))

@@ -267,7 +267,7 @@ def test_a_plan_without_the_cloud(created: Clouds, tmp_path: Path) -> None:
     (tmp_path / "clouds.yaml").write_text(yaml.safe_dump(document))
     environ = {**lab.env, "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")}
     played = run_playbook("accel.gpu.plan", environ=environ, inventory=INVENTORIES["magnum"]).require_success()
-    assert played.shown("cloud: not reached, so nobody knows what the groups are like:")
+    assert played.shown("cloud: not reached, so the state of the node groups is unknown:")
     failed = run_playbook("accel.gpu.nodegroups", environ=environ, inventory=INVENTORIES["magnum"])
     assert failed.rc != 0
     assert "Traceback" not in failed.stdout + failed.stderr

@@ -73,7 +73,7 @@ def test_unusual_nodes_are_listed_without_delay(lab: Lab, tmp_path: Path) -> Non
     require_reasons(info["unusual_nodes"])
     assert info["undiscovered"] == []
     assert info["pools"]["notebooks"]["as_declared"] is True
-    assert info["pools"]["notebooks"]["proof"]["current"] is True
+    assert info["pools"]["notebooks"]["validation"]["current"] is True
 
     # A second run, with the labels of the first: nothing changes, there is no wait, and check mode has the same result.
     for check in (False, True):

@@ -93,7 +93,7 @@ def _begun(spelt: str) -> tuple[str, ...]:
             model.key
             for model in models.MODELS
             for name in (model.key, model.product, *model.aliases)
-            if models.normal(name).startswith(f"{spelt}-")
+            if models.normalized(name).startswith(f"{spelt}-")
         )
     )
 

@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...catalog.models import MODELS, Model
-from ...catalog.vks_flavor_names import vks_card
+from ...catalog.vks_flavor_names import vks_flavor_gpus
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def flavor_of(row: t.Mapping[str, t.Any], zone: str) -> Flavor:
     name = str(row.get("name") or "")
     gpus = row.get("gpu")
     remaining = row.get("remainingVms")
-    card = vks_card(name)
+    card = vks_flavor_gpus(name)
     return Flavor(
         id=str(row.get("flavorId") or row.get("id") or row.get("uuid") or ""),
         name=name,
@@ -75,7 +75,7 @@ def flavor_of(row: t.Mapping[str, t.Any], zone: str) -> Flavor:
 
 def models_of(name: str) -> tuple[Model, ...]:
     """The catalog's models that a flavor's name may mean; none for a flavor without GPUs."""
-    card = vks_card(name)
+    card = vks_flavor_gpus(name)
     return tuple(model for model in MODELS if model.key in card.keys) if card else ()
 
 

@@ -30,7 +30,7 @@ def test_what_fits(profiles: t.Any) -> None:
     assert mig_fit(profiles, A100) == {
         "fits": True,
         "placements": [{"profile": "3g.40gb", "start": 0, "size": 4}, {"profile": "2g.20gb", "start": 4, "size": 2}],
-        "wasted": {"compute": 2, "memory": 2, "media": True},
+        "unused": {"compute": 2, "memory": 2, "media": True},
         "alternatives": [],
         "reason": "",
     }
@@ -42,7 +42,7 @@ def test_what_does_not_fit() -> None:
     assert found == {
         "fits": False,
         "placements": [],
-        "wasted": None,
+        "unused": None,
         "alternatives": alternatives,
         "reason": "has no room for 1 x 1g.10gb + 2 x 3g.40gb together: 3g.40gb on 0-3 and 3g.40gb on 4-7 (memory slices) leave "
         "no place for 1g.10gb, which needs one of 0 to 6; the nearest layouts that fit: 2 x 3g.40gb; 1 x 1g.10gb + 1 x 2g.20gb "
@@ -58,7 +58,7 @@ def test_profiles_of_another_model_stand_for_those_most_like_them() -> None:
 
 def test_nothing_fits_everywhere() -> None:
     assert mig_fit([], A100)["fits"]
-    assert mig_fit({"3g.40gb": 0}, A100)["wasted"] == {"compute": 7, "memory": 8, "media": True}
+    assert mig_fit({"3g.40gb": 0}, A100)["unused"] == {"compute": 7, "memory": 8, "media": True}
 
 
 @pytest.mark.parametrize("model", sorted(GEOMETRIES))
@@ -88,8 +88,8 @@ def test_what_ansible_has_read_leaves_no_tagged_value() -> None:
         ("A100", "did you mean A100-SXM4-40GB, A100-SXM4-80GB, "),
         ("H2OO", "did you mean H20, H200?"),
         ("Tesla-T4", "T4 has no MIG; with MIG: A30, A100-SXM4-40GB"),
-        (None, "None is no GPU model of the catalog; with MIG: A30,"),
-        ("a toaster", "'a toaster' is no GPU model of the catalog; with MIG"),
+        (None, "None is not a GPU model of the catalog; with MIG: A30,"),
+        ("a toaster", "'a toaster' is not a GPU model of the catalog; with MIG"),
     ],
 )
 def test_models_without_a_geometry(model: t.Any, said: str) -> None:

@@ -72,7 +72,7 @@ def layouts(geometry: Geometry) -> set[tuple[int, ...]]:
     """Every layout without media extensions that a GPU has room for, as counts in the order of its profiles."""
     plain = [profile for profile in geometry.profiles if profile.media == "share"]
     found = set()
-    for counts in itertools.product(*(range(profile.most + 1) for profile in plain)):
+    for counts in itertools.product(*(range(profile.max_count + 1) for profile in plain)):
         wanted = tuple(profile for profile, count in zip(plain, counts, strict=True) for dummy in range(count))
         if wanted and sum(profile.size for profile in wanted) <= geometry.slices and fits(wanted[::-1]):
             found.add(counts)
@@ -81,11 +81,11 @@ def layouts(geometry: Geometry) -> set[tuple[int, ...]]:
 
 @pytest.mark.parametrize(("key", "published"), PUBLISHED.items())
 def test_profiles_are_the_published_ones(key: str, published: str) -> None:
-    assert ", ".join(f"{profile.name} x{profile.most}" for profile in of(key).profiles) == published
+    assert ", ".join(f"{profile.name} x{profile.max_count}" for profile in of(key).profiles) == published
 
 
 def test_h200_is_as_measured() -> None:
-    seen = [(item.id, item.name, item.most, item.starts, item.size) for item in of("H200").profiles]
+    seen = [(item.id, item.name, item.max_count, item.starts, item.size) for item in of("H200").profiles]
     assert seen == MEASURED_H200
 
 
@@ -110,9 +110,9 @@ def test_profile(key: str, profile: Profile) -> None:
     assert profile.graphics == (parsed[3] == "gfx")
     assert list(profile.starts) == sorted(set(profile.starts))
     assert all(start >= 0 and start + profile.size <= of(key).slices for start in profile.starts)
-    assert 1 <= profile.most <= len(profile.starts)
-    assert fits((profile,) * profile.most)
-    assert profile.media not in ("one", "all") or profile.most == 1
+    assert 1 <= profile.max_count <= len(profile.starts)
+    assert fits((profile,) * profile.max_count)
+    assert profile.media not in ("one", "all") or profile.max_count == 1
     assert re.fullmatch(r"nvidia\.com/mig-[1-7]g\.\d+gb([.-][a-z.]+)?", profile.resource)
     assert len(profile.resource) <= 63
 

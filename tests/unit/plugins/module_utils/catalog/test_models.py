@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import (
     bare_product,
     find,
     nearest,
-    normal,
+    normalized,
     of_gpu,
 )
 
@@ -98,8 +98,8 @@ def test_no_name_means_two_models() -> None:
     owners: dict[str, set[str]] = {}
     for model in MODELS:
         for name in (model.key, *model.products, *model.aliases):
-            owners.setdefault(normal(name), set()).add(model.key)
-    assert {name for name, keys in owners.items() if len(keys) > 1} == {normal(name) for name in SHARED_PRODUCTS}
+            owners.setdefault(normalized(name), set()).add(model.key)
+    assert {name for name, keys in owners.items() if len(keys) > 1} == {normalized(name) for name in SHARED_PRODUCTS}
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.key)

@@ -46,9 +46,9 @@ def test_entry(item: OperatorRelease) -> None:
     assert (item.cuda_image is None) == (item.numbers >= (26, 3))
     assert item.kinds[:2] == (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))
     assert item.gpu_cluster == (("nvidia.com/v1alpha1", "GPUCluster") in item.kinds)
-    assert known_issues.CRUN in item.known_bad
-    assert len(set(item.known_bad)) == len(item.known_bad)
-    assert set(item.known_bad) <= set(SENTENCES.values())
+    assert known_issues.CRUN in item.known_issues
+    assert len(set(item.known_issues)) == len(item.known_issues)
+    assert set(item.known_issues) <= set(SENTENCES.values())
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_what_a_release_knows_its_followers_know(field: str, since: tuple[int, i
 @pytest.mark.parametrize(("name", "text"), SENTENCES.items(), ids=list(SENTENCES))
 def test_known_bad_is_a_sentence_with_its_source(name: str, text: str) -> None:
     assert re.fullmatch(r"[A-Z].+ \((notes of|cloud-native-docs|mig-parted|gpu-operator) ?[^()]*\)", text), name
-    assert any(text in item.known_bad for item in OPERATOR_RELEASES)
-    assert text in known_issues.ONLY_WITH
+    assert any(text in item.known_issues for item in OPERATOR_RELEASES)
+    assert text in known_issues.REQUIRED_TRAITS
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_known_bad_is_a_sentence_with_its_source(name: str, text: str) -> None:
 def test_operator_release(asked: str, taken: str, exact: bool) -> None:
     known = operator_release(asked)
     assert (known.release.version, known.exact) == (taken, exact)
-    assert (known.doubt is None) == exact
-    assert exact or taken in str(known.doubt)
+    assert (known.warning is None) == exact
+    assert exact or taken in str(known.warning)
     assert operator_kinds(asked) == known.release.kinds
 
 

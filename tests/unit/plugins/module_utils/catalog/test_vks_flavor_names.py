@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.vks_flavor_names import vks_card
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.vks_flavor_names import vks_flavor_gpus
 
 
 @pytest.mark.parametrize(
@@ -22,17 +22,17 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.vks_flavor_names
     ],
 )
 def test_card_of_a_flavor(flavor: str, count: int, first: str, has_mig: bool) -> None:
-    card = vks_card(flavor)
+    card = vks_flavor_gpus(flavor)
     assert card is not None
     assert (card.count, card.keys[0], card.has_mig) == (count, first, has_mig)
 
 
 def test_a_card_that_the_catalog_lacks_is_not_judged() -> None:
-    card = vks_card("g9-standard-8x64-2X9000")
+    card = vks_flavor_gpus("g9-standard-8x64-2X9000")
     assert card is not None
     assert (card.count, card.keys, card.has_mig) == (2, (), None)
 
 
 @pytest.mark.parametrize("flavor", ["s-general-4x8", "s1-standard-4x16", "flav-3929c073-9da9-486f", "g4.p2.40g", ""])
 def test_other_names_say_nothing(flavor: str) -> None:
-    assert vks_card(flavor) is None
+    assert vks_flavor_gpus(flavor) is None

@@ -27,12 +27,12 @@ def of(note: str | None, unschedulable: bool) -> Node:
 @pytest.mark.parametrize(
     ("before", "leave", "stay"),
     [
-        (of(None, False), {"spec": {"unschedulable": True}, NOTE: cordon.LEAVING}, None),
+        (of(None, False), {"spec": {"unschedulable": True}, NOTE: cordon.REMOVAL_REASON}, None),
         # Somebody else's cordon is not ours to take back later.
         (of(None, True), None, None),
-        (of(cordon.LEAVING, True), None, {"spec": {"unschedulable": None}, NOTE: None}),
+        (of(cordon.REMOVAL_REASON, True), None, {"spec": {"unschedulable": None}, NOTE: None}),
         # A change of sharing was killed here; from now on the node is closed for another reason.
-        (of("the sharing of its GPUs is being changed", True), {NOTE: cordon.LEAVING}, None),
+        (of("the sharing of its GPUs is being changed", True), {NOTE: cordon.REMOVAL_REASON}, None),
     ],
 )
 def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, stay: dict[str, object] | None) -> None:
@@ -47,4 +47,4 @@ def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, 
 
 
 def test_a_long_reason_is_cut() -> None:
-    assert len(cordon.cordon_edit(node(), "x" * 5000).annotations[NOTE] or "") == cordon.LONGEST
+    assert len(cordon.cordon_edit(node(), "x" * 5000).annotations[NOTE] or "") == cordon.MAX_REASON

@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.driver_upgrade import (
-    Upgrade,
+    DriverUpgrade,
+    driver_upgrade,
     remedies,
-    upgrade_of,
 )
 
 STATE, SKIP = "nvidia.com/gpu-driver-upgrade-state", "nvidia.com/gpu-driver-upgrade.skip"
@@ -23,7 +23,7 @@ def nodes(**states: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def test_nodes_are_sorted_by_what_is_left_to_do() -> None:
-    found = upgrade_of(
+    found = driver_upgrade(
         [
             *nodes(
                 a="upgrade-done", b="upgrade-required", c="drain-required", d="upgrade-failed", e="upgrade-done+skip"
@@ -32,16 +32,16 @@ def test_nodes_are_sorted_by_what_is_left_to_do() -> None:
             ("h", {}),
         ]
     )
-    assert found == Upgrade(("b",), {"c": "drain-required"}, ("d",), ("f",))
+    assert found == DriverUpgrade(("b",), {"c": "drain-required"}, ("d",), ("f",))
     assert found.states == {"upgrade-required": 2, "drain-required": 1, "upgrade-failed": 1}
-    assert found.told() == [
-        "the driver's upgrade failed on d",
+    assert found.messages() == [
+        "the driver upgrade failed on d",
         "the driver is being upgraded on c (drain-required)",
-        "1 nodes wait for their turn",
-        f"f keep the old driver, by their label {SKIP}",
+        "1 nodes wait for the upgrade",
+        f"f keep the old driver because of their label {SKIP}",
     ]
     assert not found.finished
-    assert upgrade_of(nodes(a="upgrade-done", b="")).finished
+    assert driver_upgrade(nodes(a="upgrade-done", b="")).finished
 
 
 STUCK = [
@@ -59,11 +59,11 @@ STUCK = [
 
 @pytest.mark.parametrize(("states", "at_most", "stuck"), STUCK)
 def test_whether_it_goes_on_by_itself(states: dict[str, str], at_most: int, stuck: bool) -> None:
-    upgrade = upgrade_of(nodes(**states))
-    assert upgrade.stuck(at_most) is stuck
+    upgrade = driver_upgrade(nodes(**states))
+    assert upgrade.is_stuck(at_most) is stuck
     assert bool(remedies(upgrade)) >= stuck
 
 
 def test_the_remedy_names_nodes_and_label() -> None:
-    (remedy,) = remedies(upgrade_of(nodes(a="upgrade-failed", b="upgrade-failed")))
+    (remedy,) = remedies(driver_upgrade(nodes(a="upgrade-failed", b="upgrade-failed")))
     assert f"kubectl label node --overwrite a b {STATE}=upgrade-required" in remedy

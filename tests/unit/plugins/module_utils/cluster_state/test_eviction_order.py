@@ -29,20 +29,22 @@ def user(name: str = "p", *ways: str, **more: t.Any) -> PodOnNode:
 
 
 def made(name: str, created: str = "2026-01-01T00:00:00Z", *, leaving: bool = False) -> Node:
-    return replace(node(name), created=created, annotations={"accel.gpu/cordoned": cordon.LEAVING} if leaving else {})
+    return replace(
+        node(name), created=created, annotations={"accel.gpu/cordoned": cordon.REMOVAL_REASON} if leaving else {}
+    )
 
 
 def test_what_a_drain_takes_and_what_it_leaves() -> None:
     found = [
         user("b"),
         user("a"),
-        user("ds", kept="DaemonSet x"),
-        user("mirror", kept="static pod"),
-        user("job", bare=True),
+        user("ds", keep_reason="DaemonSet x"),
+        user("mirror", keep_reason="static pod"),
+        user("job", unmanaged=True),
     ]
-    assert [of.shown for of in pods_to_evict(found, force=False)] == ["team/a", "team/b"]
-    assert [of.shown for of in pods_to_evict(found, force=True)] == ["team/a", "team/b", "team/job"]
-    assert blocking_pods(found, force=False) == ["team/job (no controller makes it again)"]
+    assert [of.full_name for of in pods_to_evict(found, force=False)] == ["team/a", "team/b"]
+    assert [of.full_name for of in pods_to_evict(found, force=True)] == ["team/a", "team/b", "team/job"]
+    assert blocking_pods(found, force=False) == ["team/job (no controller recreates it)"]
     assert blocking_pods(found, force=True) == []
 
 
@@ -60,12 +62,12 @@ def test_everybody_is_there_whatever_they_use_and_operands_too() -> None:
         ([user("web")], [user("train", *GPU)]),
         # Many that use no GPU count less than one that does, and DaemonSets nothing.
         ([user(str(n)) for n in range(5)], [user("train", *GPU)]),
-        ([user("smi", *GPU, kept="DaemonSet smi")], [user("web")]),
+        ([user("smi", *GPU, keep_reason="DaemonSet smi")], [user("web")]),
         ([user("low", *GPU, priority=1), user("low2", *GPU, priority=1)], [user("high", *GPU, priority=2)]),
         ([user("one", *GPU)], [user("one", *GPU), user("two", *GPU)]),
         ([user("one", *GPU)], [user("one", *GPU), user("web")]),
         # Whoever may not go keeps the node, as long as others may.
-        ([user("a", *GPU, priority=9), user("b", *GPU)], [user("experiment", bare=True)]),
+        ([user("a", *GPU, priority=9), user("b", *GPU)], [user("experiment", unmanaged=True)]),
     ],
 )
 def test_which_of_two_nodes_goes(cheap: list[PodOnNode], dear: list[PodOnNode]) -> None:
@@ -79,7 +81,7 @@ def test_among_equals_the_youngest_goes_and_what_was_begun_comes_before_all() ->
     nodes = [made("old", "2025-01-01T00:00:00Z"), made("new", "2026-06-01T00:00:00Z"), made("begun", leaving=True)]
     present = {"begun": [user("train", *GPU)]}
     assert [of.name for of in scale_down_candidates(nodes, present, 2, force=False)] == ["begun", "new"]
-    blocked = {"begun": [user("experiment", bare=True)]}
+    blocked = {"begun": [user("experiment", unmanaged=True)]}
     assert [of.name for of in scale_down_candidates(nodes, blocked, 3, force=False)] == ["new", "old", "begun"]
     assert [of.name for of in scale_down_candidates(nodes, blocked, 3, force=True)] == ["begun", "new", "old"]
 
@@ -87,7 +89,7 @@ def test_among_equals_the_youngest_goes_and_what_was_begun_comes_before_all() ->
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.integers(-1, 7))
 def test_never_one_with_a_pod_that_may_not_go_while_others_may(blocked: list[bool], count: int) -> None:
     nodes = [made(str(number)) for number in range(len(blocked))]
-    present = {str(number): [user("p", bare=is_blocked)] for number, is_blocked in enumerate(blocked)}
+    present = {str(number): [user("p", unmanaged=is_blocked)] for number, is_blocked in enumerate(blocked)}
     found = scale_down_candidates(nodes, present, count, force=False)
     assert len(found) == max(0, min(count, len(nodes)))
     taken = [blocked[int(of.name)] for of in found]

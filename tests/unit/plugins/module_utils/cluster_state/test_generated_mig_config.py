@@ -9,7 +9,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_mig_config import by_node, generated
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_mig_config import (
+    merge_generated,
+    parse_generated,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
@@ -41,7 +44,9 @@ def of(
 ) -> t.Any:
     """What comes of nodes: name, product, and what was generated there; `static` is live."""
     nodes = [node(name, product, labels={"nvidia.com/gpu.memory": None}) for name, product, dummy in found]
-    return generated(plan, by_node(generated_of(name, content) for name, dummy, content in found), nodes, static or {})
+    return merge_generated(
+        plan, parse_generated(generated_of(name, content) for name, dummy, content in found), nodes, static or {}
+    )
 
 
 def test_one_model_has_what_was_generated_for_it() -> None:
@@ -53,7 +58,7 @@ def test_one_model_has_what_was_generated_for_it() -> None:
 def test_each_of_two_models_gets_its_own() -> None:
     found = of(("n1", A80, OF_80), ("n2", A40, OF_40), ("n3", A30, OF_30))
     assert set(found.entries) == {*OF_80, *OF_40, *OF_30}
-    assert found.doubts == ()
+    assert found.warnings == ()
     of_both = {tuple(part["device-filter"]): part["mig-devices"] for part in found.entries["all-1g.10gb"]}
     assert of_both == {("0x20B210DE",): {"1g.10gb": 7}, ("0x20B010DE",): {"1g.10gb": 4}}
     assert len(found.entries["all-balanced"]) == 3
@@ -93,7 +98,7 @@ def test_what_cannot_be_told_apart_is_left_out_and_said(found: list[t.Any], node
     assert of(*found) == (
         {},
         (
-            f"MIG configuration x of {nodes}: is generated differently for GPUs that no PCI id of the catalog tells apart, and is left out.",
+            f"MIG configuration x of {nodes}: is generated differently for GPUs that no PCI id of the catalog distinguishes, and is left out.",
         ),
     )
 
@@ -104,12 +109,12 @@ def test_what_is_there_stays_and_is_said_where_it_means_something_else() -> None
     assert of(("n1", A80, {"x": SEVEN}), static={"x": SEVEN}) == ({}, ())
     assert of(("n1", A80, {"x": SEVEN}), ("n2", A40, {"x": FOUR}), static={"x": SEVEN}) == (
         {},
-        (
-            "MIG configuration x of n2: is another layout there than what the MIG manager has generated, and stays as it is.",
-        ),
+        ("MIG configuration x of n2: differs from what the MIG manager has generated, and is kept.",),
     )
-    assert of(("n1", "NVIDIA-X1", {"x": SEVEN}), static={"x": both}).doubts
-    assert not of(("n1", "NVIDIA-X1", {"all-enabled": OF_80["all-enabled"]}), static=mig_parted.usual([])).doubts
+    assert of(("n1", "NVIDIA-X1", {"x": SEVEN}), static={"x": both}).warnings
+    assert not of(
+        ("n1", "NVIDIA-X1", {"all-enabled": OF_80["all-enabled"]}), static=mig_parted.default_entries([])
+    ).warnings
 
 
 @pytest.mark.parametrize(
@@ -150,12 +155,12 @@ def test_what_is_usual_for_a_pool_s_model_stands_beside_what_is_generated_for_an
         (["0x20B210DE"], {"1g.10gb": 7}),
     ]
     assert "all-disabled" not in found.entries
-    assert found.doubts == ()
+    assert found.warnings == ()
     # Where the usual one cannot be told apart it stays.
     found = of(("n2", "NVIDIA-X1", {"all-1g.10gb": FOUR}), plan=plan)
     assert found.entries == {}
-    assert found.doubts == (
-        "MIG configuration all-1g.10gb of n2: is another layout there than what the MIG manager has generated, and stays as it is.",
+    assert found.warnings == (
+        "MIG configuration all-1g.10gb of n2: differs from what the MIG manager has generated, and is kept.",
     )
 
 
@@ -163,19 +168,19 @@ def test_entries_are_added_to_ours_once_and_never_change_or_go() -> None:
     plan = planned("A100-SXM4-80GB")
     name = plan.pools[0].mig_key
     found = of(("n1", A80, OF_80), plan=plan)
-    assert (set(found.entries), found.doubts) == ({"all-balanced"}, ())
+    assert (set(found.entries), found.warnings) == ({"all-balanced"}, ())
     first = mig_entries(plan.mig, [name], None, found)
     assert set(first.added) == {*OF_80, name}
-    configmap = {"data": {mig_parted.KEY: mig_parted.document(first.after)}}
-    live = mig_parted.read(configmap)
+    configmap = {"data": {mig_parted.KEY: mig_parted.render_configuration(first.after)}}
+    live = mig_parted.parse_configmap(configmap)
     assert not mig_entries(plan.mig, [name], configmap, of(("n1", A80, OF_80), static=live, plan=plan)).changed
     # Another node, whose MIG manager has not seen ours yet, and then none that generates.
     later = mig_entries(plan.mig, [name], configmap, of(("n3", A30, OF_30), static=live, plan=plan))
     assert set(later.added) == set(OF_30) - set(OF_80)
     assert later.generated_warnings == (
-        "MIG configuration all-balanced of n3: is another layout there than what the MIG manager has generated, and stays as it is.",
+        "MIG configuration all-balanced of n3: differs from what the MIG manager has generated, and is kept.",
     )
     assert {key: later.after[key] for key in live} == live
-    configmap = {"data": {mig_parted.KEY: mig_parted.document(later.after)}}
+    configmap = {"data": {mig_parted.KEY: mig_parted.render_configuration(later.after)}}
     assert not mig_entries(plan.mig, [name], configmap).changed
-    assert {*OF_80, *OF_30} <= set(mig_parted.read(configmap))
+    assert {*OF_80, *OF_30} <= set(mig_parted.parse_configmap(configmap))

@@ -190,7 +190,7 @@ WAYS: list[tuple[str, Object, list[Object], list[str]]] = [
 @pytest.mark.parametrize(("of", "claims", "ways"), [case[1:] for case in WAYS], ids=[case[0] for case in WAYS])
 def test_the_ways_to_a_gpu(of: Object, claims: list[Object], ways: list[str]) -> None:
     found = gpu_pods([of], claims, operator_namespace=OPERATOR)
-    assert [list(user.ways) for user in found.get("n1", [])] == ([ways] if ways else [])
+    assert [list(user.access) for user in found.get("n1", [])] == ([ways] if ways else [])
 
 
 def owned(kind: str, **metadata: t.Any) -> Object:
@@ -212,7 +212,7 @@ KEEPING: list[tuple[str, Object, str, bool]] = [
 )
 def test_what_a_drain_may_do(metadata: Object, kept: str, bare: bool) -> None:
     [user] = gpu_pods([made({}, metadata, limits={"nvidia.com/gpu": 1})], operator_namespace=OPERATOR)["n1"]
-    assert (user.kept, user.bare) == (kept, bare)
+    assert (user.keep_reason, user.unmanaged) == (kept, bare)
     beside = other_pods([made({}, metadata)], operator_namespace=OPERATOR)
     assert bool(beside) is (not kept)
 
@@ -223,7 +223,7 @@ def test_all_that_is_said_of_one() -> None:
     way = "requests nvidia.com/gpu"
     expected = PodOnNode(
         *("n1", "default", "p", "u", {"nvidia.com/gpu": 2}, (way,)),
-        bare=True,
+        unmanaged=True,
         priority=7,
         created="2026-01-01T00:00:00Z",
     )
@@ -234,7 +234,7 @@ def test_all_that_is_said_of_one() -> None:
 def test_the_operators_own_pods_are_neither(app: str) -> None:
     own = made({"runtimeClassName": "nvidia"}, {"namespace": OPERATOR, "labels": {"app": app}})
     assert gpu_pods([own], operator_namespace=OPERATOR) == other_pods([own], operator_namespace=OPERATOR) == {}
-    assert gpu_pods([own], operator_namespace="elsewhere")["n1"][0].ways == ("runtimeClassName nvidia",)
+    assert gpu_pods([own], operator_namespace="elsewhere")["n1"][0].access == ("runtimeClassName nvidia",)
 
 
 def test_a_users_pod_in_the_operators_namespace_is_a_user() -> None:

@@ -13,13 +13,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.drift impo
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, gpu_pods
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import (
     COUNTS,
-    OUTSIDE,
+    NO_POOL,
     NodeImpact,
     OperandRestart,
     RunningPods,
     impact,
-    of_pools,
-    total,
+    impact_by_pool,
+    total_impact,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
@@ -59,16 +59,16 @@ PLUGIN = OperandRestart(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOV
         # Two that hold one GPU each where one is left.
         (node(), pool(), NOTHING, {"pods": 1}),
         (node(), pool(replicas=4), NOTHING, {}),
-        (node(), pool(replicas=4), PLUGIN, {"agent_pods": 2}),
-        (node(), pool(), DRIVER, {"drivers": 1, "pods": 2, "agent_pods": 6}),
-        (node(labels=AMPERE), SEVENTHS, NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1, "resets": 1}),
-        (node(labels=HOPPER), SEVENTHS, NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1}),
-        (node(labels=AMPERE), SEVENTHS, DRIVER, {"drivers": 1, "pods": 2, "agent_pods": 6, "cut_nodes": 1, "resets": 1}),
+        (node(), pool(replicas=4), PLUGIN, {"operand_pods": 2}),
+        (node(), pool(), DRIVER, {"drivers": 1, "pods": 2, "operand_pods": 6}),
+        (node(labels=AMPERE), SEVENTHS, NOTHING, {"pods": 2, "operand_pods": 5, "repartitioned_nodes": 1, "resets": 1}),
+        (node(labels=HOPPER), SEVENTHS, NOTHING, {"pods": 2, "operand_pods": 5, "repartitioned_nodes": 1}),
+        (node(labels=AMPERE), SEVENTHS, DRIVER, {"drivers": 1, "pods": 2, "operand_pods": 6, "repartitioned_nodes": 1, "resets": 1}),
         # The devices are there already, under another name of the configuration.
         (node(gpus=7, labels=CUT), SEVENTHS, NOTHING, {}),
         # From one layout to another the mode stays on.
-        (node(gpus=7, labels=CUT), THIRDS, NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1}),
-        (node(gpus=7, labels=CUT), pool(), NOTHING, {"pods": 2, "agent_pods": 5, "cut_nodes": 1, "resets": 1}),
+        (node(gpus=7, labels=CUT), THIRDS, NOTHING, {"pods": 2, "operand_pods": 5, "repartitioned_nodes": 1}),
+        (node(gpus=7, labels=CUT), pool(), NOTHING, {"pods": 2, "operand_pods": 5, "repartitioned_nodes": 1, "resets": 1}),
     ],
 )  # fmt: skip
 def test_costs(of_node: Node, of_pool: PoolPlan, roll: OperandRestart, counts: dict[str, int]) -> None:
@@ -79,7 +79,7 @@ def test_costs(of_node: Node, of_pool: PoolPlan, roll: OperandRestart, counts: d
     felt = {"n1": NodeImpact(change, displaced_pods(change, there))}
     found = impact([of_node], felt, roll, RunningPods({"n1": APPS}, {"n1": there}))
     assert found == {**dict.fromkeys(COUNTS, 0), **counts}
-    assert total([found, found]) == {name: 2 * count for name, count in found.items()}
+    assert total_impact([found, found]) == {name: 2 * count for name, count in found.items()}
 
 
 def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
@@ -88,10 +88,10 @@ def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
     for one in pods[:2]:
         one["metadata"]["labels"] = {"app": operand_pods.DRIVER}
     pools = [pool()]
-    running = RunningPods(operand_pods.operands(pods), gpu_pods(pods, operator_namespace="gpu-operator"))
-    found = of_pools(pools, nodes, assign_pools(pools, nodes), {}, DRIVER, running)
-    assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1}
-    assert found[OUTSIDE] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "agent_pods": 1, "pods": 1}
+    running = RunningPods(operand_pods.operands_by_node(pods), gpu_pods(pods, operator_namespace="gpu-operator"))
+    found = impact_by_pool(pools, nodes, assign_pools(pools, nodes), {}, DRIVER, running)
+    assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "operand_pods": 1}
+    assert found[NO_POOL] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "operand_pods": 1, "pods": 1}
 
 
 def test_operands_are_nvidia_s_pods_by_node() -> None:
@@ -100,7 +100,7 @@ def test_operands_are_nvidia_s_pods_by_node() -> None:
         pods, (f"{operand_pods.DRIVER}-418.94", operand_pods.PLUGIN, "web", operand_pods.PLUGIN, None), strict=True
     ):
         one["metadata"]["labels"] = {"app": app} if app else {}
-    assert operand_pods.operands(pods) == {"n1": [operand_pods.DRIVER, operand_pods.PLUGIN]}
+    assert operand_pods.operands_by_node(pods) == {"n1": [operand_pods.DRIVER, operand_pods.PLUGIN]}
 
 
 TAINT = {"key": "a", "value": "b", "effect": "NoSchedule"}
@@ -116,7 +116,7 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
         (
             node(labels=SETTLED, annotations={"accel.gpu/cordoned": "why", "accel.gpu/failed": "because"}),
             pool(),
-            ["is cordoned by a run of ours that has not ended: why", "its last change failed: because"],
+            ["is cordoned by a run that has not finished: why", "its last change failed: because"],
         ),
         (
             node(labels=SETTLED),
@@ -138,17 +138,17 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
                 annotations={"accel.gpu/pool-labels": '["team"]', "accel.gpu/pool-taints": '["a=b:NoSchedule"]'},
             ),
             pool(),
-            ["label team=x is to be taken out", "taint a=b:NoSchedule is to be taken out"],
+            ["label team=x is to be removed", "taint a=b:NoSchedule is to be removed"],
         ),
         (
             node(labels={"accel.gpu/pool": "old"}, annotations={"accel.gpu/pool-labels": '["accel.gpu/pool"]'}),
             None,
-            ["label accel.gpu/pool=old is to be taken out"],
+            ["label accel.gpu/pool=old is to be removed"],
         ),
         (
             node(labels={**SETTLED, "accel.gpu/pool": "old"}),
             pool(),
-            ["is to leave pool old for notebooks"],
+            ["is to move from pool old to notebooks"],
         ),
         (node(labels=SETTLED, allocatable={}), pool(), ["allocatable nvidia.com/gpu is 0 of a capacity of 1: no plugin is registered, 1 is expected"]),
         (

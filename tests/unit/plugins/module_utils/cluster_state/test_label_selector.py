@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.label_selector import parse
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.label_selector import parse_selector
 
 LABELS = {"zone": "a", "gpu": "", "nvidia.com/gpu.product": "T4"}
 
@@ -36,10 +36,10 @@ LABELS = {"zone": "a", "gpu": "", "nvidia.com/gpu.product": "T4"}
     ],
 )
 def test_matches(text: str, matches: bool) -> None:
-    assert parse(text).matches(LABELS) is matches
+    assert parse_selector(text).matches(LABELS) is matches
 
 
 @pytest.mark.parametrize("text", ["a b", "a=b c", "in (a)", "a in b", "a in (b", "=a", "a,,b", "a==b=c", "a!"])
 def test_is_no_selector(text: str) -> None:
     with pytest.raises(ValueError, match="is not a label selector"):
-        parse(text)
+        parse_selector(text)

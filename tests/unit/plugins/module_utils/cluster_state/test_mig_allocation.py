@@ -65,7 +65,7 @@ def after(found: MigAllocation, nodes: t.Iterable[Node]) -> list[Node]:
         a100(
             node.name,
             expected_state.expected_gpus(node, pool),
-            pool.on(node.name).mig_key or "all-disabled",
+            pool.for_node(node.name).mig_key or "all-disabled",
             expected_state.expected_devices(node, pool),
         )
         for node in nodes
@@ -78,8 +78,8 @@ def test_no_more_gpus_are_cut_than_the_demand_needs_and_the_others_stay_whole() 
     assert sum(len(of) > 0 for of in devices(found, nodes).values()) == 1
     assert devices(found, nodes) == {"n1": {"1g.5gb": 7, "3g.20gb": 2}}
     pool = found.plan.pools[0]
-    assert expected_state.resources(nodes[1], pool)["nvidia.com/gpu"] == 2
-    assert expected_state.resources(nodes[0], pool) == {
+    assert expected_state.expected_offers(nodes[1], pool)["nvidia.com/gpu"] == 2
+    assert expected_state.expected_offers(nodes[0], pool) == {
         "nvidia.com/mig-1g.5gb": 7,
         "nvidia.com/mig-3g.20gb": 2,
         "nvidia.com/gpu": 0,
@@ -93,13 +93,13 @@ def test_what_is_met_is_not_touched_and_a_second_look_changes_nothing() -> None:
     there = after(first, nodes)
     second = spread(wanted, there, KnownLayouts(entries=first.plan.mig.entries))
     assert devices(second, there) == devices(first, nodes)
-    assert first.asks
-    assert not second.asks
+    assert first.needs_usage
+    assert not second.needs_usage
 
 
 def test_gpus_that_nobody_uses_are_cut_first() -> None:
     nodes = [a100("n1"), a100("n2"), a100("n3")]
-    assert devices(spread(plan({"7g.40gb": 2}), nodes, KnownLayouts(used={"n1", "n3"})), nodes) == {
+    assert devices(spread(plan({"7g.40gb": 2}), nodes, KnownLayouts(nodes_in_use={"n1", "n3"})), nodes) == {
         "n2": {"7g.40gb": 2}
     }
 
@@ -107,9 +107,9 @@ def test_gpus_that_nobody_uses_are_cut_first() -> None:
 def test_a_gpu_whose_layout_can_stay_stays() -> None:
     cut = {"mixed": [{"devices": [0], "mig-enabled": True, "mig-devices": {"3g.20gb": 1, "1g.5gb": 2}}]}
     nodes = [a100("n1"), a100("n2", config="mixed", devices={"3g.20gb": 1, "1g.5gb": 2})]
-    found = spread(plan({"3g.20gb": 1, "1g.5gb": 3}), nodes, KnownLayouts(entries=cut, used={"n2"}))
+    found = spread(plan({"3g.20gb": 1, "1g.5gb": 3}), nodes, KnownLayouts(entries=cut, nodes_in_use={"n2"}))
     pool = found.plan.pools[0]
-    assert mig_parted.by_gpu(pool.on("n2").mig_entry, 2) == {0: {"1g.5gb": 2, "3g.20gb": 1}, 1: {}}
+    assert mig_parted.layouts_by_gpu(pool.for_node("n2").mig_entry, 2) == {0: {"1g.5gb": 2, "3g.20gb": 1}, 1: {}}
     assert devices(found, nodes)["n1"] == {"1g.5gb": 1}
 
 
@@ -118,16 +118,16 @@ def test_what_lies_beyond_the_demand_is_left_where_it_is() -> None:
     nodes = [a100("n1", config="mixed", devices={"3g.20gb": 4})]
     found = spread(plan({"3g.20gb": 1}), nodes, KnownLayouts(entries=cut))
     assert devices(found, nodes) == {"n1": {"3g.20gb": 4}}
-    assert not found.asks
+    assert not found.needs_usage
 
 
 def test_devices_that_no_configuration_explains_are_those_of_each_gpu() -> None:
     nodes = [a100("n1", config="somebody-elses", devices={"1g.5gb": 14})]
     found = spread(plan({"1g.5gb": 14}), nodes)
-    assert found.plan.pools[0].on("n1").mig_entry == [
+    assert found.plan.pools[0].for_node("n1").mig_entry == [
         {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}
     ]
-    assert not found.asks
+    assert not found.needs_usage
 
 
 def test_what_there_is_no_room_for_is_told() -> None:
@@ -151,9 +151,9 @@ def test_nodes_that_must_not_be_cut_serve_with_what_they_have() -> None:
 def test_what_a_run_has_decided_it_does_not_decide_again() -> None:
     nodes = [a100("n1"), a100("n2")]
     wanted = plan({"7g.40gb": 1})
-    first = spread(wanted, nodes, KnownLayouts(used={"n1"}))
+    first = spread(wanted, nodes, KnownLayouts(nodes_in_use={"n1"}))
     settled = {name: of.sharing.layout for name, of in first.plan.pools[0].by_node.items()}
-    again = spread(wanted, nodes, KnownLayouts(used={"n2"}, settled=settled))
+    again = spread(wanted, nodes, KnownLayouts(nodes_in_use={"n2"}, previous=settled))
     assert devices(again, nodes) == devices(first, nodes) == {"n2": {"7g.40gb": 1}}
 
 
@@ -161,9 +161,9 @@ def test_all_nodes_of_a_pool_follow_one_plugin_configuration_where_devices_are_s
     nodes = [a100("n1"), a100("n2")]
     found = spread(plan({"3g.20gb": 1}, replicas=4), nodes)
     pool = found.plan.pools[0]
-    assert {pool.on(node.name).config_key for node in nodes} == set(found.plan.config.data)
-    assert expected_state.resources(nodes[0], pool) == {"nvidia.com/mig-3g.20gb": 4, "nvidia.com/gpu": 1}
-    assert expected_state.parts(nodes[0], pool) == 2
+    assert {pool.for_node(node.name).config_key for node in nodes} == set(found.plan.config.data)
+    assert expected_state.expected_offers(nodes[0], pool) == {"nvidia.com/mig-3g.20gb": 4, "nvidia.com/gpu": 1}
+    assert expected_state.device_count(nodes[0], pool) == 2
 
 
 def test_pools_without_a_demand_are_left_as_they_are() -> None:

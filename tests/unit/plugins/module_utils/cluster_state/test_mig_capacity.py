@@ -9,7 +9,11 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, models
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import mig_capacity, profiles, shaped
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import (
+    geometry_of,
+    mig_capacity,
+    published_profiles,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from tests.helpers.fleet import node as fleet_node
 from tests.helpers.mig import generated_entries
@@ -34,14 +38,14 @@ def entries(counts: t.Mapping[str, int]) -> dict[str, t.Any]:
 def test_what_agrees_with_the_catalog_is_the_catalogs(model: models.Model) -> None:
     found = mig_capacity([of_model(model.key)], {"n1": generated_entries(model.key)})
     assert found.geometries == {"n1": mig.geometry(model.key)}
-    assert not found.doubts
+    assert not found.warnings
 
 
 @pytest.mark.parametrize("model", CUT, ids=lambda model: model.key)
 def test_a_model_that_the_catalog_lacks_has_the_placements_of_its_table(model: models.Model) -> None:
     known = mig.geometry(model.key)
     assert known
-    found = shaped({of.name: of.most for of in known.profiles}, None)
+    found = geometry_of({of.name: of.max_count for of in known.profiles}, None)
     assert found
     scale = known.slices // found.slices or 1
     assert [(of.name, of.size * scale, tuple(start * scale for start in of.starts)) for of in found.profiles] == [
@@ -57,22 +61,22 @@ def test_other_names_of_the_same_profiles_count_and_the_difference_is_said() -> 
     )
     geometry = found.geometries["n1"]
     assert [(of.name, of.starts) for of in geometry.profiles if of.name.startswith("3g")] == [("3g.95gb", (0, 4))]
-    assert {of.name: of.most for of in geometry.profiles} == theirs
-    assert found.doubts == (
+    assert {of.name: of.max_count for of in geometry.profiles} == theirs
+    assert found.warnings == (
         "n1, n2: the GPUs publish 1g.24gb (7 of it), 1g.24gb+me (1 of it), 3g.95gb (2 of it), 4g.95gb (1 of it), "
         "7g.189gb (1 of it) and do not publish 1g.23gb, 1g.23gb+me, 3g.93gb, 4g.93gb, 7g.186gb, unlike the catalog's GB200; "
-        "what the nodes publish counts.",
+        "the published profiles are used.",
     )
 
 
 def test_a_profile_that_the_driver_does_not_offer_is_not_there() -> None:
     known = mig.geometry("A100-SXM4-40GB")
     assert known
-    old = {of.name: of.most for of in known.profiles if of.name != "1g.10gb"}
+    old = {of.name: of.max_count for of in known.profiles if of.name != "1g.10gb"}
     found = mig_capacity([of_model("A100-SXM4-40GB")], {"n1": entries(old)})
     assert found.geometries["n1"].profile("1g.10gb") is None
-    assert found.doubts == (
-        "n1: the GPUs do not publish 1g.10gb, unlike the catalog's A100-SXM4-40GB; what the nodes publish counts.",
+    assert found.warnings == (
+        "n1: the GPUs do not publish 1g.10gb, unlike the catalog's A100-SXM4-40GB; the published profiles are used.",
     )
 
 
@@ -82,7 +86,7 @@ def test_nodes_that_publish_nothing_are_as_the_catalog_knows_them() -> None:
 
 
 def test_only_entries_of_single_profiles_on_all_gpus_are_read() -> None:
-    found = profiles(
+    found = published_profiles(
         {
             **generated_entries("A30"),
             "all-mine": [{"devices": [0], "mig-enabled": True, "mig-devices": {"4g.24gb": 1}}],
@@ -91,4 +95,4 @@ def test_only_entries_of_single_profiles_on_all_gpus_are_read() -> None:
     )
     geometry = mig.geometry("A30")
     assert geometry
-    assert found == {of.name: of.most for of in geometry.profiles}
+    assert found == {of.name: of.max_count for of in geometry.profiles}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse_node
 
 MODELS = [
     ("Tesla-T4", "Tesla-T4"),
@@ -38,7 +38,7 @@ def test_gpu_nodes(labels: dict[str, str], has_gpu: bool, discovered: bool) -> N
 
 
 def test_parse() -> None:
-    node = parse(
+    node = parse_node(
         {
             "metadata": {"name": "n1", "resourceVersion": "5", "labels": {"nvidia.com/gpu.count": "8"}},
             "spec": {"unschedulable": True, "taints": [{"key": "a", "effect": "NoSchedule"}]},
@@ -55,7 +55,7 @@ def test_parse() -> None:
 
 
 def test_a_bare_node_is_read() -> None:
-    assert parse({"metadata": {"name": "n1"}}) == Node("n1")
+    assert parse_node({"metadata": {"name": "n1"}}) == Node("n1")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_proven(of_node: Node, of_pool: PoolPlan) -> None:
             # What the operator writes on a new node, before the MIG manager has stopped the agents to look at it.
             node(labels={"nvidia.com/mig.config": "all-disabled", "nvidia.com/gpu.deploy.mig-manager": "true"}),
             pool(),
-            ["the MIG manager has not looked at all-disabled yet"],
+            ["the MIG manager has not processed all-disabled yet"],
         ),
     ],
 )
@@ -71,7 +71,7 @@ def test_a_missing_card_is_not_waited_for() -> None:
     finding = check(node(gpus=7), pool(gpus_per_node=8))
     assert finding is not None
     assert finding.final
-    assert "has 7 GPU(s), gpus_per_node says 8" in str(finding)
+    assert "has 7 GPU(s), but gpus_per_node is 8" in str(finding)
 
 
 def test_a_missing_card_of_an_unsettled_node_is_waited_for() -> None:
@@ -158,15 +158,20 @@ def test_mig_and_mps_proven(of_node: Node, of_pool: PoolPlan) -> None:
     ("of_node", "of_pool", "words", "final"),
     [
         (single(labels={"nvidia.com/mig.config.state": "pending"}), SINGLE, ["mig.config.state is pending"], False),
-        (single(labels={"nvidia.com/mig.config.state": None}), SINGLE, ["has not looked at cut yet"], False),
-        (single(labels={"nvidia.com/mig.config.state": "failed"}), SINGLE, ["is failed for cut", "try again"], True),
+        (single(labels={"nvidia.com/mig.config.state": None}), SINGLE, ["has not processed cut yet"], False),
+        (
+            single(labels={"nvidia.com/mig.config.state": "failed"}),
+            SINGLE,
+            ["is failed for cut", "does not retry"],
+            True,
+        ),
         (
             single(labels={"nvidia.com/mig.config.state": "failed", "nvidia.com/mig.config": "old"}),
             SINGLE,
             ["mig.config is old, cut is"],
             False,
         ),
-        (single(labels={"nvidia.com/mig.capable": "false"}), SINGLE, ["cannot be cut into MIG devices"], True),
+        (single(labels={"nvidia.com/mig.capable": "false"}), SINGLE, ["does not support MIG"], True),
         (
             single(labels={"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}),
             SINGLE,
@@ -181,7 +186,7 @@ def test_mig_and_mps_proven(of_node: Node, of_pool: PoolPlan) -> None:
         (
             node(labels={"nvidia.com/mig.config": "all-disabled"}, annotations=NOTED),
             pool(),
-            ["has not looked at all-disabled yet"],
+            ["has not processed all-disabled yet"],
             False,
         ),
         (

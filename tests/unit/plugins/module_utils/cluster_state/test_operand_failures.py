@@ -9,7 +9,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operand_failures import operand_failures, unready
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operand_pods import (
+    operand_failures,
+    unready_operands,
+)
 
 MADE = "2026-01-01T00:00:00Z"
 EPOCH = datetime.datetime.fromisoformat(MADE.replace("Z", "+00:00")).timestamp()
@@ -80,4 +83,4 @@ def test_which_pods_are_not_ready_on_the_nodes_that_are_set_aside() -> None:
         operand(VALIDATOR, {"phase": "Pending"}, "n2"),
         operand("nvidia-dcgm", ready),
     ]
-    assert unready(pods, {"n1"}) == {DRIVER: {"n1"}, VALIDATOR: {"n1"}}
+    assert unready_operands(pods, {"n1"}) == {DRIVER: {"n1"}, VALIDATOR: {"n1"}}

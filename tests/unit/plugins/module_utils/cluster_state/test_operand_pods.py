@@ -8,8 +8,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import gpu_requests, held, requests
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operand_pods import container_failures, missing
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import (
+    gpu_requests,
+    requested_count,
+    requested_resources,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operand_pods import (
+    container_failures,
+    nodes_without_plugin,
+)
 from tests.helpers.fleet import pod
 
 CRASH = {
@@ -45,7 +52,7 @@ def test_a_pod_that_recovered_is_not_named() -> None:
 def test_nodes_without_a_plugin() -> None:
     served = pod("plugin-x", on="n1")
     served["metadata"]["labels"] = {"app": "nvidia-device-plugin-daemonset"}
-    assert missing([served, pod("other", on="n2")], ["n1", "n2"]) == ["n2"]
+    assert nodes_without_plugin([served, pod("other", on="n2")], ["n1", "n2"]) == ["n2"]
 
 
 def test_holders() -> None:
@@ -62,11 +69,11 @@ def test_holders() -> None:
         ("a", "nvidia.com/gpu", 2),
         ("b", "nvidia.com/gpu.shared", 1),
     ]
-    assert held(found["n1"], "nvidia.com/gpu") == 2
+    assert requested_count(found["n1"], "nvidia.com/gpu") == 2
 
 
 def test_the_largest_init_container_counts_as_the_scheduler_does() -> None:
     of = pod("a", limits={"nvidia.com/gpu": 1})
     of["spec"]["containers"].append({"resources": {"requests": {"nvidia.com/gpu": "1"}}})
     of["spec"]["initContainers"] = [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}]
-    assert requests(of) == {"nvidia.com/gpu": 4}
+    assert requested_resources(of) == {"nvidia.com/gpu": 4}

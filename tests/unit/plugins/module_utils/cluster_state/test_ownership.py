@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NODES, POOLS, edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NODES, POOLS, metadata_edit
 
 OURS = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
 OLD = {"key": "restricted-access", "value": "no", "effect": "NoSchedule"}
@@ -62,7 +62,7 @@ LABELS: list[tuple[str, Node, dict[str, str | None], dict[str, str], list[str]]]
     ("node", "wanted", "labels", "owned"), [case[1:] for case in LABELS], ids=[c[0] for c in LABELS]
 )
 def test_labels(node: Node, wanted: dict[str, str | None], labels: dict[str, str], owned: list[str]) -> None:
-    change = edit(node, POOLS, labels=wanted, drop_others=True)
+    change = metadata_edit(node, POOLS, labels=wanted, remove_others=True)
     result = _after(node, change.patch if change else None)
     assert dict(result.labels) == labels
     assert json.loads(result.annotations.get(POOLS.labels, "[]")) == owned
@@ -87,7 +87,7 @@ TAINTS: list[tuple[str, Node, list[dict[str, t.Any]], list[dict[str, t.Any]], li
     ("node", "wanted", "taints", "owned"), [case[1:] for case in TAINTS], ids=[c[0] for c in TAINTS]
 )
 def test_taints(node: Node, wanted: list[dict[str, t.Any]], taints: list[dict[str, t.Any]], owned: list[str]) -> None:
-    change = edit(node, POOLS, taints=wanted, drop_others=True)
+    change = metadata_edit(node, POOLS, taints=wanted, remove_others=True)
     result = _after(node, change.patch if change else None)
     assert list(result.taints) == taints
     assert json.loads(result.annotations.get(POOLS.taints, "[]")) == owned
@@ -96,15 +96,15 @@ def test_taints(node: Node, wanted: list[dict[str, t.Any]], taints: list[dict[st
 
 
 def test_two_owners_do_not_take_each_other_out() -> None:
-    node = _after(_node(), t.cast("t.Any", edit(_node(), NODES, labels={"user": "1"}, taints=[OLD])).patch)
-    change = edit(node, POOLS, labels={"pool": "x"}, drop_others=True)
+    node = _after(_node(), t.cast("t.Any", metadata_edit(_node(), NODES, labels={"user": "1"}, taints=[OLD])).patch)
+    change = metadata_edit(node, POOLS, labels={"pool": "x"}, remove_others=True)
     result = _after(node, change.patch if change else None)
     assert dict(result.labels) == {"user": "1", "pool": "x"}
     assert list(result.taints) == [OLD]
 
 
 def test_labels_alone_carry_no_resource_version() -> None:
-    change = edit(_node(), POOLS, labels={"a": "1"})
+    change = metadata_edit(_node(), POOLS, labels={"a": "1"})
     assert change is not None
     assert "resourceVersion" not in change.patch["metadata"]
 
@@ -128,10 +128,10 @@ def test_a_second_edit_is_none_and_leaving_restores(
     labels: dict[str, str], taints: list[dict[str, str]], wanted: dict[str, str], wanted_taints: list[dict[str, str]]
 ) -> None:
     node = _node(labels, taints)
-    first = edit(node, POOLS, labels=wanted, taints=wanted_taints, drop_others=True)
+    first = metadata_edit(node, POOLS, labels=wanted, taints=wanted_taints, remove_others=True)
     there = _after(node, first.patch if first else None)
-    assert edit(there, POOLS, labels=wanted, taints=wanted_taints, drop_others=True) is None
-    leaving = edit(there, POOLS, drop_others=True)
+    assert metadata_edit(there, POOLS, labels=wanted, taints=wanted_taints, remove_others=True) is None
+    leaving = metadata_edit(there, POOLS, remove_others=True)
     left = _after(there, leaving.patch if leaving else None)
     overwritten = {key for key in wanted if key in labels and labels[key] != wanted[key]}
     assert {key: value for key, value in labels.items() if key not in overwritten} == dict(left.labels)
@@ -141,24 +141,24 @@ def test_a_second_edit_is_none_and_leaving_restores(
 
 def test_what_is_stale_goes_with_what_it_was_about_and_only_then() -> None:
     node = _node({"config": "a", "state": "success"})
-    change = edit(node, POOLS, labels={"config": "b"}, stale={"config": "state"})
+    change = metadata_edit(node, POOLS, labels={"config": "b"}, invalidates={"config": "state"})
     assert change is not None
     assert change.labels == {"config": "b", "state": None}
     assert change.before["labels"] == {"config": "a", "state": "success"}
-    assert edit(node, POOLS, labels={"config": "a"}, stale={"config": "state"}) is None
-    change = edit(_node({"config": "a"}), POOLS, labels={"config": "b"}, stale={"config": "state"})
+    assert metadata_edit(node, POOLS, labels={"config": "a"}, invalidates={"config": "state"}) is None
+    change = metadata_edit(_node({"config": "a"}), POOLS, labels={"config": "b"}, invalidates={"config": "state"})
     assert change is not None
     assert change.labels == {"config": "b", "state": None}
     assert change.before["labels"] == {"config": "a"}
 
 
 def test_annotations_come_and_go() -> None:
-    change = edit(_node(), POOLS, annotations={"gpus": "8"})
+    change = metadata_edit(_node(), POOLS, annotations={"gpus": "8"})
     assert change is not None
     there = _after(_node(), change.patch)
     assert there.annotations == {"gpus": "8"}
-    assert edit(there, POOLS, annotations={"gpus": "8"}) is None
-    change = edit(there, POOLS, annotations={"gpus": None})
+    assert metadata_edit(there, POOLS, annotations={"gpus": "8"}) is None
+    change = metadata_edit(there, POOLS, annotations={"gpus": None})
     assert change is not None
     assert change.patch["metadata"]["annotations"] == {"gpus": None}
-    assert edit(_node(), POOLS, annotations={"gpus": None}) is None
+    assert metadata_edit(_node(), POOLS, annotations={"gpus": None}) is None

@@ -11,15 +11,15 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import whole_patch
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import disable_mig_patch
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_release import (
+    check_whole_gpus,
     is_abandoned,
     is_being_repaired,
-    is_cut,
     is_managed,
-    left_pool,
-    not_whole,
+    is_partitioned,
     release_edit,
+    released_pool,
 )
 from tests.helpers.fleet import node
 
@@ -61,7 +61,7 @@ def member(config: str | None, state: str | None, **labels: str | None) -> Node:
     ],
 )
 def test_which_nodes_have_to_be_made_whole(found: Node, cut: bool) -> None:
-    assert is_cut(found) is cut
+    assert is_partitioned(found) is cut
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ def test_what_becomes_of_the_mig_configuration(found: Node, labels: dict[str, st
 
 
 def test_the_first_half_keeps_every_note() -> None:
-    patch = whole_patch(member(OURS, "success"))
+    patch = disable_mig_patch(member(OURS, "success"))
     assert patch is not None
     assert patch["metadata"]["labels"] == {PLUGIN: None, CONFIG: "all-disabled", STATE: None}
     good = json.loads(patch["metadata"]["annotations"]["accel.gpu/last-good"])
     assert good["labels"] == {CONFIG: OURS, PLUGIN: "mig-single-00000000"}
-    assert whole_patch(member("all-disabled", "pending", **{PLUGIN: None})) is None
+    assert disable_mig_patch(member("all-disabled", "pending", **{PLUGIN: None})) is None
 
 
 def test_the_pool_that_a_node_leaves() -> None:
-    assert left_pool(member(OURS, "success")) == "train"
+    assert released_pool(member(OURS, "success")) == "train"
     assert is_managed(member(OURS, "success"))
     assert is_managed(node(labels={"accel.gpu/pool": "by-hand"}))
     assert not is_managed(a100(OURS, "success"))
@@ -112,7 +112,7 @@ SINGLE = "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
         ({CONFIG: OURS}, {"nvidia.com/gpu": 2}, "all-disabled is expected"),
         ({STATE: None}, {"nvidia.com/gpu": 2}, "mig.config.state is absent"),
         ({STATE: "pending"}, {"nvidia.com/gpu": 2}, "mig.config.state is pending"),
-        ({STATE: "failed"}, {"nvidia.com/gpu": 2}, "does not try again"),
+        ({STATE: "failed"}, {"nvidia.com/gpu": 2}, "does not retry"),
         ({"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}, {"nvidia.com/gpu": 2}, "dcgm paused"),
         ({"nvidia.com/gpu.product": SINGLE}, {"nvidia.com/gpu": 2}, "still show MIG devices"),
         ({"nvidia.com/mig-3g.40gb.count": "4"}, {"nvidia.com/gpu": 2}, "still show MIG devices"),
@@ -125,7 +125,7 @@ SINGLE = "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
 )
 def test_what_shows_that_gpus_are_whole(labels: dict[str, str | None], allocatable: dict[str, int], words: str) -> None:
     given = {**A100, CONFIG: "all-disabled", STATE: "success", **labels}
-    found = not_whole(node(model="NVIDIA-A100-SXM4-80GB", gpus=2, labels=given, allocatable=allocatable))
+    found = check_whole_gpus(node(model="NVIDIA-A100-SXM4-80GB", gpus=2, labels=given, allocatable=allocatable))
     assert words in str(found) if words else found is None
 
 
@@ -148,7 +148,7 @@ def test_what_shows_that_gpus_are_whole(labels: dict[str, str | None], allocatab
 )
 def test_which_nodes_an_older_version_has_left(found: Node, abandoned: bool) -> None:
     assert is_abandoned(found) is abandoned
-    assert bool(list(warnings.abandoned_pins([found], assign_pools([], [found])))) is abandoned
+    assert bool(list(warnings.abandoned_node_warnings([found], assign_pools([], [found])))) is abandoned
 
 
 def test_a_repair_sets_the_configuration_and_claims_nothing() -> None:
@@ -166,7 +166,7 @@ def test_a_repair_sets_the_configuration_and_claims_nothing() -> None:
         (a100("all-disabled", None, CORDON, **{"nvidia.com/gpu.deploy.mig-manager": None}), False),
         (a100("all-1g.10gb", "success", CORDON), False),
         (
-            a100("all-disabled", "success", {"accel.gpu/cordoned": "its machine is being taken out of the cluster"}),
+            a100("all-disabled", "success", {"accel.gpu/cordoned": "its machine is being removed from the cluster"}),
             False,
         ),
         (member("all-disabled", "pending"), False),

@@ -12,7 +12,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_access
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import (
     all_pods,
     gpu_pods,
-    possible_holders,
+    possible_gpu_pods,
 )
 from tests.helpers.fleet import pod
 
@@ -40,7 +40,7 @@ def test_runtime_classes_are_known_by_their_handler() -> None:
     assert classes == {"gold", "nvidia", "nvidia-cdi", "nvidia-legacy"}
     pods = [made({"runtimeClassName": name}) for name in ("gold", "sandboxed")]
     found = gpu_pods(pods, operator_namespace=OPERATOR, runtime_classes=classes)
-    assert [user.ways for user in found["n1"]] == [("runtimeClassName gold",)]
+    assert [user.access for user in found["n1"]] == [("runtimeClassName gold",)]
     assert gpu_pods(pods, operator_namespace=OPERATOR) == {}
 
 
@@ -74,7 +74,7 @@ def test_pods_of_the_cluster_itself(
     of: Object, ways: tuple[str, ...], possible: tuple[str, ...], pausable: bool
 ) -> None:
     [user] = all_pods([of])["n1"]
-    assert (user.ways, user.possible, user.pausable) == (ways, possible, pausable)
-    found = possible_holders([of], operator_namespace=OPERATOR)
-    assert [user.possible for user in found.get("n1", [])] == ([possible] if possible else [])
+    assert (user.access, user.possible_access, user.pausable) == (ways, possible, pausable)
+    found = possible_gpu_pods([of], operator_namespace=OPERATOR)
+    assert [user.possible_access for user in found.get("n1", [])] == ([possible] if possible else [])
     assert bool(gpu_pods([of], operator_namespace=OPERATOR)) is bool(ways)

@@ -10,15 +10,19 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.rollout_record import DEFAULT, record, recorded
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.rollout_record import (
+    DEFAULT,
+    recorded_rollout,
+    rollout_annotation,
+)
 from tests.helpers.fleet import node, pool, rollout
 
 ANNOTATION = "accel.gpu/rollout"
 
 
 def test_defaults_are_not_recorded() -> None:
-    assert record(rollout()) is None
-    assert recorded(node()) == DEFAULT == rollout()
+    assert rollout_annotation(rollout()) is None
+    assert recorded_rollout(node()) == DEFAULT == rollout()
 
 
 @pytest.mark.parametrize(
@@ -31,22 +35,22 @@ def test_defaults_are_not_recorded() -> None:
     ],
 )
 def test_what_differs_is_recorded_and_read_again(written: dict[str, t.Any]) -> None:
-    text = record(rollout(**written))
+    text = rollout_annotation(rollout(**written))
     assert json.loads(text or "") == written
-    assert recorded(node(annotations={ANNOTATION: text})) == rollout(**written)
+    assert recorded_rollout(node(annotations={ANNOTATION: text})) == rollout(**written)
 
 
 def test_a_command_is_never_recorded_and_never_read() -> None:
     reboot = {"command": ["ssh", "{node}", "reboot"]}
-    assert record(rollout(reboot=reboot)) is None
-    assert recorded(node(annotations={ANNOTATION: json.dumps({"reboot": reboot})})) == DEFAULT
+    assert rollout_annotation(rollout(reboot=reboot)) is None
+    assert recorded_rollout(node(annotations={ANNOTATION: json.dumps({"reboot": reboot})})) == DEFAULT
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", "null", '{"drain": "some"}', '{"unknown": 1}', '{"drain_timeout": 0}', '{"limit": "x"}']
 )
 def test_what_is_not_sound_counts_as_not_recorded(text: str) -> None:
-    assert recorded(node(annotations={ANNOTATION: text})) == DEFAULT
+    assert recorded_rollout(node(annotations={ANNOTATION: text})) == DEFAULT
 
 
 def test_the_record_is_part_of_the_comparison() -> None:

@@ -73,7 +73,7 @@ def node_in(name: str, **more: t.Any) -> Node:
     """A node with one A100 that has become what the pool of this name declares."""
     of = POOLS[name]
     base = node(model=A100, labels={"nvidia.com/mig.capable": "true", "nvidia.com/mig.config": "all-disabled"})
-    shown = expected_state.labels(base, of)
+    shown = expected_state.expected_labels(base, of)
     labels = {
         **base.labels,
         **of.node_labels,
@@ -83,7 +83,7 @@ def node_in(name: str, **more: t.Any) -> Node:
     }
     noted = {"accel.gpu/gpus": "1"} if of.sharing.strategy == "single" else {}
     annotations = {**noted, **more.pop("annotations", {})}
-    return Node("n1", labels, annotations, allocatable=expected_state.resources(base, of), ready=True, **more)
+    return Node("n1", labels, annotations, allocatable=expected_state.expected_offers(base, of), ready=True, **more)
 
 
 def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> PodOnNode:
@@ -99,7 +99,7 @@ def change(before: str, after: str, of_node: Node | None = None) -> Transition:
 @pytest.mark.parametrize(("before", "after", "kind", "everybody"), PAIRS)
 def test_kind_of_a_change(before: str, after: str, kind: str, everybody: bool) -> None:
     found = change(before, after)
-    assert (found.kind, found.everybody, found.cuts) == (kind, everybody, kind in (GEOMETRY, MODE))
+    assert (found.kind, found.evicts_all, found.repartitions) == (kind, everybody, kind in (GEOMETRY, MODE))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_kind_of_a_change(before: str, after: str, kind: str, everybody: bool) -
         ("x4", "x2", [holds("a", created="1"), holds("b", created="3"), holds("c", created="2")], ["b"]),
         ("x4", "x2", [holds("a", priority=5, created="9"), holds("b", created="1"), holds("c", priority=7)], ["b"]),
         # A pod of a DaemonSet comes again at once, so another one is given up.
-        ("x4", "none", [holds("ds", kept="DaemonSet ds", created="9"), holds("a", created="1")], ["a"]),
+        ("x4", "none", [holds("ds", keep_reason="DaemonSet ds", created="9"), holds("a", created="1")], ["a"]),
         # One that holds several frees several.
         ("x4", "none", [holds("a", created="1"), holds("b", count=3, created="2")], ["b"]),
         ("none", "renamed", [holds("a")], ["a"]),
@@ -144,7 +144,7 @@ def test_a_node_that_leaves_its_pool_is_made_whole() -> None:
     noted = {"accel.gpu/pool-labels": '["nvidia.com/mig.config", "accel.gpu/pool"]'}
     cut = node_in("single", annotations=noted, labels={"nvidia.com/mig.config": "mig-2x3g.40gb-0a1b2c3d"})
     found = transition(cut, None, node_edit(cut, None))
-    assert (found.kind, found.everybody) == (MODE, True)
+    assert (found.kind, found.evicts_all) == (MODE, True)
 
 
 @given(
@@ -166,7 +166,7 @@ def test_who_stays_fits_into_what_is_offered(before: str, after: str, held: list
     for resource, offered in found.offers.items():
         assert sum(user.resources.get(resource, 0) for user in stays) <= offered
     # And nobody goes for nothing: each that went would not fit beside those who stay.
-    for user in gone if not found.everybody else ():
+    for user in gone if not found.evicts_all else ():
         ((resource, count),) = user.resources.items()
         held_by_others = sum(other.resources.get(resource, 0) for other in stays)
         assert count > found.offers.get(resource, 0) - held_by_others
@@ -192,7 +192,7 @@ def test_labels_by_which_the_operator_takes_the_driver_away(key: str, value: str
     to = pool(labels={key: value})
     known = node(labels={**{k: v for k, v in to.node_labels.items() if k != key}})
     found = transition(known, to, node_edit(known, to))
-    assert found.everybody is everybody
+    assert found.evicts_all is everybody
     user = PodOnNode("n1", "team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
     assert displaced_pods(found, [user]) == ((user,) if everybody else ())
 

@@ -11,23 +11,23 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import (
-    any_claimed,
+    any_discovered,
+    any_in_pool,
     assign_pools,
     awaited_nodes,
-    may_be_set_aside,
-    some_work,
+    ignorable_nodes,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.unusual_nodes import (
     as_list,
+    unusual_node_warnings,
     unusual_nodes,
-    warnings,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import Match
 from ansible_collections.accel.gpu.plugins.module_utils.schema.operand_labels import (
+    invalid_value,
     without_containers,
     without_discovery,
-    wrong_value,
 )
 from tests.helpers.fleet import node, pool
 
@@ -94,7 +94,7 @@ def test_a_node_without_the_device_plugin_is_labelled_and_offers_nothing() -> No
     ],
 )
 def test_values_of_labels_for_users(key: str, value: str, good: bool) -> None:
-    assert (wrong_value(key, value) is None) is good
+    assert (invalid_value(key, value) is None) is good
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
     virtual = f"label {WORKLOAD}=vm-passthrough gives its GPUs to virtual machines"
     assert found == {"broken": "pod nvidia-driver-x: CrashLoopBackOff", "pinned": virtual, "virtual": virtual}
     assert as_list(found, 1) == [{"name": "broken", "reason": "pod nvidia-driver-x: CrashLoopBackOff"}]
-    assert list(warnings(found, {"t4", "pinned"})) == [
-        "Not waited for, and of no pool: broken: pod nvidia-driver-x: CrashLoopBackOff.",
-        f"Not waited for, and of no pool: virtual: {virtual}.",
+    assert list(unusual_node_warnings(found, {"t4", "pinned"})) == [
+        "In no pool, so the run does not wait for broken: pod nvidia-driver-x: CrashLoopBackOff.",
+        f"In no pool, so the run does not wait for virtual: {virtual}.",
     ]
 
 
@@ -158,9 +158,9 @@ def test_whose_failing_operands_do_not_keep_the_operator_waiting() -> None:
     pools = [pool()]
     nodes = [node("t4"), node("l40s", model="NVIDIA-L40S"), unknown("broken"), Node("cpu", ready=True)]
     # A member that is labelled is waited for: its pool would be taken for well.
-    assert may_be_set_aside(pools, nodes) == {"l40s", "broken"}
-    assert some_work(nodes, {"broken"})
-    assert not some_work([unknown("broken"), unknown("other")], {"broken"})
-    assert any_claimed(pools, nodes, {"broken"})
-    assert not any_claimed(pools, nodes, {"l40s"})
-    assert not any_claimed([matching(rack="a")], [unknown("broken")], {"broken"})
+    assert ignorable_nodes(pools, nodes) == {"l40s", "broken"}
+    assert any_discovered(nodes, {"broken"})
+    assert not any_discovered([unknown("broken"), unknown("other")], {"broken"})
+    assert any_in_pool(pools, nodes, {"broken"})
+    assert not any_in_pool(pools, nodes, {"l40s"})
+    assert not any_in_pool([matching(rack="a")], [unknown("broken")], {"broken"})

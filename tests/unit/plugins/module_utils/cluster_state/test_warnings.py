@@ -20,5 +20,5 @@ def test_a_flavor_with_another_model_than_the_pool_says() -> None:
         for name, product in (("a", "Tesla-T4"), ("b", "NVIDIA-L40S"))
     ]
     assert warnings.all_warnings(nodes, assign_pools(pools, nodes), ()) == [
-        "Of another model than pool train says that its flavor has (model): b; put one of both right."
+        "b: another GPU model than pool train declares (model). Correct the flavor or model."
     ]

@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.export.layouts import Ex
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import Inexpressible, export_sharing
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin, mig_parted, yaml_text
-from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import sharing_of
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import sharing_of
 from tests.helpers.variables import anything
 
 V1 = {"version": "v1"}
@@ -163,8 +163,8 @@ def test_what_a_pool_declares_comes_back_with_the_same_entries(
     document |= {"replicas": replicas} if replicas > 1 else {}
     declared = sharing_of(document | ({"strategy": strategy} if strategy else {}))
     entry = mig_parted.entry(declared.layout, 4)
-    content = device_plugin.read(yaml_text.render(device_plugin.config(declared)))
-    live = mig_parted.read({"data": {"config.yaml": mig_parted.document({"x": entry})}})["x"]
+    content = device_plugin.parse(yaml_text.render(device_plugin.config(declared)))
+    live = mig_parted.parse_configmap({"data": {"config.yaml": mig_parted.render_configuration({"x": entry})}})["x"]
     back = export_layout(live, 4, A100)
     again = sharing_of(export_sharing(content, back.layout))
     assert device_plugin.entry_name(again) == device_plugin.entry_name(declared)

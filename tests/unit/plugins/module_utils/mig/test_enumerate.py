@@ -46,7 +46,7 @@ def enumerated(geometry: Geometry) -> frozenset[Key]:
         without = sum(n for name, n in counts.items() if name.endswith("-me"))
         if greedy:
             return greedy == 1 and without == counts.total() - 1
-        return extended <= 1 and all(n <= geometry.profile(name).most for name, n in counts.items())  # type: ignore[union-attr]
+        return extended <= 1 and all(n <= geometry.profile(name).max_count for name, n in counts.items())  # type: ignore[union-attr]
 
     counted = (Counter(names) for names in scan(0, ()) if names)
     return frozenset(key_of(counts) for counts in counted if allowed(counts))

@@ -23,15 +23,15 @@ from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import Part
     ],
 )
 def test_forms_of_a_layout(written: t.Any, layout: mig.Layout) -> None:
-    assert mig.read(written) == layout
+    assert mig.parse_layout(written) == layout
 
 
 def test_each_gpu_has_its_part() -> None:
-    layout = mig.read({0: ["7g.40gb"], 1: {}})
+    layout = mig.parse_layout({0: ["7g.40gb"], 1: {}})
     assert [dict(mig.on_gpu(layout, index)) for index in range(3)] == [{"7g.40gb": 1}, {}, {}]
     assert mig.uniform(layout) is None
-    assert mig.uniform(mig.read(["1g.5gb"] * 7)) == "1g.5gb"
-    assert mig.uniform(mig.read(["1g.5gb", "2g.10gb"])) is None
+    assert mig.uniform(mig.parse_layout(["1g.5gb"] * 7)) == "1g.5gb"
+    assert mig.uniform(mig.parse_layout(["1g.5gb", "2g.10gb"])) is None
 
 
 MAX_Q = "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition"
@@ -51,4 +51,4 @@ SERVER = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
     ],
 )
 def test_the_strategy_that_a_layout_needs(layout: list[str], product: str, suffix: str, strategy: str) -> None:
-    assert mig.strategy_for(mig.read(layout), product, suffix) == strategy
+    assert mig.strategy_for(mig.parse_layout(layout), product, suffix) == strategy

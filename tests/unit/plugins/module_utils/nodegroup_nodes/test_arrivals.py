@@ -163,7 +163,7 @@ def test_a_node_that_says_nothing() -> None:
     assert "2 more are not ready" in ArrivalMessages().told(many, "x")
 
 
-def leaving(name: str, why: str = "its machine is being taken out of the cluster", **rest: t.Any) -> Document:
+def leaving(name: str, why: str = "its machine is being removed from the cluster", **rest: t.Any) -> Document:
     """A node of the group that a run has closed."""
     found = raw(name, {GROUP: "gpus-a", PIN: "train", "team": "x"}, taints=[TAINT], **rest)
     found["metadata"]["annotations"] = {"accel.gpu/cordoned": why}

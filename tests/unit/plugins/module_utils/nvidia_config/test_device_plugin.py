@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin as plugin
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import yaml_text
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.schema import validators
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
 
 EVERY = [
     Sharing(),
@@ -26,7 +26,7 @@ EVERY = [
     ),
     *(Sharing("mps", replicas, rename) for replicas, rename in itertools.product(range(2, 49), (False, True))),
     *(
-        Sharing("mig", replicas, rename, True, mig.read(layout), strategy)
+        Sharing("mig", replicas, rename, True, mig.parse_layout(layout), strategy)
         for layout, strategy in (
             ({"1g.5gb": 7}, "single"),
             ({"1g.5gb": 7}, "mixed"),
@@ -55,7 +55,7 @@ def test_exclusive_shares_nothing() -> None:
 
 
 def test_mig_as_nvidia_writes_it() -> None:
-    sharing = Sharing("mig", 2, True, True, mig.read({"3g.20gb": 1, "1g.5gb+me": 1}), "mixed")
+    sharing = Sharing("mig", 2, True, True, mig.parse_layout({"3g.20gb": 1, "1g.5gb+me": 1}), "mixed")
     assert yaml.safe_load(yaml_text.render(plugin.config(sharing))) == {
         "version": "v1",
         "flags": {"migStrategy": "mixed"},
@@ -102,22 +102,28 @@ CUT = {"1g.5gb": 2, "3g.20gb": 1}
         (Sharing("time-slicing", 4, rename=True), 2, {"nvidia.com/gpu.shared": 8}),
         (Sharing("mps", 4), 2, {"nvidia.com/gpu": 8}),
         (Sharing("mps", 4, rename=True), 2, {"nvidia.com/gpu.shared": 8}),
-        (Sharing("mig", layout=mig.read({"1g.5gb": 7}), strategy="single"), 2, {"nvidia.com/gpu": 14}),
-        (Sharing("mig", layout=mig.read({"1g.5gb": 7}), strategy="mixed"), 2, {"nvidia.com/mig-1g.5gb": 14}),
-        (Sharing("mig", 3, layout=mig.read({"1g.5gb": 7}), strategy="single"), 1, {"nvidia.com/gpu": 21}),
+        (Sharing("mig", layout=mig.parse_layout({"1g.5gb": 7}), strategy="single"), 2, {"nvidia.com/gpu": 14}),
+        (Sharing("mig", layout=mig.parse_layout({"1g.5gb": 7}), strategy="mixed"), 2, {"nvidia.com/mig-1g.5gb": 14}),
+        (Sharing("mig", 3, layout=mig.parse_layout({"1g.5gb": 7}), strategy="single"), 1, {"nvidia.com/gpu": 21}),
         (
-            Sharing("mig", layout=mig.read(CUT), strategy="mixed"),
+            Sharing("mig", layout=mig.parse_layout(CUT), strategy="mixed"),
             2,
             {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-3g.20gb": 2},
         ),
         (
-            Sharing("mig", 2, rename=True, layout=mig.read({0: CUT, 2: {}}), strategy="mixed"),
+            Sharing("mig", 2, rename=True, layout=mig.parse_layout({0: CUT, 2: {}}), strategy="mixed"),
             3,
             {"nvidia.com/mig-1g.5gb.shared": 4, "nvidia.com/mig-3g.20gb.shared": 2, "nvidia.com/gpu": 2},
         ),
-        (Sharing("mig", layout=mig.read({"1g.5gb+me": 1}), strategy="mixed"), 1, {"nvidia.com/mig-1g.5gb.me": 1}),
         (
-            Sharing("mig", layout=mig.read({"1g.5gb+me": 1, "1g.5gb": 6}), strategy="mixed", extras_named=False),
+            Sharing("mig", layout=mig.parse_layout({"1g.5gb+me": 1}), strategy="mixed"),
+            1,
+            {"nvidia.com/mig-1g.5gb.me": 1},
+        ),
+        (
+            Sharing(
+                "mig", layout=mig.parse_layout({"1g.5gb+me": 1, "1g.5gb": 6}), strategy="mixed", extras_named=False
+            ),
             2,
             {"nvidia.com/mig-1g.5gb": 14},
         ),
@@ -142,7 +148,7 @@ def test_text_is_yaml_of_the_content(content: dict[str, t.Any]) -> None:
 
 
 def test_up_to_v0_19_devices_with_extras_are_shared_by_the_plain_name_and_labelled_by_their_own() -> None:
-    sharing = Sharing("mig", 2, layout=mig.read({"1g.5gb+me": 1}), strategy="mixed", extras_named=False)
+    sharing = Sharing("mig", 2, layout=mig.parse_layout({"1g.5gb+me": 1}), strategy="mixed", extras_named=False)
     assert sharing.resources == ("nvidia.com/mig-1g.5gb",)
     names = [entry["name"] for entry in plugin.config(sharing)["sharing"]["timeSlicing"]["resources"]]
     assert names == ["nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb.me"]

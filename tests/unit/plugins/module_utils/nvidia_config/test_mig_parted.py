@@ -24,7 +24,9 @@ def layouts(draw: st.DrawFn) -> mig.Layout:
     of = draw(st.sampled_from(list(GEOMETRIES.values())))
     names = st.sampled_from([profile.name for profile in of.profiles])
     of_gpu = st.dictionaries(names, st.integers(1, 7), max_size=3)
-    return mig.read(draw(of_gpu.filter(bool) | st.dictionaries(st.integers(0, 7), of_gpu, min_size=1, max_size=4)))
+    return mig.parse_layout(
+        draw(of_gpu.filter(bool) | st.dictionaries(st.integers(0, 7), of_gpu, min_size=1, max_size=4))
+    )
 
 
 @given(layouts())
@@ -32,10 +34,10 @@ def test_an_entry_has_a_name_for_a_label_and_reads_back(layout: mig.Layout) -> N
     content = mig_parted.entry(layout)
     name = mig_parted.entry_name(content)
     assert validators.label_value(name) is None
-    assert mig_parted.is_ours(name)
-    text = mig_parted.document({name: content})
+    assert mig_parted.is_managed(name)
+    text = mig_parted.render_configuration({name: content})
     assert yaml.safe_load(text) == {"version": "v1", "mig-configs": {name: content}}
-    assert mig_parted.read({"data": {mig_parted.KEY: text}}) == {name: content}
+    assert mig_parted.parse_configmap({"data": {mig_parted.KEY: text}}) == {name: content}
 
 
 @given(layouts(), layouts())
@@ -45,7 +47,7 @@ def test_names_tell_contents_apart(one: mig.Layout, other: mig.Layout) -> None:
 
 
 def test_gpus_that_a_layout_by_index_does_not_name_stay_whole() -> None:
-    assert mig_parted.entry(mig.read({1: ["7g.40gb"], 2: None}), 4) == [
+    assert mig_parted.entry(mig.parse_layout({1: ["7g.40gb"], 2: None}), 4) == [
         {"devices": [1], "mig-enabled": True, "mig-devices": {"7g.40gb": 1}},
         {"devices": [2], "mig-enabled": False},
         {"devices": [0, 3], "mig-enabled": False},
@@ -64,7 +66,9 @@ def test_each_gpu_is_named_once(layout: mig.Layout, gpus: int) -> None:
 
 
 def test_one_profile_name_with_two_counts_is_told_apart_by_pci_id() -> None:
-    usual = mig_parted.usual([(("20b0",), geometry_of("A100-SXM4-40GB")), (("20b2",), geometry_of("A100-SXM4-80GB"))])
+    usual = mig_parted.default_entries(
+        [(("20b0",), geometry_of("A100-SXM4-40GB")), (("20b2",), geometry_of("A100-SXM4-80GB"))]
+    )
     assert usual["all-1g.10gb"] == [
         {"device-filter": ["0x20B010DE"], "devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 4}},
         {"device-filter": ["0x20B210DE"], "devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}},
@@ -73,14 +77,20 @@ def test_one_profile_name_with_two_counts_is_told_apart_by_pci_id() -> None:
     assert usual["all-disabled"] == [{"devices": "all", "mig-enabled": False}]
 
 
-OURS = mig_parted.entry(mig.read({"1g.5gb": 7}))
+OURS = mig_parted.entry(mig.parse_layout({"1g.5gb": 7}))
 NAME = mig_parted.entry_name(OURS)
-PLAN = MigPlan("accel-gpu-mig-parted", "gpu-operator", {NAME: OURS}, mig_parted.usual([]))
+PLAN = MigPlan("accel-gpu-mig-parted", "gpu-operator", {NAME: OURS}, mig_parted.default_entries([]))
 NONE = MigPlan("accel-gpu-mig-parted", "gpu-operator", {}, {})
 
 
 def _configmap(**entries: t.Any) -> dict[str, t.Any]:
-    return {"data": {mig_parted.KEY: mig_parted.document({name.replace("_", "-"): of for name, of in entries.items()})}}
+    return {
+        "data": {
+            mig_parted.KEY: mig_parted.render_configuration(
+                {name.replace("_", "-"): of for name, of in entries.items()}
+            )
+        }
+    }
 
 
 def test_entries_are_added_and_others_stay() -> None:
@@ -88,12 +98,12 @@ def test_entries_are_added_and_others_stay() -> None:
     changes = mig_entries(PLAN, [NAME], _configmap(theirs=theirs, all_disabled=theirs))
     assert changes.added == tuple(sorted(["all-enabled", NAME]))
     assert changes.after["theirs"] == changes.after["all-disabled"] == theirs
-    again = mig_entries(PLAN, [NAME], {"data": {mig_parted.KEY: mig_parted.document(changes.after)}})
+    again = mig_entries(PLAN, [NAME], {"data": {mig_parted.KEY: mig_parted.render_configuration(changes.after)}})
     assert not again.changed
 
 
 def test_an_entry_goes_when_no_node_names_it_any_more() -> None:
-    live = {"data": {mig_parted.KEY: mig_parted.document({NAME: OURS, "theirs": OURS})}}
+    live = {"data": {mig_parted.KEY: mig_parted.render_configuration({NAME: OURS, "theirs": OURS})}}
     assert mig_entries(NONE, [NAME], live).removed == ()
     assert mig_entries(NONE, [], live).removed == (NAME,)
     assert mig_entries(NONE, [], live).after == {"theirs": OURS}
@@ -105,4 +115,4 @@ def test_without_mig_there_is_nothing_to_do() -> None:
 
 @pytest.mark.parametrize("data", [None, {}, {"config.yaml": ": ["}, {"config.yaml": "5"}, {"config.yaml": "a: b"}])
 def test_a_file_that_cannot_be_read_has_no_entries(data: t.Any) -> None:
-    assert mig_parted.read({"data": data}) == {}
+    assert mig_parted.parse_configmap({"data": data}) == {}

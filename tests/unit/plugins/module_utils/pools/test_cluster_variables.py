@@ -16,11 +16,11 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import v
 from tests.helpers.variables import CLUSTER, Document, anything
 
 CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
-    ({}, "gpu_cluster.name: is missing; say what the kubeconfig calls this cluster"),
+    ({}, "gpu_cluster.name: is missing; set the cluster's name in the kubeconfig"),
     (None, "gpu_cluster.name: is missing"),
     ("lab", 'gpu_cluster: "lab" is text, not a map'),
-    ({**CLUSTER, "operater": {}}, "gpu_cluster.operater: is not known here; did you mean operator?"),
-    ({**CLUSTER, "version": "v25.10.1"}, "gpu_cluster.version: is not known here; it belongs under operator or nfd"),
+    ({**CLUSTER, "operater": {}}, "gpu_cluster.operater: is not a known key; did you mean operator?"),
+    ({**CLUSTER, "version": "v25.10.1"}, "gpu_cluster.version: is not a known key; it belongs under operator or nfd"),
     ({**CLUSTER, "operator": {"version": 25.1}}, "gpu_cluster.operator.version: 25.1 is a number with a fraction, not"),
     ({**CLUSTER, "operator": {"version": "v25.10"}}, 'gpu_cluster.operator.version: "v25.10" is not one exact version'),
     ({**CLUSTER, "operator": {"version": ">=25.3.0"}}, "gpu_cluster.operator.version: "),
@@ -35,11 +35,11 @@ CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
     ({**CLUSTER, "nfd": {"values": []}}, "gpu_cluster.nfd.values: is a list, not a map"),
     (
         {**CLUSTER, "operator": {"values": {"devicePlugin": {"config": {"name": "x"}}}}},
-        "gpu_cluster.operator.values.devicePlugin.config: is not yours to set",
+        "gpu_cluster.operator.values.devicePlugin.config: cannot be set",
     ),
     (
         {**CLUSTER, "operator": {"values": {"nfd": {"enabled": True}}}},
-        "gpu_cluster.operator.values.nfd.enabled: is not",
+        "gpu_cluster.operator.values.nfd.enabled: cannot",
     ),
     (
         {**CLUSTER, "operator": {"namespace": "gpu", "release": "nfd"}, "nfd": {"namespace": "gpu"}},
@@ -51,7 +51,7 @@ CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
     ({**CLUSTER, "validation": {"image": "https://nvcr.io/nvidia/cuda:1"}}, "gpu_cluster.validation.image: "),
     (
         {**CLUSTER, "operator": {"values": {"operator": {"cleanupCRD": True}}}},
-        "gpu_cluster.operator.values.operator.cleanupCRD: is not yours to set, accel.gpu.uninstall takes",
+        "gpu_cluster.operator.values.operator.cleanupCRD: cannot be set, accel.gpu.uninstall deletes",
     ),
 ]
 
@@ -102,7 +102,7 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ({"registry": "r.example.com/"}, '.registry: "r.example.com/" has an empty folder'),
     (
         {"registry": "r.example.com/NVIDIA"},
-        '.registry: "r.example.com/NVIDIA" has the folder "NVIDIA"; folders are small',
+        '.registry: "r.example.com/NVIDIA" has the folder "NVIDIA"; folders are lower-case',
     ),
     ({"registry": "r.example.com/nvidia:v1"}, '.registry: "r.example.com/nvidia:v1" has the folder "nvidia:v1"'),
     ({"registry": 5000}, ".registry: 5000 is a number, not text"),
@@ -117,31 +117,34 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ({"proxy": {"http": "socks5://proxy:1"}}, '.proxy.http: "socks5://proxy:1" is not a proxy\'s address'),
     ({"proxy": {"https": "http://proxy:1/pac"}}, '.proxy.https: "http://proxy:1/pac" has a path; a proxy is a host'),
     ({"proxy": {"http": "http://p:1", "no_proxy": {".svc": 1}}}, ".proxy.no_proxy: is a map, not a list"),
-    ({"proxy": {"http": "http://p:1", "no_proxy": ["a,b"]}}, '.proxy.no_proxy[0]: "a,b" is more than one; give each'),
+    (
+        {"proxy": {"http": "http://p:1", "no_proxy": ["a,b"]}},
+        '.proxy.no_proxy[0]: "a,b" is more than one entry; give each',
+    ),
     (
         {"proxy": {"http": "http://p:1", "no_proxy": ["http://a"]}},
         '.proxy.no_proxy[0]: "http://a" is an address; write',
     ),
-    ({"proxy": {"no_proxy": [".svc"]}}, ".proxy.no_proxy: has no effect without http or https; say which proxy"),
-    ({"proxy": {"htp": "http://p:1"}}, ".proxy.htp: is not known here; did you mean http?"),
+    ({"proxy": {"no_proxy": [".svc"]}}, ".proxy.no_proxy: has no effect without http or https; set a proxy"),
+    ({"proxy": {"htp": "http://p:1"}}, ".proxy.htp: is not a known key; did you mean http?"),
     ({"driver": {"version": 580.95}}, ".driver.version: 580.95 is a number with a fraction, not text"),
     (
         {"driver": {"version": "latest"}},
-        '.driver.version: "latest" is not a driver\'s version; write its numbers alone',
+        '.driver.version: "latest" is not a driver\'s version; write only its numbers',
     ),
     (
         {"driver": {"version": "580"}},
-        '.driver.version: "580" is only a branch; write all of it, such as 580.105.08, or',
+        '.driver.version: "580" is only a branch; write the full version, such as 580.105.08, or',
     ),
     (
         {"driver": {"version": "550.163.01-rhcos4.16"}},
-        '.driver.version: "550.163.01-rhcos4.16" ends in the tag of a system, which the operator appends by itself: the '
+        '.driver.version: "550.163.01-rhcos4.16" ends in the tag of an operating system, which the operator appends: the '
         "nodes would look for 550.163.01-rhcos4.16-rhcos4.16; write 550.163.01",
     ),
     ({"driver": {"version": "580.95.05-ubuntu22.04"}}, '.driver.version: "580.95.05-ubuntu22.04" ends in the tag of a'),
     (
         {"values": {"driver": {"version": "550.90.07-rhcos4.15"}}},
-        '.values.driver.version: "550.90.07-rhcos4.15" ends in the tag of a system',
+        '.values.driver.version: "550.90.07-rhcos4.15" ends in the tag of an operating system',
     ),
     (
         {"driver": {"version": "580.95.05", "precompiled": True}},
@@ -158,23 +161,23 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ),
     (
         {"driver": {"enabled": False}, "cert_config": "ca"},
-        ".cert_config: has no effect with driver.enabled: false; take",
+        ".cert_config: has no effect with driver.enabled: false; remove",
     ),
     (
         {"driver": {"kernel_module_type": "closed"}},
-        '.driver.kernel_module_type: "closed" is not known here; known: auto',
+        '.driver.kernel_module_type: "closed" is not a valid value; known: auto',
     ),
     (
         {"version": "v25.3.4", "driver": {"secret_env": "s"}},
-        ".driver.secret_env: is not known to the operator v25.3.4; it came with v25.10; take it out, or install a later",
+        ".driver.secret_env: is not a field of operator v25.3.4; it was added in v25.10; remove it, or install a later",
     ),
     (
         {"version": "v24.9.2", "driver": {"kernel_module_type": "open"}},
-        ".driver.kernel_module_type: is not known to the operator v24.9.2; it came with v25.3",
+        ".driver.kernel_module_type: is not a field of operator v24.9.2; it was added in v25.3",
     ),
     (
         {"chart": "./gpu-operator.tgz", "registry": "r.example.com"},
-        ".version: is missing; beside registry say the chart's version, on which the images' paths depend",
+        ".version: is missing; set the version of the chart, too, since the images' paths below registry depend on it",
     ),
 ]
 
@@ -294,7 +297,7 @@ def test_one_spoilt_place_of_the_operator_gives_messages_and_no_traceback(data: 
     ("cluster", "expected"),
     [
         ({"uid": "5B2A9F3C"}, "gpu_cluster.uid: | is not a UID"),
-        ({"renamed_from": CLUSTER["name"]}, "gpu_cluster.renamed_from: | is the name that the cluster has now"),
+        ({"renamed_from": CLUSTER["name"]}, "gpu_cluster.renamed_from: | is the current name of the cluster"),
         ({"impersonate_groups": ["g"]}, "gpu_cluster.impersonate_user: |is missing"),
     ],
 )

@@ -16,10 +16,10 @@ from hypothesis import given
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import Sharing
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
 from tests.helpers.variables import CLUSTER, LAB_POOLS, Document, pool_lists
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -116,7 +116,7 @@ def test_mig(layout: t.Any, expected: Document) -> None:
     assert set(plan.mig.entries) == {pool.mig_key}
     assert plan.policy.spec["migManager"] == {"config": {"name": plan.mig.name}}
     assert plan.policy.mig_by_node
-    assert {"all-disabled", "all-enabled", "all-1g.5gb", "all-1g.5gb.me"} <= set(plan.mig.usual)
+    assert {"all-disabled", "all-enabled", "all-1g.5gb", "all-1g.5gb.me"} <= set(plan.mig.default_entries)
 
 
 def test_pool_says_all_labels_of_its_nodes() -> None:

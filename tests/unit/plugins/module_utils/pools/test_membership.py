@@ -10,7 +10,12 @@ import time
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.membership import Membership, NodeFacts, fits, members
+from ansible_collections.accel.gpu.plugins.module_utils.pools.membership import (
+    Membership,
+    NodeFacts,
+    assign_nodes,
+    matches,
+)
 from tests.helpers.variables import CLUSTER, Document
 
 PIN = "accel.gpu/pool"
@@ -24,7 +29,7 @@ PINNED: Document = {"name": "pinned"}
 
 
 def sorted_into(pools: list[Document], **nodes: dict[str, str]) -> Membership:
-    return members(derive(CLUSTER, {}, pools).pools, [NodeFacts(name, labels) for name, labels in nodes.items()])
+    return assign_nodes(derive(CLUSTER, {}, pools).pools, [NodeFacts(name, labels) for name, labels in nodes.items()])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +92,9 @@ MADE: Document = {"name": "made", "model": "T4", "nodes": {"flavor": "f", "count
 
 
 def of_a_cloud(*pools: Document, **nodes: dict[str, str]) -> Membership:
-    return members(derive(CLOUD, {}, list(pools)).pools, [NodeFacts(name, labels) for name, labels in nodes.items()])
+    return assign_nodes(
+        derive(CLOUD, {}, list(pools)).pools, [NodeFacts(name, labels) for name, labels in nodes.items()]
+    )
 
 
 def test_nodes_of_a_group_are_its_pools_before_anything_is_known_of_them() -> None:
@@ -104,7 +111,7 @@ def test_a_group_beats_a_match_and_a_pin_beats_a_group() -> None:
     there = {NODEGROUP: "gpus", PRODUCT: "Tesla-T4"}
     found = of_a_cloud(MADE, T4, PINNED, n={**there}, pinned={**there, PIN: "pinned"}, former={**there, PIN: "gone"})
     assert found.by_pool == {"made": ["former", "n"], "t4": [], "pinned": ["pinned"]}
-    assert found.left == {"gone": ["former"]}
+    assert found.undeclared_pins == {"gone": ["former"]}
 
 
 def test_a_group_whose_name_another_one_could_have_taken_is_its_own() -> None:
@@ -117,11 +124,11 @@ def test_a_group_whose_name_another_one_could_have_taken_is_its_own() -> None:
 def test_the_label_of_a_group_is_the_clouds() -> None:
     cloud = {"name": "lab", "cloud": {"magnum": {"nodegroup_label": "capi.stackhpc.com/node-group"}}}
     facts = [NodeFacts("a", {"capi.stackhpc.com/node-group": "gpus"}), NodeFacts("b", {NODEGROUP: "gpus"})]
-    assert members(derive(cloud, {}, [MADE]).pools, facts).by_pool == {"made": ["a"]}
+    assert assign_nodes(derive(cloud, {}, [MADE]).pools, facts).by_pool == {"made": ["a"]}
     vks = derive(
         {"name": "lab", "cloud": {"vks": {}}}, {}, [{**MADE, "nodes": {"flavor": "f", "count": 1, "name": "a-group"}}]
     )
-    assert members(vks.pools, [NodeFacts("a", {"": "a-group"}), NodeFacts("b", {PIN: "made"})]).by_pool == {
+    assert assign_nodes(vks.pools, [NodeFacts("a", {"": "a-group"}), NodeFacts("b", {PIN: "made"})]).by_pool == {
         "made": ["b"]
     }
 
@@ -135,13 +142,13 @@ def test_a_node_of_another_model_than_its_flavor_was_said_to_have() -> None:
         pinned={PIN: "made", PRODUCT: "NVIDIA-L4"},
     )
     assert found.by_pool == {"made": ["pinned", "right", "unknown", "wrong"]}
-    assert found.unlike == {"made": ["pinned", "wrong"]}
+    assert found.wrong_model == {"made": ["pinned", "wrong"]}
     assert found.mismatched == {}
 
 
 def test_node_of_a_pool_that_is_gone_is_said_and_may_find_another() -> None:
     found = sorted_into([T4], new={PRODUCT: "Tesla-T4", PIN: "old"}, lost={PRODUCT: "NVIDIA-L4", PIN: "old"})
-    assert found.left == {"old": ["lost", "new"]}
+    assert found.undeclared_pins == {"old": ["lost", "new"]}
     assert found.by_pool == {"t4": ["new"]}
     assert found.unclaimed == []
 
@@ -184,11 +191,11 @@ def test_five_thousand_nodes_and_three_hundred_pools(rng: random.Random) -> None
         for number in range(5000)
     ]
     started = time.process_time()
-    found = members(pools, nodes)
+    found = assign_nodes(pools, nodes)
     spent = time.process_time() - started
     assert spent < 1, f"took {spent:.2f} s"
     for node in rng.sample(nodes, 200):
-        matching = [pool.name for pool in pools if fits(pool, node)]
+        matching = [pool.name for pool in pools if matches(pool, node)]
         assert [name for name, its in found.by_pool.items() if node.name in its] == (
             matching if len(matching) == 1 else []
         )

@@ -20,7 +20,7 @@ from ansible_collections.accel.gpu.plugins.filter.mig_layouts import mig_layouts
 from ansible_collections.accel.gpu.plugins.filter.with_node_counts import with_node_counts
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import warnings
+from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings
 
 from .test_whole_schema_fuzzed import DOCUMENTS
 
@@ -84,7 +84,7 @@ def _judge(documents: list[t.Any]) -> None:
     if not problems:
         plan = derive(*documents)
         json.dumps(plan.as_dict())
-        warnings(plan)
+        plan_warnings(plan)
     with contextlib.suppress(AnsibleFilterError):
         with_node_counts(documents[2], {"made": "2"}, documents[1])
     assert time.process_time() - started < 2

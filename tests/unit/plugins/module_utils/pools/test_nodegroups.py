@@ -33,10 +33,10 @@ def test_what_defaults_say_of_nodes_is_for_pools_that_make_some() -> None:
     existing: Document = {"name": "old", "match": {"model": "L40S"}}
     assert validate(MAGNUM, defaults, [MADE, existing]) == []
     made, old = planned(MAGNUM, MADE, existing, defaults=defaults).pools
-    assert made.group == NodeGroupPlan(
+    assert made.nodegroup == NodeGroupPlan(
         "train", "magnum.openstack.org/nodegroup", "g4.p2.40g", 2, 1, 4, {"recreate": True, "image": "ubuntu"}
     )
-    assert (made.model, old.model, old.group) == ("T4", "L40S", None)
+    assert (made.model, old.model, old.nodegroup) == ("T4", "L40S", None)
 
 
 def test_defaults_name_no_group() -> None:
@@ -117,8 +117,8 @@ def test_how_many(pool: Document, numbers: dict[str, int], size: str) -> None:
     plan = planned(MAGNUM, {**MADE, **pool})
     counted = {"node_count", "min_node_count", "max_node_count", "autoscaling"}
     assert {key: value for key, value in plan.nodegroups[0].items() if key in counted} == numbers
-    assert plan.pools[0].group is not None
-    assert plan.pools[0].group.size == size
+    assert plan.pools[0].nodegroup is not None
+    assert plan.pools[0].nodegroup.size == size
 
 
 def test_the_startup_taint_is_among_those_of_the_group() -> None:

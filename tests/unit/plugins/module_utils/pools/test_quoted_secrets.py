@@ -73,7 +73,7 @@ def test_text_in_place_of_a_release_or_its_values_is_never_quoted(which: str, te
     ]
     for template in ({which: f"{text} {{{{ x }}}}"}, {which: {"values": f"{text} {{{{ x }}}}"}}):
         (problem,) = problems(**template)
-        assert "still holds a template" in problem
+        assert "still contains a template" in problem
         assert SECRET not in problem
 
 

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 from hypothesis import given
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
@@ -26,7 +26,7 @@ def planned(*pools: Document, defaults: Document | None = None) -> tuple[PoolPla
 
 def born(pool: PoolPlan, *, labels: dict[str, str] | None = None) -> t.Any:
     """A node that was made with the pool's registration."""
-    return parse(
+    return parse_node(
         {
             "metadata": {
                 "name": "new",

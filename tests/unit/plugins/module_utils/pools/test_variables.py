@@ -15,50 +15,50 @@ SLICED: Document = {"mode": "time-slicing", "replicas": 4}
 
 # A pool (beside its name) and the one message about it, which begins with gpu_pools[0].
 POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
-    ({"shraing": {}}, ".shraing: is not known here; did you mean sharing?"),
-    ({"gpusPerNode": 1}, ".gpusPerNode: is not known here; did you mean gpus_per_node?"),
-    ({"replicas": 4}, ".replicas: is not known here; it belongs under sharing"),
+    ({"shraing": {}}, ".shraing: is not a known key; did you mean sharing?"),
+    ({"gpusPerNode": 1}, ".gpusPerNode: is not a known key; did you mean gpus_per_node?"),
+    ({"replicas": 4}, ".replicas: is not a known key; it belongs under sharing"),
     (
         {"model": "T4"},
         ".model: has no effect without nodes; existing nodes are known by match.model, so it belongs under match",
     ),
-    ({"flavor": "x"}, ".flavor: is not known here; it belongs under nodes"),
+    ({"flavor": "x"}, ".flavor: is not a known key; it belongs under nodes"),
     (
         {"xyz": "red"},
-        ".xyz: is not known here; known: name, match, model, nodes, autoscale, gpus_per_node, labels, taints",
+        ".xyz: is not a known key; known: name, match, model, nodes, autoscale, gpus_per_node, labels, taints",
     ),
-    ({5: "x"}, "[5]: is not known here; keys are text, and 5 is a number"),
+    ({5: "x"}, "[5]: is not a known key; keys are text, and 5 is a number"),
     ({"gpus_per_node": "4 GPUs"}, '.gpus_per_node: "4 GPUs" is text, not a whole number; give decimal digits alone'),
     ({"gpus_per_node": 1.5}, ".gpus_per_node: 1.5 is a number with a fraction, not a whole number"),
     ({"gpus_per_node": True}, ".gpus_per_node: true is a boolean, not a whole number"),
-    ({"gpus_per_node": 0}, ".gpus_per_node: 0 is not allowed: without a GPU there is nothing to drive or to share"),
+    ({"gpus_per_node": 0}, ".gpus_per_node: 0 is not allowed: a pool without GPUs has no effect"),
     ({"gpus_per_node": 65}, ".gpus_per_node: 65 is not allowed: no node has more than 64 GPUs"),
     ({"labels": ["a"]}, ".labels: is a list, not a map; write it as `key: value` lines"),
     ({"labels": {"gpu": True}}, ".labels.gpu: true is a boolean, not text; put it in quotes"),
     ({"labels": {"tier": 1}}, ".labels.tier: 1 is a number, not text; put it in quotes"),
     ({"labels": {"tier": None}}, '.labels.tier: has no value; write "" for an empty one'),
     ({"labels": {"a b": "c"}}, ".labels['a b']: the key \"a b\" is not a label key"),
-    ({"labels": {"-/a": "c"}}, ".labels['-/a']: the key \"-/a\" is not a label key; before the one '/'"),
+    ({"labels": {"-/a": "c"}}, ".labels['-/a']: the key \"-/a\" is not a label key; the part before '/'"),
     ({"labels": {"a/b/c": "d"}}, ".labels['a/b/c']: the key"),
     ({"labels": {"a": "b c"}}, '.labels.a: "b c" is not a label value; use a-z'),
     ({"labels": {"a": "x" * 64}}, ".labels.a: "),
-    ({"labels": {"a": "{{ team }}"}}, '.labels.a: "{{ team }}" still holds a template'),
+    ({"labels": {"a": "{{ team }}"}}, '.labels.a: "{{ team }}" still contains a template'),
     (
         {"labels": {"nvidia.com/gpu.count": "8"}},
-        ".labels['nvidia.com/gpu.count']: the key \"nvidia.com/gpu.count\" is reserved: NVIDIA's agents",
+        ".labels['nvidia.com/gpu.count']: the key \"nvidia.com/gpu.count\" is reserved: NVIDIA's operands",
     ),
     (
         {"labels": {"nvidia.com/gpu.workload.config": "passthrough"}},
-        ".labels['nvidia.com/gpu.workload.config']: \"passthrough\" is none of its values; use container, vm-passthrough or vm-vgpu",
+        ".labels['nvidia.com/gpu.workload.config']: \"passthrough\" is not a valid value; use container, vm-passthrough or vm-vgpu",
     ),
     (
         {"labels": {"nvidia.com/gpu.deploy.dcgm": "no"}},
-        '.labels[\'nvidia.com/gpu.deploy.dcgm\']: "no" is none of its values; use "true" or "false"',
+        '.labels[\'nvidia.com/gpu.deploy.dcgm\']: "no" is not a valid value; use "true" or "false"',
     ),
     ({"labels": {"accel.gpu/pool": "x"}}, ".labels['accel.gpu/pool']: the key \"accel.gpu/pool\" is reserved: this"),
     ({"labels": {"nvidia.com/mig.config": "x"}}, ".labels['nvidia.com/mig.config']: the key"),
     ({"labels": {"kubernetes.io/hostname": "x"}}, ".labels['kubernetes.io/hostname']: the key"),
-    ({"match": {"model": "T9"}}, '.match.model: "T9" is no GPU model of the catalog; did you mean T4?'),
+    ({"match": {"model": "T9"}}, '.match.model: "T9" is not a GPU model of the catalog; did you mean T4?'),
     ({"match": {"model": ["T4"]}}, ".match.model: is a list, not text; give one value"),
     ({"match": "T4"}, '.match: "T4" is text, not a map; write it as `key: value` lines'),
     ({"match": {"labels": {"accel.gpu/pool": "x"}}}, ".match.labels['accel.gpu/pool']: the key"),
@@ -66,16 +66,19 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"taints": {"key": "a"}}, ".taints: is a map, not a list; begin each entry with a dash"),
     ({"taints": [{"key": "a"}]}, ".taints[0].effect: is missing; choose one of NoSchedule"),
     ({"taints": [{"effect": "NoSchedule"}]}, ".taints[0].key: is missing; a taint has a key and an effect"),
-    ({"taints": [{"key": "a", "effect": "noschedule"}]}, '.taints[0].effect: "noschedule" is not known here; did you'),
+    (
+        {"taints": [{"key": "a", "effect": "noschedule"}]},
+        '.taints[0].effect: "noschedule" is not a valid value; did you',
+    ),
     ({"taints": [{"key": "a", "effect": "NoExecute", "value": True}]}, ".taints[0].value: true is a boolean, not text"),
     ({"taints": [{"key": "a", "effect": "NoExecute", "value": "y"}]}, ".taints[0].value: "),
     ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, ".taints[0].key: "),
     (
         {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/x", "effect": "NoSchedule"}]},
-        '.taints[0].key: "startup-taint.cluster-autoscaler.kubernetes.io/x" is reserved: it goes once',
+        '.taints[0].key: "startup-taint.cluster-autoscaler.kubernetes.io/x" is reserved: startup taints are',
     ),
-    ({"startup_taint": True}, ".startup_taint: has no effect with mode: none; only GPUs that are still to be cut"),
-    ({"startup_taint": True, "sharing": SLICED}, ".startup_taint: has no effect with mode: time-slicing; only GPUs"),
+    ({"startup_taint": True}, ".startup_taint: has no effect with mode: none; it keeps workloads away from a new node"),
+    ({"startup_taint": True, "sharing": SLICED}, ".startup_taint: has no effect with mode: time-slicing; it keeps"),
     ({"startup_taint": "perhaps"}, '.startup_taint: "perhaps" is text, not a boolean; write true or false'),
     (
         {"taints": [{"key": "a", "effect": "NoExecute"}] * 2},
@@ -98,10 +101,10 @@ def test_mistake_of_a_pool(pool: dict[t.Any, t.Any], message: str) -> None:
     [
         ("Note Books", "\"Note Books\" is not a DNS label (RFC 1123); use a-z, 0-9 and '-'"),
         ("-", '"-" is not a DNS label'),
-        ("", '"" is empty; say something or leave it out'),
+        ("", '"" is empty; set a value or leave it out'),
         ("x" * 64, "has 64 characters; a DNS label has at most 63"),
         (5, "5 is a number, not text; put it in quotes"),
-        (None, "is missing; every pool has a name"),
+        (None, "is missing; every pool needs its own name"),
     ],
 )
 def test_name_of_a_pool(name: t.Any, message: str) -> None:
@@ -116,25 +119,25 @@ FLEET_MISTAKES: list[tuple[list[Document], list[str]]] = [
     ),
     (
         [{"name": "a", "match": {"model": "T4"}}, {"name": "b", "match": {"model": "Tesla-T4"}}],
-        ["gpu_pools[1].match: is the same as that of gpu_pools[0] (a); tell them apart"],
+        ["gpu_pools[1].match: is the same as that of gpu_pools[0] (a); distinguish them"],
     ),
     (
         [{"name": "a", "match": {"model": "T4", "labels": {"x": "1"}}}, {"name": "b", "match": {"model": "T4"}}],
-        ["gpu_pools[1].match: takes every node of gpu_pools[0] (a) too; tell them apart"],
+        ["gpu_pools[1].match: matches every node of gpu_pools[0] (a), too; distinguish them"],
     ),
     (
         [
             {"name": "a", "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-T4-SHARED"}}},
             {"name": "b", "match": {"model": "T4", "labels": {"x": "1"}}},
         ],
-        ["gpu_pools[0].match: takes every node of gpu_pools[1] (b) too; tell them apart"],
+        ["gpu_pools[0].match: matches every node of gpu_pools[1] (b), too; distinguish them"],
     ),
     (
         [{"name": "a", "match": {"labels": {"x": "1"}}}]
         + [{"name": f"b{i}", "match": {"model": "T4", "labels": {"x": "1", "y": str(i)}}} for i in range(5)],
         [
-            "gpu_pools[0].match: takes every node of gpu_pools[1] (b0), gpu_pools[2] (b1), gpu_pools[3] (b2) "
-            "and 2 more too; tell them apart"
+            "gpu_pools[0].match: matches every node of gpu_pools[1] (b0), gpu_pools[2] (b1), gpu_pools[3] (b2) "
+            "and 2 more, too; distinguish them"
         ],
     ),
 ]

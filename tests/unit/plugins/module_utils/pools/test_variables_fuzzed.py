@@ -70,7 +70,7 @@ matches = st.fixed_dictionaries(
 @given(st.lists(matches, max_size=6))
 def test_certain_overlaps_are_those_that_every_pair_shows(wanted: list[Document]) -> None:
     pools = [{"name": f"p{number}", "match": match} for number, match in enumerate(wanted)]
-    asked = [MatchTerms.by(resolve_match(match)) for match in wanted]
+    asked = [MatchTerms.of(resolve_match(match)) for match in wanted]
     real = [its for its in asked if its != MatchTerms(frozenset(), frozenset())]
     overlapping = {
         f"gpu_pools[{number}].match"

@@ -9,7 +9,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, parts, validate
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import (
+    InvalidVariables,
+    split_variables,
+    validate,
+)
 from tests.helpers.variables import CLUSTER
 
 
@@ -17,7 +21,7 @@ from tests.helpers.variables import CLUSTER
     ("pools", "message"),
     [
         ({"name": "a"}, "gpu_pools: is a map, not a list; begin each entry with a dash"),
-        ("{{ pools }}", 'gpu_pools: "{{ pools }}" still holds a template'),
+        ("{{ pools }}", 'gpu_pools: "{{ pools }}" still contains a template'),
     ],
 )
 def test_pools_that_are_no_list(pools: t.Any, message: str) -> None:
@@ -35,16 +39,16 @@ def test_document_that_contains_itself() -> None:
 @pytest.mark.parametrize(
     ("documents", "message"),
     [
-        ([], "the documents: are a list, not a map of gpu_cluster, gpu_defaults and gpu_pools"),
+        ([], "the input: is a list, not a map of gpu_cluster, gpu_defaults and gpu_pools"),
         (
             {"gpu_cluster": {}, "pool": []},
-            '"pool": is not one of the documents gpu_cluster, gpu_defaults and gpu_pools',
+            '"pool": is not one of gpu_cluster, gpu_defaults and gpu_pools',
         ),
     ],
 )
 def test_filters_want_one_map(documents: t.Any, message: str) -> None:
     with pytest.raises(InvalidVariables) as raised:
-        parts(documents)
+        split_variables(documents)
     assert raised.value.problems == [message]
 
 

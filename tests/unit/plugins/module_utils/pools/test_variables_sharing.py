@@ -17,29 +17,29 @@ SLICED: Document = {"mode": "time-slicing", "replicas": 4}
 MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     (
         {"sharing": {"mode": "timeSlicing"}},
-        '.sharing.mode: "timeSlicing" is not known here; did you mean time-slicing?',
+        '.sharing.mode: "timeSlicing" is not a valid value; did you mean time-slicing?',
     ),
-    ({"sharing": {"mode": "vgpu"}}, '.sharing.mode: "vgpu" is not known here; known: none, time-slicing, mps, mig'),
-    ({"sharing": {"mode": "mps"}}, ".sharing.replicas: is missing; mps needs the shares of a GPU"),
-    ({"sharing": {"mode": "mig"}}, ".sharing.layout: is missing; say what each GPU is cut into"),
-    ({"sharing": {"layout": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside layout; say mode: mig"),
-    ({"sharing": {"demand": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside demand; say mode: mig"),
+    ({"sharing": {"mode": "vgpu"}}, '.sharing.mode: "vgpu" is not a valid value; known: none, time-slicing, mps, mig'),
+    ({"sharing": {"mode": "mps"}}, ".sharing.replicas: is missing; mps needs the number of shares of a GPU"),
+    ({"sharing": {"mode": "mig"}}, ".sharing.layout: is missing; set the MIG devices of each GPU"),
+    ({"sharing": {"layout": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside layout; set mode: mig"),
+    ({"sharing": {"demand": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside demand; set mode: mig"),
     (
         {"sharing": {**SLICED, "demand": {"1g.5gb": 1}}},
-        ".sharing.demand: has no effect with mode: time-slicing; take it",
+        ".sharing.demand: has no effect with mode: time-slicing; remove it",
     ),
-    ({"sharing": {"mode": "mig", "demand": {}}}, ".sharing.demand: asks for nothing; say mode: none"),
+    ({"sharing": {"mode": "mig", "demand": {}}}, ".sharing.demand: has no MIG device; set mode: none"),
     (
         {"sharing": {"mode": "mig", "demand": {"1g5gb": 1}}},
         ".sharing.demand['1g5gb']: the key \"1g5gb\" is not a MIG profile",
     ),
     (
         {"sharing": {"mode": "mig", "demand": {"1g.5gb": 0}}},
-        ".sharing.demand['1g.5gb']: 0 is not allowed: a demand is of one device at least; leave",
+        ".sharing.demand['1g.5gb']: 0 is not allowed: a demand is for at least one device; leave",
     ),
     (
         {"sharing": {"mode": "mig", "demand": {"1g.5gb": 1}, "layout": {"1g.5gb": 1}}},
-        ".sharing.demand: stands beside a layout; take one out",
+        ".sharing.demand: cannot be combined with a layout; remove one",
     ),
     (
         {"sharing": {"mode": "mig", "demand": {"1g.5gb": 1}, "strategy": "single"}},
@@ -51,11 +51,11 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ),
     (
         {"match": {"model": "T4"}, "sharing": {"mode": "mig", "demand": {"1g.5gb": 1}}},
-        ".sharing.mode: mig does not exist on a T4",
+        ".sharing.mode: a T4 does not support mig",
     ),
     (
         {"sharing": {**SLICED, "layout": {"1g.5gb": 1}}},
-        ".sharing.layout: has no effect with mode: time-slicing; take it",
+        ".sharing.layout: has no effect with mode: time-slicing; remove it",
     ),
     (
         {"sharing": {"mode": "mps", "replicas": 4, "fail_requests_greater_than_one": False}},
@@ -78,7 +78,7 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"sharing": {"mode": "mig", "layout": {"3g.20gb": 0}}}, ".sharing.layout['3g.20gb']: 0 is not a count"),
     (
         {"sharing": {"mode": "mig", "layout": [{"3g.20gb": 1}, "x"]}},
-        ".sharing.layout[1]: is text, not what a GPU is cut into",
+        ".sharing.layout[1]: is text, not the MIG devices of a GPU",
     ),
     (
         {"sharing": {"mode": "mig", "layout": {0: {"3g.20gb": 1}, "1g.5gb": 1}}},
@@ -90,7 +90,7 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ),
     (
         {"gpus_per_node": 1, "sharing": {"mode": "mig", "layout": {0: {}}}},
-        ".sharing.layout: cuts no GPU; say mode: none",
+        ".sharing.layout: has no MIG device; set mode: none",
     ),
     (
         {"sharing": {"mode": "mig", "layout": {0: {"3g.20gb": 1}}}},
@@ -117,7 +117,7 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ),
     (
         {"match": {"model": "T4"}, "sharing": {"mode": "mig", "layout": {"1g.5gb": 1}}},
-        ".sharing.mode: mig does not exist on a T4; use time-slicing or mps",
+        ".sharing.mode: a T4 does not support mig; use time-slicing or mps",
     ),
     (
         {"match": {"model": "A30"}, "sharing": {"mode": "mig", "layout": {"3g.20gb": 1}}},
@@ -128,8 +128,11 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         ".sharing.layout: a A100-SXM4-40GB has no room for 1 x 1g.5gb + 1 x 3g.20gb + 1 x 4g.20gb together: 4g.20gb on 0-3 and "
         "3g.20gb on 4-7 (memory slices) leave no place for 1g.5gb, which needs one of 0 to 6; the nearest layouts that fit: 1 x",
     ),
-    ({"sharing": {"mode": "time-slicing"}}, ".sharing.replicas: is missing; time-slicing needs the shares of a GPU"),
-    ({"sharing": {"replicas": 4}}, ".sharing.mode: is missing beside replicas; say mode: time-slicing"),
+    (
+        {"sharing": {"mode": "time-slicing"}},
+        ".sharing.replicas: is missing; time-slicing needs the number of shares of a GPU",
+    ),
+    ({"sharing": {"replicas": 4}}, ".sharing.mode: is missing beside replicas; set mode: time-slicing"),
     ({"sharing": {"mode": "none", "replicas": 4}}, ".sharing.replicas: has no effect with mode: none"),
     ({"sharing": {"mode": "none", "rename": True}}, ".sharing.rename: has no effect with mode: none"),
     (

@@ -12,7 +12,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import war
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import warnings as doubts
+from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings as doubts
 from tests.helpers.fleet import node
 
 A100 = {"name": "a", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}
@@ -56,10 +56,10 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
             [{**A100, "labels": {"nvidia.com/gpu.deploy.mig-manager": "false"}}],
             (),
             "v25.3.4",
-            ["pool a: label nvidia.com/gpu.deploy.mig-manager=false keeps the MIG manager away"],
+            ["pool a: label nvidia.com/gpu.deploy.mig-manager=false keeps the MIG manager off its nodes"],
         ),
         ([], ("openshift",), "v99.1.0", []),
-        ([WHOLE], (), "v25.9.9", ["v25.9.9 is not in the catalog; it is taken to be like v25.3.4"]),
+        ([WHOLE], (), "v25.9.9", ["v25.9.9 is not in the catalog; it is treated like v25.3.4"]),
         ([WHOLE], ("openshift",), "v25.3.4", ["GPU operator v25.3.4: OpenShift 4.18.22"]),
         ([A100], (), "v25.10.1", ["v25.10.1: MIG manager v0.13.0 to v0.15.0"]),
         ([A100], ("rhel8",), "v25.10.1", ["v25.10.1: RHEL 8 with", "v25.10.1: MIG manager"]),
@@ -75,13 +75,13 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
             [{**A100, "match": {"model": "RTX-PRO-5000"}, "sharing": {"mode": "mig", "layout": {"1g.24gb": 2}}}],
             (),
             "v25.3.4",
-            ["pool a: what a RTX-PRO-5000 can be cut into is not verified for its layout"],
+            ["pool a: the MIG profiles of a RTX-PRO-5000 are not verified"],
         ),
         (
             [{**A100, "match": {"model": "RTX-PRO-4500"}, "sharing": {"mode": "mig", "layout": {"1g.16gb": 2}}}],
             (),
             "v25.3.4",
-            ["pool a: what a RTX-PRO-4500 can be cut into may differ from its layout"],
+            ["pool a: the MIG profiles of a RTX-PRO-4500 may differ from those of its layout"],
         ),
         ([WHOLE, SCALED], (), "v25.3.4", []),
         ([{**SCALED, "sharing": X4}], (), "v25.3.4", []),
@@ -89,7 +89,7 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
             [{**SCALED, "sharing": {**X4, "rename": True}}],
             (),
             "v25.3.4",
-            ["pool s: the cluster autoscaler counts nvidia.com/gpu"],
+            ["pool s: the cluster autoscaler only counts nvidia.com/gpu"],
         ),
         ([{**SCALED, "model": "A30", "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}}}], (), "v25.3.4", []),
         (
@@ -129,7 +129,10 @@ NFD = "feature.node.kubernetes.io"
     ],
 )  # fmt: skip
 def test_traits_are_what_labels_tell(labels: dict[str, str], traits: set[str]) -> None:
-    assert warnings.traits([node(labels=dict(labels)), Node("cpu", labels={"node.openshift.io/os_id": "x"})]) == traits
+    assert (
+        warnings.cluster_traits([node(labels=dict(labels)), Node("cpu", labels={"node.openshift.io/os_id": "x"})])
+        == traits
+    )
 
 
 def test_what_is_odd_of_a_fleet() -> None:
@@ -142,11 +145,11 @@ def test_what_is_odd_of_a_fleet() -> None:
     ]
     told = warnings.all_warnings(nodes, assign_pools(plan.pools, nodes), ())
     assert [text.partition(";")[0] for text in told] == [
-        "Node both matches the pools t, u and is left as it is",
+        "Node both matches the pools t, u and is not changed",
         "No node of the cluster belongs to: u, e.",
         "Pool t does not match pinned, pinned to it by the label accel.gpu/pool",
-        "new carry accel.gpu/pool=gone, which is no declared pool",
-        "Not ready, so neither waited for nor proven: away.",
+        "new have the label accel.gpu/pool=gone, which is not a declared pool",
+        "Not ready, so the run neither waits for them nor verifies them: away.",
         "The catalog has no GPU model NVIDIA-X1 (new)",
     ]
     assert warnings.all_warnings([Node("cpu")], assign_pools(plan.pools, []), ()) == []

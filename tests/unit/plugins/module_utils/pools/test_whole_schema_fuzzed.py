@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import CLUSTER, POOL
+from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import CLUSTER
+from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import POOL
 from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Field, ListOf, Section
 from tests.helpers.variables import Document, anything
 
@@ -179,7 +180,7 @@ def test_every_key_of_the_schema_stands_in_a_document_that_is_sound() -> None:
 
 
 def spoil(draw: st.DrawFn, documents: dict[str, t.Any]) -> None:
-    """Replace one place, at any depth, by anything, take it out, or put a key beside it that nobody knows."""
+    """Replace one place, at any depth, by anything, remove it, or put a key beside it that nobody knows."""
     place: t.Any = documents
     while True:
         inner = sorted(place, key=str) if isinstance(place, dict) else range(len(place))

@@ -12,7 +12,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.report.nodegroup_lines i
 
 WIDTH = 300
 GROUP = {"name": "gpus", "flavor": "g2.5xlarge", "size": "1 to 6 nodes"}
-POOLS: dict[str, t.Any] = {"made": {"group": GROUP}, "found": {"group": None}, "old": {}}
+POOLS: dict[str, t.Any] = {"made": {"nodegroup": GROUP}, "found": {"nodegroup": None}, "old": {}}
 LINE = "nodes of made: node group gpus of g2.5xlarge, 1 to 6 nodes"
 
 
@@ -22,12 +22,12 @@ LINE = "nodes of made: node group gpus of g2.5xlarge, 1 to 6 nodes"
         ("report", {"nodegroups": {"gpus": {"action": "create"}}}, ""),
         ("plan", {}, ""),
         ("plan", {"nodegroups": {"gpus": {"action": "none"}}}, "; as declared"),
-        ("plan", {"nodegroups": {"gpus": {"action": "create"}}}, "; will be made"),
-        ("plan", {"nodegroups": {"gpus": {"action": "update"}}}, "; differs, and will be changed"),
+        ("plan", {"nodegroups": {"gpus": {"action": "create"}}}, "; will be created"),
+        ("plan", {"nodegroups": {"gpus": {"action": "update"}}}, "; will be updated"),
         (
             "plan",
             {"nodegroups": {"gpus": {"action": "recreate"}}},
-            "; differs in what the cloud cannot change, and will be replaced",
+            "; differs in immutable fields, and will be replaced",
         ),
     ],
 )
@@ -57,15 +57,13 @@ def test_node_group_of_a_pool(kind: str, asked: dict[str, t.Any], told: str) -> 
 def test_what_differs_of_a_group(before: dict[str, t.Any], after: dict[str, t.Any], told: str) -> None:
     diff = {"before": {"gpus": before}, "after": {"gpus": after}}
     asked = {"nodegroups": {"gpus": {"action": "update"}}, "diff": diff}
-    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, "plan", WIDTH) == [
-        f"{LINE}; differs, and will be changed{told}"
-    ]
+    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, "plan", WIDTH) == [f"{LINE}; will be updated{told}"]
 
 
 def test_a_cloud_that_does_not_answer() -> None:
     away = {"msg": "Keystone did not answer."}
     assert nodegroup_lines({"pools": POOLS, "nodegroups": away}, "plan", WIDTH) == [
         LINE,
-        "cloud: not reached, so nobody knows what the groups are like: Keystone did not answer.",
+        "cloud: not reached, so the state of the node groups is unknown: Keystone did not answer.",
     ]
     assert nodegroup_lines({"pools": {"old": {}}, "nodegroups": away}, "plan", WIDTH) == []

@@ -24,11 +24,11 @@ def _pool(**changes: t.Any) -> dict[str, t.Any]:
         "memory_mib_per_share": 3840,
         "nodes": 4,
         "gpus": 4,
-        "wanted": 16,
+        "expected": 16,
         "allocatable": 16,
         "changes": {},
-        "differs": [],
-        "differing_nodes": 0,
+        "drift": [],
+        "drifted_nodes": 0,
         "as_declared": True,
         **changes,
     }
@@ -63,23 +63,23 @@ CUTS = [
         "profiles": {"3g.40gb": 1},
         "slices": 8,
         "devices": [{"profile": "3g.40gb", "start": 4, "size": 4}],
-        "wasted": {"compute": 4, "memory": 4, "media": True},
+        "unused": {"compute": 4, "memory": 4, "media": True},
     },
     {
         "gpus": 2,
         "profiles": {"1g.10gb": 1},
         "slices": 8,
         "devices": [{"profile": "1g.10gb", "start": 0, "size": 1}],
-        "wasted": {"compute": 6, "memory": 7, "media": True},
+        "unused": {"compute": 6, "memory": 7, "media": True},
     },
-    {"gpus": 11, "profiles": {}, "slices": 8, "devices": [], "wasted": {}},
+    {"gpus": 11, "profiles": {}, "slices": 8, "devices": [], "unused": {}},
 ]
 LAYOUT = [{"devices": [], "profiles": {"1g.10gb": 2, "7g.80gb": 1}}]
 PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
 
 def _costing(**counts: t.Any) -> dict[str, t.Any]:
-    each = {name: counts.pop(name, 0) for name in ("drivers", "pods", "agent_pods", "cut_nodes", "resets")}
+    each = {name: counts.pop(name, 0) for name in ("drivers", "pods", "operand_pods", "repartitioned_nodes", "resets")}
     total = {**each, "max_parallel": 0, "reasons": [], "held_back": False, "release": None, **counts}
     return _info(pools={"notebooks": _pool(changes=CHANGES, impact=each)}, impact=total)
 
@@ -94,27 +94,27 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     (
         "proven",
         "report",
-        _info(pools={"a": _pool(proof=PROOF)}),
+        _info(pools={"a": _pool(validation=PROOF)}),
         ["as declared; 4 pods on t4-1 ran together on 1 device"],
     ),
     (
         "proven, with what was not granted",
         "report",
-        _info(pools={"a": _pool(proof={**PROOF, "one_more": "waited", "two_shares": "refused"})}),
+        _info(pools={"a": _pool(validation={**PROOF, "one_more": "waited", "two_shares": "refused"})}),
         ["on 1 device(s), one more waited, two at once were refused"],
     ),
     (
-        "differs",
+        "drift",
         "report",
-        _info(pools={"a": _pool(as_declared=False, differs=["n1: x"], differing_nodes=3, allocatable=4)}),
-        ["4/16", "differs", "a: differs on 3 node(s): n1: x; and 2 more"],
+        _info(pools={"a": _pool(as_declared=False, drift=["n1: x"], drifted_nodes=3, allocatable=4)}),
+        ["4/16", "drift", "a: drift on 3 node(s): n1: x; and 2 more"],
     ),
     ("empty", "report", _info(pools={"a": _pool(nodes=0, as_declared=False)}), ["no nodes", "no node of the cluster"]),
     (
         "before discovery",
         "plan",
         _info(
-            pools={"a": _pool(nodes=0, gpus=0, wanted=0)},
+            pools={"a": _pool(nodes=0, gpus=0, expected=0)},
             totals={"nodes": 20, "gpu_nodes": 0, "gpus": 0, "allocatable": {}},
         ),
         ["3.8 GiB after discovery", "after discovery: no node is known to have GPUs yet"],
@@ -132,20 +132,20 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         {"reachable": False, "reason": "refused", "cluster": "lab", "pools": {"a": _pool()}},
         ["refused"],
     ),
-    ("no pools", "plan", _info(pools={}), ["No pools are declared", "fleet:"]),
+    ("no pools", "plan", _info(pools={}), ["No pools are declared", "total:"]),
     (
         "memory of MIG devices",
         "plan",
         _info(pools={"a": _pool(mode="mig", replicas=2, memory_mib_per_share=None, layout=LAYOUT)}),
-        ["mig x2 gpu 16 5-40 GB", "each GPU in 2 x 1g.10gb + 1 x 7g.80gb"],
+        ["mig x2 gpu 16 5-40 GB", "each GPU with 2 x 1g.10gb + 1 x 7g.80gb"],
     ),
     (
         "slices of MIG devices",
         "plan",
-        _info(pools={"a": _pool(mode="mig", replicas=1, memory_mib_per_share=None, demand=DEMAND, cuts=CUTS)}),
+        _info(pools={"a": _pool(mode="mig", replicas=1, memory_mib_per_share=None, demand=DEMAND, gpu_layouts=CUTS)}),
         [
             "mig gpu 16 10-40 GB",
-            "2 x 1g.10gb + 3 x 3g.40gb in all",
+            "2 x 1g.10gb + 3 x 3g.40gb in total",
             "memory slices of the GPUs of a:",
             "3 GPU(s), 4 compute slice(s) and 4 memory slice(s) unused |-------------------------------|3g.40gb |",
             "2 GPU(s), 6 compute slice(s) and 7 memory slice(s) unused "
@@ -165,34 +165,34 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             }
         ),
         [
-            "a, b (time-slicing x4): busy pods get 0.226 of the card each",
-            "c (mps x4): busy pods get 0.244 of the card each",
+            "a, b (time-slicing x4): busy pods get 0.226 of the GPU each",
+            "c (mps x4): busy pods get 0.244 of the GPU each",
             "11517 MiB of memory each",
             "d (mig): 7g.80gb has 7 of 7 compute slices and 80 GB; 1g.10gb has 1 of 7",
-            "sharing: the times are those of one NVIDIA H200",
+            "sharing: times were measured on one NVIDIA H200",
         ],
     ),
     ("warnings", "plan", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
     ("warnings of a report", "report", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
-    ("free of cost", "plan", _costing(), ["impact: no driver is rolled, no pod loses its GPU"]),
+    ("free of cost", "plan", _costing(), ["impact: no driver or operand is restarted, and no pod loses its GPU"]),
     (
         "costs",
         "plan",
         _costing(
             drivers=4,
             pods=9,
-            agent_pods=31,
-            cut_nodes=2,
+            operand_pods=31,
+            repartitioned_nodes=2,
             resets=1,
             max_parallel=1,
             reasons=["daemonsets.tolerations", "driver.env"],
             held_back=True,
         ),
         [
-            "COSTS DRIVERS ROLLED PODS LOSE GPU AGENT PODS NODES CUT GPU RESETS notebooks 4 9 31 2 1",
-            "drivers: the driver rolls on 4 node(s), at most 1 at a time: daemonsets.tolerations; driver.env; pods that hold a GPU "
+            "IMPACT DRIVER RESTARTS PODS LOSE GPU OPERAND PODS NODES REPARTITIONED GPU RESETS notebooks 4 9 31 2 1",
+            "drivers: the driver restarts on 4 node(s), at most 1 at a time: daemonsets.tolerations; driver.env; pods that use a GPU "
             "there are evicted first; held back, unless gpu_operator_allow_driver_rollout is true",
-            "mig: GPUs of 2 node(s) are cut anew, each node in its turn: cordoned, emptied, cut, proven, opened",
+            "mig: GPUs of 2 node(s) are repartitioned in a rolling update: cordon, drain, change, verify, uncordon",
             "resets: the MIG mode of 1 node(s) with Ampere GPUs is switched",
         ],
     ),
@@ -201,8 +201,8 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "plan",
         _costing(drivers=2, reasons=["operator a becomes b"], release={"installed": "v25.3.2", "desired": "v25.10.1"}),
         [
-            "operator: v25.3.2 becomes v25.10.1, so that all of NVIDIA's pods start anew",
-            "drivers: the driver is to follow on 2 node(s), on each once somebody deletes its driver pod: operator a becomes b; "
+            "operator: upgrade from v25.3.2 to v25.10.1, which restarts all operands",
+            "drivers: the driver of 2 node(s) is updated once its driver pod is deleted: operator a becomes b; "
             "refused, unless gpu_operator_allow_driver_rollout is true",
         ],
     ),
@@ -211,7 +211,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "released",
         "plan",
         _info(released=["n9"], release={"pools": {"train": 1}, "refusal": ""}),
-        ["released: 1 node(s) are released and give their pool's labels back (1 of pool train): n9"],
+        ["released: 1 node(s) are released, which removes their pool's labels (1 of pool train): n9"],
     ),
     (
         "refused",
@@ -233,7 +233,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "adopted",
         "plan",
         _info(installed={"operator": _found(notes=["beware"])}),
-        ["operator: GPU operator v25.3.2 in namespace x (OLM) is used as it is; beware"],
+        ["operator: GPU operator v25.3.2 in namespace x (OLM) is used unmanaged; beware"],
     ),
     (
         "two operators",
@@ -270,7 +270,7 @@ def test_another_kind_is_refused() -> None:
 
 @given(st.text("ab-", min_size=1, max_size=63), st.text("xyz", max_size=63), st.integers(0, 5000))
 def test_a_row_fits_whatever_the_names(name: str, model: str, count: int) -> None:
-    pool = _pool(models=[model], nodes=count, gpus=count * 8, wanted=count * 64, resource="nvidia.com/gpu.shared")
+    pool = _pool(models=[model], nodes=count, gpus=count * 8, expected=count * 64, resource="nvidia.com/gpu.shared")
     shown = lines(_info(pools={name: pool}), "plan")
     assert max(map(len, shown)) <= 100
 
@@ -283,12 +283,12 @@ def test_numbers_stand_right_and_long_text_is_cut() -> None:
 def test_a_driver_upgrade_that_has_begun_is_told() -> None:
     upgrade = {"states": {"upgrade-required": 2, "upgrade-failed": 1}, "failed": ["t4-3"], "skipped": []}
     told = "\n".join(lines(_info(driver_upgrade=upgrade), "plan"))
-    assert "driver: upgrade under way: 2 node(s) upgrade-required, 1 node(s) upgrade-failed; failed: t4-3" in told
+    assert "driver: upgrade in progress: 2 node(s) upgrade-required, 1 node(s) upgrade-failed; failed: t4-3" in told
     assert "driver:" not in "\n".join(lines(_info(driver_upgrade={"states": {}, "failed": [], "skipped": []}), "plan"))
 
 
 def test_node_group_of_a_pool() -> None:
-    made = _pool(group={"name": "gpus", "flavor": "g2.5xlarge", "size": "2 nodes"})
+    made = _pool(nodegroup={"name": "gpus", "flavor": "g2.5xlarge", "size": "2 nodes"})
     for kind in ("plan", "report"):
         for reachable in (True, False):
             shown = lines(_info(pools={"made": made}, reachable=reachable), kind)

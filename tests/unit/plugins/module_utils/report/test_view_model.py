@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.report.usage import Reso
 from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import build_page
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
-POOL = {"mode": "time-slicing", "replicas": 4, "resource": GPU, "shares_per_gpu": 4, "gpus_per_node": 1, "differs": []}
+POOL = {"mode": "time-slicing", "replicas": 4, "resource": GPU, "shares_per_gpu": 4, "gpus_per_node": 1, "drift": []}
 
 MIG = {**POOL, "mode": "mig", "layout": [{"devices": [], "profiles": {"3g.20gb": 1}}]}
 
@@ -62,14 +62,14 @@ COUNTS: list[tuple[str, dict[str, t.Any], list[ResourceUsage]]] = [
     ),
     (
         "replaced, and still in the kubelet's capacity",
-        {"differs": [], "allocatable": {GPU: 0, SHARED: 4}, "capacity": {GPU: 1, SHARED: 4}, "workloads": []},
+        {"drift": [], "allocatable": {GPU: 0, SHARED: 4}, "capacity": {GPU: 1, SHARED: 4}, "workloads": []},
         [ResourceUsage(SHARED, 0, 4, 0, 0, True)],
     ),
     (
         "in no pool, so it may not have been replaced",
         {
             "pool": None,
-            "differs": [],
+            "drift": [],
             "allocatable": {GPU: 0, SHARED: 4},
             "capacity": {GPU: 1, SHARED: 4},
             "workloads": [],
@@ -126,7 +126,7 @@ BADGES: list[tuple[str, dict[str, t.Any], dict[str, t.Any], list[tuple[str, str]
     (
         "reported for its pool",
         {"allocatable": {GPU: 2}},
-        {"pools": {"notebooks": {**POOL, "differs": ["n1 (pool notebooks): why", "n11 (pool notebooks): other"]}}},
+        {"pools": {"notebooks": {**POOL, "drift": ["n1 (pool notebooks): why", "n11 (pool notebooks): other"]}}},
         [("differs", "why")],
     ),
     (

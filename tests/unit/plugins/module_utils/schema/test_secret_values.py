@@ -69,7 +69,7 @@ SECRETS: list[tuple[str, Any, str]] = [
 def test_a_secret_is_found_at_its_path(document: Any, path: str) -> None:
     (found,) = find_secrets(document)
     assert found.path == path
-    assert found.value not in found.what
+    assert found.value not in found.description
     assert found.value not in repr(found)
     kept, left_out = without_secrets(document)
     assert left_out == [path]

@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import (
     assign_pools,
     awaited_nodes,
-    undiscovered_cluster,
+    is_undiscovered,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
@@ -174,8 +174,8 @@ def test_which_nodes_wait_for_discovery(labels: dict[str, str], pool: dict[str, 
 
 
 def test_a_cluster_without_nfd_is_undiscovered() -> None:
-    assert undiscovered_cluster([Node("n", {"a": "b"})])
-    assert not undiscovered_cluster([Node("n", {"feature.node.kubernetes.io/cpu-cpuid.AVX": "true"})])
+    assert is_undiscovered([Node("n", {"a": "b"})])
+    assert not is_undiscovered([Node("n", {"feature.node.kubernetes.io/cpu-cpuid.AVX": "true"})])
 
 
 def test_a_taint_that_is_held_back_is_neither_removed_nor_added() -> None:
@@ -214,7 +214,7 @@ def test_mig_is_configured_by_one_patch_that_removes_the_old_state() -> None:
     assert edit.labels["nvidia.com/mig.config"] == plan.pools[0].mig_key
     assert edit.labels["nvidia.com/mig.config.state"] is None
     assert edit.patch["metadata"]["annotations"]["accel.gpu/gpus"] == "8"
-    assert set(_changes(plan, [_a100()]).mig.added) == {*plan.mig.usual, plan.pools[0].mig_key}
+    assert set(_changes(plan, [_a100()]).mig.added) == {*plan.mig.default_entries, plan.pools[0].mig_key}
 
 
 def test_whole_gpus_are_configured_explicitly_and_the_label_stays() -> None:

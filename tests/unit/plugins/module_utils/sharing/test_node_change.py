@@ -48,8 +48,14 @@ def change_of(
         (pool(mode="mps", replicas=4), [], True, [], False),
         (pool(mode="mps", replicas=4), [holder()], True, ["team/work"], False),
         (pool(mode="mps", replicas=4, rollout=rollout(drain="none")), [holder()], True, [], False),
-        (pool(mode="mps", replicas=4), [holder(bare=True)], True, [], False),
-        (pool(mode="mps", replicas=4, rollout=rollout(force=True)), [holder(bare=True)], True, ["team/work"], False),
+        (pool(mode="mps", replicas=4), [holder(unmanaged=True)], True, [], False),
+        (
+            pool(mode="mps", replicas=4, rollout=rollout(force=True)),
+            [holder(unmanaged=True)],
+            True,
+            ["team/work"],
+            False,
+        ),
         (pool("others", mode="mps", replicas=4), [], True, [], True),
         (pool("others", mode="mps", replicas=4), [holder()], True, ["team/work"], False),
     ],
@@ -74,11 +80,11 @@ def test_drain_all_evicts_pods_without_gpus_too() -> None:
     ("pod", "force", "blocked"),
     [
         (holder(), False, []),
-        (holder(bare=True), False, ["team/work (no controller makes it again)"]),
-        (holder(bare=True), True, []),
-        (holder(kept="DaemonSet exporter"), True, ["team/work (DaemonSet exporter)"]),
+        (holder(unmanaged=True), False, ["team/work (no controller recreates it)"]),
+        (holder(unmanaged=True), True, []),
+        (holder(keep_reason="DaemonSet exporter"), True, ["team/work (DaemonSet exporter)"]),
         # A monitoring pod without a GPU resource does not block.
-        (PodOnNode("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), kept="DaemonSet smi"), False, []),
+        (PodOnNode("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), keep_reason="DaemonSet smi"), False, []),
     ],
 )
 def test_which_pods_block_a_change(pod: PodOnNode, force: bool, blocked: list[str]) -> None:
@@ -90,9 +96,9 @@ def test_which_pods_block_a_change(pod: PodOnNode, force: bool, blocked: list[st
 def test_fewer_shares_than_are_held_by_pods_without_a_controller() -> None:
     """The GPU would be offered to two pods as a whole one."""
     shared = node(replicas=4, labels={**MEMBER, "nvidia.com/device-plugin.config": "time-slicing-4"})
-    pods = [holder("first", bare=True, created="1"), holder("second", bare=True, created="2")]
+    pods = [holder("first", unmanaged=True, created="1"), holder("second", unmanaged=True, created="2")]
     for force, blocked, evicted in (
-        (False, ["team/second (no controller makes it again)"], []),
+        (False, ["team/second (no controller recreates it)"], []),
         (True, [], ["team/second"]),
     ):
         found = change_of(shared, pool(rollout=rollout(force=force)), *pods)
@@ -114,8 +120,8 @@ STUCK = {**MEMBER, "nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.conf
 @pytest.mark.parametrize(
     ("labels", "text"),
     [
-        ({"nvidia.com/mig.config.state": "failed"}, "failed and does not try again"),
-        ({"nvidia.com/mig.config.state": "pending"}, "says pending"),
+        ({"nvidia.com/mig.config.state": "failed"}, "failed and does not retry"),
+        ({"nvidia.com/mig.config.state": "pending"}, "reports pending"),
         ({"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}, "device-plugin were left paused"),
         ({}, ""),
     ],
@@ -163,12 +169,12 @@ CUTTABLE = {**MEMBER, "nvidia.com/mig.capable": "true", "nvidia.com/mig.config":
     [
         # An open device file prevents a MIG change, also without a GPU resource.
         (
-            PodOnNode("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), kept="DaemonSet smi"),
+            PodOnNode("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), keep_reason="DaemonSet smi"),
             ["m/smi (DaemonSet smi, runtimeClassName nvidia)"],
             [],
         ),
         (
-            PodOnNode("n1", "m", "dcgm", "dcgm", {}, ("nodeSelector",), kept="DaemonSet dcgm", pausable=True),
+            PodOnNode("n1", "m", "dcgm", "dcgm", {}, ("nodeSelector",), keep_reason="DaemonSet dcgm", pausable=True),
             [],
             ["m/dcgm"],
         ),
@@ -179,13 +185,15 @@ def test_daemonsets_that_use_gpus_during_a_mig_change(pod: PodOnNode, blocked: l
     found = change_of(node(labels=CUTTABLE), CUT, pod)
     assert found is not None
     assert found.rolling
-    assert (found.blocking_pods, [item.shown for item in found.pods_to_pause]) == (blocked, stops)
+    assert (found.blocking_pods, [item.full_name for item in found.pods_to_pause]) == (blocked, stops)
     shown = found.as_dict()
     assert (shown.get("blocked_by", []), shown.get("stops", [])) == (blocked, stops)
 
 
 def test_possible_holders_are_named_for_mig_changes_and_never_evicted() -> None:
-    cni = PodOnNode("n1", "kube-system", "cni", "cni", kept="DaemonSet cni", possible=("privileged container cni",))
+    cni = PodOnNode(
+        "n1", "kube-system", "cni", "cni", keep_reason="DaemonSet cni", possible_access=("privileged container cni",)
+    )
     for to, named in ((CUT, ["kube-system/cni (privileged container cni)"]), (pool(mode="mps", replicas=4), None)):
         known = node(labels=CUTTABLE)
         found = node_change(known, to, node_edit(known, to), PodsByNode({}, {}, {"n1": [cni]}))

@@ -16,9 +16,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon imp
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import (
     LastGood,
-    is_working,
     last_good,
     node_edit,
+    working_configuration,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_patches
 from tests.helpers.fleet import node, pool
@@ -135,7 +135,7 @@ def test_a_working_configuration_is_recorded_with_the_change(actual: Node, works
     assert change is not None
     noted = last_good(patched(actual, change.patch))
     assert noted == (LastGood({CONFIG: "old", CUT: None}, {"nvidia.com/gpu": 1}) if works else None)
-    assert noted == is_working(actual)
+    assert noted == working_configuration(actual)
 
 
 def test_a_broken_configuration_does_not_replace_the_recorded_one() -> None:

@@ -153,4 +153,4 @@ def test_labels_only(actual: Node, labels_only: bool) -> None:
     finding = check(actual, pool(replicas=4))
     assert finding is not None
     assert finding.labels_only is labels_only
-    assert (finding.blamed == "gpu-feature-discovery") is labels_only
+    assert (finding.operand == "gpu-feature-discovery") is labels_only

@@ -13,7 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NODES, POOLS, NodeEdit, edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import (
+    NODES,
+    POOLS,
+    NodeEdit,
+    metadata_edit,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import (
     NodeRestoration,
     kept_parts,
@@ -183,8 +188,10 @@ def test_what_was_put_on_a_node_is_given_back_and_nothing_else(
 ) -> None:
     """For any node, once a pool and a set of the module nodes have been at it; what they wrote over is lost."""
     before = node(theirs, {"note": "x"}, taints)
-    used = after(before, edit(before, POOLS, labels={**pool, POOL: "p"}, taints=pool_taints, drop_others=True))
-    used = after(used, edit(used, NODES, labels={f"set/{key}": value for key, value in chosen.items()}))
+    used = after(
+        before, metadata_edit(before, POOLS, labels={**pool, POOL: "p"}, taints=pool_taints, remove_others=True)
+    )
+    used = after(used, metadata_edit(used, NODES, labels={f"set/{key}": value for key, value in chosen.items()}))
     back = after(used, restore_node(used, reset_mig=True).edit)
     over = {key for key, value in pool.items() if theirs.get(key, value) != value}
     places = {

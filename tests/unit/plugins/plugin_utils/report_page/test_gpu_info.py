@@ -39,10 +39,9 @@ def info_of(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.
     return {
         "cluster": "lab",
         "reachable": True,
-        "totals": report_data.totals(nodes),
-        "models": report_data.models(nodes),
-        "pools": {of.name: {**report_data.declared(of), "nodes": len(nodes), "as_declared": True}},
-        "nodes": [report_data.node_row(one, of.name, of, held.get(one.name, [])) for one in nodes],
+        **report_data.cluster_result(nodes),
+        "pools": {of.name: {**report_data.declared_pool(of), "nodes": len(nodes), "as_declared": True}},
+        "nodes": [report_data.node_result(one, of.name, of, held.get(one.name, [])) for one in nodes],
         "nodes_not_shown": 0,
     }
 
@@ -80,14 +79,14 @@ def test_mig_devices_of_each_gpu() -> None:
 def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
     document = {"name": "train", "match": {"model": MODEL}, "sharing": {"mode": "mig", "demand": {"3g.40gb": 1}}}
     plan = derive({"name": "lab"}, {}, [document])
-    settled = per_node_plan(plan, {"train": {"a100-1": (layout.read({0: {"3g.40gb": 1}}), 2)}})
+    settled = per_node_plan(plan, {"train": {"a100-1": (layout.parse_layout({0: {"3g.40gb": 1}}), 2)}})
     cut = {**CUT, "nvidia.com/mig-1g.10gb.count": None, "nvidia.com/mig-3g.40gb.count": "1"}
     offers = {LARGE: 1, GPU: 1}
     one = node("a100-1", model=f"NVIDIA-{MODEL}", gpus=2, labels=cut, allocatable=offers, capacity=offers)
     info = info_of([one], settled.pools[0], [])
     geometry = mig.geometry(MODEL)
     assert geometry
-    info["pools"]["train"]["cuts"] = gpu_layouts.of_nodes(settled.pools[0], [one], {"a100-1": geometry})
+    info["pools"]["train"]["gpu_layouts"] = gpu_layouts.node_layouts(settled.pools[0], [one], {"a100-1": geometry})
     (only,) = build_page(info).nodes
     assert only.gpu_layouts == ((("3g.40gb", 1),), ())
     assert only.badges == ()

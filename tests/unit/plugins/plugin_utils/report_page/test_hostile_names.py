@@ -131,15 +131,15 @@ pools = st.fixed_dictionaries(
         "models": st.lists(names, max_size=5),
         "nodes": numbers,
         "gpus": numbers,
-        "wanted": maybe(numbers),
+        "expected": maybe(numbers),
         "allocatable": maybe(numbers),
-        "differing_nodes": numbers,
-        "differs": st.lists(names, max_size=2),
+        "drifted_nodes": numbers,
+        "drift": st.lists(names, max_size=2),
         "as_declared": st.booleans(),
         "changes": st.fixed_dictionaries(
             {}, optional={"nodes": numbers, "joining": numbers, "labels": st.lists(names)}
         ),
-        "proof": maybe(
+        "validation": maybe(
             st.fixed_dictionaries({}, optional={"node": names, "devices": maybe(resources), "current": st.booleans()})
         ),
     },

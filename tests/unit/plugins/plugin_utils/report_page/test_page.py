@@ -36,13 +36,13 @@ def rare() -> dict[str, t.Any]:
         row["name"] = f"prod-worker-gpu-{row['name']}.example.org"
     pools = info["pools"]
     device = {"profile": "3g.40gb", "start": 0, "size": 4}
-    pools["slices"]["cuts"] = [
+    pools["slices"]["gpu_layouts"] = [
         {"slices": 8, "gpus": 3, "devices": [device, {"profile": "1g.10gb", "start": 4, "size": 1}]},
         {"slices": 8, "gpus": None, "devices": []},
     ]
-    pools["train-h100"]["group"] = {"name": "gpus", "flavor": "h100.8", "size": "1 to 3"}
+    pools["train-h100"]["nodegroup"] = {"name": "gpus", "flavor": "h100.8", "size": "1 to 3"}
     pools["train-h200"]["demand"] = {"3g.40gb": 2}
-    pools["notebooks"]["differing_nodes"] = 7
+    pools["notebooks"]["drifted_nodes"] = 7
     info["unusual_nodes"] = [{"name": info["nodes"][0]["name"], "reason": "rebooting"}]
     info["models"]["Tesla-T4"]["drivers"] = ["1", "2", "3", "4", "5"]
     workloads = info["nodes"][1]["workloads"]

@@ -1,0 +1,113 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of several fields of a pool, or of several pools, together; INVALID is in place of each value that is wrong by itself."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ..common.nested import get_nested
+from .matching import MatchTerms, resolve_match
+from .messages import field_path, join_words, quote
+from .nodegroup_checks import NODE_GROUP_CHECKS, groups_differ
+from .operand_labels import invalid_value
+from .secret_values import reboot_command_holds_no_secrets
+from .sharing_checks import SHARING_CHECKS
+from .types import PoolView, Problems
+
+_DISTINGUISH = (
+    "distinguish them by match.labels, or leave match out of one and pin its nodes with the label accel.gpu/pool"
+)
+
+
+def taints_differ(pool: PoolView) -> Problems:
+    """Kubernetes keeps one taint for a key and an effect."""
+    first_index: dict[tuple[str, str], int] = {}
+    taints = get_nested(pool.merged, "taints")
+    for index, taint in enumerate(taints if isinstance(taints, list) else ()):
+        key, effect = get_nested(taint, "key"), get_nested(taint, "effect")
+        if not (isinstance(key, str) and isinstance(effect, str)):
+            continue
+        first = first_index.setdefault((key, effect), index)
+        if first != index:
+            yield (
+                f"{pool.path}.taints[{index}]: repeats key {key} and effect {effect} of taints[{first}]; "
+                "a node has one taint for both, so keep one"
+            )
+
+
+def labels_keep_matching(pool: PoolView) -> Problems:
+    """A pool does not overwrite the label by which it matches its nodes."""
+    matched, labels = get_nested(pool.merged, "match", "labels"), get_nested(pool.merged, "labels")
+    if not (isinstance(matched, dict) and isinstance(labels, dict)):
+        return
+    for key in matched.keys() & labels.keys():
+        if matched[key] != labels[key]:
+            yield (
+                f"{field_path(f'{pool.path}.labels', key)}: {quote(labels[key])} contradicts match.labels, which requires "
+                f"{quote(matched[key])}; a node would leave the pool once it is labelled"
+            )
+
+
+def operand_labels_are_known(pool: PoolView) -> Problems:
+    """The operator silently takes an unknown value for its default."""
+    labels = get_nested(pool.merged, "labels")
+    for key, value in labels.items() if isinstance(labels, dict) else ():
+        reason = invalid_value(key, value) if isinstance(key, str) and isinstance(value, str) else None
+        if reason:
+            yield f"{field_path(f'{pool.path}.labels', key)}: {quote(value)} {reason}"
+
+
+def names_differ(pools: t.Sequence[PoolView]) -> Problems:
+    """A pool is identified by its name."""
+    first: dict[str, PoolView] = {}
+    for pool in pools:
+        name = get_nested(pool.merged, "name")
+        if isinstance(name, str) and first.setdefault(name, pool) is not pool:
+            yield f"{pool.path}.name: {quote(name)} is the name of {first[name].path} already; give each pool its own"
+
+
+def _match_terms(pool: PoolView) -> MatchTerms | None:
+    """None for a pool without match, whose nodes are pinned one by one, and for a match that is wrong."""
+    match = get_nested(pool.merged, "match")
+    if not isinstance(match, dict):
+        return None
+    model, labels = match.get("model"), match.get("labels")
+    if not isinstance(model, (str, type(None))) or not isinstance(labels, (dict, type(None))):
+        return None
+    if not all(isinstance(value, str) for value in (labels or {}).values()):
+        return None
+    resolved = resolve_match(match)
+    return None if resolved.pins_only else MatchTerms.of(resolved)
+
+
+def matches_differ(pools: t.Sequence[PoolView]) -> Problems:
+    """No pool matches every node of another one. (Whether pools overlap in part depends on the nodes.)"""
+    matching = [(pool, terms) for pool in pools if (terms := _match_terms(pool))]
+    # Only pools that share a label or product with a pool can lie within it, so not every pair is compared.
+    by_term: dict[t.Any, list[tuple[PoolView, MatchTerms]]] = collections.defaultdict(list)
+    for pool, terms in matching:
+        for term in (*terms.products, *terms.labels):
+            by_term[term].append((pool, terms))
+    first: dict[MatchTerms, PoolView] = {}
+    for pool, terms in matching:
+        if first.setdefault(terms, pool) is not pool:
+            yield f"{pool.path}.match: is the same as that of {first[terms].title}; {_DISTINGUISH}"
+            continue
+        candidates = min((by_term[term] for term in terms.labels or terms.products), key=len)
+        within = [other.title for other, its_terms in candidates if its_terms != terms and its_terms.implies(terms)]
+        if within:
+            more = [f"{len(within) - 3} more"] if len(within) > 3 else []
+            yield f"{pool.path}.match: matches every node of {join_words(within[:3] + more)}, too; {_DISTINGUISH}"
+
+
+POOL_CHECKS = (
+    *SHARING_CHECKS,
+    taints_differ,
+    labels_keep_matching,
+    operand_labels_are_known,
+    *NODE_GROUP_CHECKS,
+    reboot_command_holds_no_secrets,
+)
+ALL_POOLS_CHECKS = (names_differ, matches_differ, groups_differ)

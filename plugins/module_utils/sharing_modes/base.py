@@ -1,0 +1,128 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a sharing mode defines; each mode is one file of this package with one subclass, listed in registry.py (pure).
+
+The defaults here are those of a mode in which each GPU stays whole and all GPUs are offered as nvidia.com/gpu.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.models import Model
+from ..catalog.names import GPU_RESOURCE, PRODUCT_LABEL, REPLICAS_LABEL, SHARED_SUFFIX, STRATEGY_LABEL
+
+if t.TYPE_CHECKING:
+    from .sharing import Sharing
+
+Counts = t.Mapping[str, int]
+Problems = t.Iterator[str]
+
+
+@dataclass(frozen=True)
+class DeclaredSharing:
+    """The sharing of one pool for a mode's checks: values that are None are not set, values of another type than expected were refused already."""
+
+    path: str
+    options: t.Mapping[str, t.Any]
+    model: Model | None
+    gpus_per_node: t.Any
+
+
+@dataclass(frozen=True)
+class PodExpectation:
+    """What the pods of a pool can expect, as far as it is known: the input of SharingMode.performance()."""
+
+    replicas: int = 1
+    memory_mib_per_share: int | None = None
+    profiles: t.Collection[str] = ()
+    model: str | None = None
+
+
+class SharingMode:
+    """One value of sharing.mode."""
+
+    name: t.ClassVar[str]
+    title: t.ClassVar[str] = ""
+    """The name in a report; empty: the mode's own name."""
+    options: t.ClassVar[tuple[str, ...]] = ()
+    """The options of `sharing` that have an effect in this mode, beside `mode`."""
+    implied_by: t.ClassVar[tuple[str, ...]] = ()
+    """Options that suggest this mode to a user who sets one of them without a mode."""
+    fixed_options: t.ClassVar[t.Mapping[str, tuple[t.Any, str]]] = {}
+    """Options that may only have one value in this mode, with the reason."""
+    plugin_key: t.ClassVar[str] = ""
+    """The section of the device plugin's configuration that shares a resource; empty: nothing is shared."""
+    partitions_gpus: t.ClassVar[bool] = False
+    """Whether GPUs are partitioned into MIG devices. A new node then offers whole GPUs first, from which a startup taint keeps pods away."""
+    evicts_all_pods: t.ClassVar[bool] = False
+    """Whether a change to this mode, away from it or within it ends every process that uses a GPU of the node."""
+
+    def problems(self, declared: DeclaredSharing) -> Problems:
+        """What is wrong with a pool that declares this mode."""
+        yield from ()
+
+    def settings(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
+        """The arguments of Sharing for valid options; `product` is GFD's name of the model, empty where it is not known."""
+        values = {
+            "replicas": options.get("replicas") or 1,
+            "rename": options.get("rename", False),
+            "fail_requests": options.get("fail_requests_greater_than_one", True),
+        }
+        return {"mode": self.name, **(values if self.options else {})}
+
+    def plugin_flags(self, sharing: Sharing) -> dict[str, t.Any]:
+        """The `flags` of the device plugin's configuration."""
+        return {}
+
+    def shared_resources(self, sharing: Sharing) -> list[str]:
+        """The resources that the device plugin shares, by their names before sharing."""
+        return [GPU_RESOURCE]
+
+    def resources(self, sharing: Sharing) -> tuple[str, ...]:
+        """The extended resources that a node may offer, the main one first."""
+        return (sharing.offered_name(GPU_RESOURCE),)
+
+    def offers(self, sharing: Sharing, gpus: int) -> dict[str, int]:
+        """How much of each resource a node with this number of GPUs offers."""
+        return {sharing.resources[0]: gpus * sharing.replicas}
+
+    def devices(self, sharing: Sharing, offered: Counts) -> int:
+        """The number of devices behind these amounts of each resource."""
+        return sum(count // sharing.replicas for count in offered.values())
+
+    def labels(self, sharing: Sharing, product: str, devices: Counts) -> dict[str, str]:
+        """The labels of gpu-feature-discovery on a node of this bare product name with these MIG devices (k8s-device-plugin internal/lm)."""
+        return {
+            PRODUCT_LABEL: product + sharing.suffix,
+            REPLICAS_LABEL: str(sharing.replicas),
+            STRATEGY_LABEL: self.name,
+        }
+
+    def accelerator(self, sharing: Sharing, product: str) -> str:
+        """The kind of GPU for the cluster autoscaler, a label value: shared GPUs offer other amounts, so they are another kind."""
+        return product + (SHARED_SUFFIX if sharing.shared else "")
+
+    def memory_per_share(self, sharing: Sharing, memory_mib: int) -> int | None:
+        """The memory of one share in MiB; None where it differs between devices."""
+        return memory_mib // sharing.replicas
+
+    def performance(self, pods: PodExpectation) -> str:
+        """What the pods of a pool can expect, in one sentence without a full stop; empty where nothing is shared."""
+        return ""
+
+    def has_measured_times(self, replicas: int) -> bool:
+        """Whether performance() contains times that were measured on one model of GPU."""
+        return bool(self.plugin_key)
+
+
+def missing_replicas(mode: SharingMode, declared: DeclaredSharing) -> Problems:
+    """The problem of a mode that needs `replicas` and does not have it."""
+    if declared.options.get("replicas") is None:
+        yield f"{declared.path}.sharing.replicas: is missing; {mode.name} needs the number of shares of a GPU, such as replicas: 4"
+
+
+def product_suffix(replicas: int, rename: bool) -> str:
+    """What GFD appends to the product's name (k8s-device-plugin internal/lm): that it is shared, unless the resource's name shows that."""
+    return SHARED_SUFFIX if replicas > 1 and not rename else ""

@@ -1,0 +1,240 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mode `mig`: GPUs are partitioned into MIG devices, by a layout of each GPU or by the devices that a pool needs in total."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog import benchmarks, models
+from ..catalog import mig as geometries
+from ..catalog.names import (
+    COUNT_LABEL,
+    GPU_RESOURCE,
+    LABEL_LENGTH,
+    MIG_STRATEGY_LABEL,
+    PRODUCT_LABEL,
+    REPLICAS_LABEL,
+    STRATEGY_LABEL,
+)
+from ..mig import layout as layouts
+from ..mig.fit_error import fit_error
+from .base import Counts, DeclaredSharing, PodExpectation, Problems, SharingMode, product_suffix
+from .mps import MPS
+from .time_slicing import TIME_SLICING, time_sliced
+from .whole_gpus import NONE
+
+if t.TYPE_CHECKING:
+    from .sharing import Sharing
+
+
+class Mig(SharingMode):
+    """NVIDIA's Multi-Instance GPU; with `replicas` pods take turns on each MIG device."""
+
+    name = "mig"
+    title = "MIG"
+    options = ("layout", "demand", "strategy", "replicas", "rename", "fail_requests_greater_than_one")
+    implied_by = ("layout", "demand")
+    plugin_key = TIME_SLICING.plugin_key
+    partitions_gpus = True
+
+    def problems(self, declared: DeclaredSharing) -> Problems:
+        """A layout or a demand, which the GPU model has to support; what the catalog does not know is not checked."""
+        layout, demand = declared.options.get("layout"), declared.options.get("demand")
+        if layout is None and demand is None:
+            yield (
+                f"{declared.path}.sharing.layout: is missing; set the MIG devices of each GPU, such as {{3g.20gb: 2}}, or as demand the "
+                "devices that all nodes of the pool offer together"
+            )
+        if isinstance(layout, (dict, list)):
+            yield from _layout_problems(declared, layouts.parse_layout(layout))
+        if isinstance(demand, dict):
+            yield from _demand_problems(declared, demand)
+
+    def settings(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
+        """With the layout, the demand, and the strategy that they need."""
+        values = super().settings(options, product, extras_named)
+        layout = layouts.parse_layout(options["layout"]) if options.get("layout") else ()
+        demand = dict(sorted(options.get("demand", {}).items()))
+        suffix = product_suffix(values["replicas"], values["rename"])
+        needed = layouts.MIXED if demand else layouts.strategy_for(layout, product, suffix)
+        strategy = options.get("strategy") or needed
+        return {**values, "layout": layout, "demand": demand, "strategy": strategy, "extras_named": extras_named}
+
+    def plugin_flags(self, sharing: Sharing) -> dict[str, t.Any]:
+        """The strategy, which decides under which names the devices are offered."""
+        return {"migStrategy": sharing.strategy}
+
+    def shared_resources(self, sharing: Sharing) -> list[str]:
+        """Under the strategy mixed those of all profiles. gpu-feature-discovery always knows a device with extras by its own name."""
+        if sharing.strategy != layouts.MIXED:
+            return super().shared_resources(sharing)
+        return sorted(
+            {
+                layouts.resource(name)
+                for profile in sharing.profiles
+                for name in (profile, _offered_profile(sharing, profile))
+            }
+        )
+
+    def resources(self, sharing: Sharing) -> tuple[str, ...]:
+        """Under the strategy mixed those of all profiles, and whole GPUs where some GPUs are not partitioned."""
+        if sharing.strategy != layouts.MIXED:
+            return super().resources(sharing)
+        names = dict.fromkeys(layouts.resource(_offered_profile(sharing, profile)) for profile in sharing.profiles)
+        has_whole_gpus = bool(sharing.demand) or any(part.devices for part in sharing.layout)
+        return (*map(sharing.offered_name, names), *((GPU_RESOURCE,) if has_whole_gpus else ()))
+
+    def offers(self, sharing: Sharing, gpus: int) -> dict[str, int]:
+        """The MIG devices of each GPU by the layout; a GPU without devices is offered whole and is not shared."""
+        offered = dict.fromkeys(sharing.resources, 0)
+        for index in range(gpus):
+            devices = layouts.on_gpu(sharing.layout, index)
+            for profile, count in devices.items():
+                mixed = sharing.strategy == layouts.MIXED
+                resource = layouts.resource(_offered_profile(sharing, profile)) if mixed else GPU_RESOURCE
+                offered[sharing.offered_name(resource)] += count * sharing.replicas
+            if not devices:
+                offered[GPU_RESOURCE] = offered.get(GPU_RESOURCE, 0) + 1
+        return offered
+
+    def devices(self, sharing: Sharing, offered: Counts) -> int:
+        """Whole GPUs beside MIG devices are not shared."""
+        whole = GPU_RESOURCE if sharing.strategy == layouts.MIXED else ""
+        return sum(count if name == whole else count // sharing.replicas for name, count in offered.items())
+
+    def labels(self, sharing: Sharing, product: str, devices: Counts) -> dict[str, str]:
+        """Under the strategy single those of the one profile as if it were a GPU, under mixed those of each profile."""
+        labels = {MIG_STRATEGY_LABEL: sharing.strategy}
+        strategy = (TIME_SLICING if sharing.shared else NONE).name
+        devices = devices or dict.fromkeys(layouts.profiles(sharing.layout), 0)
+        if sharing.strategy == layouts.SINGLE:
+            (profile, count), *dummy = devices.items()
+            return {
+                **labels,
+                PRODUCT_LABEL: layouts.single_product(product, profile, sharing.suffix),
+                COUNT_LABEL: str(count),
+                REPLICAS_LABEL: str(sharing.replicas),
+                STRATEGY_LABEL: strategy,
+            }
+        for profile, count in devices.items():
+            prefix = layouts.resource(profile)
+            labels[f"{prefix}.count"] = str(count)
+            labels[f"{prefix}.replicas"] = str(sharing.replicas)
+            labels[f"{prefix}.sharing-strategy"] = strategy
+        return labels
+
+    def accelerator(self, sharing: Sharing, product: str) -> str:
+        """MIG devices are another kind than whole GPUs."""
+        return f"{product}-MIG"
+
+    def memory_per_share(self, sharing: Sharing, memory_mib: int) -> int | None:
+        """None: it depends on the profile."""
+        return None
+
+    def performance(self, pods: PodExpectation) -> str:
+        """The SMs and the memory of each device."""
+        devices = [_device(name, pods.model) for name in sorted(pods.profiles, reverse=True)]
+        text = "; ".join([*devices, "no device takes compute, memory or bandwidth from another"])
+        if pods.replicas > 1:
+            text += f"; on each, {time_sliced(pods.replicas, 'it')}, and its memory is not divided"
+        return text + benchmarks.limit_note(pods.replicas)
+
+    def has_measured_times(self, replicas: int) -> bool:
+        """Only where pods take turns on a device."""
+        return replicas > 1
+
+
+def _offered_profile(sharing: Sharing, profile: str) -> str:
+    return profile if sharing.extras_named else layouts.plain(profile)
+
+
+def _layout_problems(declared: DeclaredSharing, layout: layouts.Layout) -> Problems:
+    path, gpus = f"{declared.path}.sharing.layout", declared.gpus_per_node
+    if gpus is None and any(part.devices for part in layout):
+        yield (
+            f"{declared.path}.gpus_per_node: is missing beside a layout by GPU index; set the number of GPUs of each node, so "
+            "that MIG is switched off on those without a layout"
+        )
+    beyond = [index for part in layout for index in part.devices if isinstance(gpus, int) and index >= gpus]
+    if beyond:
+        yield f"{path}: names GPU {max(beyond)}, but gpus_per_node is {gpus}; the last GPU of a node is {gpus - 1}"
+    if not layouts.profiles(layout):
+        yield f"{path}: has no MIG device; set mode: {NONE.name} for whole GPUs"
+    if declared.options.get("strategy") == layouts.SINGLE and layouts.uniform(layout) is None:
+        yield (
+            f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" needs one profile on every GPU of a node (NVIDIA device '
+            f"plugin), the layout has {', '.join(layouts.profiles(layout)) or 'none'}; set {layouts.MIXED}, or leave it out"
+        )
+    if declared.model is not None:
+        yield from _label_problems(declared, declared.model, layout)
+        yield from _fit_problems(declared, declared.model, path, [part.profiles for part in layout])
+
+
+def _demand_problems(declared: DeclaredSharing, demand: t.Mapping[t.Any, t.Any]) -> Problems:
+    path = f"{declared.path}.sharing.demand"
+    if declared.options.get("layout") is not None:
+        yield f"{path}: cannot be combined with a layout; remove one: a layout sets the devices of each GPU, a demand leaves them open"
+        return
+    if not demand:
+        yield f"{path}: has no MIG device; set mode: {NONE.name} for whole GPUs"
+    if declared.options.get("strategy") == layouts.SINGLE:
+        yield (
+            f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" needs one profile on every GPU of a node (NVIDIA device plugin), and a '
+            f"demand leaves GPUs whole that it does not need; set {layouts.MIXED}, or leave it out"
+        )
+    if declared.model is not None:
+        yield from _fit_problems(
+            declared, declared.model, path, [{name: 1} for name in demand if isinstance(name, str)]
+        )
+
+
+def _fit_problems(declared: DeclaredSharing, model: models.Model, path: str, wanted: t.Iterable[Counts]) -> Problems:
+    geometry = geometries.geometry(model.key)
+    if geometry is None:
+        yield f"{declared.path}.sharing.mode: a {model.key} does not support {MIG.name}; use {TIME_SLICING.name} or {MPS.name}"
+        return
+    for profiles in wanted:
+        # Where NVIDIA's sources disagree about the names of profiles, only the nodes can tell.
+        if geometry.verified or all(geometry.profile(name) for name in profiles):
+            reason = fit_error(geometry, profiles)
+            if reason:
+                yield f"{path}: a {model.key} {reason}"
+
+
+def _label_problems(declared: DeclaredSharing, model: models.Model, layout: layouts.Layout) -> Problems:
+    profile = layouts.uniform(layout)
+    if profile is None or declared.options.get("strategy") != layouts.SINGLE:
+        return
+    replicas = declared.options.get("replicas")
+    suffix = product_suffix(replicas if isinstance(replicas, int) else 1, declared.options.get("rename") is True)
+    label = layouts.single_product(model.product, profile, suffix)
+    if len(label) > LABEL_LENGTH:
+        yield (
+            f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" makes the label {PRODUCT_LABEL} of a {model.key} "{label}", and NFD drops '
+            f"what is longer than {LABEL_LENGTH} characters, so the node would lose its product; set {layouts.MIXED}, or leave it out"
+        )
+
+
+def _device(name: str, model_name: str | None) -> str:
+    """What one device has; where the model or the profile is not known, what its name says."""
+    compute, dummy, rest = name.partition("g.")
+    memory = f"{rest.partition('gb')[0]} GB"
+    model = models.find(model_name) if model_name else None
+    geometry = geometries.geometry(model.key) if model else None
+    profile = geometry.profile(name) if geometry else None
+    if model is None or geometry is None or profile is None:
+        return f"{name} has {compute} compute slice{'s' if compute != '1' else ''} and {memory}"
+    slices = max(each.compute for each in geometry.profiles)
+    if model.key not in benchmarks.SMS:
+        return f"{name} has {profile.compute} of {slices} compute slices and {memory}"
+    all_sms, sms_of_profile = benchmarks.SMS[model.key]
+    sms = sms_of_profile[profile.id]
+    if model.key == "H200":
+        memory = f"{benchmarks.H200_MIB[profile.id]} MiB"
+    unused = 100 * (all_sms - sms) / all_sms if profile.compute == slices else 0
+    loss = f" ({unused:.0f} % of the SMs are in no device, and CERN's simulation lost as much)" if unused else ""
+    return f"{name} has {sms} of {all_sms} SMs and {memory}{loss}"
+
+
+MIG = Mig()

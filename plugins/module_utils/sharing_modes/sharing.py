@@ -1,0 +1,81 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the GPUs of a node are shared, and what follows from that for its labels and resources (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..mig import layout as layouts
+from .base import product_suffix
+from .registry import MODES
+
+if t.TYPE_CHECKING:
+    from .base import SharingMode
+
+# What the device plugin appends to a resource under renameByDefault (k8s-device-plugin api/config/v1/replicas.go).
+_RENAMED = ".shared"
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """`replicas` is the number of shares of a GPU, or of each MIG device (1: not shared).
+
+    `demand` is the minimal number of MIG devices of each profile on all nodes of the pool together; the layout is then that of one node.
+    `extras_named`: MIG devices with extras (+me, +gfx) are offered under names of their own, not under that of the plain profile.
+    """
+
+    mode: str = "none"
+    replicas: int = 1
+    rename: bool = False
+    fail_requests: bool = True
+    layout: layouts.Layout = ()
+    strategy: str = ""
+    demand: t.Mapping[str, int] = field(default_factory=dict)
+    extras_named: bool = True
+
+    @property
+    def definition(self) -> SharingMode:
+        """What the mode defines."""
+        return MODES[self.mode]
+
+    @property
+    def shared(self) -> bool:
+        """Whether several pods use one device."""
+        return self.replicas > 1
+
+    @property
+    def suffix(self) -> str:
+        """What GFD appends to the product's name."""
+        return product_suffix(self.replicas, self.rename)
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """Every MIG profile of which there may be devices, sorted."""
+        return tuple(sorted({*layouts.profiles(self.layout), *self.demand}))
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The extended resources that a node may offer, the main one first."""
+        return self.definition.resources(self)
+
+    def offers(self, gpus: int) -> dict[str, int]:
+        """How much of each resource a node with this number of GPUs offers."""
+        return self.definition.offers(self, gpus)
+
+    def devices(self, offered: t.Mapping[str, int]) -> int:
+        """The number of devices behind these amounts of each resource."""
+        return self.definition.devices(self, offered)
+
+    def offered_name(self, resource: str) -> str:
+        """The name of a resource once it is shared."""
+        return resource + _RENAMED if self.shared and self.rename else resource
+
+
+def sharing_of(options: t.Mapping[str, t.Any], product: str = "", extras_named: bool = True) -> Sharing:
+    """The sharing of valid options (`sharing` of a pool) for GPUs of this product name; unset options have their defaults.
+
+    `extras_named`: see Sharing.
+    """
+    return Sharing(**MODES[options["mode"]].settings(options, product, extras_named))

@@ -1,0 +1,37 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mode `time-slicing`: the pods of a GPU take turns on it, without limits of memory."""
+
+from __future__ import annotations
+
+from ..catalog import benchmarks
+from .base import DeclaredSharing, PodExpectation, Problems, SharingMode, missing_replicas
+
+
+class TimeSlicing(SharingMode):
+    """Time-slicing by the device plugin."""
+
+    name = benchmarks.TIME_SLICING
+    options = ("replicas", "rename", "fail_requests_greater_than_one")
+    implied_by = ("replicas",)
+    plugin_key = "timeSlicing"
+
+    def problems(self, declared: DeclaredSharing) -> Problems:
+        """The number of shares."""
+        yield from missing_replicas(self, declared)
+
+    def performance(self, pods: PodExpectation) -> str:
+        """Share, latency and memory."""
+        return f"{time_sliced(pods.replicas, 'the GPU')}; memory is not divided{benchmarks.limit_note(pods.replicas)}"
+
+
+def time_sliced(replicas: int, device: str) -> str:
+    """What each of this number of pods gets of a device that they take turns on."""
+    others = f"{replicas - 1} busy pod{'s' if replicas > 2 else ''}"
+    return (
+        f"busy pods get {benchmarks.share(benchmarks.TIME_SLICING, replicas):.3f} of {device} each (10 % is lost to switching), a synchronous "
+        f"launch waits up to {benchmarks.wait_ms(replicas)} ms beside {others}"
+    )
+
+
+TIME_SLICING = TimeSlicing()
