@@ -9,7 +9,7 @@ short_description: Whether one GPU has room for some MIG devices, and where
 version_added: 0.1.0
 description:
   - Places MIG devices on the memory slices of one GPU, as the driver would, the largest first.
-  - Where they do not fit it says which of them need the same slices, or which rule they break, and which layouts come nearest.
+  - If they do not fit, it returns the devices that need the same slices, or the rule that they break, and the nearest layouts that fit.
   - It knows what the catalog knows of the model, and reads nothing but its input.
 positional: _input, model
 options:
@@ -42,7 +42,7 @@ EXAMPLES = r"""
 
 - name: Tell what two halves leave unused
   ansible.builtin.debug:
-    msg: "{{ ({'3g.40gb': 2} | accel.gpu.mig_fit('A100-SXM4-80GB')).wasted }}"
+    msg: "{{ ({'3g.40gb': 2} | accel.gpu.mig_fit('A100-SXM4-80GB')).unused }}"
 
 # {"compute": 1, "media": true, "memory": 0}
 """
@@ -69,7 +69,7 @@ _value:
         size:
           description: How many memory slices it takes.
           type: int
-    wasted:
+    unused:
       description: What no device has. Null where they do not fit.
       type: dict
       contains:
@@ -80,7 +80,7 @@ _value:
           description: Memory slices.
           type: int
         media:
-          description: Whether nobody has the media engines that a GPU has but once, which come with C(+me), C(+me.all) or the
+          description: Whether no device has the media engines of which a GPU has only one, which come with C(+me), C(+me.all) or the
             whole GPU.
           type: bool
     alternatives:

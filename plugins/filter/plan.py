@@ -12,7 +12,7 @@ description:
     so that all of them agree. These are tolerations, node labels, the device plugin's configurations, resource names,
     Helm values and what a run will create.
   - It reads nothing but its input. The same input gives the same plan.
-  - It fails with every mistake of the documents at once. Use P(accel.gpu.plan_problems#filter) to get them as a list.
+  - It fails with all mistakes in the variables at once. Use P(accel.gpu.plan_problems#filter) to get them as a list.
 positional: _input
 extends_documentation_fragment:
   - accel.gpu.variables.filter_input
@@ -27,11 +27,11 @@ EXAMPLES = r"""
 - name: Show which resource a workload of each pool must request
   ansible.builtin.debug:
     msg: "{{ item.name }}: {{ item.resource }}, {{ item.shares_per_gpu }} for each GPU"
-  loop: "{{ (documents | accel.gpu.plan).pools }}"
+  loop: "{{ (variables | accel.gpu.plan).pools }}"
   loop_control:
     label: "{{ item.name }}"
   vars:
-    documents:
+    variables:
       gpu_cluster: {name: lab}
       gpu_pools:
         - name: notebooks
@@ -90,10 +90,10 @@ from ..module_utils.pools.derive import derive
 from ..module_utils.pools.variables import InvalidVariables, split_variables
 
 
-def plan(documents: t.Any) -> dict[str, t.Any]:
-    """The plan of the documents as plain data."""
+def plan(variables: t.Any) -> dict[str, t.Any]:
+    """The plan for the variables as plain data."""
     try:
-        return derive(*split_variables(documents)).as_dict()
+        return derive(*split_variables(variables)).as_dict()
     except InvalidVariables as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: plan_problems
-short_description: Every mistake in the documents of a cluster's pools
+short_description: All mistakes in gpu_cluster, gpu_defaults and gpu_pools
 version_added: 0.1.0
 description:
   - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each mistake.
     The line begins with the path of the value, tells the rule that it breaks, and what to write instead.
-  - An empty list means that P(accel.gpu.plan#filter) accepts the documents. No cluster is asked.
+  - An empty list means that P(accel.gpu.plan#filter) accepts the variables. No cluster is contacted.
 positional: _input
 extends_documentation_fragment:
   - accel.gpu.variables.filter_input
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: One line for each mistake, in the order of the documents.
+  description: One line for each mistake, in the order of the variables.
   type: list
   elements: str
 """
@@ -45,10 +45,10 @@ import typing as t
 from ..module_utils.pools.variables import InvalidVariables, split_variables, validate
 
 
-def plan_problems(documents: t.Any) -> list[str]:
-    """All mistakes of the documents."""
+def plan_problems(variables: t.Any) -> list[str]:
+    """All mistakes in the variables."""
     try:
-        return validate(*split_variables(documents))
+        return validate(*split_variables(variables))
     except InvalidVariables as error:
         return error.problems
 

@@ -11,7 +11,7 @@ description:
   - Converts variables that came as text, from a survey or an extra variable, to the types of their defaults.
   - Empty text and null stand for the default. A number or a boolean may be text. A list may be text with commas or line breaks between
     the elements, or a list in brackets. A map may be JSON text.
-  - It fails with every variable whose value is of another type, and says what to write instead.
+  - It fails with every variable whose value is of another type, with what to write instead.
 positional: _input, defaults
 options:
   _input:

@@ -35,9 +35,9 @@ author:
 EXAMPLES = r"""
 - name: The node groups as they are with three nodes in the pool train
   ansible.builtin.debug:
-    msg: "{{ (documents | accel.gpu.plan).nodegroups }}"
+    msg: "{{ (variables | accel.gpu.plan).nodegroups }}"
   vars:
-    documents:
+    variables:
       gpu_cluster: "{{ gpu_cluster }}"
       gpu_pools: "{{ gpu_pools | accel.gpu.with_node_counts({'train': 3}) }}"
 """
@@ -59,7 +59,7 @@ from ..module_utils.pools.variables import InvalidVariables
 
 
 def with_node_counts(pools: t.Any, counts: t.Any, defaults: t.Any = None) -> list[dict[str, t.Any]]:
-    """The documents of the pools, with these numbers of nodes."""
+    """The pools with these numbers of nodes."""
     try:
         return _resized(plain(pools), plain(counts), plain(defaults))
     except InvalidVariables as error:
