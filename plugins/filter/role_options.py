@@ -5,13 +5,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: role_options
-short_description: Variables in the types of their defaults
+short_description: Convert variables to the types of their defaults
 version_added: 0.1.0
 description:
-  - Converts variables that came as text, from a survey or an extra variable, to the types of their defaults.
-  - Empty text and null stand for the default. A number or a boolean may be text. A list may be text with commas or line breaks between
+  - Converts variables that are text, from a survey or an extra variable, to the types of their defaults.
+  - Empty text and null mean the default. A number or a boolean may be text. A list may be text with commas or line breaks between
     the elements, or a list in brackets. A map may be JSON text.
-  - It fails with every variable whose value is of another type, with what to write instead.
+  - A variable whose default is a template is not converted.
+  - Fails with all variables whose values have another type, and says what to write instead.
 positional: _input, defaults
 options:
   _input:
@@ -36,7 +37,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The variables, each in the type of its default.
+  description: The variables, each with the type of its default.
   type: dict
 """
 
@@ -55,29 +56,31 @@ _LARGEST = 2**31 - 1
 
 
 def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
-    """The variables in the types of their defaults."""
+    """The variables with the types of their defaults."""
     values, defaults = plain(values), plain(defaults)
     if not isinstance(values, dict) or not isinstance(defaults, dict):
         raise AnsibleFilterError("accel.gpu.role_options: needs a map of variables and one of their defaults")
-    found: dict[str, t.Any] = {}
+    options: dict[str, t.Any] = {}
     problems = []
     for name, value in values.items():
         if name not in defaults:
             problems.append(f"{name}: has no default")
+        elif isinstance(defaults[name], str) and "{{" in defaults[name]:
+            options[name] = value
         elif value is None or coercion.is_blank(value):
-            found[name] = copy.deepcopy(defaults[name])
+            options[name] = copy.deepcopy(defaults[name])
         else:
             try:
-                found[name] = _converted(value, defaults[name])
+                options[name] = _convert(value, defaults[name])
             except ValueError as error:
                 shown = f"{quote(value)} " if isinstance(value, (str, int, float)) else ""
                 problems.append(f"{name}: {shown}{error}")
     if problems:
         raise AnsibleFilterError("\n".join(problems))
-    return found
+    return options
 
 
-def _converted(value: t.Any, default: t.Any) -> t.Any:
+def _convert(value: t.Any, default: t.Any) -> t.Any:
     if isinstance(default, bool):
         return _boolean(value)
     if isinstance(default, int):
@@ -92,7 +95,7 @@ def _converted(value: t.Any, default: t.Any) -> t.Any:
 
 
 def _names(value: t.Any) -> list[str]:
-    """What is not empty and names nothing is a mistake: an empty list means all pools to many roles."""
+    """Text without a name is an error, because an empty list means all pools for many roles."""
     found = coercion.names(value)
     if not found and value and value != "[]":
         raise ValueError("names nothing; give names, with commas between them")

@@ -53,7 +53,7 @@ def action_groups() -> set[str]:
 
 
 def test_there_are_helm_tasks() -> None:
-    assert {role for role, _task in HELM_TASKS} == {"gpu_operator", "nfd", "uninstall"}
+    assert [role for role, _task in HELM_TASKS] == ["pools"]
 
 
 def test_every_connection_option_is_known() -> None:
@@ -71,6 +71,6 @@ def test_all_possible_options_are_set(role: str, task: dict[str, Any]) -> None:
     options = task[HELM]
     assert options["kubeconfig"] == ""
     assert set(options) & connection_options() == GIVEN
-    assert "helm_environment" in task["environment"]
+    assert task["environment"] == "{{ __pools_helm.environment }}"
     assert task["environment"].removesuffix(" }}") in options["validate_certs"]
-    assert task["no_log"] == f"{{{{ gpu_{role.removeprefix('gpu_')}_secure_logging is not false }}}}"
+    assert task["no_log"] == "{{ __pools_helm.secure_logging is not false }}"
