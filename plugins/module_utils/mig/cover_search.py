@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many GPUs of which kind are cut anew, and into what, so that a demand is covered: the search behind packing.py (pure).
+"""Finds how many GPUs of each kind have to be repartitioned, and how, to cover a demand: the search of packing.py (pure).
 
-Everything here is a vector with a place for each demanded profile, the largest profile first.
+All vectors have one element for each demanded profile, the largest profile first.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ import typing as t
 from dataclasses import dataclass
 
 Vector = tuple[int, ...]
-# What is missing (in memory slices), used GPUs that are touched, all that are touched; less is better, the first decides.
+# What is missing (in memory slices), changed GPUs in use, all changed GPUs; compared in this order, less is better.
 Cost = tuple[int, int, int]
 
-# How many GPUs at most the exact search adds to a solution; what is larger begins with as many alike as fit best.
-_TAIL = 8
-# After so many states a search ends with the best that it has seen.
-STATES = 3000
-# Of so many profiles all combinations are counted, of more each alone and all together.
-_MANY_PROFILES = 5
+# The exact search changes at most this number of GPUs; larger problems start with equal changes by a greedy search.
+_MAX_EXACT = 8
+# After this number of states a search ends with the best solution so far.
+MAX_STATES = 3000
+# Up to this number of profiles all combinations are measured; with more, only single profiles and all together.
+_MAX_COMBINED = 5
 
 
 class GpuKind(t.NamedTuple):
-    """GPUs that differ in nothing that matters here."""
+    """GPUs that are equivalent for the search."""
 
     group: int
-    """The number of the patterns that it can be cut into, in Problem.patterns."""
+    """The index of its possible patterns in CoverProblem.patterns."""
     now: Vector
-    """What of the demand it has, and loses when it is touched."""
+    """The demanded devices that it has, and loses when it is changed."""
     used: bool
 
 
 @dataclass(frozen=True)
 class CoverProblem:
-    """A demand, the GPUs that may be touched, and what the others have."""
+    """A demand, the GPUs that may be changed, and the devices of the others."""
 
     memory: Vector
     """Memory slices of each profile."""
@@ -44,85 +44,87 @@ class CoverProblem:
     """Memory and compute slices of each profile, added."""
     demand: Vector
     kept: Vector
-    """What is there of the demand on GPUs that are not touched in any case."""
+    """The demanded devices on GPUs that are not changed in any case."""
     patterns: tuple[tuple[Vector, ...], ...]
-    """What of the demand one GPU of each group can have at most, each a layout to which nothing demanded can be added."""
+    """The maximal demanded devices on one GPU of each group: layouts to which no demanded device can be added."""
     kinds: tuple[GpuKind, ...]
     numbers: tuple[int, ...]
-    """How many GPUs there are of each kind."""
+    """The number of GPUs of each kind."""
 
 
-class CoverCut(t.NamedTuple):
-    """So many GPUs of a kind, by its number, get a pattern."""
+class CoverChange(t.NamedTuple):
+    """A number of GPUs of a kind, by its index, get a pattern."""
 
     kind: int
     pattern: Vector
-    times: int
+    gpus: int
 
 
 class CoverSolution(t.NamedTuple):
-    """The best cuts that were found, and what they cost."""
+    """The best changes that were found, and their cost."""
 
     cost: Cost
-    cuts: tuple[CoverCut, ...]
+    changes: tuple[CoverChange, ...]
     states: int
-    """How many states the search may still have looked at: 0 when it was broken off."""
+    """How many more states the search could have visited: 0 when it ended early."""
 
 
-def search_cover(problem: CoverProblem, states: int = STATES) -> CoverSolution:
-    """The cuts that cost least: certainly so where a few GPUs have to be touched, near it where they are many."""
+def search_cover(problem: CoverProblem, states: int = MAX_STATES) -> CoverSolution:
+    """The changes with the least cost: exact for a few changed GPUs, approximate for many."""
     return _Search(problem, states).run()
 
 
 def dot(one: t.Iterable[int], other: t.Iterable[int]) -> int:
-    """The sum of the products, place by place."""
+    """The dot product."""
     return sum(map(operator.mul, one, other))
 
 
 class _State(t.NamedTuple):
-    """A part of a solution; `closed` are the profiles of which nothing more is made although some are missing."""
+    """A partial solution; no more devices of the `closed` profiles are added although some are missing."""
 
     offered: Vector
     left: Vector
     closed: frozenset[int] = frozenset()
     used: int = 0
     touched: int = 0
-    cuts: tuple[CoverCut, ...] = ()
+    changes: tuple[CoverChange, ...] = ()
 
 
 class _Search:
-    """Depth first, the most promising cut first, without what cannot be better than the best seen so far.
+    """Branch and bound, depth first, the most promising change first.
 
-    In every state some profile is missing. Either a cut that is still to come makes a device of it, and every such cut is
-    tried, or none does, and it is closed: so nothing is left out.
+    In every state some profile is missing. Either a further change adds a device of it, and every such change is tried, or none does, and the
+    profile is closed: so the search is complete.
     """
 
     def __init__(self, problem: CoverProblem, states: int) -> None:
         self._problem = problem
         self._measures = _measures(problem)
-        self._poorer = _poorer(problem.kinds)
+        self._dominating = _dominating_kinds(problem.kinds)
         self._states = states
-        self._seen: dict[tuple[Vector, Vector, frozenset[int]], tuple[int, int]] = {}
-        whole = [kind.now for kind in problem.kinds]
-        offered = tuple(have + dot(problem.numbers, (now[at] for now in whole)) for at, have in enumerate(problem.kept))
+        self._visited: dict[tuple[Vector, Vector, frozenset[int]], tuple[int, int]] = {}
+        current = [kind.now for kind in problem.kinds]
+        offered = tuple(
+            have + dot(problem.numbers, (now[at] for now in current)) for at, have in enumerate(problem.kept)
+        )
         self._start = _State(offered, problem.numbers)
         self._best = CoverSolution(self._cost(self._start), (), states)
 
     def run(self) -> CoverSolution:
         """The best solution."""
-        self._descend(self._in_bulk(self._start))
+        self._descend(self._greedy(self._start))
         return self._best._replace(states=self._states)
 
-    def _in_bulk(self, state: _State) -> _State:
-        """The state from which few enough GPUs remain to be touched: until then the best cut, as often as it stays as good.
+    def _greedy(self, state: _State) -> _State:
+        """The state from which few enough GPUs remain to be changed: until then the best change is repeated as long as it is equally good.
 
-        Best is what brings most of that for which the most GPUs are needed, and of equally good cuts that with the larger
-        devices, since the smaller ones find a place more easily.
+        The best change adds most by the measure that needs the most GPUs; of equally good ones that with the larger devices, since smaller
+        ones are easier to place.
         """
-        while sum(state.left) > _TAIL:
+        while sum(state.left) > _MAX_EXACT:
             opened = self._opened(state)
             remaining, measure = max(((self._by(one, opened), one[0]) for one in self._measures), default=(0, ()))
-            if remaining <= _TAIL:
+            if remaining <= _MAX_EXACT:
                 break
             at = next(at for at, count in enumerate(opened) if count and measure[at])
             choices = [choice for choice in self._choices(state, at) if self._gain(state, *choice) > 0]
@@ -136,7 +138,7 @@ class _Search:
                         choice[1],
                     ),
                 )
-                state = self._cut(state, *best, self._times(state, *best, remaining - _TAIL))
+                state = self._change(state, *best, self._repetitions(state, *best, remaining - _MAX_EXACT))
                 self._note(state)
             else:
                 state = state._replace(closed=state.closed | {at})
@@ -147,29 +149,29 @@ class _Search:
         if at is None or not self._states:
             return
         self._states -= 1
-        if self._at_least(state) >= self._best.cost:
+        if self._lower_bound(state) >= self._best.cost:
             return
         key, paid = (state.offered, state.left, state.closed), (state.used, state.touched)
-        if key in self._seen and self._seen[key] <= paid:
+        if key in self._visited and self._visited[key] <= paid:
             return
-        self._seen[key] = paid
+        self._visited[key] = paid
         for choice in self._choices(state, at):
-            after = self._cut(state, *choice, 1)
+            after = self._change(state, *choice, 1)
             self._note(after)
             self._descend(after)
         self._descend(state._replace(closed=state.closed | {at}))
 
     def _choices(self, state: _State, at: int) -> list[tuple[int, Vector]]:
-        """Kinds and patterns that make a device of this profile: unused GPUs, and those that gain most, first.
+        """Kinds and patterns that add a device of this profile: unused GPUs, and the largest gain, first.
 
-        A kind is no choice as long as there is a poorer one: whatever it can do, the other can, and loses less.
+        A kind is left out while a dominating one is available, which can get the same patterns and loses less.
         """
         kinds = self._problem.kinds
-        there = {number for number, left in enumerate(state.left) if left}
+        available = {number for number, left in enumerate(state.left) if left}
         choices = [
             (number, pattern)
-            for number in sorted(there)
-            if not self._poorer[number] & there
+            for number in sorted(available)
+            if not self._dominating[number] & available
             for pattern in self._problem.patterns[kinds[number].group]
             if pattern[at]
         ]
@@ -180,7 +182,7 @@ class _Search:
 
         return sorted(choices, key=rank)
 
-    def _cut(self, state: _State, number: int, pattern: Vector, times: int) -> _State:
+    def _change(self, state: _State, number: int, pattern: Vector, times: int) -> _State:
         kind = self._problem.kinds[number]
         return _State(
             tuple(have + (new - old) * times for have, new, old in zip(state.offered, pattern, kind.now, strict=True)),
@@ -188,11 +190,11 @@ class _Search:
             state.closed,
             state.used + times * kind.used,
             state.touched + times,
-            (*state.cuts, CoverCut(number, pattern, times)),
+            (*state.changes, CoverChange(number, pattern, times)),
         )
 
-    def _times(self, state: _State, number: int, pattern: Vector, most: int) -> int:
-        """How often the same cut brings as much as it does the first time."""
+    def _repetitions(self, state: _State, number: int, pattern: Vector, most: int) -> int:
+        """How often the same change has the same gain as the first time."""
         times = min(state.left[number], most)
         for surplus, new, old in zip(self._surplus(state), pattern, self._problem.kinds[number].now, strict=True):
             if new > old and surplus < 0:
@@ -202,7 +204,7 @@ class _Search:
         return max(1, times)
 
     def _gain(self, state: _State, number: int, pattern: Vector, measure: Vector | None = None) -> int:
-        """What a cut brings of what is missing, by a measure; without one in memory and compute slices, added."""
+        """The gain of a change in missing devices, by a measure; by default the sum of memory and compute slices."""
         now = self._problem.kinds[number].now
         return sum(
             (min(0, surplus + new - old) - min(0, surplus)) * worth
@@ -230,10 +232,10 @@ class _Search:
     def _note(self, state: _State) -> None:
         cost = self._cost(state)
         if cost < self._best.cost:
-            self._best = CoverSolution(cost, state.cuts, self._states)
+            self._best = CoverSolution(cost, state.changes, self._states)
 
-    def _at_least(self, state: _State) -> Cost:
-        """What any solution costs that goes on from here, makes nothing of what is closed, and misses no more than the best."""
+    def _lower_bound(self, state: _State) -> Cost:
+        """A lower bound of the cost of solutions from this state that miss no more than the best one."""
         memory, gap, best = self._problem.memory, self._gap(state), self._best.cost[0]
         opened = self._opened(state)
         closed = dot(memory, gap) - dot(memory, opened)
@@ -247,22 +249,22 @@ class _Search:
         return missing, state.used + max(0, more - unused), state.touched + more
 
     def _fewest(self, gap: t.Sequence[int]) -> int:
-        """How many GPUs at least have to be touched for so many devices."""
+        """The minimal number of GPUs for these devices."""
         return max((self._by(measure, gap) for measure in self._measures), default=0)
 
     @staticmethod
     def _by(measure: tuple[Vector, int], gap: t.Sequence[int]) -> int:
-        """How many GPUs at least hold so many devices, by one measure."""
+        """The minimal number of GPUs for these devices by one measure."""
         return -(-dot(measure[0], gap) // measure[1])
 
 
 def _measures(problem: CoverProblem) -> list[tuple[Vector, int]]:
-    """Ways to weigh devices, each with the most that one GPU holds by it; the first weighs memory slices.
+    """Measures of devices, each with the maximum on one GPU; the first counts memory slices.
 
-    Others weigh compute slices, or both, or count the devices of some profiles, whichever few or all of them.
+    Others count compute slices, or both, or the devices of some or all profiles.
     """
     places = range(len(problem.demand))
-    sizes = places if len(places) <= _MANY_PROFILES else (0, len(places) - 1)
+    sizes = places if len(places) <= _MAX_COMBINED else (0, len(places) - 1)
     several = [some for size in sizes for some in itertools.combinations(places, size + 1)]
     compute = tuple(map(operator.sub, problem.worth, problem.memory))
     counting = [tuple(int(at in some) for at in places) for some in several]
@@ -274,8 +276,8 @@ def _measures(problem: CoverProblem) -> list[tuple[Vector, int]]:
     return [(measure, most) for measure, most in each if most]
 
 
-def _poorer(kinds: t.Sequence[GpuKind]) -> list[set[int]]:
-    """For each kind the others that can be cut into the same, lose no more of anything, and are no more in use."""
+def _dominating_kinds(kinds: t.Sequence[GpuKind]) -> list[set[int]]:
+    """For each kind the others that can get the same patterns, lose no more devices, and are not in use if it is not."""
     return [
         {
             other

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A GPU as a bar of its memory slices, for a terminal (pure)."""
+"""Draws GPUs as bars of memory slices for a terminal (pure)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .layout import without_memory
 if t.TYPE_CHECKING:
     from .placement import Placement
 
-# A field's frame, and what fills slices on which nothing lies.
+# The frame of a field, and the filler of free slices.
 _FRAME, _FREE = "|", "-"
 
 
 def draw_gpu(gpus: t.Sequence[tuple[int, t.Sequence[Placement]]], width: int) -> list[str]:
-    """A bar for each GPU, given as its number of memory slices and its devices; all in one scale.
+    """A bar for each GPU, given by its number of memory slices and its devices; all have the same scale.
 
-    Each device is a field with its profile's name, as wide as it has slices; free slices are lines. Of the names `gb` is left out, then all of
-    the memory, where a bar would be wider than `width` characters with it.
+    Each device is a field with its profile's name and a width in proportion to its slices; free slices are lines. If a bar would be wider than
+    `width` characters, the names are shortened: without `gb`, then without the memory.
     """
     for named in (str, _without_unit, without_memory):
         each = max(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All layouts of a GPU: which there are, which can take no more, what each leaves unused, which are like a wanted one (pure)."""
+"""Enumerates the layouts of a GPU: all, maximal ones, their unused slices, and those nearest to a requested one (pure)."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from ..catalog.mig import MEDIA_BESIDE, Geometry, Profile
 from .layout import PROFILE, Counts, nominal_gb, without_memory
 from .placement import in_order, mask
 
-# A layout as how many there are of each profile, in the order in which devices are made.
+# A layout as the count of each profile, in the order in which devices are created.
 Vector = tuple[int, ...]
 
 
 class Unused(t.NamedTuple):
-    """What no device of a layout has."""
+    """The parts of a GPU that no device of a layout has."""
 
     compute: int
-    """Compute slices, of as many as the largest profile has."""
+    """Compute slices, out of those of the largest profile."""
     memory: int
-    """Memory slices, also those that no profile could reach any more."""
+    """Memory slices, including those that no profile could use."""
     media: bool
-    """True when nobody has the engines of which a GPU has one, and which come with +me, +me.all or the whole GPU."""
+    """True when no device has the media engines of which a GPU has only one; they belong to +me, +me.all or the whole GPU."""
 
 
 def all_layouts(geometry: Geometry) -> tuple[Counts, ...]:
-    """Every multiset of profiles that one GPU has room for, but for none at all; the largest profiles first."""
+    """Every non-empty multiset of profiles that fits on one GPU; the largest profiles first."""
     return tuple(_counts(geometry, vector) for vector in _vectors(geometry))
 
 
 def maximal(geometry: Geometry) -> tuple[Counts, ...]:
     """The layouts to which no device can be added; the largest profiles first.
 
-    Whatever fits is a part of one of these, and every part of one of these fits.
+    Every layout that fits is a part of one of these, and every part of one of these fits.
     """
     return tuple(_counts(geometry, vector) for vector in _maximal(geometry))
 
@@ -43,8 +43,8 @@ def maximal(geometry: Geometry) -> tuple[Counts, ...]:
 def unused(geometry: Geometry, counts: Counts) -> Unused:
     """What a layout that fits leaves unused.
 
-    Decoders and encoders come with the slices. What a layout can leave to nobody is the engine of which a GPU has just one,
-    the OFA: 1 of it have profiles with +me or +me.all and the whole GPU, every other has 0 (MIG user guide, "Supported MIG
+    Decoders and encoders belong to the slices. The engine that can stay unused is the OFA, of which a GPU has only one: profiles with +me or
+    +me.all and the whole GPU have it, all others do not (MIG user guide, "Supported MIG
     Profiles"; `nvidia-smi mig -lgip` on an H200, driver 580.159.04).
     """
     devices = [(profile, counts[profile.name]) for profile in geometry.profiles if counts.get(profile.name)]
@@ -56,20 +56,20 @@ def unused(geometry: Geometry, counts: Counts) -> Unused:
 
 
 def nearest(geometry: Geometry, counts: Counts, limit: int = 3) -> tuple[Counts, ...]:
-    """The layouts that fit and differ least from the wanted one, nearest first; one that fits is its own nearest.
+    """The layouts that fit and differ least from the requested one, nearest first; a layout that fits is its own nearest.
 
-    Near is what needs the fewest changes, each of which adds a device, takes one out, or puts one of another profile into
-    its place. Of equally near ones those come first that keep more of the wanted devices, then those that use as many
-    memory slices as are wanted, or nearly, then those with the larger profiles. A profile that the GPU does not have stands for the one most like it.
+    The distance is the number of changes that add, remove or replace a device. Of equally near layouts those with more of the requested devices
+    come first, then those with the most similar number of memory slices, then those with larger profiles. A profile that the GPU does not have
+    counts as the most similar one.
     """
     order = in_order(geometry)
-    meant = _meant(geometry, counts)
-    wanted = tuple(meant.get(profile.name, 0) for profile in order)
-    strange = sum(meant.values()) - sum(wanted)
+    requested = _with_known_names(geometry, counts)
+    wanted = tuple(requested.get(profile.name, 0) for profile in order)
+    unknown = sum(requested.values()) - sum(wanted)
     size = sum(want * profile.size for want, profile in zip(wanted, order, strict=True))
 
     def rank(vector: Vector) -> tuple[int, int, int]:
-        lost = strange + sum(max(0, want - has) for want, has in zip(wanted, vector, strict=True))
+        lost = unknown + sum(max(0, want - has) for want, has in zip(wanted, vector, strict=True))
         added = sum(max(0, has - want) for want, has in zip(wanted, vector, strict=True))
         used = sum(has * profile.size for has, profile in zip(vector, order, strict=True))
         return max(lost, added), lost, abs(size - used)
@@ -79,7 +79,7 @@ def nearest(geometry: Geometry, counts: Counts, limit: int = 3) -> tuple[Counts,
 
 @functools.lru_cache(maxsize=128)
 def _vectors(geometry: Geometry) -> tuple[Vector, ...]:
-    """Every layout but the empty one, built device after device, with all sets of slices that it can come to lie on."""
+    """Every non-empty layout, built device by device, with all sets of slices that it can occupy."""
     order = in_order(geometry)
     reached: dict[Vector, set[int]] = {(0,) * len(order): {0}}
     for at, profile in enumerate(order):
@@ -88,7 +88,7 @@ def _vectors(geometry: Geometry) -> tuple[Vector, ...]:
             layer = {
                 (*vector[:at], vector[at] + 1, *vector[at + 1 :]): more
                 for vector, taken in layer.items()
-                if _bears(order, vector, profile) and (more := _with_one_more(profile, taken))
+                if _media_suffice(order, vector, profile) and (more := _with_one_more(profile, taken))
             }
             reached.update(layer)
     return tuple(sorted((vector for vector in reached if any(vector)), reverse=True))
@@ -96,16 +96,16 @@ def _vectors(geometry: Geometry) -> tuple[Vector, ...]:
 
 @functools.lru_cache(maxsize=128)
 def _maximal(geometry: Geometry) -> tuple[Vector, ...]:
-    there = set(_vectors(geometry))
+    fitting = set(_vectors(geometry))
     return tuple(
         vector
         for vector in _vectors(geometry)
-        if not any((*vector[:at], vector[at] + 1, *vector[at + 1 :]) in there for at in range(len(vector)))
+        if not any((*vector[:at], vector[at] + 1, *vector[at + 1 :]) in fitting for at in range(len(vector)))
     )
 
 
-def _bears(order: t.Sequence[Profile], vector: Vector, profile: Profile) -> bool:
-    """Whether the media engines suffice for one more of a profile."""
+def _media_suffice(order: t.Sequence[Profile], vector: Vector, profile: Profile) -> bool:
+    """Whether the media engines suffice for one more device of a profile."""
     return all(profile.media in MEDIA_BESIDE[one.media] for one, n in zip(order, vector, strict=True) if n)
 
 
@@ -114,19 +114,19 @@ def _with_one_more(profile: Profile, taken: t.Iterable[int]) -> set[int]:
     return {before | place for before in taken for place in places if not before & place}
 
 
-def _meant(geometry: Geometry, counts: Counts) -> Counter[str]:
-    """The wanted devices by the geometry's own names, where it has a profile with as much compute and the same extras."""
-    meant: Counter[str] = Counter()
+def _with_known_names(geometry: Geometry, counts: Counts) -> Counter[str]:
+    """The requested devices by the geometry's own names, where it has a profile with the same compute slices and extras."""
+    renamed: Counter[str] = Counter()
     for name, count in counts.items():
-        meant[_likest(geometry, name)] += count
-    return meant
+        renamed[_most_similar(geometry, name)] += count
+    return renamed
 
 
-def _likest(geometry: Geometry, name: str) -> str:
+def _most_similar(geometry: Geometry, name: str) -> str:
     if geometry.profile(name) or not PROFILE.fullmatch(name):
         return name
-    alike = [profile.name for profile in geometry.profiles if without_memory(profile.name) == without_memory(name)]
-    return min(alike, key=lambda other: abs(nominal_gb(other) - nominal_gb(name)), default=name)
+    similar = [profile.name for profile in geometry.profiles if without_memory(profile.name) == without_memory(name)]
+    return min(similar, key=lambda other: abs(nominal_gb(other) - nominal_gb(name)), default=name)
 
 
 def _counts(geometry: Geometry, vector: Vector) -> dict[str, int]:

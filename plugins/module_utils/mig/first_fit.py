@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""First fit decreasing: the plain way to pack, which a search that was broken off must not be worse than (pure)."""
+"""First fit decreasing: the simple packing that a search which ended early must not be worse than (pure)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .gpu_selection import GpuSlot, Key
 def first_fit(
     places: t.Iterable[GpuSlot], patterns: t.Sequence[tuple[Vector, ...]], offered: Vector, demand: Vector
 ) -> dict[Key, Vector]:
-    """The new patterns when each device that is missing, the largest first, goes onto the first GPU with room for it.
+    """The new patterns if each missing device, the largest first, is placed on the first GPU with room for it.
 
-    GPUs are cut anew one after the other, unused ones first, then by their keys; what one of them has is lost, and missing then.
-    `patterns` are those of each group of GPUs, `offered` is what all GPUs have of the demand.
+    GPUs are repartitioned one after the other, unused ones first, then by their keys; their devices are lost and become missing.
+    `patterns` are those of each group of GPUs, `offered` are the demanded devices of all GPUs.
     """
 
     @functools.cache
@@ -27,7 +27,7 @@ def first_fit(
 
     order = sorted(places, key=lambda place: (place.kind.used, place.key))
     have, cut = list(offered), list[list[int]]()
-    # Of each profile: the first of the GPUs that are cut which may have room yet, none any more once it has been refused.
+    # For each profile: the first repartitioned GPU that may have room; none is tried any more once the profile was refused.
     first, refused = [0] * len(demand), set[int]()
     opened: list[GpuSlot] = []
     waiting = dict.fromkeys(range(len(order)))

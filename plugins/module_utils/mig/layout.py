@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG layouts: the forms in which they are written and read, and what follows from their profiles' names (pure)."""
+"""MIG layouts: their notations, and the values that follow from profiles' names (pure)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..catalog.names import LABEL_LENGTH, MIG_INFIX
 SINGLE, MIXED = "single", "mixed"
 STRATEGIES = (SINGLE, MIXED)
 
-# As nvidia-smi and mig-parted write a profile (go-nvlib pkg/nvlib/device/mig_profile.go): compute instances are not ours.
+# A profile in nvidia-smi and mig-parted (go-nvlib pkg/nvlib/device/mig_profile.go), without compute instances.
 PROFILE = re.compile(r"[1-9][0-9]{0,2}g\.[1-9][0-9]{0,4}gb([+-][a-z][a-z0-9.]{0,30})?", re.ASCII)
 # A GPU's index as the key of a layout.
 INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
 
-# What one GPU is cut into, or is wanted to be: how many devices of each profile, by the name that nvidia-smi gives it.
+# The MIG devices of one GPU: the count of each profile, by its name in nvidia-smi.
 Counts = t.Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Part:
-    """What some GPUs of a node are cut into, as {profile: count}; `devices` empty: every GPU; `profiles` empty: not cut."""
+    """The MIG devices of some GPUs of a node as {profile: count}; `devices` empty: every GPU; `profiles` empty: whole GPUs."""
 
     devices: tuple[int, ...]
     profiles: dict[str, int]
@@ -37,9 +37,9 @@ Layout = tuple[Part, ...]
 
 
 def parse_layout(written: t.Any) -> Layout:
-    """The layout of a sound document: one for every GPU, or one for each GPU by its index.
+    """A valid layout: one for every GPU, or one for each GPU by its index.
 
-    Written as {profile: count}, as a list of profiles, or as a map or list of these by GPU index.
+    The notation is {profile: count}, a list of profiles, or a map or list of these by GPU index.
     """
     if isinstance(written, dict) and not any(_is_index(key) for key in written):
         return (Part((), _counts(written)),)
@@ -53,12 +53,12 @@ def parse_layout(written: t.Any) -> Layout:
 
 
 def on_gpu(layout: Layout, index: int) -> Counts:
-    """What the GPU of this index is cut into; a GPU that the layout does not name stays whole."""
+    """The MIG devices of the GPU with this index; a GPU that is not in the layout stays whole."""
     return next((part.profiles for part in layout if not part.devices or index in part.devices), {})
 
 
 def uniform(layout: Layout) -> str | None:
-    """The one profile of which all MIG devices of all GPUs are; None when there are several, or whole GPUs beside them."""
+    """The only profile of all MIG devices on all GPUs; None with several profiles or with whole GPUs."""
     if len(layout) == 1 and not layout[0].devices and len(layout[0].profiles) == 1:
         return next(iter(layout[0].profiles))
     return None
@@ -70,9 +70,9 @@ def single_product(product: str, profile: str, suffix: str = "") -> str:
 
 
 def strategy_for(layout: Layout, product: str = "", suffix: str = "") -> str:
-    """The strategy that a layout needs: single, so that workloads need no change, where all devices are alike.
+    """The strategy that a layout needs: single if all devices have one profile, so that workloads need no change.
 
-    NFD drops a label that is too long, and without its product a node is not known any more; then it is mixed, too.
+    It is mixed if the product label would be too long: NFD would drop it, and the node's model would be unknown.
     """
     profile = uniform(layout)
     fits_in_label = profile is not None and len(single_product(product, profile, suffix)) <= LABEL_LENGTH
@@ -85,7 +85,7 @@ def profiles(layout: Layout) -> tuple[str, ...]:
 
 
 def nominal_gb(profile: str) -> int:
-    """The memory that a profile's name says, in GB; what is usable is somewhat less."""
+    """The memory in a profile's name, in GB; slightly less is usable."""
     return int(profile.partition("g.")[2].partition("gb")[0])
 
 
@@ -112,7 +112,7 @@ def format_devices(counts: Counts) -> list[str]:
 
 
 def format_layout(counts: Counts) -> str:
-    """A layout of one GPU in words: `2 x 1g.5gb + 1 x 3g.20gb`."""
+    """A layout of one GPU as text: `2 x 1g.5gb + 1 x 3g.20gb`."""
     return " + ".join(f"{count} x {name}" for name, count in sorted(counts.items()) if count) or "nothing"
 
 

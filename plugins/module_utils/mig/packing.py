@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A demand of MIG devices spread over GPUs, so that as few as possible of them are cut anew (pure)."""
+"""Distributes a demand of MIG devices over GPUs so that as few GPUs as possible are repartitioned (pure)."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from ..catalog.mig import Geometry
-from .cover_search import STATES, CoverCut, CoverProblem, GpuKind, Vector, search_cover
+from .cover_search import MAX_STATES, CoverChange, CoverProblem, GpuKind, Vector, search_cover
 from .enumerate import maximal
 from .first_fit import first_fit
-from .gpu_selection import GpuSlot, Key, New, assign_patterns, fewest_nodes, sets
+from .gpu_selection import GpuSlot, Key, NewPatterns, assign_patterns, candidate_sets, fewest_nodes
 from .layout import Counts
 
 
 @dataclass(frozen=True)
 class PackedGpu:
-    """One GPU that may be cut."""
+    """One GPU that may be repartitioned."""
 
     node: str
     index: int
     now: Counts | None
-    """What it is cut into; None: it is whole, MIG is off."""
+    """Its MIG devices; None: it is whole, MIG is disabled."""
     used: bool
-    """True when somebody uses it or its node is in use, so that touching it costs more."""
+    """True when pods use it or another GPU of its node, so that changing it costs more."""
     geometry: Geometry
 
     @property
     def key(self) -> Key:
-        """Its place among all GPUs."""
+        """Its node and index."""
         return self.node, self.index
 
 
 @dataclass(frozen=True)
 class PackingResult:
-    """How the GPUs are cut afterwards."""
+    """The layouts of the GPUs afterwards."""
 
     layouts: t.Mapping[Key, Counts]
-    """The layout of every GPU that is cut afterwards, touched or not."""
+    """The layout of every GPU with MIG devices afterwards, changed or not."""
     touched: tuple[Key, ...]
     """The GPUs whose layout changes, sorted."""
     missing: Counts
@@ -50,24 +50,23 @@ class PackingResult:
 def pack(gpus: t.Sequence[PackedGpu], demand: Counts) -> PackingResult:
     """Layouts with which the GPUs together have at least the demanded devices.
 
-    Least is missing (in memory slices), then the fewest used GPUs are touched, then the fewest GPUs, of the fewest nodes,
-    the first by their keys. A GPU that is not touched keeps its layout, with whatever it has beyond the demand; one that is
-    touched loses its devices, so what it served is placed again, and gets nothing that is not demanded. The order of the
-    GPUs does not matter, and to pack the result again touches nothing.
+    Priorities: the least missing devices (in memory slices), then the fewest changed GPUs in use, the fewest changed GPUs, the fewest nodes,
+    the first keys. An unchanged GPU keeps its layout, even beyond the demand; a changed one loses its devices, so they are placed again,
+    and gets only demanded devices. The order of the GPUs does not matter, and packing the result again changes nothing.
     """
     order = sorted(gpus, key=lambda gpu: gpu.key)
     wanted = {name: count for name, count in demand.items() if count > 0}
     before = {gpu.key: gpu.now for gpu in order}
-    packed = _Pool(order, wanted).packed()
-    # A search that was broken off may find room for what is missing when it begins with what it has found.
+    packed = _Packing(order, wanted).packed()
+    # A search that ended early may find room for missing devices when it starts from its own result.
     while packed.missing and packed.touched:
         order = [replace(gpu, now=packed.layouts.get(gpu.key)) for gpu in order]
-        packed = _Pool(order, wanted).packed()
+        packed = _Packing(order, wanted).packed()
     return replace(packed, touched=tuple(key for key, now in before.items() if packed.layouts.get(key) != now))
 
 
-class _Pool:
-    """The GPUs and the demand as vectors with a place for each demanded profile, the largest first."""
+class _Packing:
+    """The GPUs and the demand as vectors with an element for each demanded profile, the largest first."""
 
     def __init__(self, gpus: t.Sequence[PackedGpu], wanted: Counts) -> None:
         self._gpus = gpus
@@ -85,7 +84,7 @@ class _Pool:
         ]
 
     def packed(self) -> PackingResult:
-        """The best layouts that were found; never worse ones than those of first fit decreasing."""
+        """The best layouts that were found; never worse than those of first fit decreasing."""
         able = [place for place in self._places if self._patterns[place.kind.group]]
         plain = first_fit(able, self._patterns, self._offered({}), self._demand)
         found = self._without_surplus(assign_patterns(*self._choice()))
@@ -98,33 +97,33 @@ class _Pool:
         missing = {name: -surplus for name, surplus in zip(self._names, self._surplus(new), strict=True) if surplus < 0}
         return PackingResult(dict(sorted(layouts.items())), tuple(sorted(new)), dict(sorted(missing.items())))
 
-    def _choice(self) -> tuple[tuple[GpuSlot, ...], New]:
-        """The GPUs to touch, and the new patterns for them."""
+    def _choice(self) -> tuple[tuple[GpuSlot, ...], NewPatterns]:
+        """The GPUs to change, and their new patterns."""
         problem = self._problem({place.key for place in self._places})
         solution = search_cover(problem)
-        new = _new(problem, solution.cuts)
-        if not solution.cuts:
+        new = _new(problem, solution.changes)
+        if not solution.changes:
             return (), new
         able = [place for place in self._places if self._patterns[place.kind.group]]
         numbers: Counter[GpuKind] = Counter()
-        for cut in solution.cuts:
-            numbers[problem.kinds[cut.kind]] += cut.times
-        known: dict[frozenset[tuple[GpuKind, int]], tuple[int, New]] = {}
-        states = STATES
-        for some in sets(able, solution.cost):
+        for change in solution.changes:
+            numbers[problem.kinds[change.kind]] += change.gpus
+        known: dict[frozenset[tuple[GpuKind, int]], tuple[int, NewPatterns]] = {}
+        states = MAX_STATES
+        for some in candidate_sets(able, solution.cost):
             alike = frozenset(Counter(place.kind for place in some).items())
             if alike not in known:
-                anew = self._problem({place.key for place in some}, whole=True)
-                missing, cuts, states = search_cover(anew, states)
-                known[alike] = missing[0], _new(anew, cuts)
+                whole = self._problem({place.key for place in some}, whole=True)
+                missing, changes, states = search_cover(whole, states)
+                known[alike] = missing[0], _new(whole, changes)
             if known[alike][0] <= solution.cost[0]:
                 return some, known[alike][1]
             if not states:
                 break
         return fewest_nodes(able, numbers, self._allowed(numbers, new)), new
 
-    def _allowed(self, numbers: t.Mapping[GpuKind, int], new: New) -> Vector:
-        """What GPUs may lose when others get these patterns and nothing more shall be missing than if these kinds lost it."""
+    def _allowed(self, numbers: t.Mapping[GpuKind, int], new: NewPatterns) -> Vector:
+        """The devices that GPUs may lose without more missing devices than if GPUs of these kinds were changed."""
         return tuple(
             max(
                 sum(kind.now[at] * number for kind, number in numbers.items()),
@@ -136,7 +135,7 @@ class _Pool:
         )
 
     def _problem(self, free: t.Container[Key], whole: bool = False) -> CoverProblem:
-        """The problem in which these GPUs may be touched, as they are or as if they were whole."""
+        """The problem in which these GPUs may be changed, as they are or as if they were whole."""
         kinds: Counter[GpuKind] = Counter()
         kept = [0] * len(self._names)
         for place in self._places:
@@ -155,7 +154,7 @@ class _Pool:
         )
 
     def _without_surplus(self, new: t.Mapping[Key, Vector]) -> dict[Key, Vector]:
-        """The new patterns without what is not demanded, taken from the last GPUs and rather from what they have not now."""
+        """The new patterns without surplus devices, removed from the last GPUs, and preferably not from their current devices."""
         surplus = self._surplus(new)
         now = {place.key: place.kind.now for place in self._places}
         lean = {key: list(pattern) for key, pattern in new.items()}
@@ -165,11 +164,11 @@ class _Pool:
                 lean[key][at] -= less
                 surplus[at] -= less
         left = {key: tuple(pattern) for key, pattern in lean.items() if any(pattern)}
-        # A GPU for which nothing is left keeps what it has, and that may be more than is demanded beside the others' new ones.
+        # A GPU without a new pattern keeps its devices, which may create new surplus.
         return left if len(left) == len(new) else self._without_surplus(left)
 
     def _cost(self, packed: PackingResult) -> tuple[int, int, int, int]:
-        """What is missing, in memory slices; used GPUs that are touched, all that are, and their nodes."""
+        """What is missing in memory slices; changed GPUs in use, all changed GPUs, and their nodes."""
         memory = {name: size for name, (size, dummy) in zip(self._names, self._sizes, strict=True)}
         touched = [gpu for gpu in self._gpus if packed.layouts.get(gpu.key) != gpu.now]
         return (
@@ -180,16 +179,16 @@ class _Pool:
         )
 
     def _offered(self, new: t.Mapping[Key, Vector]) -> Vector:
-        """What there is of the demand with these patterns."""
+        """The demanded devices with these patterns."""
         each = [new.get(place.key, place.kind.now) for place in self._places]
         return tuple(map(sum, zip(*each, strict=True))) or (0,) * len(self._demand)
 
     def _surplus(self, new: t.Mapping[Key, Vector]) -> list[int]:
-        """What there is more of than is demanded with these patterns; negative is what is missing."""
+        """The surplus of each profile with these patterns; negative if devices are missing."""
         return list(map(operator.sub, self._offered(new), self._demand))
 
     def _of_geometry(self, geometry: Geometry) -> tuple[Vector, ...]:
-        """What of the demand one GPU can have at most: the largest of the demanded parts of its layouts."""
+        """The maximal demanded devices on one GPU."""
         found = {self._vector(layout) for layout in maximal(geometry)}
         return tuple(
             sorted(
@@ -209,8 +208,8 @@ def _size(name: str, geometries: t.Sequence[Geometry]) -> tuple[int, int]:
     return max(found, default=(1, 1))
 
 
-def _new(problem: CoverProblem, cuts: t.Iterable[CoverCut]) -> New:
+def _new(problem: CoverProblem, changes: t.Iterable[CoverChange]) -> NewPatterns:
     new: Counter[tuple[int, Vector]] = Counter()
-    for cut in cuts:
-        new[problem.kinds[cut.kind].group, cut.pattern] += cut.times
+    for change in changes:
+        new[problem.kinds[change.kind].group, change.pattern] += change.gpus
     return new
