@@ -50,25 +50,14 @@ def new_group(state: AccountState, rules: VksRules, cluster: Row, body: Row) -> 
 
 def changed_group(state: AccountState, rules: VksRules, group: Row, body: Row) -> int:
     """Reject an invalid change; otherwise return the new number of nodes."""
-    if rules.guess("put-needs") == "all":
-        for name in ("imageId", "securityGroups", "upgradeConfig"):
-            if name not in body:
-                raise RequestRefused(400, f"{name} must not be null")
-    if rules.guess("put-labels") == "refused" and ("labels" in body or "taints" in body):
-        raise RequestRefused(400, "labels and taints cannot be changed here")
     if "securityGroups" in body:
         _security_groups(state, rules, body["securityGroups"])
     scale = group["spec"]["autoScaleConfig"]
     if "autoScaleConfig" in body:
-        if body["autoScaleConfig"] is None and rules.guess("autoscale-null") == "refused":
-            raise RequestRefused(400, "autoScaleConfig must not be null")
-        if body["autoScaleConfig"] or rules.guess("autoscale-null") == "deletes":
-            scale = body["autoScaleConfig"]
+        scale = body["autoScaleConfig"]
     count = int(group["count"])
     if body.get("numNodes") is not None:
         how = rules.guess("count-with-autoscale") if scale else "applied"
-        if how == "refused" and body["numNodes"] != count:
-            raise RequestRefused(400, "numNodes cannot be changed while autoscaling is on")
         count = body["numNodes"] if how != "ignored" else count
     if scale:
         inside = min(max(count, scale["minSize"]), scale["maxSize"])

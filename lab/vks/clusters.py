@@ -109,10 +109,8 @@ def events(state: AccountState, rules: VksRules, cluster: Row, query: Row, only:
 
 
 def kubeconfig(rules: VksRules, cluster: Row) -> Any:
-    """Return the kubeconfig of a cluster: an object, or a string with YAML."""
+    """Return the kubeconfig of a cluster."""
     kept = cluster.get("kubeconfig")
-    if kept is None and rules.guess("kubeconfig-first") == "404":
-        raise RequestRefused(404, f"kubeconfig of cluster {cluster['id']} not found")
     if kept is None:
         return {
             "kubeConfig": None,
@@ -121,8 +119,6 @@ def kubeconfig(rules: VksRules, cluster: Row) -> Any:
             "status": "NONE",
             "renewalWarning": False,
         }
-    if rules.guess("kubeconfig-response") == "yaml" and kept["status"] == "ACTIVE":
-        return kept["text"]
     return {
         "kubeConfig": kept["text"],
         "expirationAt": stamp(kept["ends"]),

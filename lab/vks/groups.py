@@ -15,7 +15,7 @@ from .state import AccountState, RequestRefused, Row, stamp
 _SYSTEM_LABEL = {"vks.vngcloud.vn/managed": "true"}
 _SYSTEM_TAGS = {"vng.vks.cluster": "1", "vng.vks.node-group": "1", "vng.billing.product": "vks"}
 _RESERVED_TAGS = ("vng.vks.", "vng.vpc.", "vng.billing.", "vks-", "vks-mgmt-")
-_SETTABLE = ("securityGroups", "upgradeConfig", "imageId")
+_SETTABLE = ("securityGroups", "upgradeConfig", "imageId", "autoScaleConfig", "labels", "taints")
 
 
 def create(state: AccountState, rules: VksRules, cluster: Row, body: Row, *, real: bool) -> Any:
@@ -55,11 +55,8 @@ def update(state: AccountState, rules: VksRules, group: Row, body: Row) -> Any:
     before = detail(rules, group)
     spec = group["spec"]
     spec.update({name: body[name] for name in _SETTABLE if name in body})
-    if rules.guess("put-labels") == "applied" and ("labels" in body or "taints" in body):
-        spec.update({name: body[name] for name in ("labels", "taints") if name in body})
+    if "labels" in body or "taints" in body:
         _relabel(rules, group)
-    if "autoScaleConfig" in body and (body["autoScaleConfig"] or rules.guess("autoscale-null") == "deletes"):
-        spec["autoScaleConfig"] = body["autoScaleConfig"]
     if wanted != group["count"]:
         lifecycle.resize(state, rules, group, wanted)
     lifecycle.begin(state, rules, group, "update", before)
@@ -73,8 +70,7 @@ def patch(state: AccountState, rules: VksRules, group: Row, body: Row) -> Any:
     checks.free(rules, group)
     before = detail(rules, group)
     for name, value in body.items():
-        if value or rules.guess("metadata-empty") == "clears":
-            group["spec"][name] = _merged(rules, name, group["spec"][name], value)
+        group["spec"][name] = value or ([] if name == "taints" else {})
     group["spec"]["tags"] = _own_tags(group["spec"]["tags"])
     _relabel(rules, group)
     lifecycle.begin(state, rules, group, "metadata", before)
@@ -157,9 +153,7 @@ def detail(rules: VksRules, group: Row) -> Row:
         kept: Row = operation["before"]
         return kept
     spec = copy.deepcopy(group["spec"])
-    system = spec.pop("os")
-    if rules.guess("os-shown") != "neither":
-        spec[rules.guess("os-shown")] = system
+    spec["imageOS"] = spec.pop("os")
     if rules.guess("system-labels") == "added":
         spec["labels"].update(_SYSTEM_LABEL)
     if rules.guess("system-tags") == "shown":
@@ -207,17 +201,6 @@ def _spec(body: Row, cluster: Row, subnet: Row) -> Row:
 def _own_tags(tags: Row) -> Row:
     """Return the tags without those with a reserved prefix, which the service ignores silently (MCP)."""
     return {key: value for key, value in tags.items() if not key.startswith(_RESERVED_TAGS)}
-
-
-def _merged(rules: VksRules, name: str, live: Any, given: Any) -> Any:
-    if not given:
-        return [] if name == "taints" else {}
-    if rules.guess("metadata-merge") == "replace":
-        return given
-    if name != "taints":
-        return {**live, **given}
-    replaced = {(taint["key"], taint["effect"]) for taint in given}
-    return [*(taint for taint in live if (taint["key"], taint["effect"]) not in replaced), *given]
 
 
 def _relabel(rules: VksRules, group: Row) -> None:

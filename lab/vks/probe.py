@@ -86,7 +86,6 @@ class Probe:
         if name == "list-clusters":
             self.guesses["read-status"] = str(status)
         if name == "get-group":
-            self.guesses["os-shown"] = next((key for key in ("imageOS", "os") if key in body), "neither")
             self.statuses.add(f"node group {body.get('status')}")
         if name == "list-nodes":
             self.statuses |= {f"node {node.get('status')}" for node in body.get("items", ())}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the modules for OpenStack Magnum have in common, beside openstack.cloud's options."""
+"""Documentation of the options that the modules for OpenStack Magnum share; those of the connection are openstack.cloud's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ options:
     type: raw
   auth:
     description:
-      - What the authentication plugin needs, such as C(auth_url), C(username), C(password) and C(project_name). Not needed with a named cloud or with
+      - Credentials for the authentication plugin, such as C(auth_url), C(username), C(password) and C(project_name). Not needed with a named cloud or with
         the variables C(OS_*).
     type: dict
   auth_type:
@@ -26,14 +26,14 @@ options:
     description: Name of the region.
     type: str
   api_timeout:
-    description: Seconds within which a service must answer one request.
+    description: Seconds to wait for the response to a request.
     type: int
   validate_certs:
     description: Whether TLS certificates are verified.
     type: bool
     aliases: [verify]
   ca_cert:
-    description: Path of the certificates of the CA that the services' certificates must come from.
+    description: Path of the CA certificates by which the services' certificates are verified.
     type: str
     aliases: [cacert]
   client_cert:
@@ -60,46 +60,33 @@ options:
     default: INFO
 attributes:
   action_group:
-    description: Use C(group/accel.gpu.magnum) in C(module_defaults) to say once how the cloud is reached.
+    description: Use C(group/accel.gpu.magnum) in C(module_defaults) to set the connection options once.
     support: full
     membership:
       - accel.gpu.magnum
 requirements:
-  - python >= 3.10
+  - python >= 3.11
   - openstacksdk >= 4.0.0
 notes:
-  - A service that is reached without TLS is refused, unless it is on this machine or O(validate_certs) is V(false).
+  - An address without TLS is refused, unless it is on this machine or O(validate_certs) is V(false).
 """
 
-    # With the standard part: what changes something, and waits until that is seen.
+    # Beside the standard part, for modules that change something.
     WAITING = r"""
 options:
   wait:
     description:
-      - Whether to wait until what was asked for is there. Without it only the first request is sent of what needs several.
+      - Whether to wait until the change is complete. Without it, only the first of several requests is sent.
     type: bool
     default: true
-  timeout:
+  wait_timeout:
     description:
-      - Seconds to wait. When they are over the module fails, and tells status, reason and faults of what is not there.
+      - Seconds to wait. Then the module fails, with status, reason and faults of what is not complete.
     type: int
     default: 3600
-    aliases: [wait_timeout]
+    aliases: [timeout]
   wait_sleep:
-    description: The longest time between two looks, in seconds. The first ones come sooner.
+    description: Maximum number of seconds between two checks. The first checks are faster.
     type: int
     default: 5
-"""
-
-    # With the standard part: what only reads.
-    READING = r"""
-options:
-  wait:
-    description: Has no meaning here, since nothing is changed; it is one of the options that all modules of OpenStack share.
-    type: bool
-    default: true
-  timeout:
-    description: As O(wait).
-    type: int
-    default: 180
 """

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be declared of a node group of Magnum, and of many."""
+"""Documentation of the options of a Magnum node group."""
 
 from __future__ import annotations
 
@@ -12,46 +12,45 @@ class ModuleDocFragment:
 options:
   state:
     description:
-      - V(absent) deletes the group. The two groups that a cluster is made with cannot be deleted.
-      - Beside O(nodegroups), it counts for all that do not say otherwise, as O(recreate) and O(merge_labels) do.
+      - Whether the group exists. V(absent) deletes it. The two groups that a cluster is created with cannot be deleted.
+      - Beside O(nodegroups), it applies to all groups that do not set it, as O(recreate) and O(merge_labels) do.
     type: str
     choices: [present, absent]
     default: present
   node_count:
     description:
-      - How many nodes the group has. Magnum makes one node if it is not told.
-      - With O(autoscaling) it is what the group is created with, and is left alone afterwards.
+      - Number of nodes. By default Magnum creates a group with one node.
+      - With O(autoscaling) it is only used when the group is created.
     type: int
   min_node_count:
-    description: The least number of nodes. Magnum takes 0 if it is not told.
+    description: Minimum number of nodes. By default Magnum sets 0.
     type: int
   max_node_count:
-    description: The greatest number of nodes. Without it there is no limit.
+    description: Maximum number of nodes. By default there is no limit.
     type: int
   autoscaling:
     description:
-      - Whether an autoscaler decides on the number of nodes. It needs both bounds.
-      - If not given, it is so where the label C(auto_scaling_enabled) of the group or of the cluster is true and the bounds differ.
+      - Whether an autoscaler chooses the number of nodes. It needs both bounds.
+      - By default it does if the label C(auto_scaling_enabled) of the group or the cluster is true and the bounds differ.
     type: bool
   flavor:
-    description: Name or id of the flavor. The cluster's if not given. M(accel.gpu.magnum_catalog_info) tells which have GPUs.
+    description: Name or id of the flavor. By default the cluster's. M(accel.gpu.magnum_catalog_info) lists flavors with their GPUs.
     type: str
   image:
     description:
-      - Name or id of the image. That of the cluster's template if not given. Some drivers use the template's in any case.
-      - An image of another system than the cluster's is refused, and for a flavor with GPUs one of a system for which NVIDIA
-        publishes no driver container, unless the label C(nvidia_gpu_enabled) says that cloud or image bring a driver.
+      - Name or id of the image. By default that of the cluster's template, which some drivers always use.
+      - An image of another operating system than the cluster's is refused. For a flavor with GPUs, so is one of a system for which NVIDIA
+        publishes no driver container, unless the label C(nvidia_gpu_enabled) says that cloud or image install a driver.
     type: str
   role:
-    description: The role of the nodes, any word but V(master). V(worker) if not given.
+    description: Role of the nodes, any word but V(master). By default V(worker).
     type: str
   labels:
     description:
-      - Labels of Magnum (not of the nodes), by which drivers are configured. Values are compared as text; a boolean is sent as
-        V(true) or V(false).
+      - Magnum's labels (not of the nodes), which configure drivers. Values are compared as text. A boolean is sent as V(true) or V(false).
     type: dict
   merge_labels:
-    description: Whether O(labels) are laid on the cluster's when the group is created, else they take their place.
+    description: Whether O(labels) are merged over the cluster's labels instead of replacing them when the group is created.
     type: bool
     default: true
   docker_volume_size:
@@ -59,42 +58,42 @@ options:
     type: int
   node_labels:
     description:
-      - Labels of the nodes. Those that are not named stay; one of null is taken out.
-      - Magnum has these from release 23 (microversion 1.14) on. An older one is told nothing of them, which a warning says, and
-        neither are drivers that do not know them yet; then they are to be put on the nodes by M(accel.gpu.node_metadata).
+      - Labels of the nodes. Other labels of the group stay. Null removes a label.
+      - Magnum has node labels from release 23 (microversion 1.14) on. An older one does not receive them, with a warning, and some drivers ignore
+        them. In these cases set them with M(accel.gpu.node_metadata).
     type: dict
   node_taints:
     description:
-      - Taints of the nodes; else as O(node_labels).
+      - Taints of the nodes. Other taints of the group stay. The same releases support them as O(node_labels).
     type: list
     elements: dict
     suboptions: &taint
       key:
-        description: The taint's key.
+        description: Key of the taint.
         type: str
         required: true
       value:
-        description: The taint's value.
+        description: Value of the taint.
         type: str
       effect:
-        description: What it does.
+        description: Effect of the taint.
         type: str
         choices: [NoSchedule, PreferNoSchedule, NoExecute]
         required: true
       state:
-        description: V(absent) takes the taint of this key and effect out.
+        description: V(absent) removes the taint with this key and effect.
         type: str
         choices: [present, absent]
         default: present
   recreate:
     description:
-      - Whether a group may be replaced by another one, to change what cannot be changed on it.
-      - For the time of the move there are the nodes of both, which the quota must allow.
+      - Whether the group may be replaced to change a setting that cannot be changed. Needs O(kubernetes).
+      - During the replacement the nodes of both groups exist, which the quota must allow.
     type: bool
     default: false
   nodegroups:
     description:
-      - Any number of groups, each with the options of one. They are validated together, and brought there side by side.
+      - Several groups, each with the options of one. They are validated together, and changed in parallel.
     type: list
     elements: dict
     suboptions:

@@ -1,31 +1,28 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an OpenStack cloud offers for node groups."""
+"""The catalog of an OpenStack cloud for node groups."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: magnum_catalog_info
-short_description: Tell what an OpenStack cloud offers for node groups, which flavors have GPUs among it
+short_description: List the flavors, GPUs, images and templates of an OpenStack cloud for node groups
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the flavors with the GPUs that their extra specs tell of, images, key pairs, cluster templates, and what the project may
-    still have.
-  - Whether a flavor has GPUs is the operator's to say, in words of their own. PCI aliases, resource classes and traits are
-    understood where a model of the catalog, or a common word for a graphics card, is in them. O(gpu_aliases) teaches others.
-    Where extra specs may not be read, nothing is told of GPUs.
+  - Reads the flavors with the GPUs that their extra specs name, images, key pairs, cluster templates, and the project's quota.
+  - Operators name GPUs in extra specs in different ways. PCI aliases, resource classes and traits are recognized if they contain a model of
+    the catalog, or a common word for a graphics card. Declare other names in O(gpu_aliases). If the user may not read extra specs, GPUs are
+    unknown.
 extends_documentation_fragment:
-  # Whichever comes first wins.
-  - accel.gpu.magnum.reading
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   gpu_aliases:
-    description: What the operator's names for cards (PCI aliases, custom resource classes and traits) mean, as GPU models of the catalog.
+    description: The catalog's GPU models by the operator's names for cards (PCI aliases, custom resource classes and traits).
     type: dict
     default: {}
 seealso:
@@ -33,78 +30,86 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Which flavors have GPUs
+- name: Read the catalog
   accel.gpu.magnum_catalog_info:
     cloud: mycloud
     gpu_aliases: {bigcard: A100-SXM4-80GB}
-  register: offer
+  register: result
 
-- ansible.builtin.debug:
-    msg: "{{ offer.flavors | selectattr('gpus') | items2dict(key_name='name', value_name='gpus') }}"
+- name: Show the GPUs of each flavor
+  ansible.builtin.debug:
+    msg: "{{ result.catalog.flavors | selectattr('gpus') | items2dict(key_name='name', value_name='gpus') }}"
 """
 
 RETURN = r"""
-flavors:
-  description:
-    - The flavors. C(gpus) is null where nothing tells of any; in it C(count) (null where only a hint tells of GPUs), C(kind) (V(gpu),
-      V(vgpu) or V(hint)), the C(model) if it is clear, else the C(models) that are meant, and what has C(told_by).
-  returned: always
-  type: list
-  elements: dict
-  sample:
-    - name: g2.5xlarge
-      id: 18e297bf-9774-460d-a567-e8a1a2519931
-      vcpus: 28
-      ram: 172032
-      disk: 160
-      gpus: {count: 1, kind: gpu, model: T4, models: [T4], told_by: "pci_passthrough:alias=t4:1"}
-extra_specs_readable:
-  description: Whether this user may read what tells of GPUs.
-  returned: always
-  type: bool
-images:
-  description: The images, with what Magnum's drivers go by.
-  returned: always
-  type: list
-  elements: dict
-  sample: [{name: ubuntu-k8s, id: ee836c4f-2484-4b8c-a1dd-f58821762798, status: active, os_distro: ubuntu, kube_version: v1.30.2}]
-keypairs:
-  description: Names of the user's key pairs.
-  returned: always
-  type: list
-  elements: str
-cluster_templates:
-  description: The cluster templates.
-  returned: always
-  type: list
-  elements: dict
-  sample:
-    - name: k8s-1.30
-      id: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca
-      driver: k8s_capi_helm_v1
-      cluster_distro: ubuntu
-      flavor: m2.medium
-      master_flavor: m2.medium
-      image: ubuntu-k8s
-      labels: {kube_tag: v1.30.2}
-quota:
-  description: By resource, the most that the project may have (V(-1) for no limit), and what is used of it. Empty where it is not told.
+catalog:
+  description: What node groups can be created from.
   returned: always
   type: dict
-  sample: {clusters: {limit: 20, used: 1}, instances: {limit: 10, used: 0}, cores: {limit: 20, used: 0}, ram: {limit: 51200, used: 0}}
-microversion:
-  description: The microversion of Magnum's API that is spoken, and the newest one that the cloud has.
-  returned: always
-  type: dict
-  sample: {spoken: "1.14", newest: "1.14"}
+  contains:
+    flavors:
+      description:
+        - The flavors. C(gpus) is null if nothing names any. Its C(count) is null if only a hint names GPUs. C(kind) is V(gpu), V(vgpu) or
+          V(hint), C(model) the only possible model, C(models) all possible ones, and C(source) the extra spec.
+      returned: always
+      type: list
+      elements: dict
+      sample:
+        - name: g2.5xlarge
+          id: 18e297bf-9774-460d-a567-e8a1a2519931
+          vcpus: 28
+          ram: 172032
+          disk: 160
+          gpus: {count: 1, kind: gpu, model: T4, models: [T4], source: "pci_passthrough:alias=t4:1"}
+    extra_specs_readable:
+      description: Whether this user may read extra specs.
+      returned: always
+      type: bool
+      sample: true
+    images:
+      description: The images, with the properties that Magnum's drivers use.
+      returned: always
+      type: list
+      elements: dict
+      sample: [{name: ubuntu-k8s, id: ee836c4f-2484-4b8c-a1dd-f58821762798, status: active, os_distro: ubuntu, kube_version: v1.30.2}]
+    keypairs:
+      description: Names of the user's key pairs.
+      returned: always
+      type: list
+      elements: str
+      sample: [ops]
+    cluster_templates:
+      description: The cluster templates.
+      returned: always
+      type: list
+      elements: dict
+      sample:
+        - name: k8s-1.30
+          id: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca
+          driver: k8s_capi_helm_v1
+          cluster_distro: ubuntu
+          flavor: m2.medium
+          master_flavor: m2.medium
+          image: ubuntu-k8s
+          labels: {kube_tag: v1.30.2}
+    quota:
+      description: Limit (V(-1) for none) and use of each resource. Empty if the cloud does not return them.
+      returned: always
+      type: dict
+      sample: {clusters: {limit: 20, used: 1}, instances: {limit: 10, used: 0}, cores: {limit: 20, used: 0}, ram: {limit: 51200, used: 0}}
+    microversion:
+      description: The microversion of Magnum's API in use, and the newest one of the cloud.
+      returned: always
+      type: dict
+      sample: {used: "1.14", newest: "1.14"}
 """
 
 import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.providers.magnum.decode import label_value
 from ..module_utils.providers.magnum.flavors import gpus_of
 from ..module_utils.providers.magnum.module import MagnumModule
+from ..module_utils.providers.magnum.specs import magnum_label
 
 _SPEC: ArgumentSpec = {"gpu_aliases": {"type": "dict", "default": {}}}
 _LIMITS = {
@@ -112,57 +117,60 @@ _LIMITS = {
     "cores": ("maxTotalCores", "totalCoresUsed"),
     "ram": ("maxTotalRAMSize", "totalRAMUsed"),
 }
+_FLAVOR_FIELDS = ("name", "id", "vcpus", "ram", "disk")
+_IMAGE_FIELDS = ("name", "id", "status", "os_distro", "os_version", "kube_version", "min_disk", "min_ram")
+_TEMPLATE_FIELDS = {
+    "name": "name",
+    "id": "uuid",
+    "driver": "driver",
+    "cluster_distro": "cluster_distro",
+    "coe": "coe",
+    "network_driver": "network_driver",
+    "flavor": "flavor_id",
+    "master_flavor": "master_flavor_id",
+    "image": "image_id",
+}
 
 Object = dict[str, t.Any]
 
 
 def work(module: MagnumModule) -> Object:
     """Read everything once."""
-    magnum, flavors = module.magnum, sorted(module.nova.flavors, key=lambda flavor: str(flavor["name"]))
-    templates = sorted(magnum.templates(), key=lambda template: str(template["name"]))
-    spoken, newest = magnum.version, magnum.offered
-    return {
-        "changed": False,
-        "flavors": [_flavor(flavor, module.params["gpu_aliases"]) for flavor in flavors],
-        "extra_specs_readable": any("extra_specs" in flavor for flavor in flavors),
-        "images": [_image(image) for image in sorted(module.glance.images, key=lambda image: str(image["name"]))],
-        "keypairs": module.nova.keypairs,
+    magnum, nova = module.magnum, module.nova
+    aliases = module.params["gpu_aliases"]
+    templates = _by_name(magnum.templates())
+    used, newest = magnum.version, magnum.offered
+    catalog = {
+        "flavors": [_flavor(flavor, aliases) for flavor in _by_name(nova.flavors)],
+        "extra_specs_readable": any("extra_specs" in flavor for flavor in nova.flavors),
+        "images": [{key: image.get(key) for key in _IMAGE_FIELDS} for image in _by_name(module.glance.images)],
+        "keypairs": nova.keypairs,
         "cluster_templates": [_template(template) for template in templates],
         "quota": _quota(module),
-        "microversion": {"spoken": _dotted(spoken), "newest": _dotted(newest) if newest else None},
+        "microversion": {"used": _dotted(used), "newest": _dotted(newest) if newest else None},
     }
+    return {"changed": False, "catalog": catalog}
+
+
+def _by_name(items: t.Iterable[Object]) -> list[Object]:
+    return sorted(items, key=lambda item: str(item["name"]))
 
 
 def _flavor(flavor: Object, aliases: t.Mapping[str, str]) -> Object:
     gpus = gpus_of(flavor.get("extra_specs"), aliases)
-    shown = {key: flavor.get(key) for key in ("name", "id", "vcpus", "ram", "disk")}
-    return {**shown, "gpus": gpus.told() if gpus else None}
-
-
-def _image(image: Object) -> Object:
-    return {
-        key: image.get(key)
-        for key in ("name", "id", "status", "os_distro", "os_version", "kube_version", "min_disk", "min_ram")
-    }
+    return {**{key: flavor.get(key) for key in _FLAVOR_FIELDS}, "gpus": gpus.to_result() if gpus else None}
 
 
 def _template(template: Object) -> Object:
-    return {
-        "name": template["name"],
-        "id": template["uuid"],
-        **{key: template.get(key) for key in ("driver", "cluster_distro", "coe", "network_driver")},
-        "flavor": template.get("flavor_id"),
-        "master_flavor": template.get("master_flavor_id"),
-        "image": template.get("image_id"),
-        "labels": {key: label_value(value) for key, value in (template.get("labels") or {}).items()},
-    }
+    labels = {key: magnum_label(value) for key, value in (template.get("labels") or {}).items()}
+    return {**{key: template.get(field) for key, field in _TEMPLATE_FIELDS.items()}, "labels": labels}
 
 
 def _quota(module: MagnumModule) -> Object:
     found: Object = {}
-    most = module.magnum.quota()
-    if most is not None:
-        found["clusters"] = {"limit": most, "used": len(module.magnum.clusters())}
+    clusters = module.magnum.quota()
+    if clusters is not None:
+        found["clusters"] = {"limit": clusters, "used": len(module.magnum.clusters())}
     limits = module.nova.limits
     for name, (limit, used) in _LIMITS.items():
         if limit in limits:

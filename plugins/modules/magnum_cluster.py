@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Magnum cluster, as far as pools of GPU nodes need it."""
+"""A Magnum cluster."""
 
 from __future__ import annotations
 
@@ -12,54 +12,53 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Creates a cluster from a template, or makes sure that the one that there is was made as declared.
-  - Nothing of a cluster can be changed later, its labels least of all. A cloud that brings GPU support by the label
-    C(nvidia_gpu_enabled) brings it to clusters that are created with it, and to no other. What differs is refused by name, with
-    what there is. Its node groups are changed with M(accel.gpu.magnum_nodegroup).
-  - Magnum makes a second cluster of the same name without a word. Here a name that two clusters have is refused, with the ids of
-    both, and a request whose answer was lost is not sent again before a look shows that it did nothing.
+  - Creates a cluster from a template, or verifies that the existing cluster matches the declaration.
+  - Magnum cannot change a cluster later, its labels least of all. The label C(nvidia_gpu_enabled), with which a cloud installs its own GPU support,
+    has an effect only when the cluster is created. Differences are refused, with the actual values. Node groups are changed with
+    M(accel.gpu.magnum_nodegroup).
+  - Magnum creates a second cluster of the same name without an error. The module refuses a name of two clusters, with their ids, and lists the
+    clusters before it repeats a request whose response was lost.
 extends_documentation_fragment:
-  # Whichever comes first wins.
   - accel.gpu.magnum.waiting
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
   name:
-    description: Name of the cluster. A letter first, then letters, digits, C(-), C(_) and C(.), 242 characters at most.
+    description: Name of the cluster. It has up to 242 letters, digits, C(-), C(_) and C(.), and begins with a letter.
     type: str
     required: true
   state:
-    description: V(absent) deletes the cluster with everything in it.
+    description: Whether the cluster exists. V(absent) deletes it with everything in it.
     type: str
     choices: [present, absent]
     default: present
   cluster_template:
-    description: Name or id of the template. Required to create a cluster.
+    description: Name or id of the cluster template. Required to create a cluster.
     type: str
   labels:
     description:
-      - Labels of Magnum, by which the cloud configures the cluster. Of a cluster that exists only those that are declared are compared,
-        as text; a boolean is sent as V(true) or V(false).
+      - Magnum's labels, which configure the cluster. Only declared labels are compared with an existing cluster, as text. A boolean is sent as
+        V(true) or V(false).
     type: dict
   merge_labels:
-    description: Whether O(labels) are laid on the template's, else they take their place.
+    description: Whether O(labels) are merged over the template's labels instead of replacing them.
     type: bool
     default: true
   node_count:
-    description: How many nodes the default group is created with. Later that is the group's own matter.
+    description: Number of nodes of the default group when the cluster is created. It is not compared later.
     type: int
   master_count:
-    description: How many masters there are, an odd number.
+    description: Number of masters. It must be odd.
     type: int
   flavor:
-    description: Name or id of the flavor of the default group. The template's if not given.
+    description: Name or id of the flavor of the default group. By default the template's.
     type: str
   master_flavor:
-    description: Name or id of the masters' flavor. The template's if not given.
+    description: Name or id of the masters' flavor. By default the template's.
     type: str
   keypair:
-    description: Name of the SSH key pair. The template's if not given.
+    description: Name of the SSH key pair. By default the template's.
     type: str
   docker_volume_size:
     description: Size in GB of a volume for containers on each node.
@@ -71,13 +70,13 @@ options:
     description: Name or id of the subnet of the nodes.
     type: str
   floating_ip_enabled:
-    description: Whether the nodes get floating addresses.
+    description: Whether the nodes get floating IP addresses.
     type: bool
   master_lb_enabled:
-    description: Whether a load balancer stands before the masters.
+    description: Whether the masters get a load balancer.
     type: bool
   create_timeout:
-    description: Minutes after which Magnum gives up creating the cluster. It is not compared later.
+    description: Minutes after which Magnum cancels the creation. It is not compared later.
     type: int
 seealso:
   - module: accel.gpu.magnum_cluster_info
@@ -86,7 +85,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: A cluster whose cloud brings the GPU operator
+- name: A cluster in which the cloud installs the GPU operator
   accel.gpu.magnum_cluster:
     cloud: mycloud
     name: prod
@@ -94,7 +93,7 @@ EXAMPLES = r"""
     node_count: 2
     labels: {nvidia_gpu_enabled: true}
 
-- name: Delete it
+- name: Delete the cluster
   accel.gpu.magnum_cluster:
     cloud: mycloud
     name: prod
@@ -103,7 +102,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 magnum_cluster:
-  description: The cluster as it is now, or in check mode as far as it is known before. Empty when there is none.
+  description: The cluster as it is now, or in check mode as far as it can be predicted. Empty if there is none.
   returned: always
   type: dict
   sample:
@@ -125,6 +124,8 @@ from ..module_utils.common.wait import wait_until
 from ..module_utils.providers.magnum import clusters
 from ..module_utils.providers.magnum.module import MagnumModule
 
+Object = dict[str, t.Any]
+
 _SPEC: ArgumentSpec = {
     "name": {"type": "str", "required": True},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -143,147 +144,146 @@ _SPEC: ArgumentSpec = {
     "master_lb_enabled": {"type": "bool"},
     "create_timeout": {"type": "int"},
 }
-_FIRST_LOOK = 0.2
+_FIRST_PAUSE = 0.2
+_IN_DELETION = "DELETE_IN_PROGRESS"
 
 
-def work(module: MagnumModule) -> dict[str, t.Any]:
-    """Read, compare, and create or delete."""
-    found = clusters.problems(module.params)
-    if found:
-        raise InvalidOptions(found)
-    live = module.magnum.find_cluster(module.params["name"])
+def work(module: MagnumModule) -> Object:
+    """Compare the cluster with the declaration, and create or delete it."""
+    if problems := clusters.problems(module.params):
+        raise InvalidOptions(problems)
+    cluster = module.magnum.find_cluster(module.params["name"])
     if module.params["state"] == "absent":
-        return _absent(module, live)
-    if live and live["status"] == "DELETE_IN_PROGRESS":
-        _after_the_end(module, live)
-        live = None
-    return _present(module, live) if live else _create(module)
+        return _absent(module, cluster)
+    if cluster and cluster["status"] == _IN_DELETION:
+        _await_deletion_before_creation(module, cluster)
+        cluster = None
+    return _verify(module, cluster) if cluster else _create(module)
 
 
-def _after_the_end(module: MagnumModule, live: dict[str, t.Any]) -> None:
-    """A cluster that is being deleted makes place for the one that is declared."""
+def _await_deletion_before_creation(module: MagnumModule, cluster: Object) -> None:
     if not module.params["wait"]:
-        raise InvalidOptions(
-            [f"Cluster {module.params['name']} is being deleted; run again when it is gone, or with wait."]
-        )
+        name = module.params["name"]
+        raise InvalidOptions([f"Cluster {name} is being deleted. Run again when it is gone, or with wait: true."])
     if not module.check_mode:
-        _gone(module, live["uuid"])
+        _await_deletion(module, cluster["uuid"])
 
 
-def _present(module: MagnumModule, live: dict[str, t.Any]) -> dict[str, t.Any]:
-    found = clusters.differences(module.params, live, functools.partial(_same, module))
-    if found:
-        raise InvalidOptions(clusters.refusals(module.params["name"], found))
+def _verify(module: MagnumModule, cluster: Object) -> Object:
+    differences = clusters.differences(module.params, cluster, functools.partial(_is_same, module))
+    if differences:
+        raise InvalidOptions(clusters.immutable_problems(module.params["name"], differences))
     if not module.check_mode and module.params["wait"]:
-        live = _settled(module, live["uuid"])
-    told = clusters.cluster_result(live)
-    return {"changed": False, "magnum_cluster": {**told, **clusters.state(live)}, "diff": diff_of(told, told)}
+        cluster = _await_settled(module, cluster["uuid"])
+    options = clusters.cluster_options(cluster)
+    return {"changed": False, "magnum_cluster": clusters.cluster_result(cluster), "diff": diff_of(options, options)}
 
 
-def _create(module: MagnumModule) -> dict[str, t.Any]:
-    found = list(_unknown(module))
-    if found:
-        raise InvalidOptions(found, f"Cluster {module.params['name']} cannot be created:")
+def _create(module: MagnumModule) -> Object:
     name = module.params["name"]
-    told = after = {"name": name, **clusters.declared_cluster(module.params)}
+    if problems := list(_creation_problems(module)):
+        raise InvalidOptions(problems, f"Cluster {name} cannot be created:")
+    declared = {"name": name, **clusters.declared_cluster(module.params)}
+    result = declared
     if not module.check_mode:
-        made = module.magnum.create_cluster(clusters.body_of(module.params))
+        cluster_id = module.magnum.create_cluster(clusters.create_body(module.params))
         module.progress.report(f"cluster {name}: creating")
-        told = {**told, "id": made}
+        result = {**declared, "id": cluster_id}
         if module.params["wait"]:
-            live = _settled(module, made)
-            told = {**clusters.cluster_result(live), **clusters.state(live)}
-    return {"changed": True, "magnum_cluster": told, "diff": diff_of({}, after, f"cluster {name}")}
+            result = clusters.cluster_result(_await_settled(module, cluster_id))
+    return {"changed": True, "magnum_cluster": result, "diff": diff_of({}, declared, f"cluster {name}")}
 
 
-def _unknown(module: MagnumModule) -> t.Iterator[str]:
-    """What the declaration names and the cloud has not, and a quota that is used up."""
-    params = module.params
+def _creation_problems(module: MagnumModule) -> t.Iterator[str]:
+    """What the declaration names and the cloud does not have, and a quota that is used up."""
+    params, magnum, nova = module.params, module.magnum, module.nova
     if not params["cluster_template"]:
-        yield "cluster_template is not given: a cluster is created from a template."
-    elif module.magnum.template(params["cluster_template"]) is None:
-        names = ", ".join(sorted(str(template["name"]) for template in module.magnum.templates()))
-        yield f"cluster_template: Magnum shows no template {params['cluster_template']}; it has {names or 'none'}."
+        yield "cluster_template is missing: a cluster is created from a template."
+    elif magnum.template(params["cluster_template"]) is None:
+        names = _names(magnum.templates())
+        yield f"cluster_template: Magnum has no template {params['cluster_template']}; available: {names}."
     for option in ("flavor", "master_flavor"):
-        if params[option] and module.nova.flavor(params[option]) is None:
-            names = ", ".join(sorted(str(flavor["name"]) for flavor in module.nova.flavors))
-            yield f"{option}: Nova has no flavor {params[option]} for this project; it has {names or 'none'}."
-    if params["keypair"] and params["keypair"] not in module.nova.keypairs:
+        if params[option] and nova.flavor(params[option]) is None:
+            names = _names(nova.flavors)
+            yield f"{option}: Nova has no flavor {params[option]} for this project; available: {names}."
+    if params["keypair"] and params["keypair"] not in nova.keypairs:
+        names = ", ".join(nova.keypairs) or "none"
+        yield f"keypair: the user has no key pair {params['keypair']}; available: {names}."
+    quota, used = magnum.quota(), len(magnum.clusters())
+    if quota is not None and 0 <= quota <= used:
         yield (
-            f"keypair: the user has no key pair {params['keypair']}; there are {', '.join(module.nova.keypairs) or 'none'}."
-        )
-    most, there = module.magnum.quota(), len(module.magnum.clusters())
-    if most is not None and 0 <= most <= there:
-        yield (
-            f"The project's quota is {most} clusters, and it has {there}. Delete one, or ask the cloud's operator for a larger quota."
+            f"The project's quota is {quota} clusters, and it has {used}. Delete one, or ask the cloud's operator for a larger quota."
         )
 
 
-def _absent(module: MagnumModule, live: dict[str, t.Any] | None) -> dict[str, t.Any]:
-    before = clusters.cluster_result(live) if live else {}
-    if live and not module.check_mode:
-        if live["status"] != "DELETE_IN_PROGRESS":
-            module.magnum.delete_cluster(live["uuid"])
+def _names(items: t.Iterable[Object]) -> str:
+    return ", ".join(sorted(str(item["name"]) for item in items)) or "none"
+
+
+def _absent(module: MagnumModule, cluster: Object | None) -> Object:
+    before = clusters.cluster_options(cluster) if cluster else {}
+    if cluster and not module.check_mode:
+        if cluster["status"] != _IN_DELETION:
+            module.magnum.delete_cluster(cluster["uuid"])
         if module.params["wait"]:
-            _gone(module, live["uuid"])
-    name = module.params["name"]
-    return {"changed": bool(live), "magnum_cluster": {}, "diff": diff_of(before, {}, f"cluster {name}")}
+            _await_deletion(module, cluster["uuid"])
+    header = f"cluster {module.params['name']}"
+    return {"changed": bool(cluster), "magnum_cluster": {}, "diff": diff_of(before, {}, header)}
 
 
-def _same(module: MagnumModule, option: str, one: str, other: str) -> bool:
-    look = module.magnum.template if option == "cluster_template" else module.nova.flavor
-    key = "uuid" if option == "cluster_template" else "id"
-    found = [look(one), look(other)]
-    return all(found) and len({thing[key] for thing in found if thing}) == 1
+def _is_same(module: MagnumModule, option: str, one: str, other: str) -> bool:
+    """Whether two names or ids mean the same template or flavor."""
+    find, key = (module.magnum.template, "uuid") if option == "cluster_template" else (module.nova.flavor, "id")
+    found = [find(one), find(other)]
+    return all(found) and len({item[key] for item in found if item}) == 1
 
 
-def _settled(module: MagnumModule, cluster_id: str) -> dict[str, t.Any]:
-    """The cluster when nothing is under way in it; it may be no row yet for a moment after it was asked for."""
-    live = _wait(
-        module,
-        lambda: module.magnum.find_cluster(cluster_id),
-        lambda now: now is not None and not str(now["status"]).endswith("_IN_PROGRESS"),
-        lambda now: _story(module, now),
+def _await_settled(module: MagnumModule, cluster_id: str) -> Object:
+    """The cluster when no operation is in progress; for a moment after its creation it may not exist yet."""
+    cluster = t.cast(
+        "Object",
+        _wait(
+            module,
+            cluster_id,
+            lambda now: now is not None and not str(now["status"]).endswith("_IN_PROGRESS"),
+        ),
     )
-    # A group of its own that failed to change is the group's matter.
-    if str(live["status"]) in ("CREATE_FAILED", "DELETE_FAILED"):
-        raise PartialFailure(
-            _story(module, live), {"magnum_cluster": {**clusters.cluster_result(live), **clusters.state(live)}}
-        )
-    return t.cast("dict[str, t.Any]", live)
+    # A failed update of one of its node groups is reported by magnum_nodegroup.
+    if str(cluster["status"]) in ("CREATE_FAILED", "DELETE_FAILED"):
+        raise PartialFailure(_status_message(module, cluster), {"magnum_cluster": clusters.cluster_result(cluster)})
+    return cluster
 
 
-def _gone(module: MagnumModule, cluster_id: str) -> None:
-    def over(now: dict[str, t.Any] | None) -> bool:
-        if now is not None and now["status"] == "DELETE_FAILED":
-            raise PartialFailure(_story(module, now))
-        return now is None
+def _await_deletion(module: MagnumModule, cluster_id: str) -> None:
+    def done(cluster: Object | None) -> bool:
+        if cluster is not None and cluster["status"] == "DELETE_FAILED":
+            raise PartialFailure(_status_message(module, cluster))
+        return cluster is None
 
-    _wait(module, lambda: module.magnum.find_cluster(cluster_id), over, lambda now: _story(module, now))
+    _wait(module, cluster_id, done)
 
 
-def _wait(
-    module: MagnumModule, read: t.Callable[[], t.Any], done: t.Callable[[t.Any], bool], story: t.Callable[[t.Any], str]
-) -> t.Any:
+def _wait(module: MagnumModule, cluster_id: str, done: t.Callable[[Object | None], bool]) -> Object | None:
+    message = functools.partial(_status_message, module)
     return wait_until(
-        read,
+        lambda: module.magnum.find_cluster(cluster_id),
         done,
-        timeout=module.params["timeout"],
+        timeout=module.params["wait_timeout"],
         interval=module.params["wait_sleep"],
-        first_interval=_FIRST_LOOK,
-        describe=story,
-        progress_text=story,
+        first_interval=_FIRST_PAUSE,
+        describe=message,
+        progress_text=message,
         progress=module.progress,
     )
 
 
-def _story(module: MagnumModule, cluster: dict[str, t.Any] | None) -> str:
+def _status_message(module: MagnumModule, cluster: Object | None) -> str:
     name = module.params["name"]
     if cluster is None:
-        return f"Cluster {name} was asked for and does not appear."
-    faults = [f"{what}: {text}" for what, text in sorted((cluster.get("faults") or {}).items())]
-    words = [cluster.get("status_reason") or "", *faults]
-    return " ".join([f"Cluster {name} is {cluster['status']}.", *(f"{text}." for text in words if text)])
+        return f"Cluster {name} was requested and does not appear."
+    faults = [f"{fault}: {text}" for fault, text in sorted((cluster.get("faults") or {}).items())]
+    reasons = [cluster.get("status_reason") or "", *faults]
+    return " ".join([f"Cluster {name} is {cluster['status']}.", *(f"{text}." for text in reasons if text)])
 
 
 def main() -> None:

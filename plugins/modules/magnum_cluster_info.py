@@ -7,35 +7,33 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: magnum_cluster_info
-short_description: Tell which OpenStack Magnum clusters a project has
+short_description: List the OpenStack Magnum clusters of a project
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the clusters of a project, or one of them. A user who administers the cloud is shown those of all projects.
+  - Reads the clusters of a project, or one of them. An administrator of the cloud sees those of all projects.
 extends_documentation_fragment:
-  # Whichever comes first wins.
-  - accel.gpu.magnum.reading
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   name:
-    description: Name or id of one cluster. None is found where there is none; two of one name are both told.
+    description: Name or id of one cluster. The list is empty if there is none, and has all clusters of that name.
     type: str
 seealso:
   - module: accel.gpu.magnum_cluster
 """
 
 EXAMPLES = r"""
-- name: All clusters
+- name: List all clusters
   accel.gpu.magnum_cluster_info:
     cloud: mycloud
 """
 
 RETURN = r"""
 clusters:
-  description: The clusters, by name.
+  description: The clusters, sorted by name and id.
   returned: always
   type: list
   elements: dict
@@ -61,17 +59,16 @@ from ..module_utils.providers.magnum.module import MagnumModule
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
-    """List, and read each cluster whole: the list leaves most of it out."""
+    """List the clusters, and read the details of each, which the list leaves out."""
     name = module.params["name"]
     ids = [found["uuid"] for found in module.magnum.clusters() if name in (None, found["name"], found["uuid"])]
-    calls = [(one, functools.partial(module.magnum.find_cluster, one)) for one in ids]
+    calls = [(cluster_id, functools.partial(module.magnum.find_cluster, cluster_id)) for cluster_id in ids]
     outcomes = run_bounded(calls, PARALLEL, fatal=lambda error: True)
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error
-    whole = [outcome.value for outcome in outcomes if outcome.value is not None]
-    told = [{**clusters.cluster_result(one), **clusters.state(one)} for one in whole]
-    return {"changed": False, "clusters": sorted(told, key=lambda one: (str(one["name"]), str(one["id"])))}
+    found = [clusters.cluster_result(outcome.value) for outcome in outcomes if outcome.value is not None]
+    return {"changed": False, "clusters": sorted(found, key=lambda each: (str(each["name"]), str(each["id"])))}
 
 
 def main() -> None:

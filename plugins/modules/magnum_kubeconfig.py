@@ -12,16 +12,14 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Makes a key, lets Magnum sign a certificate for it with the cluster's CA, and writes both as a kubeconfig that only its owner may
-    read. The key leaves the file on no way, and nothing of it is returned.
-  - A file that leads to this cluster and whose certificate is good for long enough stays as it is, and nothing is sent.
-  - A kubeconfig of another single cluster at that place is replaced. One with several contexts, or any other file, is refused.
-  - The certificate is that of the cluster's administrator (group C(system:masters)), as C(openstack coe cluster config) makes it.
-    Magnum signs for members of the project that the policy allows it to.
-  - Context, cluster and user in it are called like the cluster.
+  - Creates a private key, lets the cluster's CA sign a certificate for it, and writes both as a kubeconfig that only its owner can read.
+  - The private key is never returned or logged.
+  - A file that belongs to this cluster and is valid for long enough stays as it is, and no certificate is requested.
+  - An existing kubeconfig of another single cluster is replaced. One with several contexts, or any other file, is refused.
+  - The certificate is that of the cluster's administrator (group C(system:masters)), as in C(openstack coe cluster config). Magnum signs it for
+    members of the project whom its policy allows that.
+  - Context, cluster and user in the kubeconfig have the cluster's name.
 extends_documentation_fragment:
-  # Whichever comes first wins.
-  - accel.gpu.magnum.reading
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
@@ -31,7 +29,7 @@ options:
     type: str
     required: true
   dest:
-    description: The file. Its folder must be there.
+    description: Path of the file. Its folder must exist.
     type: path
     required: true
   renew_before:
@@ -46,7 +44,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: A kubeconfig for the cluster
+- name: Write a kubeconfig
   accel.gpu.magnum_kubeconfig:
     cloud: mycloud
     cluster: prod
@@ -54,33 +52,42 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-magnum_kubeconfig:
-  description: The file, without anything that is secret.
+kubeconfig:
+  description: The kubeconfig, without secrets.
   returned: always
   type: dict
   contains:
     dest:
-      description: The file.
+      description: Path of the file.
       type: str
       returned: always
+      sample: /home/user/.kube/prod
     cluster:
-      description: Name of the cluster, and of the context.
+      description: Name of the cluster and of the context.
       type: str
       returned: always
+      sample: prod
     cluster_id:
       description: Id of the cluster.
       type: str
       returned: always
+      sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
     server:
-      description: URL of the API server.
+      description: Address of the API server.
       type: str
       returned: always
+      sample: https://10.1.10.10:6443
     reason:
       description: Why the file was written, or in check mode would be.
       type: str
-      returned: when it was
-      sample: there is none
-    expires:
+      returned: changed
+      sample: the file does not exist
+    context:
+      description: The current context.
+      type: str
+      returned: except in check mode for a file that would be written
+      sample: prod
+    expires_at:
       description: When the certificate ends, in UTC.
       type: str
       returned: except in check mode for a file that would be written
@@ -90,12 +97,11 @@ magnum_kubeconfig:
 import datetime
 import typing as t
 
-from ansible.module_utils.basic import missing_required_lib
-
 from ..module_utils.common import private_file
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
+from ..module_utils.providers import kubeconfig_file
 from ..module_utils.providers.magnum import kubeconfig
 from ..module_utils.providers.magnum.module import MagnumModule
 
@@ -107,62 +113,49 @@ _SPEC: ArgumentSpec = {
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
-    """Read the file, ask for the cluster's address and CA, compare, and write where they differ."""
-    for name, error in (
-        ("cryptography", kubeconfig.CRYPTOGRAPHY_IMPORT_ERROR),
-        ("PyYAML", kubeconfig.YAML_IMPORT_ERROR),
-    ):
-        if error is not None:
-            module.fail_json(msg=missing_required_lib(name), exception=error)
+    """Compare the file with the cluster, and write it where they differ."""
+    module.require_kubeconfig_libraries()
     dest = module.params["dest"]
     cluster = module.magnum.cluster(module.params["cluster"])
     if not cluster.get("api_address"):
         raise InvalidOptions(
             [
-                f"Cluster {cluster['name']} is {cluster['status']}, and its API server has no address yet; wait until it has "
+                f"Cluster {cluster['name']} is {cluster['status']}, and its API server has no address yet. Wait until it has one "
                 "(accel.gpu.magnum_cluster waits)."
             ]
         )
-    place = kubeconfig.ClusterEndpoint(cluster["name"], cluster["api_address"], module.magnum.ca(cluster["uuid"]))
-    now = datetime.datetime.now(datetime.UTC)
-    config = kubeconfig.read(dest)
-    reason = kubeconfig.problem(config, place, datetime.timedelta(days=module.params["renew_before"]), now)
-    if reason is None and kubeconfig.too_permissive(dest):
-        reason = "others than its owner may read it"
-    obstacle = kubeconfig.obstacle(dest, config) if reason else None
+    endpoint = kubeconfig.ClusterEndpoint(cluster["name"], cluster["api_address"], module.magnum.ca(cluster["uuid"]))
+    config = kubeconfig_file.read(dest)
+    renew_before = datetime.timedelta(days=module.params["renew_before"])
+    reason = kubeconfig.problem(config, endpoint, renew_before, datetime.datetime.now(datetime.UTC))
+    if reason is None and kubeconfig_file.too_permissive(dest):
+        reason = "others than its owner can read it"
+    obstacle = kubeconfig_file.obstacle(dest, config) if reason else None
     if obstacle:
         raise InvalidOptions([f"{dest} cannot be written: {obstacle}."])
-    had = kubeconfig.read_existing(config) if config else None
-    told: dict[str, t.Any] = {
-        "dest": dest,
-        "cluster": place.name,
-        "cluster_id": cluster["uuid"],
-        "server": place.server,
-    }
-    before = {**had.told(), "mode": kubeconfig.mode(dest)} if had else {}
+    current = kubeconfig_file.existing(config)
+    before = {**current.to_result(), "mode": kubeconfig_file.mode(dest)} if current else {}
+    result = {"dest": dest, "cluster": endpoint.name, "cluster_id": cluster["uuid"], "server": endpoint.server}
     if reason is None:
-        return {
-            "changed": False,
-            "magnum_kubeconfig": {**told, **(had.told() if had else {})},
-            "diff": diff_of(before, before),
-        }
+        result.update(current.to_result() if current else {})
+        return {"changed": False, "kubeconfig": result, "diff": diff_of(before, before)}
     if not module.check_mode:
-        _write(module, cluster["uuid"], place)
-        written = kubeconfig.read_existing(kubeconfig.read(dest) or {})
-        told.update(written.told() if written else {})
-    after = {"context": place.name, "server": place.server, "mode": "0600"}
+        _write(module, cluster["uuid"], endpoint)
+        written = kubeconfig_file.existing(kubeconfig_file.read(dest))
+        result.update(written.to_result() if written else {})
+    after = {"context": endpoint.name, "server": endpoint.server, "mode": "0600"}
     return {
         "changed": True,
-        "magnum_kubeconfig": {**told, "reason": reason},
+        "kubeconfig": {**result, "reason": reason},
         "diff": diff_of(before, after, f"{dest} ({reason})"),
     }
 
 
-def _write(module: MagnumModule, cluster_id: str, place: kubeconfig.ClusterEndpoint) -> None:
-    asked = kubeconfig.request()
-    module.no_log_values.add(asked.key)
-    certificate = module.magnum.sign(cluster_id, asked.csr)
-    private_file.write(module.params["dest"], kubeconfig.document(place, asked.key, certificate))
+def _write(module: MagnumModule, cluster_id: str, endpoint: kubeconfig.ClusterEndpoint) -> None:
+    request = kubeconfig.new_request()
+    module.no_log_values.add(request.key)
+    certificate = module.magnum.sign(cluster_id, request.csr)
+    private_file.write(module.params["dest"], kubeconfig.document(endpoint, request.key, certificate))
 
 
 def main() -> None:

@@ -1,22 +1,20 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a kubeconfig is one of a Magnum cluster."""
+"""Whether a kubeconfig belongs to a Magnum cluster."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: magnum_kubeconfig_info
-short_description: Tell whether a kubeconfig leads to an OpenStack Magnum cluster, and until when
+short_description: Check whether a kubeconfig belongs to an OpenStack Magnum cluster, and when it expires
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Compares a kubeconfig with what Magnum tells of a cluster. Address, CA, and the client certificate with its key.
-  - Nothing of the file that is secret is returned.
+  - Compares address, CA, and the client certificate with its key in a kubeconfig with the cluster in Magnum.
+  - No secret of the file is returned.
 extends_documentation_fragment:
-  # Whichever comes first wins.
-  - accel.gpu.magnum.reading
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
@@ -26,7 +24,7 @@ options:
     type: str
     required: true
   path:
-    description: The file. Without it only the cluster is told of.
+    description: Path of the file. Without it only the cluster is returned.
     type: path
 requirements:
   - cryptography >= 40
@@ -36,7 +34,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Is this still the cluster's, and for how long
+- name: Check a kubeconfig
   accel.gpu.magnum_kubeconfig_info:
     cloud: mycloud
     cluster: prod
@@ -44,8 +42,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-magnum_kubeconfig:
-  description: What there is.
+kubeconfig:
+  description: The cluster, and the state of the kubeconfig.
   returned: always
   type: dict
   contains:
@@ -53,34 +51,39 @@ magnum_kubeconfig:
       description: Name of the cluster.
       type: str
       returned: always
+      sample: prod
     cluster_id:
       description: Id of the cluster.
       type: str
       returned: always
+      sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
     server:
-      description: URL of the cluster's API server; null while it has none.
+      description: Address of the cluster's API server. Null while it has none.
       type: str
       returned: always
+      sample: https://10.1.10.10:6443
     valid:
-      description: Whether the file leads to the cluster now.
+      description: Whether the file gives access to the cluster now.
       type: bool
       returned: with O(path)
+      sample: true
     reason:
       description: Why it does not.
       type: str
-      returned: when it does not
-    expires:
+      returned: if it does not
+      sample: its client certificate expired at 2026-10-23T12:00:00Z
+    expires_at:
       description: When its certificate ends, in UTC.
       type: str
-      returned: when it has one
+      returned: if it has one
+      sample: "2031-11-22T14:00:00Z"
 """
 
 import datetime
 import typing as t
 
-from ansible.module_utils.basic import missing_required_lib
-
 from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.providers import kubeconfig_file
 from ..module_utils.providers.magnum import kubeconfig
 from ..module_utils.providers.magnum.module import MagnumModule
 
@@ -89,30 +92,22 @@ _SPEC: ArgumentSpec = {"cluster": {"type": "str", "required": True}, "path": {"t
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
     """Read the cluster and the file."""
-    for name, error in (
-        ("cryptography", kubeconfig.CRYPTOGRAPHY_IMPORT_ERROR),
-        ("PyYAML", kubeconfig.YAML_IMPORT_ERROR),
-    ):
-        if error is not None:
-            module.fail_json(msg=missing_required_lib(name), exception=error)
+    module.require_kubeconfig_libraries()
     cluster = module.magnum.cluster(module.params["cluster"])
-    told: dict[str, t.Any] = {
-        "cluster": cluster["name"],
-        "cluster_id": cluster["uuid"],
-        "server": cluster.get("api_address"),
-    }
+    server = cluster.get("api_address")
+    result: dict[str, t.Any] = {"cluster": cluster["name"], "cluster_id": cluster["uuid"], "server": server}
     if module.params["path"]:
-        place = kubeconfig.ClusterEndpoint(
-            cluster["name"], str(cluster.get("api_address")), module.magnum.ca(cluster["uuid"])
-        )
-        config = kubeconfig.read(module.params["path"])
+        endpoint = kubeconfig.ClusterEndpoint(cluster["name"], str(server), module.magnum.ca(cluster["uuid"]))
+        config = kubeconfig_file.read(module.params["path"])
         now = datetime.datetime.now(datetime.UTC)
-        reason = kubeconfig.problem(config, place, datetime.timedelta(0), now)
-        had = kubeconfig.read_existing(config) if config else None
-        told["valid"] = reason is None
-        told.update({"reason": reason} if reason else {})
-        told.update({"expires": kubeconfig.stamp(had.expires)} if had and had.expires else {})
-    return {"changed": False, "magnum_kubeconfig": told}
+        reason = kubeconfig.problem(config, endpoint, datetime.timedelta(0), now)
+        current = kubeconfig_file.existing(config)
+        result["valid"] = reason is None
+        if reason:
+            result["reason"] = reason
+        if current and current.expires_at:
+            result["expires_at"] = kubeconfig_file.format_time(current.expires_at)
+    return {"changed": False, "kubeconfig": result}
 
 
 def main() -> None:

@@ -12,20 +12,17 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Brings one node group, or any number of them side by side, to what is declared. What is not declared of a group stays as it is.
-  - Magnum accepts most requests, and refuses or loses some of them later without a word. So whatever can be checked is checked
-    before the first request that changes anything (names, bounds, flavors, images, quota, labels that no kubelet may set); nothing is
-    asked of a group while something else is under way in it; and a request is believed when its effect is seen and the group has
-    settled, else it is sent again.
-  - Bounds and size are changed in an order in which every step is allowed.
-  - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) cannot be changed on a group that exists. With O(recreate) another
-    group is made beside it, called by the name and four digits, its nodes become ready, the pods are moved, and the old group is
-    deleted. It is the declared one from then on.
-  - Where an autoscaler is at work, the number of nodes is its own between O(min_node_count) and O(max_node_count).
-  - Where nothing differs, nothing is sent. Of N groups that costs N+3 requests, the one for a token among them, if the auth_url ends
-    with C(/v3).
+  - Reconciles one node group, or several in parallel, with what is declared. Undeclared settings of a group stay as they are.
+  - Everything is validated before the first request (names, bounds, flavors, images, quota, labels that a kubelet must not set), because Magnum
+    accepts most mistakes and fails later.
+  - Magnum also loses requests while another operation is in progress. The module waits until a group is settled before each request, verifies
+    that the request took effect, and repeats it if it did not.
+  - Bounds and number of nodes are changed in an order in which Magnum accepts every step.
+  - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate) the group is
+    replaced. A new group with four digits after the name is created, its nodes become ready, the pods move, and the old group is deleted.
+  - With an autoscaler, the number of nodes is left alone between O(min_node_count) and O(max_node_count).
+  - If N groups need no change, the module sends N+3 requests, including the one for a token, if C(auth_url) ends with C(/v3).
 extends_documentation_fragment:
-  # Whichever comes first wins.
   - accel.gpu.magnum.waiting
   - accel.gpu.magnum
   - accel.gpu.magnum_nodegroup
@@ -35,16 +32,16 @@ extends_documentation_fragment:
 options:
   cluster:
     description:
-      - Name or id of the cluster. A name that two clusters have is refused, with the ids of both.
+      - Name or id of the cluster. A name of two clusters is refused, with their ids.
     type: str
     required: true
   name:
     description:
-      - Name of the group. It becomes a label of the nodes, so it is one to 63 letters, digits, C(-), C(_) and C(.).
+      - Name of the group. It becomes the value of a node label, so it has 1 to 63 letters, digits, C(-), C(_) and C(.).
       - Either this or O(nodegroups) is required.
     type: str
   parallel:
-    description: How many groups are worked on at the same time.
+    description: How many groups are changed at the same time.
     type: int
     default: 32
 seealso:
@@ -64,7 +61,7 @@ EXAMPLES = r"""
     node_taints:
       - {key: nvidia.com/gpu, value: present, effect: NoSchedule}
 
-- name: All groups of a cluster in one call, one of them the autoscaler's
+- name: All groups of a cluster in one call, one of them with an autoscaler
   accel.gpu.magnum_nodegroup:
     cloud: mycloud
     cluster: prod
@@ -81,7 +78,7 @@ EXAMPLES = r"""
     recreate: true
     kubernetes: {kubeconfig: ~/.kube/prod}
 
-- name: Scale a group to nothing
+- name: Scale a group to zero
   accel.gpu.magnum_nodegroup:
     cloud: mycloud
     cluster: prod
@@ -91,7 +88,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodegroups:
-  description: Each declared group by its name, as it is now, or in check mode would be.
+  description:
+    - Each declared group by its declared name, as it is now, or in check mode would be. C(action) is V(none), V(create), V(update),
+      V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) says why a group failed.
   returned: always
   type: dict
   sample:
@@ -111,100 +110,52 @@ nodegroups:
       node_labels: {}
       node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
 nodegroup:
-  description: The one group that O(name) declares, as in RV(nodegroups).
+  description: The group of O(name), as in RV(nodegroups).
   returned: with O(name)
   type: dict
+  sample: {action: none, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, node_count: 2}
 """
 
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.drain.module import KUBERNETES, DrainingModule
-from ..module_utils.nodegroups.reconciler import ReconcileOptions, reconcile
+from ..module_utils.nodegroups.reconciler import INVALID_GROUPS
+from ..module_utils.nodegroups.spec import NODE_LABELS, NODE_TAINTS
 from ..module_utils.providers.magnum.module import MagnumModule
-from ..module_utils.providers.magnum.options import COMMON, GROUP, GROUPS
 from ..module_utils.providers.magnum.provider import MagnumProvider
-from ..module_utils.providers.magnum.specs import as_options, declared_group, problems
-
-_SPEC: ArgumentSpec = {
-    "cluster": {"type": "str", "required": True},
-    "name": {"type": "str"},
-    **GROUPS,
-    **KUBERNETES,
-    "parallel": {"type": "int", "default": 32},
-}
+from ..module_utils.providers.magnum.specs import OPTIONS, declared_group, problems
+from ..module_utils.providers.reconcile import reconcile_nodegroups
 
 
-class NodegroupModule(MagnumModule, DrainingModule):
-    """One that may have to empty nodes before their machines go."""
+class MagnumNodeGroupModule(MagnumModule, DrainingModule):
+    """A Magnum module that may drain nodes."""
 
 
-def work(module: NodegroupModule) -> dict[str, t.Any]:
-    """Validate, read, compare, and bring the groups to what is declared."""
+def work(module: MagnumNodeGroupModule) -> dict[str, t.Any]:
+    """Validate the options, and reconcile the groups."""
     params = module.params
-    groups = [_with_common(group, params) for group in _declared(params)]
-    found = problems(groups)
-    if found:
-        raise InvalidOptions(found, "These node groups cannot be as they are declared:")
+    groups = OPTIONS.declared_groups(params)
+    if found := problems(groups):
+        raise InvalidOptions(found, INVALID_GROUPS)
     cluster = module.magnum.cluster(params["cluster"])
-    labelled = module.magnum.has_node_labels
-    wanted = [
-        declared_group(group, cluster_labels=cluster.get("labels") or {}, node_labels=labelled) for group in groups
-    ]
-    if not labelled and any(group.get("node_labels") or group.get("node_taints") for group in groups):
+    node_metadata = module.magnum.has_node_labels
+    if not node_metadata and any(group.get(NODE_LABELS) or group.get(NODE_TAINTS) for group in groups):
         module.warn(
-            "This Magnum has no labels and taints of nodes (they came with release 23, microversion 1.14): put them on the nodes with "
-            "accel.gpu.nodes, or by the pools' labels."
+            "This Magnum has no node labels and taints (release 23, microversion 1.14, is the first). Set them with "
+            "accel.gpu.node_metadata, or as labels and taints of the pools."
         )
-    try:
-        brought = reconcile(
-            MagnumProvider(module.magnum, module.nova, module.glance, cluster, wanted),
-            [one.wish for one in wanted],
-            check_mode=module.check_mode,
-            pace=ReconcileOptions(params["wait"], params["timeout"], params["wait_sleep"], max(1, params["parallel"])),
-            emptier=module.drainer,
-            progress=module.progress,
-        )
-    except Exception as error:
-        if getattr(error, "partial", None):
-            error.partial = _told(error.partial, params)  # type: ignore[attr-defined]
-        raise
-    for text in brought.warnings:
-        module.warn(text)
-    return _told(brought.result(), params)
-
-
-def _declared(params: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
-    if params["nodegroups"] is not None:
-        return list(params["nodegroups"])
-    return [{name: params[name] for name in ("name", *GROUP, *COMMON)}]
-
-
-def _with_common(group: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {**group, **{name: params[name] if group[name] is None else group[name] for name in COMMON}}
-
-
-def _told(result: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The engine's result in the words of the options."""
-    if "nodegroups" not in result:
-        return dict(result)
-    groups = {name: as_options(told) for name, told in result["nodegroups"].items()}
-    diff = dict(result["diff"])
-    for side in ("before", "after"):
-        diff[side] = {name: as_options(told) for name, told in diff[side].items()}
-    one = {"nodegroup": groups[params["name"]]} if params["nodegroups"] is None else {}
-    return {**result, "nodegroups": groups, **one, "diff": diff}
+    declared = [
+        declared_group(group, cluster_labels=cluster.get("labels") or {}, node_metadata=node_metadata)
+        for group in groups
+    ]
+    provider = MagnumProvider(module.magnum, module.nova, module.glance, cluster, declared)
+    return reconcile_nodegroups(module, provider, [group.spec for group in declared], timeout=params["wait_timeout"])
 
 
 def main() -> None:
     """Run the module."""
-    NodegroupModule(
-        _SPEC,
-        wait=True,
-        mutually_exclusive=[("nodegroups", option) for option in ("name", *GROUP)],
-        required_one_of=[("name", "nodegroups")],
-    ).run(work)
+    MagnumNodeGroupModule({**OPTIONS.argument_spec, **KUBERNETES}, wait=True, **OPTIONS.constraints).run(work)
 
 
 if __name__ == "__main__":

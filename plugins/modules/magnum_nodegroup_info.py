@@ -7,15 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: magnum_nodegroup_info
-short_description: Tell which node groups an OpenStack Magnum cluster has
+short_description: List the node groups of an OpenStack Magnum cluster
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the node groups of a cluster, each of them whole, since Magnum's list shows bounds and labels that are not true.
+  - Reads the node groups of a cluster, with the options of M(accel.gpu.magnum_nodegroup). Each group is read on its own, since Magnum's list
+    has wrong bounds and labels.
 extends_documentation_fragment:
-  # Whichever comes first wins.
-  - accel.gpu.magnum.reading
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
@@ -25,7 +24,7 @@ options:
     type: str
     required: true
   names:
-    description: Names of the groups. All if not given; one that there is not is left out.
+    description: Names of the groups. By default all. A name without a group is left out.
     type: list
     elements: str
 seealso:
@@ -33,7 +32,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: All node groups of a cluster
+- name: List all node groups of a cluster
   accel.gpu.magnum_nodegroup_info:
     cloud: mycloud
     cluster: prod
@@ -41,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodegroups:
-  description: The groups by name, in the words of M(accel.gpu.magnum_nodegroup), with what else is known of them.
+  description: The groups by name, with the options of M(accel.gpu.magnum_nodegroup).
   returned: always
   type: dict
   sample:
@@ -66,6 +65,7 @@ cluster_id:
   description: Id of the cluster.
   returned: always
   type: str
+  sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
 """
 
 import typing as t
@@ -73,7 +73,6 @@ import typing as t
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.providers.magnum.module import MagnumModule
 from ..module_utils.providers.magnum.provider import MagnumProvider
-from ..module_utils.providers.magnum.specs import WORDS, as_options
 
 _SPEC: ArgumentSpec = {
     "cluster": {"type": "str", "required": True},
@@ -82,20 +81,20 @@ _SPEC: ArgumentSpec = {
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
-    """List, and read each group whole."""
+    """List the groups, and read the details of each."""
     names = module.params["names"]
     cluster = module.magnum.cluster(module.params["cluster"])
-    cloud = MagnumProvider(module.magnum, module.nova, module.glance, cluster, ())
+    provider = MagnumProvider(module.magnum, module.nova, module.glance, cluster, ())
     groups = {
-        live.name: {
-            **as_options(live.told(WORDS)),
-            "id": live.id,
-            "status": live.status,
-            "status_reason": live.reason,
-            "node_addresses": list(live.addresses),
-            "is_default": live.name in cloud.defaults,
+        state.name: {
+            **state.to_result(),
+            "id": state.id,
+            "status": state.status,
+            "status_reason": state.reason,
+            "node_addresses": list(state.addresses),
+            "is_default": state.name in provider.defaults,
         }
-        for live in cloud.survey(lambda name: names is None or name in names)
+        for state in provider.read(lambda name: names is None or name in names)
     }
     return {"changed": False, "cluster_id": cluster["uuid"], "nodegroups": groups}
 

@@ -1,24 +1,24 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits for the nodes that node groups make, and gives them what their pools declare."""
+"""Waits for the nodes of node groups, and gives them their pools' labels and taints."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nodegroup_nodes
-short_description: Wait for the nodes that the pools' node groups make, and give them their pools' labels and taints
+short_description: Wait for the nodes of the pools' node groups, and give them their pools' labels and taints
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - A cloud calls a node group complete when its machines are. This module waits until their nodes are in the cluster and ready.
-  - A node that comes without its pool's labels and taints, since its cloud did not pass them on, gets them as soon as it is there, in
-    one patch, and what is put there is noted in annotations of the node. Of a node that offers GPUs already only the membership is
-    put right (label C(accel.gpu/pool)). How its GPUs are shared is changed by M(accel.gpu.gpu_sharing), which empties it for that.
-  - A node is of a group by the label with which its cloud names the group (C(gpu_cluster.cloud.magnum.nodegroup_label)), else by the
-    label C(accel.gpu/pool).
-  - Pools without C(nodes) are left alone. Where nothing differs, one list of the nodes proves it, and nothing is sent.
+  - A cloud reports a node group as complete when its machines run. This module waits until their nodes have joined the cluster and are ready.
+  - A node without its pool's labels and taints, because the cloud did not pass them on, gets them in one patch as soon as it joins. They are
+    recorded in annotations of the node. A node that offers GPUs already only gets the label C(accel.gpu/pool). M(accel.gpu.gpu_sharing)
+    changes the sharing of its GPUs, and drains the node for that.
+  - A node belongs to a group by the label that names the group (C(gpu_cluster.cloud.magnum.nodegroup_label)), or else by the label
+    C(accel.gpu/pool).
+  - Pools without C(nodes) are ignored. If nothing differs, the module lists the nodes once and sends nothing else.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -29,29 +29,28 @@ extends_documentation_fragment:
 options:
   pool_names:
     description:
-      - Names of the pools whose nodes are waited for. Without it all that have a node group.
+      - Names of the pools whose nodes are awaited. By default all pools with a node group.
     type: list
     elements: str
     default: []
   nodegroups:
     description:
-      - What M(accel.gpu.magnum_nodegroup) or M(accel.gpu.vks_nodegroup) returned as C(nodegroups), which tells how many nodes there are to be.
-      - Without it as many as the pools declare, and with C(autoscale) its C(min) at least.
+      - The result C(nodegroups) of M(accel.gpu.magnum_nodegroup) or M(accel.gpu.vks_nodegroup), which has the number of nodes of each group.
+      - By default the number that the pool declares, or the minimum of C(autoscale).
     type: dict
     default: {}
   wait_timeout:
     description:
-      - Seconds until all nodes have to be ready. Then the module fails, and says of which group how many are not, since when, and which
-        node is not ready for what reason.
+      - Seconds to wait until all nodes are ready. Then the module fails, and reports for each group how many nodes are not ready, since when,
+        and why.
     type: int
     default: 900
   wait_sleep:
-    description:
-      - The longest time, in seconds, between two looks.
+    description: Maximum number of seconds between two checks.
     type: int
     default: 5
 notes:
-  - In check mode nothing is waited for. Nodes that have yet to come are told in RV(nodegroup_nodes.arriving), and count as a change.
+  - In check mode the module does not wait. Nodes that have not joined yet are reported in RV(nodegroup_nodes.missing), and count as a change.
 seealso:
   - module: accel.gpu.magnum_nodegroup
   - module: accel.gpu.vks_nodegroup
@@ -59,54 +58,59 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Wait for the nodes of all pools that have a node group
+- name: Wait for the nodes of all pools with a node group
   accel.gpu.nodegroup_nodes:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
 
-- name: Wait for those of one pool, as many as its group has by now
+- name: Wait for the current number of nodes of one pool
   accel.gpu.nodegroup_nodes:
     gpu_cluster: {name: prod, cloud: {magnum: {cloud: mycloud}}}
     gpu_pools:
       - name: train
         nodes: {flavor: g4.p4.40g}
         autoscale: {min: 1, max: 6}
-    nodegroups: "{{ made.nodegroups }}"
+    nodegroups: "{{ result.nodegroups }}"
     wait_timeout: 1800
 """
 
 RETURN = r"""
 nodegroup_nodes:
-  description: What was seen and done, or in check mode would be done.
+  description: What was found and changed, or in check mode would be changed.
   returned: always
   type: dict
   contains:
     pools:
-      description: By pool, its C(group), how many nodes are C(wanted), how many C(nodes) are in the cluster, and how many are C(ready).
+      description: By pool, its C(group), the number of C(desired) nodes, of C(nodes) in the cluster, and of C(ready) ones.
       type: dict
       returned: always
-      sample: {train: {group: train, wanted: 2, nodes: 2, ready: 2}}
+      sample: {train: {group: train, desired: 2, nodes: 2, ready: 2}}
     changed_nodes:
-      description: Names of up to 100 nodes that got what they lacked.
+      description: Names of up to 100 nodes that were changed.
       type: list
       elements: str
       returned: always
+      sample: [prod-train-node-0]
     changed_count:
-      description: How many nodes did.
+      description: Number of nodes that were changed.
       type: int
       returned: always
-    arriving:
-      description: By pool, how many nodes are not in the cluster yet.
+      sample: 1
+    missing:
+      description: By pool, the number of nodes that have not joined the cluster yet.
       type: dict
       returned: always
+      sample: {train: 1}
     not_ready:
-      description: Up to 100 nodes that are not ready, and why.
+      description: Up to 100 nodes that are not ready, with the reason.
       type: dict
       returned: always
+      sample: {prod-train-node-1: "KubeletNotReady: cni plugin not initialized"}
     unchecked:
       description: Why the server did not check the changes in check mode.
       type: str
-      returned: in check mode, when the user has no right to a dry run
+      returned: in check mode, if the user may not send a dry run
+      sample: The user may not patch nodes
 """
 
 import typing as t
@@ -114,31 +118,36 @@ import typing as t
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.nodegroup_nodes.reconciler import ArrivalReconciler
+from ..module_utils.nodegroup_nodes.reconciler import GroupNodesReconciler
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Look once, or until all nodes are there."""
-    only = module.params["pool_names"]
+    """Reconcile the nodes once, or until all are ready."""
+    pool_names = module.params["pool_names"]
     pools = {pool.name: pool for pool in module.plan.pools}
     problems = [
-        f"only: pool {name} {'has no nodes of its own making (nodes)' if name in pools else 'is not declared'}; name one that has."
-        for name in only
+        f"pool_names: pool {name} {'has no node group (nodes)' if name in pools else 'is not declared'}; name a pool with nodes."
+        for name in pool_names
         if name not in pools or pools[name].nodegroup is None
     ]
     if problems:
         raise InvalidOptions(problems)
     cloud = module.plan.cluster.cloud
-    reception = ArrivalReconciler(
-        module.client, module.plan, module.params["nodegroups"], only, check=module.check_mode, lease=module.lease
+    reconciler = GroupNodesReconciler(
+        module.client,
+        module.plan,
+        module.params["nodegroups"],
+        pool_names,
+        check_mode=module.check_mode,
+        lease=module.lease,
     )
     if cloud is not None and any(pool.nodegroup for pool in module.plan.pools):
         if module.params["wait"] and not module.check_mode:
             look_at = f"accel.gpu.{cloud.provider}_nodegroup_info, cluster {cloud.cluster}"
-            reception.wait(module.params["wait_timeout"], module.params["wait_sleep"], module.progress, look_at)
+            reconciler.wait(module.params["wait_timeout"], module.params["wait_sleep"], module.progress, look_at)
         else:
-            reception.look()
-    return reception.received.result(module.check_mode)
+            reconciler.reconcile()
+    return reconciler.result.result(module.check_mode)
 
 
 def main() -> None:
@@ -149,8 +158,7 @@ def main() -> None:
         "wait_timeout": {"type": "int", "default": 900},
         "wait_sleep": {"type": "int", "default": 5},
     }
-    module = GpuModule(spec, variables=True, wait=True, lease=True)
-    module.run(work)
+    GpuModule(spec, variables=True, wait=True, lease=True).run(work)
 
 
 if __name__ == "__main__":

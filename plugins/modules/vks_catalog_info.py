@@ -1,30 +1,30 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a VNG Cloud account has to make node groups of."""
+"""The catalog of a VNG Cloud account for node groups."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vks_catalog_info
-short_description: List what node groups of VNG Cloud's VKS can be made of
+short_description: List the flavors, GPUs, disks, keys and networks of a VNG Cloud account for node groups
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the flavors with GPUs of each zone, and the volume types, SSH keys, security groups, subnets, Kubernetes versions and quotas
-    of an account in one region.
-  - Which GPUs a flavor has stands in its name alone; it is told as the catalog's models. A name such as C(H100) is on several cards.
+  - Reads the flavors with GPUs of each zone, and the volume types, SSH keys, security groups, subnets, Kubernetes versions and quotas of an
+    account in one region.
+  - Only a flavor's name says which GPUs it has. It is returned as models of the catalog. A name such as C(H100) may mean several.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   cluster:
-    description: Name or id of the cluster in whose VPC the subnets are listed; without it no subnets are.
+    description: Name or id of the cluster whose VPC's subnets are listed. Without it no subnets are listed.
     type: str
   zones:
-    description: Names or ids of the zones that are looked at; all if not given.
+    description: Names or ids of the zones to read. By default all.
     type: list
     elements: str
   gpu_only:
@@ -36,19 +36,19 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Which GPUs can be had, and where?
+- name: Read the catalog
   accel.gpu.vks_catalog_info:
     cluster: prod
-  register: offer
+  register: result
 
-- name: Tell
+- name: Show the available flavors
   ansible.builtin.debug:
-    msg: "{{ offer.offer.flavors | selectattr('available') | map(attribute='name') }}"
+    msg: "{{ result.catalog.flavors | selectattr('available') | map(attribute='name') }}"
 """
 
 RETURN = r"""
-offer:
-  description: What there is.
+catalog:
+  description: What node groups can be created from.
   returned: always
   type: dict
   contains:
@@ -56,58 +56,78 @@ offer:
       description: The region.
       type: str
       returned: always
+      sample: HCM-3
     project:
       description: Id of the project.
       type: str
       returned: always
+      sample: pro-0c1d2e3f
     zones:
-      description: Zones, with C(id), C(name) and whether each is C(usable).
+      description: The zones.
       type: list
       elements: dict
       returned: always
+      sample: [{id: HCM03-1B, name: HCM03-1B, usable: true}]
     flavors:
-      description: >-
-        Flavors, with C(id), C(name), C(cpus), C(memory_gib), C(gpus) (how many), C(model) (the catalog's key, null where the name may
-        mean several), C(models) (all that it may mean), C(zone), C(remaining) and C(available).
+      description:
+        - The flavors. C(gpus) is their number, C(model) the only possible model, C(models) all possible ones, C(remaining) the number of
+          machines that are left, null if unknown.
       type: list
       elements: dict
       returned: always
+      sample:
+        - id: flav-52a1
+          name: g4-standard-16x64-1L40s
+          cpus: 16
+          memory_gib: 64
+          gpus: 1
+          model: L40S
+          models: [L40S]
+          zone: HCM03-1B
+          remaining: 4
+          available: true
     volume_types:
-      description: Volume types, with C(id), C(name), C(kind) (SSD or NVME), C(iops), C(min_gib), C(max_gib) and C(zone).
+      description: The volume types. C(kind) is C(SSD) or C(NVME).
       type: list
       elements: dict
       returned: always
+      sample: [{id: vtype-61c3, name: nvme-iops3000, usable: true, kind: NVME, iops: 3000, min_gib: 20, max_gib: 5000, zone: HCM03-1B}]
     ssh_keys:
-      description: SSH keys, with C(id) and C(name).
+      description: The SSH keys.
       type: list
       elements: dict
       returned: always
+      sample: [{id: ssh-7d0e, name: ops, usable: true, system: false}]
     security_groups:
-      description: Security groups, with C(id), C(name), whether each is C(usable) and the C(system)'s own.
+      description: The security groups. C(system) is true for the service's own.
       type: list
       elements: dict
       returned: always
+      sample: [{id: secg-90ab, name: default, usable: true, system: true}]
     subnets:
-      description: Subnets of the cluster's VPC, with C(id), C(name), C(cidr), C(zone), C(zone_name) and C(secondary_cidrs).
+      description: The subnets of the cluster's VPC.
       type: list
       elements: dict
       returned: with O(cluster)
+      sample: [{id: sub-11aa, name: gpu-1b, usable: true, cidr: 10.2.1.0/24, zone: HCM03-1B, zone_name: HCM03-1B, secondary_cidrs: []}]
     versions:
-      description: Kubernetes versions that clusters can have.
+      description: The Kubernetes versions of clusters.
       type: list
       elements: str
       returned: always
+      sample: [v1.35.6]
     quota:
-      description: C(max_node_groups) of a cluster, C(max_nodes) of a group, C(max_clusters) and how many C(clusters) there are.
+      description: Limits of clusters, of node groups in a cluster, and of nodes in a group; and the number of clusters.
       type: dict
       returned: always
+      sample: {max_node_groups: 20, max_nodes: 10, max_clusters: 20, clusters: 1}
 """
 
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.providers.vks.catalog import Offer, listed
+from ..module_utils.providers.vks.catalog import CatalogItem, available
 from ..module_utils.providers.vks.clusters import detailed
 from ..module_utils.providers.vks.module import VksModule
 from ..module_utils.providers.vks.paging import rows_of
@@ -115,35 +135,39 @@ from ..module_utils.providers.vks.transport import VKS
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """Read and tell."""
-    vserver = module.vserver
+    """Read everything once."""
+    vserver, gpu_only = module.vserver, module.params["gpu_only"]
     zones = _zones(vserver.zones(), module.params["zones"])
     flavors = [flavor for zone in zones for flavor in vserver.flavors(zone.id)]
-    offer: dict[str, t.Any] = {
-        "region": module.where.region,
+    catalog: dict[str, t.Any] = {
+        "region": module.endpoints.region,
         "project": vserver.project,
-        "zones": [zone.told() for zone in zones],
-        "flavors": [flavor.told() for flavor in flavors if flavor.gpus or not module.params["gpu_only"]],
-        "volume_types": [{**each.told(), "zone": zone.id} for zone in zones for each in vserver.volume_types(zone.id)],
-        "ssh_keys": [each.told() for each in vserver.ssh_keys()],
-        "security_groups": [each.told() for each in vserver.security_groups()],
+        "zones": [zone.to_result() for zone in zones],
+        "flavors": [flavor.to_result() for flavor in flavors if flavor.gpus or not gpu_only],
+        "volume_types": [
+            {**item.to_result(), "zone": zone.id} for zone in zones for item in vserver.volume_types(zone.id)
+        ],
+        "ssh_keys": [item.to_result() for item in vserver.ssh_keys()],
+        "security_groups": [item.to_result() for item in vserver.security_groups()],
         "versions": _versions(module),
         "quota": _quota(module),
     }
     if module.params["cluster"]:
         cluster = detailed(module.transport, module.cluster(module.params["cluster"]))
-        offer["subnets"] = [each.told() for each in vserver.subnets(cluster.vpc)]
-    return {"changed": False, "offer": offer}
+        catalog["subnets"] = [item.to_result() for item in vserver.subnets(cluster.vpc)]
+    return {"changed": False, "catalog": catalog}
 
 
-def _zones(there: list[Offer], wanted: list[str] | None) -> list[Offer]:
+def _zones(zones: list[CatalogItem], wanted: list[str] | None) -> list[CatalogItem]:
     if wanted is None:
-        return there
-    unknown = [name for name in wanted if not any(name in (zone.id, zone.name) for zone in there)]
+        return zones
+    names = [zone.name for zone in zones]
+    unknown = [name for name in wanted if not any(name in (zone.id, zone.name) for zone in zones)]
     if unknown:
-        names = [zone.name for zone in there]
-        raise InvalidOptions([f"zones: there is no {name!r} in this region. {listed(name, names)}" for name in unknown])
-    return [zone for zone in there if zone.id in wanted or zone.name in wanted]
+        raise InvalidOptions(
+            [f"zones: there is no {name!r} in this region. {available(name, names)}" for name in unknown]
+        )
+    return [zone for zone in zones if zone.id in wanted or zone.name in wanted]
 
 
 def _versions(module: VksModule) -> list[str]:
@@ -162,7 +186,7 @@ def _quota(module: VksModule) -> dict[str, t.Any]:
 
 
 def main() -> None:
-    """Run as a module."""
+    """Run the module."""
     spec: ArgumentSpec = {
         "cluster": {"type": "str"},
         "zones": {"type": "list", "elements": "str"},

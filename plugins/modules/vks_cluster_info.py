@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters of a VNG Cloud account."""
+"""The VKS clusters of a VNG Cloud account."""
 
 from __future__ import annotations
 
@@ -12,94 +12,61 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the clusters of an account in one region.
+  - Reads the clusters of an account in one region, or one of them.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
-  cluster:
-    description: Name or id of the one cluster that is asked for; all if not given.
+  name:
+    description: Name or id of one cluster. The list is empty if there is none, and has all clusters of that name.
     type: str
 """
 
 EXAMPLES = r"""
-- name: All clusters of the account in Hanoi
+- name: List all clusters of the account in Hanoi
   accel.gpu.vks_cluster_info:
     region: HAN
-  register: found
 """
 
 RETURN = r"""
 clusters:
-  description: The clusters, by name and id.
+  description:
+    - The clusters, sorted by name and id. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) says whether the
+      API server has a private address only. C(endpoint) is its address, null if VKS does not return it.
   returned: always
   type: list
   elements: dict
-  contains:
-    id:
-      description: VNG Cloud's id.
-      type: str
-      returned: always
-    name:
-      description: Its name, which several clusters may have.
-      type: str
-      returned: always
-    status:
-      description: C(ACTIVE) and others.
-      type: str
-      returned: always
-    version:
-      description: The Kubernetes version of its control plane.
-      type: str
-      returned: always
-    vpc:
-      description: Id of its VPC.
-      type: str
-      returned: always
-    subnets:
-      description: Ids of its subnets.
-      type: list
-      elements: str
-      returned: always
-    network:
-      description: V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING); older clusters have other names.
-      type: str
-      returned: always
-    node_count:
-      description: Nodes of all its groups.
-      type: int
-      returned: always
-    private:
-      description: Whether its API server has a private address only.
-      type: bool
-      returned: always
-    endpoint:
-      description: Address of its API server, where the service tells it.
-      type: str
-      returned: always
-    created_at:
-      description: When it was made.
-      type: str
-      returned: always
+  sample:
+    - id: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
+      name: prod
+      status: ACTIVE
+      version: v1.35.6
+      vpc: net-4b5c
+      subnets: [sub-11aa]
+      network: CILIUM_OVERLAY
+      node_count: 3
+      private: false
+      endpoint: https://10.2.0.10:6443
+      created_at: "2026-08-01T09:00:00Z"
 """
 
 import typing as t
 
-from ..module_utils.providers.vks.clusters import all_clusters, detailed
+from ..module_utils.providers.vks.clusters import detailed_clusters
 from ..module_utils.providers.vks.module import VksModule
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """Read and tell."""
-    wanted = module.params["cluster"]
-    found = [detailed(module.transport, module.cluster(wanted))] if wanted else all_clusters(module.transport)
-    return {"changed": False, "clusters": [cluster.told() for cluster in found]}
+    """List the clusters, and read the details of each, which the list leaves out."""
+    name = module.params["name"]
+    found = detailed_clusters(module.transport, lambda cluster: name in (None, cluster.name, cluster.id))
+    return {"changed": False, "clusters": [cluster.to_result() for cluster in found]}
 
 
 def main() -> None:
-    """Run as a module."""
-    VksModule({"cluster": {"type": "str"}}).run(work)
+    """Run the module."""
+    VksModule({"name": {"type": "str"}}).run(work)
 
 
 if __name__ == "__main__":

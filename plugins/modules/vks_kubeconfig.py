@@ -1,20 +1,20 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kubeconfig of a VKS cluster as a file."""
+"""A kubeconfig for a VKS cluster."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vks_kubeconfig
-short_description: Keep a valid kubeconfig of a VNG Cloud VKS cluster in a file
+short_description: Write a kubeconfig for a VNG Cloud VKS cluster
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Writes the kubeconfig that VKS has of a cluster to a file that only its owner can read.
-  - Where there is none yet, where it ends soon, or where the service warns that it does, another one is minted first.
-  - What is in the file is never part of a result, a diff or a log.
+  - Writes the kubeconfig that VKS has for a cluster to a file that only its owner can read.
+  - VKS issues a new kubeconfig first if there is none, if it expires soon, or if the service warns that it does.
+  - The content of the file is never part of a result, a diff or a log.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
@@ -25,33 +25,36 @@ options:
     type: str
     required: true
   dest:
-    description: The file. Its folder has to be there; its mode is always C(0600).
+    description: Path of the file. Its folder must exist. Its mode is always C(0600).
     type: path
     required: true
   expiration_days:
-    description: Days for which a kubeconfig is minted, 1 to 365.
+    description: Days for which a new kubeconfig is issued, 1 to 365.
     type: int
     default: 30
   renew_before:
-    description: Another one is minted when the one there is ends within so many days.
+    description: Days before its end at which a kubeconfig is replaced.
     type: int
     default: 3
   wait_timeout:
-    description: Seconds within which a minted kubeconfig has to be there.
+    description: Seconds to wait for a new kubeconfig.
     type: int
     default: 600
+    aliases: [timeout]
   wait_sleep:
-    description: The longest time, in seconds, between two looks.
+    description: Maximum number of seconds between two checks.
     type: int
     default: 5
+requirements:
+  - PyYAML
 notes:
-  - The kubeconfig is that of a cluster admin. The right C(RequestKubeconfig) is needed in IAM.
+  - The kubeconfig is that of a cluster administrator. The account needs the right C(RequestKubeconfig) in IAM.
 seealso:
   - module: accel.gpu.vks_kubeconfig_info
 """
 
 EXAMPLES = r"""
-- name: A kubeconfig for this play
+- name: Write a kubeconfig
   accel.gpu.vks_kubeconfig:
     cluster: prod
     dest: "{{ playbook_dir }}/.kube/prod"
@@ -60,27 +63,45 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kubeconfig:
-  description: What was done, or in check mode would be done; without what opens the cluster.
+  description: The kubeconfig, without secrets.
   returned: always
   type: dict
   contains:
     dest:
-      description: The file.
+      description: Path of the file.
       type: str
       returned: always
+      sample: /home/user/.kube/prod
     cluster:
-      description: The cluster's C(id) and C(name).
-      type: dict
-      returned: always
-    minted:
-      description: Why another kubeconfig was minted; empty where it was not.
+      description: Name of the cluster.
       type: str
       returned: always
-      sample: there is none (NONE)
+      sample: prod
+    cluster_id:
+      description: Id of the cluster.
+      type: str
+      returned: always
+      sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
+    server:
+      description: Address of the API server. Null in check mode if VKS has no kubeconfig yet.
+      type: str
+      returned: always
+      sample: https://10.2.0.10:6443
+    reason:
+      description: Why the file was written, or in check mode would be.
+      type: str
+      returned: changed
+      sample: VKS has none (NONE)
+    issued:
+      description: Whether a new kubeconfig was issued, or in check mode would be.
+      type: bool
+      returned: always
+      sample: true
     expires_at:
-      description: When it ends, as the service says it; null where it does not.
+      description: When it ends, as VKS returns it. Null if VKS returns nothing.
       type: str
       returned: always
+      sample: "2026-12-22T14:00:00Z"
 """
 
 import datetime
@@ -91,59 +112,59 @@ from ..module_utils.common import private_file
 from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
+from ..module_utils.common.wait import WaitOptions
+from ..module_utils.providers import kubeconfig_file
 from ..module_utils.providers.vks import kubeconfig
 from ..module_utils.providers.vks.module import VksModule
 
 _MODE = 0o600
-_DAYS = (1, 365)
+_MAX_DAYS = 365
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """Mint where it is needed, then write where it differs."""
+    """Issue a new kubeconfig where needed, then write it where the file differs."""
+    module.require_yaml()
     params = module.params
-    if not _DAYS[0] <= params["expiration_days"] <= _DAYS[1]:
-        raise InvalidOptions(
-            [f"expiration_days: is {params['expiration_days']}, and VKS takes {_DAYS[0]} to {_DAYS[1]}."]
-        )
-    folder = os.path.dirname(params["dest"]) or "."
+    dest, days = params["dest"], params["expiration_days"]
+    if not 1 <= days <= _MAX_DAYS:
+        raise InvalidOptions([f"expiration_days: {days} is not allowed; VKS accepts 1 to {_MAX_DAYS}."])
+    folder = os.path.dirname(dest) or "."
     if not os.path.isdir(folder):
-        raise InvalidOptions([f"dest: the folder {folder} does not exist; make it first."])
+        raise InvalidOptions([f"dest: the folder {folder} does not exist; create it first."])
     cluster = module.cluster(params["cluster"])
-    found = kubeconfig.read(module.transport, cluster)
-    reason = kubeconfig.needs_minting(found, params["renew_before"], datetime.datetime.now(datetime.UTC))
-    waits: dict[str, t.Any] = {
-        "timeout": params["wait_timeout"],
-        "interval": params["wait_sleep"],
-        "progress": module.progress,
-    }
+    current = kubeconfig.read(module.transport, cluster)
+    reason = kubeconfig.reason_to_issue(current, params["renew_before"], datetime.datetime.now(datetime.UTC))
+    issued = bool(reason)
     if not module.check_mode:
-        if reason:
-            found = kubeconfig.mint(module.transport, cluster, found, days=params["expiration_days"], **waits)
-        elif not found.ready:
-            found = kubeconfig.await_ready(module.transport, cluster, found, **waits)
-    before = _there(params["dest"])
-    changed = bool(reason) or not found.ready or before != (found.text, _MODE)
-    if changed and not module.check_mode:
-        private_file.write(params["dest"], found.text)
-    return {
-        "changed": changed,
-        "kubeconfig": {
-            "dest": params["dest"],
-            "cluster": {"id": cluster.id, "name": cluster.name},
-            "minted": reason,
-            "expires_at": found.expires_at,
-        },
-        "diff": diff_of(_shown(before is not None, "another or none"), _shown(True, "the service's"), params["dest"])
-        if changed
-        else {},
+        wait = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
+        if issued:
+            current = kubeconfig.issue(module.transport, cluster, current, days=days, wait=wait)
+        elif not current.ready:
+            current = kubeconfig.await_ready(module.transport, cluster, current, wait)
+    before = _content_and_mode(dest)
+    if not reason and (not current.ready or before != (current.text, _MODE)):
+        reason = "the file does not exist" if before is None else "the file differs"
+    if reason and not module.check_mode:
+        private_file.write(dest, current.text)
+    result = {
+        "dest": dest,
+        "cluster": cluster.name,
+        "cluster_id": cluster.id,
+        "server": kubeconfig_file.server_in(current.text),
+        "issued": issued,
+        "expires_at": current.expires_at,
     }
+    if not reason:
+        return {"changed": False, "kubeconfig": result, "diff": {}}
+    diff = diff_of(_shown(before is not None, "old"), _shown(True, "new"), dest)
+    return {"changed": True, "kubeconfig": {**result, "reason": reason}, "diff": diff}
 
 
-def _shown(there: bool, content: str) -> str:
-    return f"content: {content} (not shown)\nmode: 0600\n" if there else ""
+def _shown(exists: bool, content: str) -> str:
+    return f"content: {content} (not shown)\nmode: 0600\n" if exists else ""
 
 
-def _there(path: str) -> tuple[str, int] | None:
+def _content_and_mode(path: str) -> tuple[str, int] | None:
     try:
         with open(path, encoding="utf-8", errors="replace") as handle:
             return handle.read(), os.stat(path).st_mode & 0o777
@@ -154,13 +175,13 @@ def _there(path: str) -> tuple[str, int] | None:
 
 
 def main() -> None:
-    """Run as a module."""
+    """Run the module."""
     spec: ArgumentSpec = {
         "cluster": {"type": "str", "required": True},
         "dest": {"type": "path", "required": True},
         "expiration_days": {"type": "int", "default": 30},
         "renew_before": {"type": "int", "default": 3},
-        "wait_timeout": {"type": "int", "default": 600},
+        "wait_timeout": {"type": "int", "default": 600, "aliases": ["timeout"]},
         "wait_sleep": {"type": "int", "default": 5},
     }
     VksModule(spec).run(work)

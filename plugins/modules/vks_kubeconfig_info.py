@@ -1,18 +1,18 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a VKS cluster has a kubeconfig, and until when."""
+"""The state of a VKS cluster's kubeconfig."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vks_kubeconfig_info
-short_description: Tell whether a VNG Cloud VKS cluster has a kubeconfig, and when it ends
+short_description: Check whether a VNG Cloud VKS cluster has a kubeconfig, and when it expires
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the state of the kubeconfig that VKS has of a cluster. What is in it is not returned.
+  - Reads the state of the kubeconfig that VKS has for a cluster. Its content is not returned.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
@@ -22,59 +22,82 @@ options:
     description: Name or id of the cluster.
     type: str
     required: true
+requirements:
+  - PyYAML
 seealso:
   - module: accel.gpu.vks_kubeconfig
 """
 
 EXAMPLES = r"""
-- name: How long is the kubeconfig good for?
+- name: Check the kubeconfig
   accel.gpu.vks_kubeconfig_info:
     cluster: prod
-  register: found
+  register: result
 """
 
 RETURN = r"""
 kubeconfig:
-  description: The state of the kubeconfig.
+  description: The cluster, and the state of its kubeconfig.
   returned: always
   type: dict
   contains:
     cluster:
-      description: The cluster's C(id) and C(name).
-      type: dict
+      description: Name of the cluster.
+      type: str
       returned: always
+      sample: prod
+    cluster_id:
+      description: Id of the cluster.
+      type: str
+      returned: always
+      sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
+    server:
+      description: Address of the API server. Null if there is no kubeconfig.
+      type: str
+      returned: always
+      sample: https://10.2.0.10:6443
     status:
       description: V(NONE), V(CREATING), V(ACTIVE) or V(ERROR).
       type: str
       returned: always
+      sample: ACTIVE
     expires_at:
-      description: When it ends, as the service says it; null where it does not.
+      description: When it ends, as VKS returns it. Null if VKS returns nothing.
       type: str
       returned: always
+      sample: "2026-12-22T14:00:00Z"
     renewal_warning:
-      description: Whether the service warns that it ends soon.
+      description: Whether VKS warns that it expires soon.
       type: bool
       returned: always
+      sample: false
 """
 
 import typing as t
 
+from ..module_utils.providers import kubeconfig_file
 from ..module_utils.providers.vks import kubeconfig
 from ..module_utils.providers.vks.module import VksModule
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """Read and tell."""
+    """Read the kubeconfig's state."""
+    module.require_yaml()
     cluster = module.cluster(module.params["cluster"])
-    found = kubeconfig.read(module.transport, cluster)
-    return {
-        "changed": False,
-        "kubeconfig": {"cluster": {"id": cluster.id, "name": cluster.name}, **found.told()},
+    current = kubeconfig.read(module.transport, cluster)
+    result = {
+        "cluster": cluster.name,
+        "cluster_id": cluster.id,
+        "server": kubeconfig_file.server_in(current.text),
+        "status": current.status,
+        "expires_at": current.expires_at,
+        "renewal_warning": current.renewal_warning,
     }
+    return {"changed": False, "kubeconfig": result}
 
 
 def main() -> None:
-    """Run as a module."""
+    """Run the module."""
     VksModule({"cluster": {"type": "str", "required": True}}).run(work)
 
 

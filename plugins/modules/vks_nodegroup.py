@@ -1,23 +1,23 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node groups of a VKS cluster as they are declared."""
+"""Node groups of a VKS cluster."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vks_nodegroup
-short_description: Create, change and delete node groups of a VNG Cloud VKS cluster
+short_description: Create, scale, relabel, replace and delete node groups of a VNG Cloud VKS cluster
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Brings one node group, or many of one cluster side by side, to what is declared; what is not declared stays as it is.
-  - All of it is found possible before anything is sent. Names are looked up in the cluster's VPC and the subnet's zone, one that means
-    several things is refused with their ids, and a flavor that is sold out, or a quota that is too small, is told.
-  - Done means seen. The module waits until the group shows what was asked for, is ACTIVE, and has as many nodes ready as it wants.
-  - A request whose answer was lost is not believed to have failed. Before a group is asked for again, the list is read again by name.
-  - Fields that VKS cannot change are refused by name, unless O(recreate) allows another group in this one's place.
+  - Reconciles one node group, or several in parallel, with what is declared. Undeclared settings of a group stay as they are.
+  - Everything is validated before the first request. Names are looked up in the cluster's VPC and the subnet's zone. Ambiguous names, flavors
+    that are sold out and exceeded quotas are refused.
+  - The module waits until a group shows the change, is ACTIVE, and has as many ready nodes as declared.
+  - A request whose response was lost may have been carried out. The module lists the groups before it requests one again.
+  - Settings that VKS cannot change are refused, unless O(recreate) allows the replacement of the group.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.vks_nodegroup
@@ -30,15 +30,16 @@ options:
     type: str
     required: true
 notes:
-  - VKS chooses which nodes go when a group gets smaller; with O(kubernetes) nothing can be emptied before.
-  - Names cost requests for their look-ups in every run; ids cost none.
+  - VKS chooses the nodes that a scale-down removes, so they cannot be drained before. With O(kubernetes) the nodes of a deleted or replaced
+    group are drained.
+  - Names cost requests for their look-ups in every run, ids cost none.
 seealso:
   - module: accel.gpu.vks_nodegroup_info
   - module: accel.gpu.vks_catalog_info
 """
 
 EXAMPLES = r"""
-- name: Two L40S machines that the autoscaler may make four of, with the pool's label from registration
+- name: Two nodes with an L40S each, which the autoscaler may scale to four
   accel.gpu.vks_nodegroup:
     cluster: prod
     name: inference
@@ -46,20 +47,20 @@ EXAMPLES = r"""
     disk_type: nvme-iops3000
     ssh_key: ops
     subnet: gpu-1b
-    num_nodes: 2
-    min_size: 1
-    max_size: 4
-    labels: {accel.gpu/pool: inference}
-    taints:
+    node_count: 2
+    min_node_count: 1
+    max_node_count: 4
+    node_labels: {accel.gpu/pool: inference}
+    node_taints:
       - {key: nvidia.com/gpu, value: present, effect: NoSchedule}
 
-- name: Exactly three of them, and no autoscaling any more
+- name: Exactly three nodes, without autoscaling
   accel.gpu.vks_nodegroup:
     cluster: prod
     name: inference
-    num_nodes: 3
+    node_count: 3
 
-- name: Another flavor, by another group that takes this one's place
+- name: Move a group to another flavor
   accel.gpu.vks_nodegroup:
     cluster: prod
     name: inference
@@ -67,7 +68,7 @@ EXAMPLES = r"""
     recreate: true
     kubernetes: {kubeconfig: ~/.kube/prod}
 
-- name: Many at once
+- name: All groups of a cluster in one call
   accel.gpu.vks_nodegroup:
     cluster: prod
     nodegroups: "{{ gpu_plan.nodegroups }}"
@@ -75,105 +76,59 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodegroups:
-  description: The groups by the names that were asked for, as they are, or in check mode would be.
+  description:
+    - Each declared group by its declared name, as it is now, or in check mode would be, with ids in place of names. C(action) is V(none),
+      V(create), V(update), V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) says why a group failed.
   returned: always
   type: dict
   sample:
-    train: {action: create, id: ng-0b5c, name: train, status: ACTIVE, num_nodes: 2, min_size: 0, max_size: null, flavor: flav-52a1}
+    train:
+      action: create
+      id: ng-0b5c
+      name: train
+      status: ACTIVE
+      node_count: 2
+      min_node_count: 0
+      max_node_count: null
+      flavor: flav-52a1
+      node_labels: {accel.gpu/pool: train}
+      node_taints: []
 nodegroup:
-  description: The one group, where O(name) was given.
+  description: The group of O(name), as in RV(nodegroups).
   returned: with O(name)
   type: dict
-  contains:
-    action:
-      description: V(none), V(create), V(update), V(recreate) or V(delete).
-      type: str
-      returned: always
-    id:
-      description: VNG Cloud's id.
-      type: str
-      returned: when there is a group
-    name:
-      description: What it is called; another name than the one asked for after a replacement.
-      type: str
-      returned: when there is a group
-    status:
-      description: C(ACTIVE) and others.
-      type: str
-      returned: when there is a group
-    num_nodes:
-      description: How many nodes it is to have.
-      type: int
-      returned: when there is a group
-    min_size:
-      description: The least number of nodes; 0 without autoscaling.
-      type: int
-      returned: when there is a group
-    max_size:
-      description: The most nodes; null without autoscaling.
-      type: int
-      returned: when there is a group
-    failure:
-      description: Why it could not be brought there.
-      type: str
-      returned: on failure
+  sample: {action: none, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null}
 """
 
 import typing as t
 
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.drain.module import KUBERNETES
-from ..module_utils.nodegroups.reconciler import ReconcileOptions, reconcile
-from ..module_utils.providers.vks.module import WAIT
-from ..module_utils.providers.vks.nodegroup_module import VksNodeGroupModule
-from ..module_utils.providers.vks.options import GROUP, GROUPS, groups_of
+from ..module_utils.drain.module import KUBERNETES, DrainingModule
+from ..module_utils.providers.reconcile import reconcile_nodegroups
+from ..module_utils.providers.vks.module import WAIT, VksModule
 from ..module_utils.providers.vks.provider import VksProvider
+from ..module_utils.providers.vks.specs import OPTIONS
 
-# A request that was accepted and shows no effect after so many looks is taken for lost.
-_LOOKS = 4
+# An accepted request that shows no effect after so many reads counts as lost.
+_READS = 4
+
+
+class VksNodeGroupModule(VksModule, DrainingModule):
+    """A VKS module that may drain nodes."""
 
 
 def work(module: VksNodeGroupModule) -> dict[str, t.Any]:
-    """Read, resolve, check, and bring the groups there."""
+    """Resolve the names, and reconcile the groups."""
     params = module.params
-    cloud = VksProvider(
-        module.transport,
-        module.vserver,
-        module.cluster(params["cluster"]),
-        patience=float(_LOOKS * max(1, params["wait_sleep"])),
-    )
-    brought = reconcile(
-        cloud,
-        cloud.wishes(groups_of(params)),
-        check_mode=module.check_mode,
-        pace=ReconcileOptions(params["wait"], params["wait_timeout"], params["wait_sleep"], params["parallel"]),
-        emptier=module.drainer,
-        progress=module.progress,
-    )
-    for text in brought.warnings:
-        module.warn(text)
-    result = brought.result()
-    if params["name"] is not None:
-        result["nodegroup"] = result["nodegroups"][params["name"]]
-    return result
+    cluster = module.cluster(params["cluster"])
+    patience = float(_READS * max(1, params["wait_sleep"]))
+    provider = VksProvider(module.transport, module.vserver, cluster, patience=patience)
+    specs = provider.specs_of(OPTIONS.declared_groups(params))
+    return reconcile_nodegroups(module, provider, specs, timeout=params["wait_timeout"])
 
 
 def main() -> None:
-    """Run as a module."""
-    spec: ArgumentSpec = {
-        **WAIT,
-        **KUBERNETES,
-        **GROUP,
-        "cluster": {"type": "str", "required": True},
-        "nodegroups": GROUPS,
-        "parallel": {"type": "int", "default": 32},
-    }
-    module = VksNodeGroupModule(
-        spec,
-        mutually_exclusive=[("name", "nodegroups")],
-        required_one_of=[("name", "nodegroups")],
-    )
-    module.run(work)
+    """Run the module."""
+    VksNodeGroupModule({**WAIT, **KUBERNETES, **OPTIONS.argument_spec}, **OPTIONS.constraints).run(work)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node groups of a VKS cluster."""
+"""The node groups of a VKS cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the node groups of a cluster, in the words of M(accel.gpu.vks_nodegroup).
+  - Reads the node groups of a cluster, with the options of M(accel.gpu.vks_nodegroup).
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
@@ -22,11 +22,12 @@ options:
     description: Name or id of the cluster.
     type: str
     required: true
-  name:
-    description: Name of the one group that is asked for; all if not given.
-    type: str
-  nodes:
-    description: Whether the nodes of each group are read, too. It costs a request a group.
+  names:
+    description: Names of the groups. By default all. A name without a group is left out.
+    type: list
+    elements: str
+  include_nodes:
+    description: Whether the nodes of each group are read, too. This takes one more request for each group.
     type: bool
     default: false
 seealso:
@@ -34,34 +35,37 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: What groups are there, and which nodes do they have?
+- name: List the groups and their nodes
   accel.gpu.vks_nodegroup_info:
     cluster: prod
-    nodes: true
-  register: found
+    include_nodes: true
+  register: result
 """
 
 RETURN = r"""
 nodegroups:
-  description: The groups by name. Beside these, the fields are those of the options of M(accel.gpu.vks_nodegroup), with ids for names.
+  description:
+    - The groups by name, with the options of M(accel.gpu.vks_nodegroup), and ids in place of names. C(nodes) is returned with
+      O(include_nodes).
   returned: always
   type: dict
-  contains:
-    id:
-      description: VNG Cloud's id.
-      type: str
-      returned: always
-    status:
-      description: C(ACTIVE) and others.
-      type: str
-      returned: always
-    nodes:
-      description: Its nodes, with C(name), C(status), C(ready), C(address) and C(external_address).
-      type: list
-      elements: dict
-      returned: with O(nodes)
   sample:
-    train: {id: ng-0b5c, name: train, status: ACTIVE, num_nodes: 2, min_size: 1, max_size: 4, flavor: flav-52a1, labels: {accel.gpu/pool: train}}
+    train:
+      id: ng-0b5c
+      name: train
+      status: ACTIVE
+      node_count: 2
+      min_node_count: 1
+      max_node_count: 4
+      flavor: flav-52a1
+      node_labels: {accel.gpu/pool: train}
+      node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+      nodes: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]
+cluster_id:
+  description: Id of the cluster.
+  returned: always
+  type: str
+  sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
 """
 
 import functools
@@ -73,46 +77,47 @@ from ..module_utils.nodegroups.spec import NodeGroupState
 from ..module_utils.providers.vks.module import VksModule
 from ..module_utils.providers.vks.provider import VksProvider
 
+_SPEC: ArgumentSpec = {
+    "cluster": {"type": "str", "required": True},
+    "names": {"type": "list", "elements": "str"},
+    "include_nodes": {"type": "bool", "default": False},
+}
+_NODE_FIELDS = {
+    "name": "name",
+    "status": "status",
+    "ready": "ready",
+    "address": "fixedIp",
+    "external_address": "floatingIp",
+}
+
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """Read and tell."""
+    """List the groups, and read the details of each."""
+    names = module.params["names"]
     cluster = module.cluster(module.params["cluster"])
-    cloud = VksProvider(module.transport, module.vserver, cluster, patience=0.0)
-    wanted = module.params["name"]
-    lives = cloud.survey(lambda name: not wanted or name == wanted)
-    told = {live.name: {"id": live.id, "status": live.status, **live.told(cloud.words)} for live in lives}
-    if module.params["nodes"]:
-        for name, nodes in _nodes(cloud, lives).items():
-            told[name]["nodes"] = nodes
-    return {"changed": False, "nodegroups": told}
+    provider = VksProvider(module.transport, module.vserver, cluster, patience=0.0)
+    states = provider.read(lambda name: names is None or name in names)
+    groups = {state.name: {"id": state.id, "status": state.status, **state.to_result()} for state in states}
+    if module.params["include_nodes"]:
+        for name, nodes in _nodes(provider, states).items():
+            groups[name]["nodes"] = nodes
+    return {"changed": False, "cluster_id": cluster.id, "nodegroups": groups}
 
 
-def _nodes(cloud: VksProvider, lives: t.Sequence[NodeGroupState]) -> dict[str, list[dict[str, t.Any]]]:
+def _nodes(provider: VksProvider, states: t.Sequence[NodeGroupState]) -> dict[str, list[dict[str, t.Any]]]:
     found = {}
-    for outcome in run_bounded([(live.name, functools.partial(cloud.nodes, live)) for live in lives]):
+    for outcome in run_bounded([(state.name, functools.partial(provider.nodes, state)) for state in states]):
         if outcome.error is not None:
             raise outcome.error
         found[outcome.name] = [
-            {
-                "name": row.get("name"),
-                "status": row.get("status"),
-                "ready": row.get("ready"),
-                "address": row.get("fixedIp"),
-                "external_address": row.get("floatingIp"),
-            }
-            for row in outcome.value or []
+            {key: row.get(field) for key, field in _NODE_FIELDS.items()} for row in outcome.value or []
         ]
     return found
 
 
 def main() -> None:
-    """Run as a module."""
-    spec: ArgumentSpec = {
-        "cluster": {"type": "str", "required": True},
-        "name": {"type": "str"},
-        "nodes": {"type": "bool", "default": False},
-    }
-    VksModule(spec).run(work)
+    """Run the module."""
+    VksModule(_SPEC).run(work)
 
 
 if __name__ == "__main__":

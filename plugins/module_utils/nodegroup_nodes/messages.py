@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is told of nodes on their way: while they come, and when they have not (pure but for the clock of StateTimer)."""
+"""Texts about nodes that are awaited: progress, and the message of a timeout (pure but for the clock of StateTimer)."""
 
 from __future__ import annotations
 
@@ -10,59 +10,54 @@ from ..common.wait import StateTimer
 from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
-    from .arrivals import GroupArrival
+    from .status import GroupStatus
 
-_NAMES_LIMIT = 3
+_NAMES_SHOWN = 3
 
 
-def progress(found: t.Sequence[GroupArrival]) -> str:
-    """One line for whoever waits."""
-    waiting = [f"{of.group.name} {of.ready}/{of.wanted}" for of in found if not of.done]
+def progress(groups: t.Sequence[GroupStatus]) -> str:
+    """One line about the groups that are not complete."""
+    waiting = [f"{status.group.name} {status.ready}/{status.desired}" for status in groups if not status.complete]
     return f"nodes ready: {abbreviate(waiting)}" if waiting else "all nodes are ready"
 
 
-class ArrivalMessages:
-    """Remembers since when groups and nodes are as they are."""
+class StatusHistory:
+    """Records since when groups and nodes have their status."""
 
-    def __init__(self, since: StateTimer | None = None) -> None:
-        """Know nothing yet."""
-        self._since = since or StateTimer()
+    def __init__(self, timer: StateTimer | None = None) -> None:
+        """Start without records."""
+        self._timer = timer or StateTimer()
 
-    def note(self, found: t.Sequence[GroupArrival]) -> None:
-        """See how things are."""
-        for of in found:
-            self._since.seconds(of.group.name, (of.ready, of.missing))
-            for arrived in of.nodes:
-                self._since.seconds(arrived.node.name, arrived.why)
+    def record(self, groups: t.Sequence[GroupStatus]) -> None:
+        """Record the current status."""
+        for status in groups:
+            self._group_age(status)
+            for node in status.nodes:
+                self._timer.seconds(node.node.name, node.not_ready)
 
-    def told(self, found: t.Sequence[GroupArrival], look_at: str) -> str:
-        """Each group that is not complete: how far it is, since when, which node is not ready and why, and what to do."""
+    def timeout_message(self, groups: t.Sequence[GroupStatus], look_at: str) -> str:
+        """Each group that is not complete: how many nodes are ready, since when, which are not and why, and what to do."""
         return " ".join(
             [
-                *(self._group(of) for of in found if not of.done),
-                f"Look at the machines in the cloud ({look_at}), and run again.",
+                *(self._group_message(status) for status in groups if not status.complete),
+                f"Check the machines in the cloud ({look_at}), and run again.",
             ]
         )
 
-    def _group(self, of: GroupArrival) -> str:
-        age = self._since.seconds(of.group.name, (of.ready, of.missing))
+    def _group_age(self, status: GroupStatus) -> float:
+        return self._timer.seconds(status.group.name, (status.ready, status.missing))
+
+    def _group_message(self, status: GroupStatus) -> str:
         parts = [
-            f"Node group {of.group.name} (pool {of.pool.name}): {of.ready} of {of.wanted} nodes are ready, for {age:.0f} s"
+            f"Node group {status.group.name} (pool {status.pool.name}): {status.ready} of {status.desired} nodes are ready, for "
+            f"{self._group_age(status):.0f} s"
         ]
-        if of.missing:
-            parts.append(f"{of.missing} never came to the cluster")
-        away = [arrived for arrived in of.nodes if arrived.why]
-        for arrived in away[:_NAMES_LIMIT]:
-            seconds = self._since.seconds(arrived.node.name, arrived.why)
-            parts.append(f"{arrived.node.name} is not ready for {seconds:.0f} s or longer ({arrived.why})")
-        if len(away) > _NAMES_LIMIT:
-            parts.append(f"{len(away) - _NAMES_LIMIT} more are not ready")
+        if status.missing:
+            parts.append(f"{status.missing} never joined the cluster")
+        not_ready = [node for node in status.nodes if node.not_ready]
+        for node in not_ready[:_NAMES_SHOWN]:
+            seconds = self._timer.seconds(node.node.name, node.not_ready)
+            parts.append(f"{node.node.name} is not ready for {seconds:.0f} s or longer ({node.not_ready})")
+        if len(not_ready) > _NAMES_SHOWN:
+            parts.append(f"{len(not_ready) - _NAMES_SHOWN} more are not ready")
         return f"{'; '.join(parts)}."
-
-
-def summary(found: t.Sequence[GroupArrival]) -> dict[str, dict[str, t.Any]]:
-    """By pool, for the result."""
-    return {
-        of.pool.name: {"group": of.group.name, "wanted": of.wanted, "nodes": len(of.nodes), "ready": of.ready}
-        for of in found
-    }

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes are received as they come: each gets what its pool declares in one patch, and all are waited for."""
+"""Waits for the nodes of the pools' node groups, and gives each its pool's metadata in one patch as it joins."""
 
 from __future__ import annotations
 
@@ -20,39 +20,49 @@ from ..kube.node_patcher import patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from ..pools.plan import Plan
-from .arrivals import GroupArrival, arrivals, edit_of
-from .messages import ArrivalMessages, progress, summary
+from .messages import StatusHistory, progress
+from .status import GroupStatus, edit_of, group_statuses
 
 NAMES_SHOWN = 100
 
 
 @dataclass
-class ArrivalResult:
-    """What was done to nodes, or in check mode would be; `edits` by node."""
+class GroupNodesResult:
+    """What was changed, or in check mode would be; `edits` by node."""
 
-    found: list[GroupArrival] = field(default_factory=list)
+    groups: list[GroupStatus] = field(default_factory=list)
     edits: dict[str, NodeEdit] = field(default_factory=dict)
     unchecked: bool = False
 
-    def result(self, check: bool) -> dict[str, t.Any]:
-        """`changed`, `diff`, and the dict under the module's noun."""
-        arriving = {of.pool.name: of.missing for of in self.found if of.missing}
-        away = {arrived.node.name: arrived.why for of in self.found for arrived in of.nodes if arrived.why}
+    def result(self, check_mode: bool) -> dict[str, t.Any]:
+        """`changed`, `diff` and `nodegroup_nodes`."""
+        missing = {status.pool.name: status.missing for status in self.groups if status.missing}
+        not_ready = {
+            node.node.name: node.not_ready for status in self.groups for node in status.nodes if node.not_ready
+        }
         names = sorted(self.edits)
         shown = names[:NAMES_SHOWN]
-        told = {
-            "pools": summary(self.found),
+        result = {
+            "pools": {
+                status.pool.name: {
+                    "group": status.group.name,
+                    "desired": status.desired,
+                    "nodes": len(status.nodes),
+                    "ready": status.ready,
+                }
+                for status in self.groups
+            },
             "changed_nodes": shown,
             "changed_count": len(names),
-            "arriving": arriving,
-            "not_ready": dict(sorted(away.items())[:NAMES_SHOWN]),
+            "missing": missing,
+            "not_ready": dict(sorted(not_ready.items())[:NAMES_SHOWN]),
         }
         if self.unchecked:
-            told["unchecked"] = NOT_CHECKED
+            result["unchecked"] = NOT_CHECKED
         return {
-            # What nodes that are not there yet will need, nobody knows.
-            "changed": bool(names) or (check and bool(arriving)),
-            "nodegroup_nodes": told,
+            # The changes of missing nodes cannot be predicted.
+            "changed": bool(names) or (check_mode and bool(missing)),
+            "nodegroup_nodes": result,
             "diff": diff_of(
                 {name: self.edits[name].before for name in shown},
                 {name: self.edits[name].after for name in shown},
@@ -61,73 +71,74 @@ class ArrivalResult:
         }
 
 
-class ArrivalReconciler:
-    """Receives the nodes of one cluster's pools."""
+class GroupNodesReconciler:
+    """Reconciles the nodes of one cluster's node groups."""
 
     def __init__(
         self,
         client: Client,
         plan: Plan,
-        told: t.Mapping[str, t.Any],
-        only: t.Collection[str],
+        nodegroups: t.Mapping[str, t.Any],
+        pool_names: t.Collection[str],
         *,
-        check: bool,
+        check_mode: bool,
         lease: t.Callable[[], Lease],
     ) -> None:
-        """`told` is what the cloud's module says of the groups, by their names; `lease` is asked for whenever a node is to be changed."""
+        """`nodegroups` is the result of the cloud's module, by group; `lease` is called whenever nodes have to be changed."""
         self._client = client
         self._plan = plan
-        self._told = told
-        self._only = only
-        self._check = check
+        self._nodegroups = nodegroups
+        self._pool_names = pool_names
+        self._check_mode = check_mode
         self._lease = lease
-        self.received = ArrivalResult()
+        self.result = GroupNodesResult()
 
-    def look(self) -> list[GroupArrival]:
-        """One list of the nodes; those that are there get what they lack."""
-        self.received.found = arrivals(self._plan, self._told, self._client.list(NODES), self._only)
-        wanting = [(arrived.edit, of) for of in self.received.found for arrived in of.nodes if arrived.edit is not None]
-        if wanting:
+    def reconcile(self) -> list[GroupStatus]:
+        """List the nodes once, and patch those that differ from their pools."""
+        nodes = self._client.list(NODES)
+        groups = self.result.groups = group_statuses(self._plan, self._nodegroups, nodes, self._pool_names)
+        edits = [(node.edit, status) for status in groups for node in status.nodes if node.edit is not None]
+        if edits:
             with self._lease() as lease:
-                calls = [(edit.name, functools.partial(self._send, edit, of, lease)) for edit, of in wanting]
+                calls = [(edit.name, functools.partial(self._patch, edit, status, lease)) for edit, status in edits]
                 outcomes = run_bounded(calls, stop=lease.lost)
-            failed = [outcome.error for outcome in outcomes if outcome.error is not None]
-            if failed:
-                raise failed[0]
-        return self.received.found
+            errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+            if errors:
+                raise errors[0]
+        return groups
 
     def wait(self, timeout: float, interval: float, say: Progress, look_at: str) -> None:
-        """Look until every group is complete; raises TimeoutStory, with what was reached."""
-        story = ArrivalMessages()
+        """Reconcile until every group is complete; raises WaitTimeout with the result so far."""
+        history = StatusHistory()
 
-        def look() -> list[GroupArrival]:
-            found = self.look()
-            story.note(found)
-            return found
+        def read() -> list[GroupStatus]:
+            groups = self.reconcile()
+            history.record(groups)
+            return groups
 
         try:
             wait_until(
-                look,
-                lambda found: all(of.done for of in found),
+                read,
+                lambda groups: all(status.complete for status in groups),
                 timeout=timeout,
                 interval=interval,
                 first_interval=min(1.0, interval),
-                describe=lambda found: story.told(found, look_at),
+                describe=lambda groups: history.timeout_message(groups, look_at),
                 progress_text=progress,
                 progress=say,
             )
         except WaitTimeout as error:
-            error.partial = self.received.result(self._check)
+            error.partial = self.result.result(self._check_mode)
             raise
 
-    def _send(self, edit: NodeEdit, of: GroupArrival, lease: Lease) -> None:
-        result = patch_node(
+    def _patch(self, edit: NodeEdit, status: GroupStatus, lease: Lease) -> None:
+        patched = patch_node(
             self._client,
             edit,
-            lambda raw: edit_of(parse_node(raw), of.pool, stays=of.stays),
+            lambda item: edit_of(parse_node(item), status.pool, has_surplus=status.has_surplus),
             lease.check,
-            dry_run=self._check,
+            dry_run=self._check_mode,
         )
-        self.received.unchecked = self.received.unchecked or result.status == "unchecked"
-        if result.status in ("changed", "unchecked"):
-            self.received.edits[edit.name] = result.edit
+        self.result.unchecked = self.result.unchecked or patched.status == "unchecked"
+        if patched.status in ("changed", "unchecked"):
+            self.result.edits[edit.name] = patched.edit

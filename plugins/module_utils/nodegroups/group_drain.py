@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The nodes of a group that are to go: emptied before the cloud takes their machines, and open again where it does not."""
+"""Drains the nodes that a change of a group removes, and uncordons them where the cloud refuses the change."""
 
 from __future__ import annotations
 
@@ -12,92 +12,92 @@ from .provider import ClusterNode, Drainer, NodeGroupProvider
 from .spec import NodeGroupState
 
 T = t.TypeVar("T")
-_TOLD = 5
+_NAMES_SHOWN = 5
 
 
 class GroupFailed(Exception):
-    """What was asked of a group has failed, or cannot be done."""
+    """A change of a group failed, or is impossible."""
 
 
 class GroupVanished(GroupFailed):
-    """The group that something was asked of is there no more."""
+    """The group was deleted during the change."""
 
 
 class GroupDrain:
-    """Chooses and empties nodes; where nobody can empty them, none is chosen, and the cloud takes which it likes."""
+    """Chooses and drains nodes; without a drainer none is chosen, and the cloud decides which nodes it removes."""
 
-    def __init__(self, cloud: NodeGroupProvider, emptier: Drainer | None, say: t.Callable[[str], None]) -> None:
-        """Ask for nothing yet."""
-        self._cloud, self._emptier, self._say = cloud, emptier, say
+    def __init__(self, provider: NodeGroupProvider, drainer: Drainer | None, say: t.Callable[[str], None]) -> None:
+        """Send nothing yet."""
+        self._provider, self._drainer, self._say = provider, drainer, say
 
     @property
-    def empties(self) -> bool:
-        """Whether nodes are emptied at all."""
-        return self._emptier is not None
+    def enabled(self) -> bool:
+        """Whether nodes are drained at all."""
+        return self._drainer is not None
 
     def check(self) -> None:
-        """Raise what ends all work on the group: the lease of the cluster whose nodes are emptied was lost."""
-        if self._emptier is not None:
-            self._emptier.check()
+        """Raise when the lease of the cluster whose nodes are drained was lost."""
+        if self._drainer is not None:
+            self._drainer.check()
 
     def checked(self, read: t.Callable[[], T]) -> t.Callable[[], T]:
-        """The same call, for a wait that is to end with what check() raises."""
+        """`read`, preceded by check()."""
 
-        def look() -> T:
+        def read_checked() -> T:
             self.check()
             return read()
 
-        return look
+        return read_checked
 
-    def chosen(self, live: NodeGroupState, count: int | None) -> list[ClusterNode]:
-        """The nodes that a shrink to `count` costs least, emptied; none where the cloud does not ask which are to go."""
-        if self._emptier is None or not self._cloud.removes_chosen or count is None or count >= live.count:
+    def drain_surplus(self, group: NodeGroupState, count: int | None) -> list[ClusterNode]:
+        """Drain the nodes that a scale-down to `count` removes, and return them; none where the cloud does not let us choose."""
+        if self._drainer is None or not self._provider.can_choose_nodes or count is None or count >= group.count:
             return []
-        its = {machine.name: machine for machine in self._members(live)}
-        names = self._emptier.scale_down_candidates(sorted(its), min(live.count - count, len(its)))
-        return self._empty(live, self._emptier, [its[name] for name in names])
+        nodes = {node.name: node for node in self._required_nodes(group)}
+        names = self._drainer.scale_down_candidates(sorted(nodes), min(group.count - count, len(nodes)))
+        return self._drain(group, self._drainer, [nodes[name] for name in names])
 
-    def all_of(self, live: NodeGroupState) -> list[ClusterNode]:
-        """The nodes of a group that is to be deleted, emptied; none when its end was asked for before."""
-        if self._emptier is None or live.status.startswith("DELET"):
+    def drain_all(self, group: NodeGroupState) -> list[ClusterNode]:
+        """Drain all nodes of a group that will be deleted, and return them; none when its deletion was requested before."""
+        if self._drainer is None or group.status.startswith("DELET"):
             return []
-        return self._empty(live, self._emptier, self._members(live))
+        return self._drain(group, self._drainer, self._required_nodes(group))
 
-    def nodes(self, live: NodeGroupState) -> list[ClusterNode]:
-        """The group's nodes in the cluster; none where nobody says how that is reached."""
-        return self._cloud.members(live, self._emptier.cluster_nodes()) if self._emptier is not None else []
+    def nodes(self, group: NodeGroupState) -> list[ClusterNode]:
+        """The group's nodes in the cluster; none without a drainer."""
+        return self._provider.members(group, self._drainer.cluster_nodes()) if self._drainer is not None else []
 
-    def stay(self, live: NodeGroupState, its: t.Sequence[ClusterNode]) -> None:
-        """Open the nodes of a group that stays, which a killed run may have begun to empty; not where more are there than are to stay."""
-        if self._emptier is not None and len(its) <= live.count:
-            self._emptier.uncordon([machine.name for machine in its])
+    def uncordon(self, group: NodeGroupState, nodes: t.Sequence[ClusterNode]) -> None:
+        """Uncordon the nodes of a group that stays, which a killed run may have cordoned; not while it has surplus nodes."""
+        if self._drainer is not None and len(nodes) <= group.count:
+            self._drainer.uncordon([node.name for node in nodes])
 
     @contextlib.contextmanager
-    def stay_if_refused(self, leaving: t.Sequence[ClusterNode]) -> t.Iterator[None]:
-        """When the cloud refuses what is asked in here, the nodes that were emptied for it are to stay."""
+    def uncordon_if_refused(self, leaving: t.Sequence[ClusterNode]) -> t.Iterator[None]:
+        """Uncordon the drained nodes when the cloud refuses the request that is sent inside."""
         self.check()
         try:
             yield
         except ServiceError as error:
-            if leaving and self._emptier is not None and not error.outcome_unknown:
-                # It is the cloud's refusal that is told; nodes that stay closed are opened by the next run.
+            if leaving and self._drainer is not None and not error.outcome_unknown:
+                # The cloud's refusal is reported; the next run uncordons what stays cordoned.
                 with contextlib.suppress(Exception):
-                    self._emptier.uncordon([machine.name for machine in leaving])
+                    self._drainer.uncordon([node.name for node in leaving])
             raise
 
-    def _members(self, live: NodeGroupState) -> list[ClusterNode]:
-        """The group's nodes in the cluster, which has to be the one that the cloud's machines have joined."""
-        its = self.nodes(live)
-        told = [*live.machines, *live.addresses]
-        if told and not its:
+    def _required_nodes(self, group: NodeGroupState) -> list[ClusterNode]:
+        """The group's nodes; raises GroupFailed where `kubernetes` names another cluster than the one the machines joined."""
+        nodes = self.nodes(group)
+        machines = [*group.machines, *group.addresses]
+        if machines and not nodes:
             raise GroupFailed(
-                f"None of the machines {', '.join(told[:_TOLD])} of node group {live.name} is a node of the cluster that kubernetes "
-                "names, so that they cannot be emptied: give that cluster's own kubeconfig. If they never joined it, leave kubernetes out."
+                f"No machine of node group {group.name} ({', '.join(machines[:_NAMES_SHOWN])}) is a node of the cluster in `kubernetes`, so "
+                "it cannot be drained. Use that cluster's kubeconfig, or leave `kubernetes` out if the machines never joined it."
             )
-        return its
+        return nodes
 
-    def _empty(self, live: NodeGroupState, emptier: Drainer, leaving: list[ClusterNode]) -> list[ClusterNode]:
+    def _drain(self, group: NodeGroupState, drainer: Drainer, leaving: list[ClusterNode]) -> list[ClusterNode]:
         if leaving:
-            self._say(f"{live.name}: emptying {len(leaving)} nodes")
-            emptier.drain([machine.name for machine in leaving])
+            self._say(f"{group.name}: draining {len(leaving)} nodes")
+            drainer.drain([node.name for node in leaving])
         return leaving

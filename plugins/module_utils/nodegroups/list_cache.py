@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One list of a cluster's node groups for all who wait at the same time; a group is read whole when the list says it has settled."""
+"""One list of a cluster's node groups, shared by all waits; a group is read in full once the list shows it settled."""
 
 from __future__ import annotations
 
@@ -12,56 +12,56 @@ from .spec import NodeGroupState
 
 
 class GroupListCache:
-    """The cloud's list; of those who want it at the same time, one asks and all have the answer."""
+    """The cloud's list; of concurrent callers one sends the request and all share its result."""
 
-    def __init__(self, cloud: NodeGroupProvider) -> None:
-        """Ask for nothing yet."""
-        self.cloud = cloud
-        # Lists that were asked for so far, by which somebody knows whether one is newer than what he did.
-        self.begun = 0
+    def __init__(self, provider: NodeGroupProvider) -> None:
+        """Send nothing yet."""
+        self.provider = provider
+        # The number of the latest list that was requested; a caller compares it with its own last change.
+        self.requested = 0
         self._lock = threading.Lock()
-        self._answered = 0
+        self._received = 0
         self._rows: list[ListedGroup] = []
 
-    def after(self, number: int) -> tuple[int, list[ListedGroup]]:
-        """A list that was asked for after the one of this number, with its own number."""
+    def newer_than(self, number: int) -> tuple[int, list[ListedGroup]]:
+        """A list that was requested after list `number`, with its own number."""
         with self._lock:
-            if self._answered <= number:
-                self.begun += 1
-                self._rows = self.cloud.listed()
-                self._answered = self.begun
-            return self._answered, self._rows
+            if self._received <= number:
+                self.requested += 1
+                self._rows = self.provider.list_groups()
+                self._received = self.requested
+            return self._received, self._rows
 
 
-class CachedGroups:
-    """How one group's follower looks at it: never twice at one list, and never at one that is older than what he asked for."""
+class GroupView:
+    """One group's view of the shared list: never the same list twice, and never one older than the group's last change."""
 
-    def __init__(self, looks: GroupListCache) -> None:
-        """Any list will do at first."""
-        self._looks = looks
-        self._seen = 0
+    def __init__(self, cache: GroupListCache) -> None:
+        """Accept any list at first."""
+        self._cache = cache
+        self._last = 0
 
-    def asked(self) -> None:
-        """Something was asked of the cloud: only a list from now on can show it."""
-        self._seen = self._looks.begun
+    def invalidate(self) -> None:
+        """A change was sent: only a list requested from now on can show it."""
+        self._last = self._cache.requested
 
-    def get(self, of: NodeGroupState) -> NodeGroupState | None:
-        """The group as it is now, None when it is gone; while something is under way in it, only its status is newer than in `of`."""
-        row = next((row for row in self._rows() if row.id == of.id), None)
+    def get(self, group: NodeGroupState) -> NodeGroupState | None:
+        """The group's current state, None when it is gone; while an operation is in progress, only the status is current."""
+        row = next((row for row in self._rows() if row.id == group.id), None)
         if row is None or row.settled:
-            # A list may come late; what it does not show is gone when the cloud says so of the group itself.
-            return self._looks.cloud.get(of.id)
-        return dataclasses.replace(of, status=row.status, settled=False, failed=False)
+            # The list may lag behind; a group is gone only when the cloud returns none for its id.
+            return self._cache.provider.get(group.id)
+        return dataclasses.replace(group, status=row.status, settled=False, failed=False)
 
     def find(self, name: str) -> NodeGroupState | None:
-        """The group of exactly that name, None when there is none (yet); while something is under way in it, only its status is known."""
+        """The group of exactly this name, None when there is none (yet); while an operation is in progress, only the status is known."""
         row = next((row for row in self._rows() if row.name == name), None)
         if row is None:
             return None
         if row.settled:
-            return self._looks.cloud.get(row.id)
+            return self._cache.provider.get(row.id)
         return NodeGroupState(row.id, row.name, row.status, settled=False, failed=False, count=0)
 
     def _rows(self) -> list[ListedGroup]:
-        self._seen, rows = self._looks.after(self._seen)
+        self._last, rows = self._cache.newer_than(self._last)
         return rows

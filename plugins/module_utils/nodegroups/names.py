@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a group is called that has taken another one's place (pure).
+"""The name of a node group that replaces another one (pure).
 
-A field that a cloud cannot change is changed by a new group beside the old one, so for a while there are two, and the new one cannot have
-the name. It is called by the name and four digits that follow from its unchangeable fields: a run that was killed in between finds it again.
+An immutable field is changed by a new group beside the old one, so that two groups exist for a while and the new one needs another name: the
+declared name and four hexadecimal digits that follow from the immutable fields, by which a run after a killed one finds the group again.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import re
 import typing as t
 
 _DIGITS = 4
-_ENDING = re.compile(r"-[0-9a-f]{4}")
+_SUFFIX = re.compile(r"-[0-9a-f]{4}")
 
 
-def replacement(name: str, unchangeable: t.Mapping[str, t.Any], longest: int) -> str:
-    """The name of the group with these unchangeable fields that replaces the one of that name; of `longest` characters at most."""
-    digest = hashlib.sha256(json.dumps(dict(unchangeable), sort_keys=True).encode()).hexdigest()[:_DIGITS]
-    return f"{_stem(name, longest)}-{digest}"
+def replacement_name(name: str, immutable: t.Mapping[str, t.Any], max_length: int) -> str:
+    """The name of the group with these immutable fields that replaces group `name`; at most `max_length` characters."""
+    digest = hashlib.sha256(json.dumps(dict(immutable), sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    return f"{_stem(name, max_length)}-{digest}"
 
 
-def is_of(group: str, name: str, longest: int = 255) -> bool:
-    """Whether a group is the one of that name, or has taken its place."""
-    stem = _stem(name, longest)
-    return group == name or (group.startswith(stem) and bool(_ENDING.fullmatch(group[len(stem) :])))
+def is_group_or_replacement(group: str, name: str, max_length: int = 255) -> bool:
+    """Whether `group` is the name of group `name` or of a replacement of it."""
+    stem = _stem(name, max_length)
+    return group == name or (group.startswith(stem) and bool(_SUFFIX.fullmatch(group[len(stem) :])))
 
 
-def _stem(name: str, longest: int) -> str:
-    return name[: longest - _DIGITS - 1].rstrip("-")
+def _stem(name: str, max_length: int) -> str:
+    return name[: max_length - _DIGITS - 1].rstrip("-")

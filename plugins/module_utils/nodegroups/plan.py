@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to become of each declared group, by what there is (pure)."""
+"""The change that each declared group needs, from its spec and the groups that exist (pure)."""
 
 from __future__ import annotations
 
@@ -8,171 +8,190 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from .names import is_of, replacement
-from .spec import FieldNames, NodeGroupSpec, NodeGroupState
+from .names import is_group_or_replacement, replacement_name
+from .spec import (
+    MAX_NODE_COUNT,
+    MIN_NODE_COUNT,
+    NODE_COUNT,
+    NodeGroupSpec,
+    NodeGroupState,
+    as_options,
+)
 
-NOTHING, CREATE, UPDATE, RECREATE, DELETE = "none", "create", "update", "recreate", "delete"
+NOTHING, CREATE, UPDATE, REPLACE, DELETE = "none", "create", "update", "recreate", "delete"
 
-Edits = t.Mapping[str, tuple[t.Any, t.Any]]
+# By field: (actual, desired).
+Differences = t.Mapping[str, tuple[t.Any, t.Any]]
 
 
 @dataclass(frozen=True)
 class GroupChange:
-    """What one wish comes to.
+    """The change for one spec.
 
-    name: what the group is called that is, or becomes, what is wished. live: that group; None where it has yet to be made.
-    leftovers: the other groups of this wish, which go. spare: such that stay, since nobody has asked for a replacement.
-    going: such that the cloud is deleting already, for whose end there is only to wait. edits: what differs, by field, as
-    (before, after).
+    name: the name of the group that matches, or will match, the spec. current: that group; None where it has to be created.
+    superseded: other groups of this spec, which are deleted. orphans: such groups that stay, since no replacement was requested.
+    deleting: such groups that the cloud is already deleting. differences: what differs.
     """
 
-    wish: NodeGroupSpec
+    spec: NodeGroupSpec
     action: str
     name: str
-    live: NodeGroupState | None = None
-    leftovers: tuple[NodeGroupState, ...] = ()
-    spare: tuple[NodeGroupState, ...] = ()
-    going: tuple[NodeGroupState, ...] = ()
-    edits: Edits = dataclasses.field(default_factory=dict)
+    current: NodeGroupState | None = None
+    superseded: tuple[NodeGroupState, ...] = ()
+    orphans: tuple[NodeGroupState, ...] = ()
+    deleting: tuple[NodeGroupState, ...] = ()
+    differences: Differences = dataclasses.field(default_factory=dict)
 
     @property
-    def shrinks(self) -> bool:
-        """Whether nodes go: some of the group's, or all of them."""
-        count = self.wish.count_of(self.live.count) if self.live else None
-        return bool(self.leftovers) or (count is not None and self.live is not None and count < self.live.count)
+    def removes_nodes(self) -> bool:
+        """Whether the change removes nodes: some of the group's, or all of them."""
+        count = self.spec.desired_count(self.current.count) if self.current else None
+        return bool(self.superseded) or (count is not None and self.current is not None and count < self.current.count)
 
-    def before(self, words: FieldNames) -> dict[str, t.Any]:
-        """What there is, for the diff; empty where there is no group yet."""
-        shown = self.live or next(iter(self.leftovers), None)
-        return shown.told(words) if shown else {}
+    @property
+    def _existing(self) -> NodeGroupState | None:
+        return self.current or next(iter(self.superseded), None)
 
-    def after(self, words: FieldNames) -> dict[str, t.Any]:
-        """What there will be, as far as it is declared or there already; empty where there will be no group."""
+    def before(self) -> dict[str, t.Any]:
+        """The group before the change; empty where there is none."""
+        return self._existing.to_result() if self._existing else {}
+
+    def after(self) -> dict[str, t.Any]:
+        """The group after the change, as far as it is known; empty where there will be none."""
         if self.action == DELETE:
             return {}
-        now = (self.live or next(iter(self.leftovers), None)) if self.action != CREATE else None
-        told = now.told(words) if now else dict(_declared(self.wish, words))
-        return {**told, **{field: after for field, (dummy, after) in self.edits.items()}, "name": self.name}
+        before = self._existing.values if self._existing and self.action != CREATE else _declared(self.spec)
+        changed = {field: desired for field, (dummy, desired) in self.differences.items()}
+        return as_options({**before, **changed, "name": self.name})
 
 
-def field_edits(wish: NodeGroupSpec, live: NodeGroupState, words: FieldNames) -> Edits:
-    """What of a wish a group is not, by field."""
-    count = wish.count_of(live.count)
+def field_differences(spec: NodeGroupSpec, state: NodeGroupState) -> Differences:
+    """The declared fields that differ from the group's state."""
+    desired: t.Any
     found: dict[str, tuple[t.Any, t.Any]] = {}
-    for word, want, have in (
-        (words.count, count, live.count),
-        (words.low, wish.low, live.low),
-        (words.high, wish.high, live.high),
+    for field, desired in (
+        (NODE_COUNT, spec.desired_count(state.count)),
+        (MIN_NODE_COUNT, spec.min_count),
+        (MAX_NODE_COUNT, spec.max_count),
     ):
-        if want is not None and want != have:
-            found[word] = (have, want)
-    if wish.unranged and (live.low, live.high) != (0, None):
-        found.update({words.low: (live.low, 0), words.high: (live.high, None)})
-    for field, want in wish.fields.items():
-        have = live.fields.get(field)
-        wanted = merge_field(have or {}, want) if isinstance(want, t.Mapping) else want
-        if wanted != (have or {} if isinstance(want, t.Mapping) else have):
-            found[field] = (have, wanted)
+        if desired is not None and desired != state.values[field]:
+            found[field] = (state.values[field], desired)
+    if spec.no_range and (state.min_count, state.max_count) != (0, None):
+        found.update({MIN_NODE_COUNT: (state.min_count, 0), MAX_NODE_COUNT: (state.max_count, None)})
+    for field, declared in spec.fields.items():
+        actual = state.fields.get(field)
+        if isinstance(declared, t.Mapping):
+            desired = merge_field(actual or {}, declared)
+            differs = desired != (actual or {})
+        else:
+            desired, differs = declared, declared != actual
+        if differs:
+            found[field] = (actual, desired)
     return found
 
 
-def merge_field(have: t.Mapping[str, t.Any], want: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The map with these entries laid on it; one of None is taken out."""
-    return {key: value for key, value in {**have, **want}.items() if value is not None}
+def merge_field(actual: t.Mapping[str, t.Any], declared: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The actual map with the declared entries over it, without those of None."""
+    return {key: value for key, value in {**actual, **declared}.items() if value is not None}
+
+
+def groups_of_spec(
+    name: str, states: t.Iterable[NodeGroupState], max_length: int, other_names: t.Collection[str] = ()
+) -> list[NodeGroupState]:
+    """The groups of the spec of that name: the one of exactly that name first, then replacements in a fixed order."""
+    matches = [
+        state
+        for state in states
+        if state.name == name
+        or (state.name not in other_names and is_group_or_replacement(state.name, name, max_length))
+    ]
+    return sorted(matches, key=lambda state: (state.name != name, state.name))
 
 
 def plan_changes(
-    wishes: t.Sequence[NodeGroupSpec],
-    lives: t.Sequence[NodeGroupState],
-    words: FieldNames,
-    unchangeable: t.Collection[str],
-    longest: int,
+    specs: t.Sequence[NodeGroupSpec],
+    states: t.Sequence[NodeGroupState],
+    immutable_fields: t.Collection[str],
+    max_name_length: int,
 ) -> tuple[list[GroupChange], list[str]]:
-    """A change for each wish, in their order, and what cannot be."""
-    planned: list[GroupChange] = []
+    """A change for each spec, in their order, and a line for each that is impossible."""
+    changes: list[GroupChange] = []
     problems: list[str] = []
-    others = {wish.name for wish in wishes}
-    for wish in wishes:
-        its = [
-            live
-            for live in lives
-            if live.name == wish.name or (live.name not in others and is_of(live.name, wish.name, longest))
-        ]
-        staying = [live for live in its if not live.going]
-        going = tuple(live for live in its if live.going)
-        planned.append(dataclasses.replace(_change(wish, staying, words, unchangeable, longest), going=going))
-        if planned[-1].action == RECREATE and not wish.recreate:
-            problems.append(_refusal(planned[-1], unchangeable))
-    return planned, problems
+    names = {spec.name for spec in specs}
+    for spec in specs:
+        groups = groups_of_spec(spec.name, states, max_name_length, names)
+        change = _change(spec, [group for group in groups if not group.deleting], immutable_fields, max_name_length)
+        changes.append(dataclasses.replace(change, deleting=tuple(group for group in groups if group.deleting)))
+        if change.action == REPLACE and not spec.recreate:
+            problems.append(_immutable_problem(change, immutable_fields))
+    return changes, problems
 
 
 def _change(
-    wish: NodeGroupSpec,
-    its: t.Sequence[NodeGroupState],
-    words: FieldNames,
-    unchangeable: t.Collection[str],
-    longest: int,
+    spec: NodeGroupSpec,
+    groups: t.Sequence[NodeGroupState],
+    immutable_fields: t.Collection[str],
+    max_name_length: int,
 ) -> GroupChange:
-    if not wish.present:
-        return GroupChange(wish, DELETE if its else NOTHING, wish.name, leftovers=tuple(its))
-    if not its:
-        return GroupChange(wish, CREATE, wish.name, edits=_declared_edits(wish, words))
-    # The one of the very name first, and of the others always the same one.
-    ordered = sorted(its, key=lambda live: (live.name != wish.name, live.name))
-    differing = [(live, field_edits(wish, live, words)) for live in ordered]
-    fitting = [(live, found) for live, found in differing if not found.keys() & set(unchangeable)]
-    if not fitting:
-        old, found = differing[0]
-        fixed = {field: wish.fields[field] for field in unchangeable if field in wish.fields}
-        name = replacement(wish.name, fixed, longest)
-        return GroupChange(
-            wish, RECREATE, name, leftovers=(old, *(live for live in ordered if live is not old)), edits=found
-        )
-    live, found = fitting[0]
-    # Two groups of one wish are what a killed replacement leaves; whoever does not ask for one again is only told.
-    rest = tuple(other for other in ordered if other is not live)
-    if rest and wish.recreate:
-        return GroupChange(wish, RECREATE, live.name, live, leftovers=rest, edits=found)
-    action = UPDATE if found or live.failed else NOTHING
-    return GroupChange(wish, action, live.name, live, spare=rest, edits=found)
+    if not spec.present:
+        return GroupChange(spec, DELETE if groups else NOTHING, spec.name, superseded=tuple(groups))
+    if not groups:
+        created = {field: (None, value) for field, value in _declared(spec).items()}
+        return GroupChange(spec, CREATE, spec.name, differences=created)
+    compared = [(group, field_differences(spec, group)) for group in groups]
+    usable = [(group, found) for group, found in compared if not found.keys() & set(immutable_fields)]
+    if not usable:
+        fixed = {field: spec.fields[field] for field in immutable_fields if field in spec.fields}
+        name = replacement_name(spec.name, fixed, max_name_length)
+        return GroupChange(spec, REPLACE, name, superseded=tuple(groups), differences=compared[0][1])
+    current, found = usable[0]
+    # A replacement that was interrupted leaves two groups; they are cleaned up only where the spec allows a replacement.
+    others = tuple(group for group in groups if group is not current)
+    if others and spec.recreate:
+        return GroupChange(spec, REPLACE, current.name, current, superseded=others, differences=found)
+    action = UPDATE if found or current.failed else NOTHING
+    return GroupChange(spec, action, current.name, current, orphans=others, differences=found)
 
 
-def out_of_range(change: GroupChange, words: FieldNames) -> t.Iterator[str]:
-    """What is wrong with the number of nodes and its range, declared or as the group has them."""
-    wish, live = change.wish, change.live
-    ranged = None if wish.unranged else live
-    low = wish.low if wish.low is not None else (ranged.low if ranged else 0)
-    high = wish.high if wish.high is not None else (ranged.high if ranged else None)
-    name = f"Node group {wish.name}"
+def range_problems(change: GroupChange) -> t.Iterator[str]:
+    """What is wrong with the number of nodes and its range, as declared or as the group has them."""
+    spec, current = change.spec, change.current
+    ranged = None if spec.no_range else current
+    low = spec.min_count if spec.min_count is not None else (ranged.min_count if ranged else 0)
+    high = spec.max_count if spec.max_count is not None else (ranged.max_count if ranged else None)
+    name = f"Node group {spec.name}"
     if high is not None and low > high:
-        yield f"{name}: {words.low} is {low} and {words.high} {high}; the least is at most as much as the most."
+        yield f"{name}: {MIN_NODE_COUNT} ({low}) must not exceed {MAX_NODE_COUNT} ({high})."
         return
-    count = wish.count_of(live.count if live else None)
-    if count is None or wish.autoscaled or (change.action == NOTHING):
+    count = spec.desired_count(current.count if current else None)
+    if count is None or spec.autoscaled or change.action == NOTHING:
         return
     if count < low:
-        yield f"{name}: {words.count} is {count}, and {words.low} {low}; declare a {words.low} of at most {count}, or more nodes."
+        yield (
+            f"{name}: {NODE_COUNT} ({count}) is less than {MIN_NODE_COUNT} ({low}). Declare a {MIN_NODE_COUNT} of at most {count}, "
+            "or more nodes."
+        )
     elif high is not None and count > high:
-        yield f"{name}: {words.count} is {count}, and {words.high} {high}; declare a {words.high} of {count} or more, or fewer nodes."
+        yield (
+            f"{name}: {NODE_COUNT} ({count}) is more than {MAX_NODE_COUNT} ({high}). Declare a {MAX_NODE_COUNT} of at least {count}, "
+            "or fewer nodes."
+        )
 
 
-def _refusal(change: GroupChange, unchangeable: t.Collection[str]) -> str:
-    old = change.leftovers[0]
-    fields = sorted(change.edits.keys() & set(unchangeable))
-    said = " and ".join(f"{field} is {change.edits[field][0]!r}, not {change.edits[field][1]!r}" for field in fields)
+def _immutable_problem(change: GroupChange, immutable_fields: t.Collection[str]) -> str:
+    fields = sorted(change.differences.keys() & set(immutable_fields))
+    values = " and ".join(
+        f"{field} is {change.differences[field][0]!r}, not {change.differences[field][1]!r}" for field in fields
+    )
     return (
-        f"Node group {old.name}: {said}, and the cloud changes that on no group that exists. Declare what it is, or set "
-        "recreate: true, which makes another group, moves the pods to it and deletes this one."
+        f"Node group {change.superseded[0].name}: {values}, and the cloud cannot change that. Restore the old value, or set "
+        "recreate: true to replace the group: a new group is created, the pods move to it, and this one is deleted."
     )
 
 
-def _declared(wish: NodeGroupSpec, words: FieldNames) -> dict[str, t.Any]:
-    numbers = {words.count: wish.count_of(None), words.low: wish.low, words.high: wish.high}
+def _declared(spec: NodeGroupSpec) -> dict[str, t.Any]:
+    numbers = {NODE_COUNT: spec.desired_count(None), MIN_NODE_COUNT: spec.min_count, MAX_NODE_COUNT: spec.max_count}
     fields = {
-        key: merge_field({}, value) if isinstance(value, t.Mapping) else value for key, value in wish.fields.items()
+        key: merge_field({}, value) if isinstance(value, t.Mapping) else value for key, value in spec.fields.items()
     }
-    return {**{word: value for word, value in numbers.items() if value is not None}, **dict(sorted(fields.items()))}
-
-
-def _declared_edits(wish: NodeGroupSpec, words: FieldNames) -> Edits:
-    return {field: (None, value) for field, value in _declared(wish, words).items()}
+    return {**{key: value for key, value in numbers.items() if value is not None}, **dict(sorted(fields.items()))}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the engine asks of a cloud: one cluster's node groups, by a client that knows no Ansible."""
+"""The interfaces that the reconciler needs: a cloud's node groups of one cluster, and the drain of their nodes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.errors import ServiceError
-from .spec import FieldNames, NodeGroupSpec, NodeGroupState
+from .spec import NodeGroupSpec, NodeGroupState
 
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node as Kubernetes knows it."""
+    """A node of the Kubernetes cluster."""
 
     name: str
     ready: bool
@@ -24,16 +24,16 @@ class ClusterNode:
 
 @dataclass(frozen=True)
 class CloudRequest:
-    """One request that brings a group nearer to what is wished; `seen` tells that it has, by what the cloud shows afterwards."""
+    """One request of an update; `took_effect` says whether a later state shows its effect."""
 
-    what: str
+    description: str
     send: t.Callable[[], object]
-    seen: t.Callable[[NodeGroupState], bool]
+    took_effect: t.Callable[[NodeGroupState], bool]
 
 
 @dataclass(frozen=True)
 class ListedGroup:
-    """What a cloud's list says of one group. settled: nothing is under way in it, as far as the list tells."""
+    """A row of the cloud's list. settled: no operation is in progress, as far as the row shows."""
 
     id: str
     name: str
@@ -44,69 +44,70 @@ class ListedGroup:
 class NodeGroupProvider(t.Protocol):
     """The node groups of one cluster. Every method may raise ServiceError."""
 
-    words: FieldNames
     # Fields that no request can change.
-    unchangeable: frozenset[str]
-    # How long a group's name may be.
-    longest_name: int
-    # Seconds after which a request that was accepted and shows no effect is taken for lost.
+    immutable_fields: frozenset[str]
+    # The limit of a group's name, in characters.
+    max_name_length: int
+    # Seconds after which an accepted request that shows no effect counts as lost.
     patience: float
 
     @property
-    def removes_chosen(self) -> bool:
-        """Whether a shrink can be told which nodes go."""
+    def can_choose_nodes(self) -> bool:
+        """Whether a scale-down can name the nodes to remove."""
 
-    def survey(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups whose names are wanted, with everything that is known of them."""
+    def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
+        """All groups with a wanted name, in full."""
 
-    def check(self, wishes: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """What of these wishes the cloud cannot do, a line each with the remedy; asks only about what would be sent. None: to be created."""
+    def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
+        """A line with a remedy for each part of these specs that the cloud cannot provide; the state is None where the group is to be created."""
 
-    def listed(self) -> list[ListedGroup]:
-        """All groups of the cluster, by as few requests as that takes."""
+    def list_groups(self) -> list[ListedGroup]:
+        """All groups of the cluster, with as few requests as possible."""
 
     def get(self, group: str) -> NodeGroupState | None:
-        """The group of this id with everything that is known of it; None when it is gone."""
+        """The group with this id, in full; None when it is gone."""
 
-    def create(self, wish: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Ask for a group of that name with so many nodes; None: as many as the cloud makes unless it is told."""
+    def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
+        """Request a group of that name with `count` nodes; None: the cloud's default."""
 
-    def steps(self, live: NodeGroupState, wish: NodeGroupSpec, leaving: t.Sequence[ClusterNode]) -> list[CloudRequest]:
-        """What remains to be sent, in an order that the cloud accepts; sends nothing. leaving: the nodes that are to go in a shrink."""
+    def requests(
+        self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[ClusterNode]
+    ) -> list[CloudRequest]:
+        """The requests that remain, in an order that the cloud accepts; sends nothing. leaving: the nodes that a scale-down removes."""
 
-    def delete(self, live: NodeGroupState) -> None:
-        """Ask for the end of a group; one that is gone is no error."""
+    def delete(self, state: NodeGroupState) -> None:
+        """Request the deletion of a group; a group that is gone is no error."""
 
-    def members(self, live: NodeGroupState, machines: t.Sequence[ClusterNode]) -> list[ClusterNode]:
-        """Which of the cluster's nodes are the group's."""
+    def members(self, state: NodeGroupState, nodes: t.Sequence[ClusterNode]) -> list[ClusterNode]:
+        """The group's nodes among the cluster's nodes."""
 
-    def busy(self, error: ServiceError) -> bool:
-        """Whether the cloud refuses only because something else is under way."""
+    def is_busy(self, error: ServiceError) -> bool:
+        """Whether the cloud refuses only because another operation is in progress."""
 
-    def events(self, live: NodeGroupState) -> list[str]:
-        """What the cloud tells of the group's troubles, the latest last; empty where it tells nothing."""
+    def events(self, state: NodeGroupState) -> list[str]:
+        """The cloud's latest events of the group, the latest last; may be empty."""
 
 
 class Drainer(t.Protocol):
-    """Drains nodes of one cluster; a context manager that holds the cluster's Lease."""
+    """The cluster's side of a group that loses nodes; a context manager that holds the cluster's lease."""
 
     def __enter__(self) -> Drainer:
-        """Take the Lease."""
+        """Take the lease."""
 
-    def __exit__(self, *exc_info: object) -> None:
-        """Release the Lease."""
+    def __exit__(self, *exception: object) -> None:
+        """Release the lease."""
 
     def check(self) -> None:
-        """Raise when the Lease was lost."""
+        """Raise when the lease was lost."""
 
     def cluster_nodes(self) -> list[ClusterNode]:
-        """Return all nodes of the cluster."""
+        """All nodes of the cluster."""
 
     def scale_down_candidates(self, names: t.Sequence[str], count: int) -> list[str]:
-        """Return the `count` of these nodes whose removal has the least impact."""
+        """The `count` of these nodes whose removal costs least."""
 
     def drain(self, names: t.Sequence[str]) -> object:
-        """Cordon the nodes and evict their pods; raises WaitTimeout after all of them are uncordoned again."""
+        """Cordon and drain these nodes; raises WaitTimeout after all of them were uncordoned."""
 
     def uncordon(self, names: t.Sequence[str]) -> object:
-        """Take back such cordons."""
+        """Uncordon these nodes."""

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node group as somebody declares it, and as a cloud shows it; in one vocabulary, so that they can be compared (pure).
+"""The desired spec and the actual state of a node group, in the options' names, so that the two can be compared (pure).
 
-`fields` are in the words of the cloud's module, with names resolved to what the cloud stores. A field that is a map is compared and
-changed key by key: what a wish does not name stays as it is, and a key that it gives as None is to be absent. (Taints are such a map,
-from "key:Effect" to the value.) Every other field is compared as a whole.
+`fields` holds the options that only one provider has, with names resolved to what the cloud stores. A field that is a map is compared and
+changed key by key: keys that the spec does not name stay as they are, and a key of None is removed. Taints are such a map, from
+"key:Effect" to the value. Every other field is compared as a whole.
 """
 
 from __future__ import annotations
@@ -13,50 +13,44 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class FieldNames:
-    """What a cloud's module calls the three numbers of a group."""
-
-    count: str
-    low: str
-    high: str
+# The options that every provider's node groups have.
+NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT = "node_count", "min_node_count", "max_node_count"
+NODE_LABELS, NODE_TAINTS = "node_labels", "node_taints"
 
 
 @dataclass(frozen=True)
 class NodeGroupSpec:
-    """What is declared of one group; what is None, or not among the fields, is not declared.
+    """The desired node group; what is None, or not among the fields, is not declared.
 
-    low, high: the range in which the number of nodes may lie. autoscaled: within it the number is the autoscaler's.
-    unranged: there is to be no range; the one that the group has is taken away.
-    recreate: a field that the cloud cannot change may be changed by another group in this one's place.
+    autoscaled: an autoscaler chooses the number of nodes between min_count and max_count. no_range: the group's range is removed.
+    recreate: an immutable field may be changed by replacing the group.
     """
 
     name: str
     present: bool = True
     count: int | None = None
-    low: int | None = None
-    high: int | None = None
+    min_count: int | None = None
+    max_count: int | None = None
     autoscaled: bool = False
-    unranged: bool = False
+    no_range: bool = False
     recreate: bool = False
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
-    def count_of(self, now: int | None) -> int | None:
-        """How many nodes the group is to have that has so many now (None: there is no group yet); None: as many as it has."""
+    def desired_count(self, current: int | None) -> int | None:
+        """The number of nodes for a group that has `current` nodes (None: no group yet); None where the spec leaves it open."""
         if not self.autoscaled:
             return self.count
-        start = now if now is not None else (self.count if self.count is not None else self.low or 0)
-        floored = max(start, self.low or 0)
-        return min(floored, self.high) if self.high is not None else floored
+        start = current if current is not None else (self.count if self.count is not None else self.min_count or 0)
+        at_least = max(start, self.min_count or 0)
+        return min(at_least, self.max_count) if self.max_count is not None else at_least
 
 
 @dataclass(frozen=True)
 class NodeGroupState:
-    """What a cloud says of one group.
+    """The actual node group.
 
-    settled: nothing is under way in it. failed: the last thing that was, failed, for `reason`. high: None where there is no limit.
-    addresses and machines (names as the cloud knows them) are those of its nodes, as far as the cloud tells.
+    settled: no operation is in progress. failed: the last operation failed, for `reason`. max_count: None without a limit.
+    addresses and machines (names in the cloud) are those of its nodes, as far as the cloud returns them.
     """
 
     id: str
@@ -66,23 +60,59 @@ class NodeGroupState:
     failed: bool
     count: int
     reason: str = ""
-    low: int = 0
-    high: int | None = None
+    min_count: int = 0
+    max_count: int | None = None
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     addresses: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
 
     @property
-    def going(self) -> bool:
+    def deleting(self) -> bool:
         """Whether the cloud is deleting it."""
         return not self.settled and self.status.startswith("DELET")
 
-    def told(self, words: FieldNames) -> dict[str, t.Any]:
-        """For a result or a diff."""
+    @property
+    def values(self) -> dict[str, t.Any]:
+        """All comparable values by option."""
         return {
-            "name": self.name,
-            words.count: self.count,
-            words.low: self.low,
-            words.high: self.high,
+            NODE_COUNT: self.count,
+            MIN_NODE_COUNT: self.min_count,
+            MAX_NODE_COUNT: self.max_count,
             **{key: self.fields[key] for key in sorted(self.fields)},
         }
+
+    def to_result(self) -> dict[str, t.Any]:
+        """The group as modules return it."""
+        return as_options({"name": self.name, **self.values})
+
+
+def as_options(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Values as they are declared: taints as a list."""
+    taints = values.get(NODE_TAINTS)
+    return {**values, NODE_TAINTS: taint_list(taints)} if isinstance(taints, t.Mapping) else dict(values)
+
+
+def label_text(value: t.Any) -> str:
+    """A label's value as text; a boolean as YAML writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def label_map(labels: t.Mapping[str, t.Any]) -> dict[str, str | None]:
+    """Labels with their values as text; None removes a label."""
+    return {str(key): None if value is None else label_text(value) for key, value in labels.items()}
+
+
+def taint_map(taints: t.Iterable[t.Mapping[str, t.Any]] | None) -> dict[str, str | None]:
+    """Taints as a map from `key:Effect` to the value; None for one whose state is absent."""
+    return {
+        f"{taint['key']}:{taint['effect']}": None if taint.get("state") == "absent" else str(taint.get("value") or "")
+        for taint in taints or ()
+    }
+
+
+def taint_list(taints: t.Mapping[str, t.Any]) -> list[dict[str, str]]:
+    """The same as the list that Kubernetes and the clouds' APIs use; an empty value is left out."""
+    split = [(key.rpartition(":"), value) for key, value in sorted(taints.items()) if value is not None]
+    return [
+        {"key": key, **({"value": value} if value else {}), "effect": effect} for (key, dummy, effect), value in split
+    ]

@@ -307,3 +307,18 @@ class PoolView:
         """How messages about other pools name this one."""
         name = self.merged.get("name")
         return f"{self.path} ({name})" if isinstance(name, str) else self.path
+
+
+class OptionalSection(Section):
+    """A map without defaults where it is left out."""
+
+    def complete(self, value: t.Any) -> t.Any:
+        return None if value is None else super().complete(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class OptionalList(ListOf):
+    """A list that differs from an empty one where it is left out."""
+
+    def complete(self, value: t.Any) -> t.Any:
+        return None if value is None else super().complete(value)

@@ -22,6 +22,17 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LETTERS = "a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
 _PATH_STARTS = ("/", "./", "../", "~")
+# Labels in Kubernetes' namespaces that a kubelet may put on its own node ("NodeRestriction"). Magnum 23 refuses the others
+# (magnum/api/controllers/v1/nodegroup.py); with older releases such a kubelet does not start.
+_KUBELET_PREFIXES = ("kubelet.kubernetes.io/", "node.kubernetes.io/")
+_KUBELET_LABELS = frozenset(
+    {
+        *(f"beta.kubernetes.io/{name}" for name in ("arch", "instance-type", "os")),
+        *(f"failure-domain.beta.kubernetes.io/{name}" for name in ("region", "zone")),
+        *(f"kubernetes.io/{name}" for name in ("arch", "hostname", "os")),
+        *(f"topology.kubernetes.io/{name}" for name in ("region", "zone")),
+    }
+)
 _NO_SECRET = (
     "contains a secret, which would be readable on the command line of helm; remove it from the address, and log in before the run "
     "(helm registry login, helm repo add), or download the chart and give its path"
@@ -80,6 +91,17 @@ def label_value(value: str) -> str | None:
     if value and not _QUALIFIED.fullmatch(value):
         return f"is not a label value; use {_LETTERS}"
     return None
+
+
+def kubelet_label(value: str) -> str | None:
+    """A label that a kubelet may put on its own node, as it does with the labels of a node group."""
+    reserved = re.match(r"([^/]+\.)?(kubernetes|k8s)\.io/", value)
+    if not reserved or value in _KUBELET_LABELS or value.startswith(_KUBELET_PREFIXES):
+        return None
+    return (
+        "is in a Kubernetes namespace that a kubelet must not use, so nodes with it would not start; choose a key of your own, such as "
+        "example.com/team"
+    )
 
 
 def _owned_by(owners: tuple[tuple[str, str], ...], value: str) -> str | None:

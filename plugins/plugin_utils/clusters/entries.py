@@ -1,62 +1,49 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the file of the inventory says: which clouds are asked, and all that is wrong in it (pure)."""
+"""Validation of the inventory file's option `clouds` (pure)."""
 
 from __future__ import annotations
 
 import difflib
 import typing as t
 
-from .found import MAGNUM, VKS
+from ...module_utils.providers.registry import PROVIDERS
 
-Entry = t.Mapping[str, t.Any]
+if t.TYPE_CHECKING:
+    from ...module_utils.providers.definition import ProviderDefinition
 
-# The keys of an entry of `clouds`, and what each has to be.
-_KEYS: dict[str, dict[str, type]] = {
-    MAGNUM: {"cloud": str, "region_names": list, "gpu_aliases": dict},
-    VKS: {
-        "region": str,
-        "project_id": str,
-        "iam_url": str,
-        "iam_version": str,
-        "vks_url": str,
-        "vserver_url": str,
-        "ca_cert": str,
-        "validate_certs": bool,
-        "client_id_env": str,
-        "client_secret_env": str,
-    },
-}
-_WORDS = {str: "a text", list: "a list", dict: "a map", bool: "true or false"}
+_TYPE_NAMES = {str: "text", list: "a list", dict: "a map", bool: "true or false"}
 
 
 def problems(clouds: t.Any) -> list[str]:
-    """A line for each mistake, with its place."""
+    """A line for each mistake, with its path."""
     if not isinstance(clouds, list) or not clouds:
         return [
-            "clouds: a list with an entry for each cloud, such as {magnum: {cloud: NAME}} or {vks: {region: HCM-3}}"
+            "clouds: needs a list with an entry for each cloud, such as {magnum: {cloud: NAME}} or {vks: {region: HCM-3}}"
         ]
     found: list[str] = []
     for index, entry in enumerate(clouds):
-        at = f"clouds[{index}]"
-        kinds = list(entry) if isinstance(entry, dict) else []
-        if len(kinds) != 1 or kinds[0] not in _KEYS:
-            found.append(f"{at}: has to be one of {' or '.join(_KEYS)}, with its settings below it")
+        path = f"clouds[{index}]"
+        keys = list(entry) if isinstance(entry, dict) else []
+        if len(keys) != 1 or keys[0] not in PROVIDERS:
+            found.append(f"{path}: needs exactly one of {' or '.join(PROVIDERS)}, with its settings below it")
             continue
-        found += _of(f"{at}.{kinds[0]}", kinds[0], entry[kinds[0]] or {})
+        found += _entry_problems(f"{path}.{keys[0]}", PROVIDERS[keys[0]], entry[keys[0]] or {})
     return found
 
 
-def _of(at: str, kind: str, settings: t.Any) -> t.Iterator[str]:
-    known = _KEYS[kind]
+def _entry_problems(path: str, provider: ProviderDefinition, settings: t.Any) -> t.Iterator[str]:
+    known = provider.inventory_options
     if not isinstance(settings, dict):
-        yield f"{at}: is not a map of settings"
+        yield f"{path}: is not a map of settings"
         return
     for key, value in settings.items():
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            yield f"{at}.{key}: is not known; " + (f"is {near[0]} meant?" if near else f"known are {', '.join(known)}")
+            similar = difflib.get_close_matches(str(key), known, n=1)
+            remedy = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(known)}"
+            yield f"{path}.{key}: is unknown; {remedy}"
         elif not isinstance(value, known[key]):
-            yield f"{at}.{key}: is not {_WORDS[known[key]]}"
-    if kind == MAGNUM and not settings.get("cloud"):
-        yield f"{at}.cloud: is missing; give the name that the cloud has in clouds.yaml"
+            yield f"{path}.{key}: is not {_TYPE_NAMES[known[key]]}"
+    for key, remedy in provider.required_inventory_options.items():
+        if not settings.get(key):
+            yield f"{path}.{key}: is missing; {remedy}"

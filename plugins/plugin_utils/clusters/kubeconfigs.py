@@ -1,71 +1,65 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kubeconfigs of discovered clusters: files for their owner alone, written where they are missing or end soon."""
+"""The kubeconfig files of discovered clusters, readable by their owner only."""
 
 from __future__ import annotations
 
 import datetime
 import os
-import typing as t
 
 from ...module_utils.common import private_file
 from ...module_utils.common.errors import ConnectionProblem
-from ...module_utils.providers.magnum import kubeconfig
-from .found import Found
-
-if t.TYPE_CHECKING:
-    Fetch = t.Callable[[Found], str]
+from ...module_utils.providers import kubeconfig_file
+from ...module_utils.providers.discovery import DiscoveredCluster
 
 
-class Folder:
-    """Where they are kept."""
+class KubeconfigFolder:
+    """The folder of the files."""
 
     def __init__(self, path: str, renew_before: float) -> None:
-        """Write nothing yet. renew_before: days before its end at which a kubeconfig counts as ended."""
-        if kubeconfig.CRYPTOGRAPHY_IMPORT_ERROR is not None or kubeconfig.YAML_IMPORT_ERROR is not None:
+        """Write nothing yet. renew_before: days before its end at which a kubeconfig is replaced."""
+        if kubeconfig_file.CRYPTOGRAPHY_IMPORT_ERROR is not None or kubeconfig_file.YAML_IMPORT_ERROR is not None:
             raise ConnectionProblem(
-                "Kubeconfigs are read with cryptography and PyYAML, which this Python does not have: pip install cryptography PyYAML."
+                "Kubeconfigs need cryptography and PyYAML, which this Python does not have. Install them: pip install cryptography PyYAML."
             )
         self._path = path
         self._renew_before = datetime.timedelta(days=renew_before)
 
     def path(self, host: str) -> str:
-        """Of a host's kubeconfig."""
+        """The path of a host's kubeconfig."""
         return os.path.join(self._path, f"{host}.kubeconfig")
 
-    def stale(self, host: str, found: Found, now: datetime.datetime) -> str:
-        """Why a host needs another kubeconfig; empty where its own is good. Asks no service."""
-        config = kubeconfig.read(self.path(host))
+    def reason_to_replace(self, host: str, cluster: DiscoveredCluster, now: datetime.datetime) -> str:
+        """Why a host needs a new kubeconfig; empty where its own is good. Sends no request."""
+        config = kubeconfig_file.read(self.path(host))
         if config is None:
-            return "there is none"
-        held = kubeconfig.read_existing(config)
-        if held is None:
-            return "it is no kubeconfig"
-        if found.server and held.server != found.server:
-            return f"it leads to {held.server}, and the cluster is at {found.server}"
-        if held.expires is not None and held.expires - now <= self._renew_before:
-            return f"its client certificate ends at {kubeconfig.stamp(held.expires)}"
+            return "the file does not exist"
+        current = kubeconfig_file.existing(config)
+        if current is None:
+            return "it is not a kubeconfig"
+        if cluster.server and current.server != cluster.server:
+            return f"its server is {current.server}, and the cluster's is {cluster.server}"
+        if current.expires_at is not None and current.expires_at - now <= self._renew_before:
+            return f"its client certificate expires at {kubeconfig_file.format_time(current.expires_at)}"
         return ""
 
-    def leads_elsewhere(self, host: str, found: Found) -> str:
-        """The server to which a host's kubeconfig leads where that is not the cluster's; empty otherwise."""
-        config = kubeconfig.read(self.path(host))
-        held = kubeconfig.read_existing(config) if config else None
-        return held.server if held and found.server and held.server != found.server else ""
+    def foreign_server(self, host: str, cluster: DiscoveredCluster) -> str:
+        """The server of a host's kubeconfig where that is not the cluster's; empty otherwise."""
+        current = kubeconfig_file.existing(kubeconfig_file.read(self.path(host)))
+        return current.server if current and cluster.server and current.server != cluster.server else ""
 
     def write(self, host: str, text: str) -> None:
-        """Put it there; raises ConnectionProblem where that cannot be."""
+        """Write a host's kubeconfig; raises ConnectionProblem where that is impossible."""
         os.makedirs(self._path, mode=0o700, exist_ok=True)
         private_file.write(self.path(host), text)
 
-    def tighten(self, host: str) -> None:
-        """Let only the owner read it."""
+    def restrict_mode(self, host: str) -> None:
+        """Make a host's kubeconfig readable by its owner only."""
         path = self.path(host)
-        if os.path.exists(path) and os.stat(path).st_mode & 0o077:
+        if kubeconfig_file.too_permissive(path):
             os.chmod(path, 0o600)
 
     def kube_name(self, host: str) -> str | None:
-        """What the kubeconfig calls its current context; None where there is none."""
-        config = kubeconfig.read(self.path(host))
-        held = kubeconfig.read_existing(config) if config else None
-        return held.context if held else None
+        """The current context of a host's kubeconfig; None where there is none."""
+        current = kubeconfig_file.existing(kubeconfig_file.read(self.path(host)))
+        return current.context if current else None

@@ -77,7 +77,7 @@ def test_nodes_of_a_cloud_without_registration_labels(kube: Kube, make: Make) ->
     done = kube.run(nodegroup_nodes.main, **options)
     assert done["diff"] == predicted["diff"]
     assert done["nodegroup_nodes"]["changed_nodes"] == names
-    reported = {"group": kube.prefix, "wanted": 2, "nodes": 2, "ready": 2}
+    reported = {"group": kube.prefix, "desired": 2, "nodes": 2, "ready": 2}
     assert done["nodegroup_nodes"]["pools"] == {f"pool-{kube.prefix}": reported}
     node = kube.node(names[0])
     assert TAINT in node["spec"]["taints"]
@@ -95,7 +95,7 @@ def test_nodes_with_registration_labels_are_only_awaited(kube: Kube, make: Make)
     options = module_options(kube, count=1)
     ahead = kube.run(nodegroup_nodes.main, check=True, **options)
     assert ahead["changed"] is True
-    assert ahead["nodegroup_nodes"]["arriving"] == {f"pool-{kube.prefix}": 1}
+    assert ahead["nodegroup_nodes"]["missing"] == {f"pool-{kube.prefix}": 1}
     (name,) = make("first")
     kube.run(nodegroup_nodes.main, **options)
     node = kube.node(name)
@@ -113,7 +113,7 @@ def test_a_node_that_registers_later(kube: Kube, make: Make) -> None:
     coming = threading.Timer(2, make, ["late"])
     coming.start()
     reported = {kube.prefix: {"node_count": 2}}
-    done = kube.run(nodegroup_nodes.main, **module_options(kube, count=1, groups=reported))
+    done = kube.run(nodegroup_nodes.main, **module_options(kube, count=1, nodegroups=reported))
     coming.join()
     assert done["nodegroup_nodes"]["changed_nodes"] == [f"{kube.prefix}-a", f"{kube.prefix}-late"]
 
@@ -128,7 +128,7 @@ def test_missing_and_unready_nodes_are_reported(kube: Kube, make: Make) -> None:
     assert failed["code"] == "timeout"
     message = failed["msg"]
     assert f"Node group {kube.prefix} (pool pool-{kube.prefix}): 1 of 3 nodes are ready" in message
-    assert "; 1 never came to the cluster; " in message
+    assert "; 1 never joined the cluster; " in message
     assert f"{silent} is not ready for" in message
     assert "accel.gpu.magnum_nodegroup_info" in message
     assert failed["nodegroup_nodes"]["changed_count"] == 2
@@ -137,13 +137,13 @@ def test_missing_and_unready_nodes_are_reported(kube: Kube, make: Make) -> None:
 
 def test_a_pool_without_nodegroup_cannot_be_named(kube: Kube) -> None:
     options = module_options(kube, pool_names=["other", "old"])
-    options["pools"].append({"name": "old", "match": {"model": "T4"}})
+    options["gpu_pools"].append({"name": "old", "match": {"model": "T4"}})
     with kube.watched() as watched:
         failed = kube.run(nodegroup_nodes.main, kubeconfig=watched.kubeconfig, **options)
         assert watched.new_requests() == []
     assert failed["code"] == "invalid"
-    assert "only: pool other is not declared" in failed["msg"]
-    assert "only: pool old has no nodes of its own making (nodes)" in failed["msg"]
+    assert "pool_names: pool other is not declared" in failed["msg"]
+    assert "pool_names: pool old has no node group (nodes)" in failed["msg"]
 
 
 def test_pools_without_node_groups_send_no_list(kube: Kube) -> None:

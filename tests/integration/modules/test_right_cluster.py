@@ -19,8 +19,7 @@ from kubernetes.config import incluster_config
 
 from ansible_collections.accel.gpu.plugins.module_utils.drain.module import DrainingModule
 from ansible_collections.accel.gpu.plugins.module_utils.kube import connection
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.nodegroup_module import VksNodeGroupModule
-from ansible_collections.accel.gpu.plugins.modules import magnum_nodegroup
+from ansible_collections.accel.gpu.plugins.modules import magnum_nodegroup, vks_nodegroup
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers import drain_module
 from tests.helpers.kube import Kube
@@ -106,8 +105,8 @@ def record(kube: Kube, name: str) -> None:
 
 def test_every_module_is_covered() -> None:
     assert set(ARGS) == set(GROUP)
-    assert issubclass(magnum_nodegroup.NodegroupModule, DrainingModule)
-    assert issubclass(VksNodeGroupModule, DrainingModule)
+    assert issubclass(magnum_nodegroup.MagnumNodeGroupModule, DrainingModule)
+    assert issubclass(vks_nodegroup.VksNodeGroupModule, DrainingModule)
 
 
 def test_credentials_of_another_cluster_in_the_environment(kube: Kube, other: OtherCluster) -> None:

@@ -19,10 +19,10 @@ NEW = {
     "flavor": "g3-standard-16x128-1A40",
     "disk_type": "SSD",
     "ssh_key": "lab",
-    "num_nodes": 1,
-    "labels": {"a": "1"},
+    "node_count": 1,
+    "node_labels": {"a": "1"},
 }
-LIFE: tuple[Object, ...] = (NEW, {"labels": {"a": "2"}}, {"num_nodes": 2}, {"state": "absent"})
+LIFE: tuple[Object, ...] = (NEW, {"node_labels": {"a": "2"}}, {"node_count": 2}, {"state": "absent"})
 
 
 def reconcile(account: Account, **more: Any) -> Object:
@@ -140,9 +140,9 @@ def test_the_older_iam_version_works(account: Account) -> None:
     ("fault", "change", "message"),
     [
         ("create-failed", NEW, "Node group train is ERROR. "),
-        ("update-failed", {"num_nodes": 2}, "Node group train is ERROR. "),
-        ("in-progress", {"num_nodes": 2}, "was to num_nodes and is UPDATING"),
-        ("nodes-pending", {"num_nodes": 2}, "Not done within 3 s (wait_timeout)"),
+        ("update-failed", {"node_count": 2}, "Node group train is ERROR. "),
+        ("in-progress", {"node_count": 2}, "was to change node_count and is UPDATING"),
+        ("nodes-pending", {"node_count": 2}, "Not done within 3 s (wait_timeout)"),
     ],
 )
 def test_a_failed_operation_is_reported_with_status_and_events(
@@ -185,7 +185,7 @@ def test_a_missing_right_has_a_clear_message(account: Account) -> None:
     account.put("forbidden", "metadata")
     assert (
         "/metadata): Access denied. The service account needs the permission in IAM"
-        in reconcile(account, labels={"a": "2"})["msg"]
+        in reconcile(account, node_labels={"a": "2"})["msg"]
     )
 
 

@@ -29,28 +29,23 @@ TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 # Each change, and the resulting settings in the service.
 CHANGES: dict[str, tuple[Object, Object]] = {
     "create": (
-        {**GROUP, "num_nodes": 2, "labels": {"a": "1", "b": "1"}, "taints": [TAINT], "tags": {"t": "1"}},
+        {**GROUP, "node_count": 2, "node_labels": {"a": "1", "b": "1"}, "node_taints": [TAINT], "tags": {"t": "1"}},
         {"numNodes": 2, "labels": {"a": "1", "b": "1"}, "taints": {"nvidia.com/gpu": ""}, "tags": {"t": "1"}},
     ),
     "relabel": (
-        {"labels": {"a": "2", "b": None}, "taints": [{**TAINT, "value": "x"}], "tags": {"t": "2"}},
+        {"node_labels": {"a": "2", "b": None}, "node_taints": [{**TAINT, "value": "x"}], "tags": {"t": "2"}},
         {"labels": {"a": "2"}, "taints": {"nvidia.com/gpu": "x"}, "tags": {"t": "2"}},
     ),
-    "bare": ({"labels": {"a": None}, "taints": [{**TAINT, "state": "absent"}]}, {"labels": {}, "taints": {}}),
-    "grow": ({"num_nodes": 3}, {"numNodes": 3}),
-    "autoscale": ({"min_size": 1, "max_size": 4}, {"numNodes": 3, "autoScaleConfig": {"minSize": 1, "maxSize": 4}}),
-    "narrow": ({"min_size": 0, "max_size": 2}, {"numNodes": 2, "autoScaleConfig": {"minSize": 0, "maxSize": 2}}),
-    "fix": ({"num_nodes": 1}, {"numNodes": 1, "autoScaleConfig": None}),
-    "zero": ({"num_nodes": 0}, {"numNodes": 0}),
+    "bare": ({"node_labels": {"a": None}, "node_taints": [{**TAINT, "state": "absent"}]}, {"labels": {}, "taints": {}}),
+    "grow": ({"node_count": 3}, {"numNodes": 3}),
+    "autoscale": ({"min_node_count": 1, "max_node_count": 4}, {"numNodes": 3, "autoScaleConfig": {"minSize": 1, "maxSize": 4}}),
+    "narrow": ({"min_node_count": 0, "max_node_count": 2}, {"numNodes": 2, "autoScaleConfig": {"minSize": 0, "maxSize": 2}}),
+    "fix": ({"node_count": 1}, {"numNodes": 1, "autoScaleConfig": None}),
+    "zero": ({"node_count": 0}, {"numNodes": 0}),
     "delete": ({"state": "absent"}, {}),
 }
 # What is impossible with this behaviour of the service, and the resulting message.
 REFUSED = {
-    ("autoscale-null", "kept"): {
-        "fix": "keeps the autoscaling of node group train (0 to 2 nodes)",
-        "zero": "keeps the autoscaling",
-    },
-    ("autoscale-null", "refused"): {"fix": "declare min_size and max_size, both 2", "zero": "keeps the autoscaling"},
     ("zero-nodes", "refused"): {"zero": "numNodes must be greater than or equal to 1"},
     ("zero-min", "refused"): {"narrow": "minSize must be greater than or equal to 1"},
 }

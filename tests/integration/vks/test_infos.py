@@ -16,16 +16,16 @@ from tests.helpers.vks_modules import CLUSTER, Account
 def test_clusters_by_name_id_or_all(account: Account) -> None:
     (cluster,) = account.run(vks_cluster_info.main)["clusters"]
     assert (cluster["name"], cluster["status"], cluster["network"]) == ("demo", "ACTIVE", "TIGERA")
-    assert account.run(vks_cluster_info.main, cluster="demo")["clusters"] == [cluster]
-    assert account.run(vks_cluster_info.main, cluster=cluster["id"])["clusters"] == [cluster]
-    assert "There are demo." in account.run(vks_cluster_info.main, cluster="other")["msg"]
+    assert account.run(vks_cluster_info.main, name="demo")["clusters"] == [cluster]
+    assert account.run(vks_cluster_info.main, name=cluster["id"])["clusters"] == [cluster]
+    assert account.run(vks_cluster_info.main, name="other")["clusters"] == []
 
 
 def test_groups_and_their_nodes(account: Account) -> None:
-    found = account.run(vks_nodegroup_info.main, cluster=CLUSTER, nodes=True)["nodegroups"]
+    found = account.run(vks_nodegroup_info.main, cluster=CLUSTER, include_nodes=True)["nodegroups"]
     assert list(found) == ["default-worker"]
     assert [node["ready"] for node in found["default-worker"]["nodes"]] == [True, True]
-    assert account.run(vks_nodegroup_info.main, cluster=CLUSTER, name="other")["nodegroups"] == {}
+    assert account.run(vks_nodegroup_info.main, cluster=CLUSTER, names=["other"])["nodegroups"] == {}
 
 
 def test_a_returned_group_can_be_declared(account: Account) -> None:
@@ -36,7 +36,7 @@ def test_a_returned_group_can_be_declared(account: Account) -> None:
         for (key, effect), value in ((name.rsplit(":", 1), value) for name, value in reported["taints"].items())
     ]
     options = {
-        **{key: value for key, value in reported.items() if key not in ("id", "status", "min_size", "max_size")},
+        **{key: value for key, value in reported.items() if key not in ("id", "status", "min_node_count", "max_node_count")},
         "taints": taints,
     }
     start = account.mark()
@@ -58,7 +58,7 @@ def test_the_catalog_of_some_zones(account: Account) -> None:
     every = account.run(vks_catalog_info.main, zones=["HCM03-1B"], gpu_only=False)["catalog"]
     assert {flavor["gpus"] for flavor in every["flavors"]} > {flavor["gpus"] for flavor in offer["flavors"]}
     refused = account.run(vks_catalog_info.main, zones=["HCM03-1Z"])
-    assert "zones: there is no 'HCM03-1Z' in this region. There are HCM03-1" in refused["msg"]
+    assert "zones: there is no 'HCM03-1Z' in this region. Available: HCM03-1" in refused["msg"]
 
 
 def test_only_read_requests_are_sent(account: Account) -> None:

@@ -19,11 +19,11 @@ from tests.helpers.vks_modules import CLUSTER, Account, Object
 from tests.programs import REPO
 
 NEW = {"flavor": "g3-standard-16x128-1A40", "disk_type": "SSD", "ssh_key": "lab"}
-BEFORE = [{"name": "train-old", **NEW, "num_nodes": 1, "labels": {"a": "1"}}, {"name": "train-gone", **NEW}]
+BEFORE = [{"name": "train-old", **NEW, "node_count": 1, "node_labels": {"a": "1"}}, {"name": "train-gone", **NEW}]
 AFTER = [
-    {"name": "train-old", "num_nodes": 2, "labels": {"a": "2"}},
+    {"name": "train-old", "node_count": 2, "node_labels": {"a": "2"}},
     {"name": "train-gone", "state": "absent"},
-    *({"name": f"train-new{at}", **NEW, "labels": {"a": "1"}} for at in range(4)),
+    *({"name": f"train-new{at}", **NEW, "node_labels": {"a": "1"}} for at in range(4)),
 ]
 # Four creations, a deletion, and two changes of one group.
 WRITES = 7

@@ -37,7 +37,7 @@ def test_the_first_run_creates_a_kubeconfig_and_the_second_changes_nothing(accou
     assert (account.writes(), dest.exists()) == ([], False)
     done = fetch(account, dest)
     assert (predicted["changed"], predicted["diff"]) == (done["changed"], done["diff"]) == (True, done["diff"])
-    assert done["kubeconfig"]["minted"] == "there is none (NONE)"
+    assert (done["kubeconfig"]["issued"], done["kubeconfig"]["reason"]) == (True, "VKS has none (NONE)")
     assert account.writes() == [MINT]
     assert dest.stat().st_mode & 0o777 == 0o600
     text = dest.read_text()
@@ -57,7 +57,7 @@ def test_the_file_is_repaired_without_a_new_kubeconfig(account: Account, dest: P
     text = dest.read_text()
     spoil(dest)
     done = fetch(account, dest)
-    assert (done["changed"], done["kubeconfig"]["minted"]) == (True, "")
+    assert (done["changed"], done["kubeconfig"]["issued"]) == (True, False)
     assert (dest.read_text(), dest.stat().st_mode & 0o777) == (text, 0o600)
     assert account.writes() == [MINT]
     assert [path.name for path in dest.parent.iterdir() if path.name.startswith(".kubeconfig-")] == []
@@ -67,14 +67,14 @@ def test_a_kubeconfig_that_expires_soon_is_replaced(account: Account, dest: Path
     fetch(account, dest, expiration_days=30)
     assert fetch(account, dest, renew_before=29)["changed"] is False
     done = fetch(account, dest, renew_before=31)
-    assert done["kubeconfig"]["minted"].startswith("it ends at ")
+    assert done["kubeconfig"]["reason"].startswith("it expires at ")
     assert account.writes() == [MINT, MINT]
 
 
 def test_a_kubeconfig_with_a_warning_of_the_service_is_replaced(account: Account, dest: Path) -> None:
     fetch(account, dest)
     account.put("kubeconfig-expiring")
-    assert fetch(account, dest)["kubeconfig"]["minted"] == "the service warns that it ends soon"
+    assert fetch(account, dest)["kubeconfig"]["reason"] == "VKS warns that it expires soon"
     assert fetch(account, dest)["changed"] is False
 
 
@@ -91,16 +91,16 @@ def test_temporary_faults_are_survived(account: Account, dest: Path, fault: str)
 
 def test_a_failed_creation_is_reported(account: Account, dest: Path) -> None:
     account.put("kubeconfig-failed")
-    assert "its status is ERROR" in fetch(account, dest)["msg"]
+    assert "(status ERROR)" in fetch(account, dest)["msg"]
     assert not dest.exists()
     account.clear()
-    assert fetch(account, dest)["kubeconfig"]["minted"] == "there is none (ERROR)"
+    assert fetch(account, dest)["kubeconfig"]["reason"] == "VKS has none (ERROR)"
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"expiration_days": 366}, "expiration_days: is 366, and VKS takes 1 to 365."),
+        ({"expiration_days": 366}, "expiration_days: 366 is not allowed; VKS accepts 1 to 365."),
         ({"cluster": "other"}, "cluster: there is no 'other'"),
     ],
 )

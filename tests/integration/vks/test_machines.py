@@ -78,10 +78,10 @@ def test_pods_move_to_the_replacing_group(cloud: Lab, tmp_path: Path) -> None:
         "flavor": "g3-standard-16x128-1A40",
         "disk_type": "SSD",
         "ssh_key": "lab",
-        "labels": POOL,
-        "taints": [TAINT],
+        "node_labels": POOL,
+        "node_taints": [TAINT],
     }
-    first = reconcile(cloud, **group, num_nodes=2)
+    first = reconcile(cloud, **group, node_count=2)
     users = Users(cloud).create_namespace()
     old = nodes(users)
     assert len(old) == 2
@@ -89,7 +89,7 @@ def test_pods_move_to_the_replacing_group(cloud: Lab, tmp_path: Path) -> None:
     deploy(users)
 
     moved = reconcile(
-        cloud, **{**group, "flavor": "g2-standard-16x64-1rtx4090"}, num_nodes=2, recreate=True, kubernetes=reached
+        cloud, **{**group, "flavor": "g2-standard-16x64-1rtx4090"}, node_count=2, recreate=True, kubernetes=reached
     )
     assert moved["nodegroup"]["action"] == "recreate"
     assert moved["nodegroup"]["name"].startswith("train-")
@@ -103,7 +103,7 @@ def test_pods_move_to_the_replacing_group(cloud: Lab, tmp_path: Path) -> None:
     # It is the group with this name from now on, with or without `recreate`.
     layout = LabLayout.named(cloud.name)
     mark = cloud_requests.mark(layout)
-    assert reconcile(cloud, **{**group, "flavor": "g2-standard-16x64-1rtx4090"}, num_nodes=2)["changed"] is False
+    assert reconcile(cloud, **{**group, "flavor": "g2-standard-16x64-1rtx4090"}, node_count=2)["changed"] is False
     assert cloud_requests.writes(layout, mark) == []
 
     assert reconcile(cloud, state="absent", kubernetes=reached)["changed"] is True

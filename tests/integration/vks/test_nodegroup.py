@@ -43,11 +43,11 @@ def converge(account: Account, *writes: str, **args: Any) -> Object:
 
 @pytest.mark.usual(12)
 def test_the_lifecycle_of_a_group(account: Account) -> None:
-    created = converge(account, GROUP, **options(**NEW, num_nodes=2, labels={"accel.gpu/pool": "train"}))
+    created = converge(account, GROUP, **options(**NEW, node_count=2, node_labels={"accel.gpu/pool": "train"}))
     assert created["nodegroup"] == created["nodegroups"]["train"]
     assert (created["nodegroup"]["action"], created["nodegroup"]["status"]) == ("create", "ACTIVE")
     live = account.groups()["train"]
-    assert (live["numNodes"], live["labels"], live["os"] if "os" in live else live["imageOS"]) == (
+    assert (live["numNodes"], live["labels"], live["imageOS"]) == (
         2,
         {"accel.gpu/pool": "train"},
         "ubuntu",
@@ -55,30 +55,30 @@ def test_the_lifecycle_of_a_group(account: Account) -> None:
     # The same with ids, which need no lookup.
     ids = {"flavor": live["flavorId"], "disk_type": live["diskType"], "ssh_key": live["sshKeyId"]}
     start = account.mark()
-    assert account.run(vks_nodegroup.main, **options(**ids, num_nodes=2))["changed"] is False
+    assert account.run(vks_nodegroup.main, **options(**ids, node_count=2))["changed"] is False
     assert len(account.requests(start)) == 3, "clusters, the cluster's groups, the group"
 
     for more, write, field, value in (
         (
-            {"labels": {"accel.gpu/pool": "train", "team": "x"}},
+            {"node_labels": {"accel.gpu/pool": "train", "team": "x"}},
             PATCH,
             "labels",
             {"accel.gpu/pool": "train", "team": "x"},
         ),
-        ({"labels": {"team": None}}, PATCH, "labels", {"accel.gpu/pool": "train"}),
+        ({"node_labels": {"team": None}}, PATCH, "labels", {"accel.gpu/pool": "train"}),
         (
-            {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]},
+            {"node_taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]},
             PATCH,
             "taints",
             [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
         ),
         (
-            {"taints": [{"key": "nvidia.com/gpu", "value": "v", "effect": "NoSchedule"}]},
+            {"node_taints": [{"key": "nvidia.com/gpu", "value": "v", "effect": "NoSchedule"}]},
             PATCH,
             "taints",
             [{"key": "nvidia.com/gpu", "value": "v", "effect": "NoSchedule"}],
         ),
-        ({"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule", "state": "absent"}]}, PATCH, "taints", []),
+        ({"node_taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule", "state": "absent"}]}, PATCH, "taints", []),
         ({"tags": {"cost": "7"}}, PATCH, "tags", {"cost": "7"}),
         (
             {"upgrade_strategy": {"max_surge": 2}},
@@ -86,16 +86,16 @@ def test_the_lifecycle_of_a_group(account: Account) -> None:
             "upgradeConfig",
             {"strategy": "SURGE", "maxSurge": 2, "maxUnavailable": 0},
         ),
-        ({"num_nodes": 3}, PUT, "numNodes", 3),
-        ({"num_nodes": 1}, PUT, "numNodes", 1),
-        ({"num_nodes": 0}, PUT, "numNodes", 0),
-        ({"min_size": 1, "max_size": 4}, PUT, "numNodes", 1),
-        ({"min_size": 2, "max_size": 4}, PUT, "autoScaleConfig", {"minSize": 2, "maxSize": 4}),
+        ({"node_count": 3}, PUT, "numNodes", 3),
+        ({"node_count": 1}, PUT, "numNodes", 1),
+        ({"node_count": 0}, PUT, "numNodes", 0),
+        ({"min_node_count": 1, "max_node_count": 4}, PUT, "numNodes", 1),
+        ({"min_node_count": 2, "max_node_count": 4}, PUT, "autoScaleConfig", {"minSize": 2, "maxSize": 4}),
     ):
         converge(account, write, **options(**more))
         assert account.groups()["train"][field] == value, more
     # A count without limits removes the limits first.
-    converge(account, PUT, PUT, **options(num_nodes=1))
+    converge(account, PUT, PUT, **options(node_count=1))
     assert account.groups()["train"]["autoScaleConfig"] is None
 
     gone = converge(account, DELETE, **options(state="absent"))
@@ -118,20 +118,20 @@ def test_all_nodes_get_the_version_of_the_control_plane(account: Account) -> Non
         (cluster,) = account.fake.state.clusters.values()
         cluster["version"] = "v1.36.0"
     refused = account.run(vks_nodegroup.main, **options(kubernetes_version="v1.37.1"))
-    assert "nodes go to no other version than the cluster's, which is v1.36.0" in refused["msg"]
+    assert "v1.37.1 is not the cluster's version, v1.36.0" in refused["msg"]
     converge(account, UPGRADE, **options(kubernetes_version="v1.36.0"))
     assert account.groups()["train"]["kubernetesVersion"] == "v1.36.0"
 
 
 def test_undeclared_settings_of_a_group_stay(account: Account) -> None:
-    converge(account, GROUP, **options(**NEW, labels={"a": "1"}, tags={"t": "1"}))
+    converge(account, GROUP, **options(**NEW, node_labels={"a": "1"}, tags={"t": "1"}))
     group = next(group for group in account.fake.state.groups.values() if group["name"] == "train")
     group["spec"]["labels"]["console"] = "put this"
     group["spec"]["taints"].append({"key": "console", "effect": "NoExecute"})
     group["spec"]["labels"]["a"] = "changed"
     taint = {"key": "managed", "value": "x", "effect": "NoSchedule"}
-    done = converge(account, PATCH, **options(labels={"a": "1"}, taints=[taint]))
-    assert done["diff"]["before"]["train"]["labels"] == {"a": "changed", "console": "put this"}
+    done = converge(account, PATCH, **options(node_labels={"a": "1"}, node_taints=[taint]))
+    assert done["diff"]["before"]["train"]["node_labels"] == {"a": "changed", "console": "put this"}
     live = account.groups()["train"]
     assert live["labels"] == {"a": "1", "console": "put this"}
     assert live["taints"] == [{"key": "console", "effect": "NoExecute"}, taint]
@@ -139,21 +139,21 @@ def test_undeclared_settings_of_a_group_stay(account: Account) -> None:
 
 
 def test_the_autoscaler_sets_the_number_of_nodes_within_its_limits(account: Account) -> None:
-    scaled = options(**NEW, num_nodes=1, min_size=0, max_size=4)
+    scaled = options(**NEW, node_count=1, min_node_count=0, max_node_count=4)
     converge(account, GROUP, **scaled)
     account.put("autoscaler", 2)
     until(lambda: account.groups()["train"]["numNodes"] == 3)
     # The status stays ACTIVE while the autoscaler works, and a change meanwhile would be refused and sent again.
     until(lambda: not any(group["operation"] for group in account.fake.state.groups.values()))
     converge(account, **scaled)
-    converge(account, PUT, **{**scaled, "max_size": 2})
+    converge(account, PUT, **{**scaled, "max_node_count": 2})
     assert account.groups()["train"]["numNodes"] == 2
 
 
 @pytest.mark.usual(4)
 def test_twenty_groups_are_created_in_parallel(account: Account) -> None:
     account.set("delay", "1.0")
-    many = [{"name": f"train-{at:02}", **NEW, "num_nodes": 1} for at in range(18)]
+    many = [{"name": f"train-{at:02}", **NEW, "node_count": 1} for at in range(18)]
     args: Object = {"cluster": CLUSTER, "nodegroups": many, "wait_sleep": 1}
     created = account.run(vks_nodegroup.main, **args)
     assert sorted(created["nodegroups"]) == [group["name"] for group in many]
@@ -166,10 +166,10 @@ def test_twenty_groups_are_created_in_parallel(account: Account) -> None:
 
 def test_an_operation_without_wait_is_awaited_by_the_next_run(account: Account) -> None:
     account.set("delay", "2")
-    begun = account.run(vks_nodegroup.main, **options(**NEW, num_nodes=2), wait=False)
+    begun = account.run(vks_nodegroup.main, **options(**NEW, node_count=2), wait=False)
     assert (begun["changed"], account.groups()["train"]["status"]) == (True, "CREATING")
     start = account.mark()
-    ended = account.run(vks_nodegroup.main, **options(**NEW, num_nodes=2))
+    ended = account.run(vks_nodegroup.main, **options(**NEW, node_count=2))
     assert (ended["changed"], ended["nodegroup"]["status"], account.writes(start)) == (False, "ACTIVE", [])
 
 
@@ -181,8 +181,8 @@ def test_a_group_in_deletion_is_deleted_once_and_recreated_by_one_run(account: A
     start = account.mark()
     assert account.run(vks_nodegroup.main, **gone, wait=False)["changed"] is False
     assert account.writes(start) == []
-    recreated = account.run(vks_nodegroup.main, **options(**NEW, num_nodes=2))
-    assert (recreated["changed"], recreated["nodegroup"]["num_nodes"], recreated["nodegroup"]["status"]) == (
+    recreated = account.run(vks_nodegroup.main, **options(**NEW, node_count=2))
+    assert (recreated["changed"], recreated["nodegroup"]["node_count"], recreated["nodegroup"]["status"]) == (
         True,
         2,
         "ACTIVE",
@@ -217,10 +217,10 @@ def test_immutable_fields_are_named(account: Account, more: Object, message: str
     ("args", "message"),
     [
         ({"cluster": CLUSTER}, "one of the following is required: name, nodegroups"),
-        ({"cluster": CLUSTER, "name": "train", "nodegroups": []}, "mutually exclusive: name|nodegroups"),
+        ({"cluster": CLUSTER, "name": "train", "nodegroups": []}, "mutually exclusive: nodegroups|name"),
         ({"name": "train"}, "missing required arguments: cluster"),
-        (options(name="x", labels={"a b": "c"}), "name: of 5 to 15 characters"),
-        (options(cluster="other"), "cluster: there is no 'other' in this account and region. There are demo."),
+        (options(name="x", node_labels={"a b": "c"}), "name is not a VKS node group name; use 5 to 15"),
+        (options(cluster="other"), "cluster: there is no 'other' in this account and region. Available: demo."),
         ({"cluster": CLUSTER, "nodegroups": [{"name": "train"}, {"name": "train"}]}, "declared more than once"),
         (options(vks_url="http://example.org"), "vks_url: 'http://example.org' would send the token unencrypted"),
         (options(client_secret=""), "client_secret: missing"),

@@ -35,19 +35,19 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
     [
         (
             {"flavor": "g3-standard-16x128-1A4O"},
-            "there is no 'g3-standard-16x128-1A4O' in zone HCM03-1A. There are g3-standard-16x128-1A40, ",
+            "there is no 'g3-standard-16x128-1A4O' in zone HCM03-1A. Available: g3-standard-16x128-1A40, ",
         ),
-        ({"flavor": "g4-standard-16x64-1L40s"}, "It is in HCM03-1B: give a subnet of that zone as subnet."),
-        ({"flavor": "flav-00000000"}, "flavor: flav-00000000 is not in zone HCM03-1A. There are "),
-        ({"flavor": None}, "flavor: a new group needs one. There are "),
+        ({"flavor": "g4-standard-16x64-1L40s"}, "Zone HCM03-1B has it: choose a subnet of that zone."),
+        ({"flavor": "flav-00000000"}, "flavor: flav-00000000 is not in zone HCM03-1A. Available: "),
+        ({"flavor": None}, "flavor: required for a new group. Available: "),
         ({"disk_type": "NVMe"}, "disk_type: there is no 'NVMe' in zone HCM03-1A."),
         ({"disk_type": "NVME"}, "disk_type: 'NVME' is the name of 2 in zone HCM03-1A: "),
         (
             {"disk_type": None},
-            "disk_type: a new group needs one. There are nvme-iops3000, nvme-iops5000, ssd-iops3000.",
+            "disk_type: required for a new group. Available: nvme-iops3000, nvme-iops5000, ssd-iops3000.",
         ),
         ({"ssh_key": "lba"}, "ssh_key: there is no 'lba' in project "),
-        ({"ssh_key": None}, "ssh_key: a new group needs one. There are "),
+        ({"ssh_key": None}, "ssh_key: required for a new group. Available: "),
         (
             {"security_groups": ["gpu-nodes", "twin"]},
             f"security_groups: 'twin' is the name of 2 in project {seed.PROJECT}: secg-",
@@ -56,18 +56,18 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
         ({"subnet": "d"}, "subnet: there is no 'd' in VPC "),
         ({"subnet": "going"}, "subnet: 'going' in VPC "),
         ({"subnet": "sub-00000000"}, "subnet: there is no 'sub-00000000' in VPC "),
-        ({"num_nodes": 11}, "num_nodes: is 11, and the quota is 10 nodes a group (maxNodesPerNodeGroup)."),
-        ({"min_size": 1, "max_size": 11}, "max_size: is 11, and the quota is 10 nodes a group"),
-        ({"disk_type": "SSD", "disk_size": 6000}, "disk_size: is 6000, and VKS takes 20 to 5000 GiB."),
+        ({"node_count": 11}, "node_count is 11, and the quota is 10 nodes for a group (maxNodesPerNodeGroup)."),
+        ({"min_node_count": 1, "max_node_count": 11}, "max_node_count is 11, and the quota is 10 nodes for a group"),
+        ({"disk_type": "SSD", "disk_size": 6000}, "disk_size: 6000 is not allowed: VKS allows at most 5000 GiB"),
         (
             {"secondary_subnets": ["10.1.0.0/24"]},
-            "secondary_subnets: only a cluster of network CILIUM_NATIVE_ROUTING takes them",
+            "secondary_subnets: only for clusters of network CILIUM_NATIVE_ROUTING",
         ),
         (
             {"kubernetes_version": "v1.30.0"},
-            "kubernetes_version: is v1.30.0, and nodes go to no other version than the cluster's",
+            "kubernetes_version: v1.30.0 is not the cluster's version",
         ),
-        ({"labels": {"nvidia.com/mig.config": "all-1g.10gb"}}, "the A40 of g3-standard-16x128-1A40 knows no MIG."),
+        ({"node_labels": {"nvidia.com/mig.config": "all-1g.10gb"}}, "which the A40 of g3-standard-16x128-1A40 does not support."),
     ],
 )
 def test_unavailable_values(account: Account, more: Object, message: str) -> None:
@@ -82,11 +82,11 @@ def test_mig_can_be_disabled_on_any_gpu_and_enabled_where_the_gpu_supports_it(
     account: Account, label: str | None
 ) -> None:
     labels = {"nvidia.com/mig.config": label}
-    assert account.run(vks_nodegroup.main, check=True, cluster=CLUSTER, **group(labels=labels))["changed"]
+    assert account.run(vks_nodegroup.main, check=True, cluster=CLUSTER, **group(node_labels=labels))["changed"]
     h100 = {
         "flavor": "g5-standard-16x120x300NVMe-1H100",
         "subnet": "b",
-        "labels": {"nvidia.com/mig.config": "all-1g.10gb"},
+        "node_labels": {"nvidia.com/mig.config": "all-1g.10gb"},
     }
     assert account.run(vks_nodegroup.main, check=True, cluster=CLUSTER, **group(**h100))["changed"]
 
@@ -108,31 +108,31 @@ def test_problems_of_all_groups_are_reported_at_once(account: Account) -> None:
 def test_a_sold_out_flavor_is_reported_with_the_available_ones(account: Account) -> None:
     account.put("sold-out", "g3-standard-16x128-1A40")
     reported = refused(account, group())
-    assert "g3-standard-16x128-1A40 is sold out in zone HCM03-1A. There are " in reported["msg"]
-    assert "There are g3-standard" not in reported["msg"]
+    assert "g3-standard-16x128-1A40 is sold out in zone HCM03-1A. Available: " in reported["msg"]
+    assert "Available: g3-standard" not in reported["msg"]
 
 
 def test_a_group_with_a_sold_out_flavor_can_change_but_not_grow(account: Account) -> None:
-    args: Object = {"cluster": CLUSTER, "wait_sleep": 1, **group(num_nodes=2)}
+    args: Object = {"cluster": CLUSTER, "wait_sleep": 1, **group(node_count=2)}
     assert not account.run(vks_nodegroup.main, **args).get("failed")
     account.put("sold-out")
-    assert not account.run(vks_nodegroup.main, **{**args, "labels": {"a": "1"}}).get("failed")
-    assert "is sold out" in account.run(vks_nodegroup.main, **{**args, "num_nodes": 3})["msg"]
-    assert not account.run(vks_nodegroup.main, **{**args, "num_nodes": 1}).get("failed")
+    assert not account.run(vks_nodegroup.main, **{**args, "node_labels": {"a": "1"}}).get("failed")
+    assert "is sold out" in account.run(vks_nodegroup.main, **{**args, "node_count": 3})["msg"]
+    assert not account.run(vks_nodegroup.main, **{**args, "node_count": 1}).get("failed")
 
 
 def test_more_nodes_than_available(account: Account) -> None:
     account.set("max-nodes", "100")
     assert (
-        "of g3-standard-16x128-1A40 20 are left in zone HCM03-1A, and 21 are asked for."
-        in refused(account, group(num_nodes=21))["msg"]
+        "zone HCM03-1A has 20 of g3-standard-16x128-1A40 left, and 21 are needed."
+        in refused(account, group(node_count=21))["msg"]
     )
 
 
 def test_no_quota_for_another_group(account: Account) -> None:
     account.set("max-groups", "2")
     reported = refused(account, group(), group(name="other"))
-    assert "There is no quota for 2 more node groups: the cluster has 1 of at most 2." in reported["msg"]
+    assert "The quota does not allow 2 more node groups: the cluster has 1 of at most 2 (maxNodeGroupsPerCluster)." in reported["msg"]
 
 
 def test_two_groups_of_one_name_are_refused_with_their_ids(account: Account) -> None:
@@ -162,10 +162,10 @@ def test_two_clusters_of_one_name_are_refused_with_their_ids(account: Account) -
 @pytest.mark.parametrize(
     ("cluster", "message"),
     [
-        ({"subnetId": None, "listSubnetIds": []}, "subnet: the cluster has several or none"),
+        ({"subnetId": None, "listSubnetIds": []}, "subnet: required, because the cluster has several subnets or none"),
         (
             {"networkType": "CILIUM_NATIVE_ROUTING"},
-            "secondary_subnets: the cluster's network is CILIUM_NATIVE_ROUTING, which needs them.",
+            "secondary_subnets: required by the cluster's network, CILIUM_NATIVE_ROUTING.",
         ),
         ({"status": "ERROR"}, "Cluster demo is ERROR"),
     ],
@@ -180,4 +180,4 @@ def test_options_that_a_cluster_does_not_support(account: Account, cluster: Obje
 def test_recreate_needs_the_kubeconfig(account: Account) -> None:
     account.run(vks_nodegroup.main, cluster=CLUSTER, wait_sleep=1, **group())
     reported = account.run(vks_nodegroup.main, cluster=CLUSTER, **group(os="rocky", recreate=True))
-    assert "give kubernetes.kubeconfig" in reported["msg"]
+    assert "Set kubernetes.kubeconfig" in reported["msg"]

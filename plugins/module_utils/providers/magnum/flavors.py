@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which GPUs the machines of a flavor have, as far as Nova's extra specs tell (pure).
+"""The GPUs of a flavor, from Nova's extra specs (pure).
 
 Sources: Nova's admin guide, "Attaching physical PCI devices to guests" and "Attaching virtual GPU devices to guests", and its
 "Extra Specs" reference; os-resource-classes (VGPU, PGPU, PCI_DEVICE); os-traits (HW_GPU_*).
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...catalog import models
 
-# A GPU of a resource class, of a PCI alias, or one that a trait alone hints at.
+# A virtual GPU, a physical GPU, or one that only a trait or a device profile suggests.
 VIRTUAL, PHYSICAL, HINT = "vgpu", "gpu", "hint"
 
 _ALIAS = "pci_passthrough:alias"
@@ -26,51 +26,51 @@ _CUSTOM = re.compile(r"CUSTOM_\w*(?:GPU|NVIDIA)\w*$")
 _NOISE = frozenset(
     {"nvidia", "gpu", "gpus", "tesla", "pci", "passthrough", "custom", "resource", "pgpu", "vgpu", "geforce"}
 )
-# What tells a graphics card's alias from that of a network card, where no model of the catalog is in it.
+# Distinguishes the alias of a graphics card from that of a network card where it names no model of the catalog.
 _GPU_WORD = re.compile(r"gpu|nvidia|tesla|quadro|rtx|(?<![a-z0-9])[abhlptv]\d{1,3}(?![0-9])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class FlavorGpus:
-    """The GPUs of one machine; `models` are the keys of the catalog that the flavor may mean, `told_by` the extra spec that tells.
+class MagnumFlavorGpus:
+    """The GPUs of one machine.
 
-    count: None where only a hint tells that there are any.
+    count: None where only a hint says that there are any. models: the catalog's keys that the flavor may mean. source: the extra spec.
     """
 
     count: int | None
     kind: str
     models: tuple[str, ...]
-    told_by: str
+    source: str
 
-    def told(self) -> dict[str, t.Any]:
-        """For a result; `model` only where one alone is meant."""
+    def to_result(self) -> dict[str, t.Any]:
+        """For a result; `model` is null where several are possible."""
         return {
             "count": self.count,
             "kind": self.kind,
             "model": self.models[0] if len(self.models) == 1 else None,
             "models": list(self.models),
-            "told_by": self.told_by,
+            "source": self.source,
         }
 
 
-def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> FlavorGpus | None:
-    """The GPUs of a flavor with these extra specs; None where nothing in them tells of any (or they may not be read).
+def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> MagnumFlavorGpus | None:
+    """The GPUs of a flavor with these extra specs; None where they name none, or are not readable.
 
-    aliases: what the operator's names (PCI aliases, custom classes and traits) mean, by name, as models of the catalog.
+    aliases: the catalog's models by the operator's names for cards (PCI aliases, custom resource classes and traits).
     """
     known = {name.casefold(): model for name, model in (aliases or {}).items()}
     specs = specs or {}
     found = [*_by_alias(specs, known), *_by_class(specs, known)] or list(_by_hint(specs, known))
     if not found:
         return None
-    # A trait beside a bare VGPU or PGPU says which card that is.
+    # A trait beside VGPU or PGPU names the card.
     hinted = next((hint.models for hint in _by_hint(specs, known) if hint.models), ())
     best = max(found, key=lambda gpus: (gpus.count is not None, bool(gpus.models)))
-    return best if best.models else FlavorGpus(best.count, best.kind, hinted, best.told_by)
+    return best if best.models else MagnumFlavorGpus(best.count, best.kind, hinted, best.source)
 
 
 def models_of(name: str, known: t.Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Keys of the models that an operator's name for a card may mean: T4 of "nvidia_t4", all A100 of "a100"."""
+    """The catalog's keys that an operator's name for a card may mean: T4 for "nvidia_t4", all A100 for "a100"."""
     given = (known or {}).get(name.casefold())
     if given is not None:
         found = models.find(given)
@@ -78,57 +78,57 @@ def models_of(name: str, known: t.Mapping[str, str] | None = None) -> tuple[str,
     words = [word for word in re.split(r"[^a-z0-9]+", name.casefold()) if word and word not in _NOISE]
     for length in range(len(words), 0, -1):
         for start in range(len(words) - length + 1):
-            spelt = "-".join(words[start : start + length])
-            if exact := models.find(spelt):
+            name_part = "-".join(words[start : start + length])
+            if exact := models.find(name_part):
                 return (exact.key,)
-            if begun := _begun(spelt):
-                return begun
+            if matches := _models_beginning_with(name_part):
+                return matches
     return ()
 
 
-def _begun(spelt: str) -> tuple[str, ...]:
-    """Models whose name begins with this whole word: not L40S for "l4"."""
+def _models_beginning_with(name_part: str) -> tuple[str, ...]:
+    """Models whose name begins with these whole words: not L40S for "l4"."""
     return tuple(
         dict.fromkeys(
             model.key
             for model in models.MODELS
             for name in (model.key, model.product, *model.aliases)
-            if models.normalized(name).startswith(f"{spelt}-")
+            if models.normalized(name).startswith(f"{name_part}-")
         )
     )
 
 
-def _by_alias(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[FlavorGpus]:
-    """Of `t4:1,other:2`; the same key gives away network cards, too."""
+def _by_alias(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[MagnumFlavorGpus]:
+    """GPUs of `t4:1,other:2`; network cards have the same key."""
     for part in str(specs.get(_ALIAS) or "").split(","):
         name, dummy, count = part.strip().partition(":")
         found = models_of(name, known)
         if name and (found or name.casefold() in known or _GPU_WORD.search(name)):
-            yield FlavorGpus(_number(count or "1"), PHYSICAL, found, f"{_ALIAS}={part.strip()}")
+            yield MagnumFlavorGpus(_number(count or "1"), PHYSICAL, found, f"{_ALIAS}={part.strip()}")
 
 
-def _by_class(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[FlavorGpus]:
+def _by_class(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[MagnumFlavorGpus]:
     for key, value in sorted(specs.items()):
         found = _RESOURCE.match(key)
         if found is None or not _number(value):
             continue
         name = found["class"]
         if name in ("VGPU", "PGPU"):
-            yield FlavorGpus(_number(value), VIRTUAL if name == "VGPU" else PHYSICAL, (), f"{key}={value}")
+            yield MagnumFlavorGpus(_number(value), VIRTUAL if name == "VGPU" else PHYSICAL, (), f"{key}={value}")
         elif _CUSTOM.match(name) or name.casefold() in known:
             kind = VIRTUAL if "VGPU" in name else PHYSICAL
-            yield FlavorGpus(_number(value), kind, models_of(name, known), f"{key}={value}")
+            yield MagnumFlavorGpus(_number(value), kind, models_of(name, known), f"{key}={value}")
 
 
-def _by_hint(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[FlavorGpus]:
+def _by_hint(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[MagnumFlavorGpus]:
     for key, value in sorted(specs.items()):
         found = _TRAIT.match(key)
         if found and value == "required":
             trait = found["trait"]
             if trait.startswith("HW_GPU_") or _CUSTOM.match(trait) or trait.casefold() in known:
-                yield FlavorGpus(None, HINT, models_of(trait, known), f"{key}={value}")
+                yield MagnumFlavorGpus(None, HINT, models_of(trait, known), f"{key}={value}")
         elif key == _PROFILE and (models_of(value, known) or _GPU_WORD.search(value)):
-            yield FlavorGpus(None, HINT, models_of(value, known), f"{key}={value}")
+            yield MagnumFlavorGpus(None, HINT, models_of(value, known), f"{key}={value}")
 
 
 def _number(text: str) -> int | None:

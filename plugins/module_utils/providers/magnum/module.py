@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Ansible side of the modules for Magnum: openstack.cloud's options, and the services of one cloud."""
+"""Base class of the Magnum modules: openstack.cloud's options, and the services of one cloud."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from ansible.module_utils.basic import missing_required_lib
 
 from ...common.errors import ServiceError
 from ...common.module import ArgumentSpec, BaseModule, merge_specs
+from ..kubeconfig_file import CRYPTOGRAPHY_IMPORT_ERROR, YAML_IMPORT_ERROR
 from .client import Magnum
 from .errors import OpenStackError, explain
 from .nova_glance import Glance, Nova
 from .sdk import IMPORT_ERROR, enable_logging
 from .session import CloudOptions, Session
 
-# The options of the fragment openstack.cloud.openstack, under which every user of OpenStack's modules knows them.
+# The names of openstack.cloud's options.
 CONNECTION: ArgumentSpec = {
     "cloud": {"type": "raw"},
     "auth": {"type": "dict", "no_log": True},
     "auth_type": {"type": "str"},
     "region_name": {"type": "str"},
-    "wait": {"type": "bool", "default": True},
-    "timeout": {"type": "int", "default": 180},
     "api_timeout": {"type": "int"},
     "validate_certs": {"type": "bool", "aliases": ["verify"]},
     "ca_cert": {"type": "str", "aliases": ["cacert"]},
@@ -39,24 +38,24 @@ CONNECTION: ArgumentSpec = {
     "sdk_log_path": {"type": "str"},
     "sdk_log_level": {"type": "str", "choices": ["INFO", "DEBUG"], "default": "INFO"},
 }
-# A cloud makes machines in minutes: another default, and the name that it has in this collection's other modules.
 WAIT: ArgumentSpec = {
-    "timeout": {"type": "int", "default": 3600, "aliases": ["wait_timeout"]},
+    "wait": {"type": "bool", "default": True},
+    "wait_timeout": {"type": "int", "default": 3600, "aliases": ["timeout"]},
     "wait_sleep": {"type": "int", "default": 5},
 }
 
 
 class MagnumModule(BaseModule):
-    """A module that talks to a cloud with Magnum: always with the connection's options."""
+    """A module that talks to a cloud with Magnum; it has the connection options."""
 
     def __init__(self, argument_spec: ArgumentSpec, *, wait: bool = False, **kwargs: t.Any) -> None:
-        """Compose the argument spec; nothing is sent yet."""
+        """Compose the argument spec; send nothing yet."""
         super().__init__(merge_specs(CONNECTION, *([WAIT] if wait else []), argument_spec), **kwargs)
         self._session: Session | None = None
 
     @property
     def session(self) -> Session:
-        """The cloud; raises ConnectionProblem where it cannot be used as it is configured."""
+        """The cloud; raises ConnectionProblem where its configuration is unusable."""
         if self._session is None:
             if IMPORT_ERROR is not None:
                 self.fail_json(msg=missing_required_lib("openstacksdk"), exception=IMPORT_ERROR)
@@ -65,6 +64,12 @@ class MagnumModule(BaseModule):
             enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])
             self._session = Session(options, self.user_agent)
         return self._session
+
+    def require_kubeconfig_libraries(self) -> None:
+        """Fail where cryptography or PyYAML is missing."""
+        for library, error in (("cryptography", CRYPTOGRAPHY_IMPORT_ERROR), ("PyYAML", YAML_IMPORT_ERROR)):
+            if error is not None:
+                self.fail_json(msg=missing_required_lib(library), exception=error)
 
     @functools.cached_property
     def magnum(self) -> Magnum:
@@ -82,7 +87,7 @@ class MagnumModule(BaseModule):
         return Glance(self.session)
 
     def explain_error(self, error: ServiceError) -> str:
-        """With the cloud, the region and the project."""
+        """Adds the cloud, the region and the project."""
         if isinstance(error, OpenStackError) and self._session is not None:
             return explain(error, self._session)
         return super().explain_error(error)

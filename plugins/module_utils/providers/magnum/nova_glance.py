@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Nova and Glance know of flavors, keypairs, quotas and images; Magnum itself checks none of it reliably."""
+"""Flavors, keypairs, limits and images from Nova and Glance; Magnum itself checks none of them reliably."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .errors import OpenStackError
 from .session import Session
 from .transport import Object, Service
 
-# Extra specs stand in the flavor from this version of Nova's API on (18.0, Rocky).
+# The first microversion that returns extra specs in the flavor (Nova 18.0, Rocky).
 _EXTRA_SPECS = {"OpenStack-API-Version": "compute 2.61"}
 
 
 class Nova:
-    """Flavors, keypairs and what the project may still have."""
+    """Flavors, keypairs and limits."""
 
     def __init__(self, session: Session) -> None:
-        """Nothing is sent yet."""
+        """Send nothing yet."""
         self._service = Service(session, "compute", "Nova")
 
     @functools.cached_property
     def flavors(self) -> list[Object]:
-        """All that the project may use, with `extra_specs` where it may read them."""
+        """All flavors of the project, with `extra_specs` where the user may read them."""
         try:
             return self._service.pages(
                 "/flavors/detail", "flavors", lambda at: self._service.send("GET", at, headers=_EXTRA_SPECS)
@@ -43,7 +43,7 @@ class Nova:
             return {}
 
     def flavor(self, name: str) -> Object | None:
-        """The flavor of this name or id."""
+        """The flavor with this name or id."""
         return next((flavor for flavor in self.flavors if name in (flavor["id"], flavor["name"])), None)
 
     @functools.cached_property
@@ -53,7 +53,7 @@ class Nova:
 
     @functools.cached_property
     def limits(self) -> Object:
-        """The project's absolute limits and what it uses of them; empty where it may not know."""
+        """The project's absolute limits and usage; empty where the user may not read them."""
         try:
             return dict(self._service.send("GET", "/limits").json()["limits"]["absolute"])
         except OpenStackError as error:
@@ -66,14 +66,14 @@ class Glance:
     """Images."""
 
     def __init__(self, session: Session) -> None:
-        """Nothing is sent yet."""
+        """Send nothing yet."""
         self._service = Service(session, "image", "Glance", "/v2")
 
     @functools.cached_property
     def images(self) -> list[Object]:
-        """All that the project may use."""
+        """All images of the project."""
         return self._service.pages("/images", "images")
 
     def named(self, name: str) -> list[Object]:
-        """The images of this name or id; names need not be unique."""
+        """The images with this name or id; names are not unique."""
         return [image for image in self.images if name in (image["id"], image["name"])]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What vServer has that a node group is made of, and which of it a name means; pure."""
+"""vServer's resources that a node group refers to, and the one that a name means (pure)."""
 
 from __future__ import annotations
 
@@ -15,78 +15,80 @@ _SHOWN = 12
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A thing that a group refers to by id: `note` tells it from others of its name, `usable` is False for one not ACTIVE."""
+class CatalogItem:
+    """A resource that a group refers to by id.
+
+    note: distinguishes it from others of its name. usable: False for one that is not ACTIVE. aliases: further names, valid where only one
+    item has them.
+    """
 
     id: str
     name: str
     note: str = ""
     usable: bool = True
-    others: tuple[str, ...] = ()
-    """Further names that mean it, where only one thing has them."""
-    facts: t.Mapping[str, t.Any] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+    details: t.Mapping[str, t.Any] = field(default_factory=dict)
 
-    def told(self) -> dict[str, t.Any]:
+    def to_result(self) -> dict[str, t.Any]:
         """As modules return it."""
-        return {"id": self.id, "name": self.name, "usable": self.usable, **self.facts}
+        return {"id": self.id, "name": self.name, "usable": self.usable, **self.details}
 
 
 @dataclass(frozen=True)
 class ResolvedName:
-    """What a name means: an id, or why it means none."""
+    """The id that a name means, or the problem with the name."""
 
     id: str | None = None
     problem: str | None = None
 
 
-def choose(what: str, wanted: str, offers: t.Sequence[Offer], where: str) -> ResolvedName:
-    """The one offer that is meant by its id or its name; several of one name are refused with their ids."""
-    meant = [offer for offer in offers if offer.id == wanted]
-    meant = meant or [offer for offer in offers if offer.name == wanted]
-    meant = meant or [offer for offer in offers if wanted in offer.others]
-    usable = [offer for offer in meant if offer.usable]
+def resolve(option: str, wanted: str, items: t.Sequence[CatalogItem], place: str) -> ResolvedName:
+    """The one item with this id or name; a name of several is refused with their ids."""
+    matches = [item for item in items if item.id == wanted]
+    matches = matches or [item for item in items if item.name == wanted]
+    matches = matches or [item for item in items if wanted in item.aliases]
+    usable = [item for item in matches if item.usable]
     if len(usable) == 1:
         return ResolvedName(id=usable[0].id)
     if len(usable) > 1:
-        told = ", ".join(f"{offer.id}{f' ({offer.note})' if offer.note else ''}" for offer in usable)
-        return ResolvedName(problem=f"{what}: {wanted!r} is the name of {len(usable)} in {where}: {told}. Give the id.")
-    if meant:
+        ids = ", ".join(f"{item.id}{f' ({item.note})' if item.note else ''}" for item in usable)
         return ResolvedName(
-            problem=f"{what}: {wanted!r} in {where} cannot be used now ({meant[0].note or 'not ACTIVE'})."
+            problem=f"{option}: {wanted!r} is the name of {len(usable)} in {place}: {ids}. Give the id."
         )
-    return ResolvedName(
-        problem=f"{what}: there is no {wanted!r} in {where}. {listed(wanted, [o.name for o in offers if o.usable])}"
-    )
+    if matches:
+        return ResolvedName(
+            problem=f"{option}: {wanted!r} in {place} is not usable now ({matches[0].note or 'not ACTIVE'})."
+        )
+    names = [item.name for item in items if item.usable]
+    return ResolvedName(problem=f"{option}: there is no {wanted!r} in {place}. {available(wanted, names)}")
 
 
-def listed(wanted: str, names: t.Iterable[str]) -> str:
-    """What there is, those spelt alike first and alone where there are many."""
-    there = list(dict.fromkeys(name for name in names if name))
-    if not there:
-        return "There is none at all."
-    near = difflib.get_close_matches(wanted, there, n=_SHOWN, cutoff=0.5)
-    if len(there) <= _SHOWN:
-        near += [name for name in sorted(there) if name not in near]
-    shown = near or sorted(there)[:_SHOWN]
-    more = len(there) - len(shown)
-    return f"There are {', '.join(shown)}{f', and {more} more' if more else ''}."
+def available(wanted: str, names: t.Iterable[str]) -> str:
+    """A sentence with the available names: similar ones first, and only these where there are many."""
+    known = list(dict.fromkeys(name for name in names if name))
+    if not known:
+        return "None is available."
+    similar = difflib.get_close_matches(wanted, known, n=_SHOWN, cutoff=0.5)
+    if len(known) <= _SHOWN:
+        similar += [name for name in sorted(known) if name not in similar]
+    shown = similar or sorted(known)[:_SHOWN]
+    more = len(known) - len(shown)
+    return f"Available: {', '.join(shown)}{f', and {more} more' if more else ''}."
 
 
-def flavor_offers(flavors: t.Iterable[Flavor]) -> list[Offer]:
-    """Flavors to choose from; one that is sold out is told apart by `flavor_problem`."""
-    return [Offer(flavor.id, flavor.name, note=f"zone {flavor.zone}", facts=flavor.told()) for flavor in flavors]
+def flavor_items(flavors: t.Iterable[Flavor]) -> list[CatalogItem]:
+    """Flavors; whether one is sold out is checked elsewhere."""
+    return [CatalogItem(flavor.id, flavor.name, note=f"zone {flavor.zone}") for flavor in flavors]
 
 
-def subnet_offer(row: Row) -> Offer:
+def subnet_item(row: Row) -> CatalogItem:
     """A subnet of a VPC; its zone decides on flavors and volume types."""
     zone = row.get("zone") or {}
-    secondary = [one.get("cidr") for one in row.get("secondarySubnets") or [] if isinstance(one, dict)]
-    return Offer(
-        _id(row),
-        _name(row),
+    secondary = [subnet.get("cidr") for subnet in row.get("secondarySubnets") or [] if isinstance(subnet, dict)]
+    return _item(
+        row,
         note=str(row.get("cidr") or ""),
-        usable=_active(row),
-        facts={
+        details={
             "cidr": row.get("cidr"),
             "zone": zone.get("uuid") or row.get("zoneId"),
             "zone_name": zone.get("name"),
@@ -95,42 +97,29 @@ def subnet_offer(row: Row) -> Offer:
     )
 
 
-def volume_offer(row: Row, kind: str) -> Offer:
-    """A volume type of a zone, called by its name, by its kind (SSD, NVME) or by kind and IOPS (SSD-3000)."""
+def volume_item(row: Row, kind: str) -> CatalogItem:
+    """A volume type of a zone; aliases are its kind (SSD, NVME), and kind and IOPS (SSD-3000)."""
     iops = row.get("iops")
-    return Offer(
-        _id(row),
-        _name(row),
+    return _item(
+        row,
         note=f"{kind}, {iops} IOPS",
-        usable=_active(row),
-        others=tuple(name for name in (kind, f"{kind}-{iops}" if iops else "") if name),
-        facts={"kind": kind, "iops": iops, "min_gib": row.get("minSize"), "max_gib": row.get("maxSize")},
+        aliases=tuple(name for name in (kind, f"{kind}-{iops}" if iops else "") if name),
+        details={"kind": kind, "iops": iops, "min_gib": row.get("minSize"), "max_gib": row.get("maxSize")},
     )
 
 
-def plain_offer(row: Row) -> Offer:
+def plain_item(row: Row) -> CatalogItem:
     """An SSH key or a security group."""
-    return Offer(
-        _id(row),
-        _name(row),
-        note=str(row.get("description") or ""),
-        usable=_active(row),
-        facts={"system": bool(row.get("system") or row.get("isSystem"))},
-    )
+    system = bool(row.get("system") or row.get("isSystem"))
+    return _item(row, note=str(row.get("description") or ""), details={"system": system})
 
 
-def zone_offer(row: Row) -> Offer:
+def zone_item(row: Row) -> CatalogItem:
     """A zone of the region."""
-    return Offer(_id(row), _name(row), usable=row.get("isEnabled") is not False)
+    return _item(row, usable=row.get("isEnabled") is not False)
 
 
-def _id(row: Row) -> str:
-    return str(row.get("uuid") or row.get("id") or "")
-
-
-def _name(row: Row) -> str:
-    return str(row.get("name") or row.get("displayName") or "")
-
-
-def _active(row: Row) -> bool:
-    return str(row.get("status") or "ACTIVE").upper() in ("ACTIVE", "AVAILABLE", "CREATED", "ENABLED")
+def _item(row: Row, **more: t.Any) -> CatalogItem:
+    usable = str(row.get("status") or "ACTIVE").upper() in ("ACTIVE", "AVAILABLE", "CREATED", "ENABLED")
+    name = str(row.get("name") or row.get("displayName") or "")
+    return CatalogItem(str(row.get("uuid") or row.get("id") or ""), name, **{"usable": usable, **more})

@@ -1,139 +1,141 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an account and its cluster have no room for, found before anything is sent."""
+"""Checks of declared groups against the account, the cluster and its zones, before the first request."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ...catalog.names import MIG_CONFIG_LABEL
-from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from .catalog import Offer, listed
+from ...nodegroups.spec import NODE_LABELS, NodeGroupSpec, NodeGroupState
+from .catalog import CatalogItem, available
 from .clusters import NATIVE_ROUTING, VksCluster
 from .flavors import Flavor
-from .name_resolver import Resolver
+from .name_resolver import NameResolver
 
-_DISABLED = "all-disabled"
-_NEEDED = ("flavor", "disk_type", "ssh_key")
+_MIG_DISABLED = "all-disabled"
 
-Asked = t.Sequence["tuple[NodeGroupSpec, NodeGroupState | None]"]
+Specs = t.Sequence["tuple[NodeGroupSpec, NodeGroupState | None]"]
 Quota = t.Mapping[str, t.Any]
 
 
-def problems(asked: Asked, cluster: VksCluster, groups: int, quota: Quota, resolver: Resolver) -> list[str]:
-    """A line for each thing that cannot be, with its remedy. `groups` is how many the cluster has; None beside a wish: to be created."""
-    found = list(_room(asked, groups, quota))
+def problems(specs: Specs, cluster: VksCluster, groups: int, quota: Quota, resolver: NameResolver) -> list[str]:
+    """A line with a remedy for each impossible part. `groups`: how many the cluster has; the state is None where the group is to be created."""
+    found = list(_group_quota(specs, groups, quota))
     if cluster.status in ("ERROR", "FAILED", "DELETING"):
-        found.append(f"Cluster {cluster.name} is {cluster.status}; no node group can be changed before it is ACTIVE.")
-    for wish, live in asked:
-        told = _created(wish, cluster, resolver) if live is None else _changed(wish, live, cluster)
+        found.append(
+            f"Cluster {cluster.name} is {cluster.status}; its node groups cannot be changed until it is ACTIVE."
+        )
+    for spec, state in specs:
         found += [
-            f"Node group {wish.name}: {problem}"
-            for problem in (*told, *_sized(wish, quota), *_flavored(wish, live, resolver))
+            f"Node group {spec.name}: {problem}"
+            for problem in (
+                *(_creation_problems(spec, cluster, resolver) if state is None else ()),
+                *_version_problems(spec, state, cluster),
+                *_node_quota(spec, quota),
+                *_flavor_problems(spec, state, resolver),
+            )
         ]
     return found
 
 
-def _room(asked: Asked, groups: int, quota: Quota) -> t.Iterator[str]:
+def _group_quota(specs: Specs, groups: int, quota: Quota) -> t.Iterator[str]:
     most = quota.get("maxNodeGroupsPerCluster")
-    new = sum(live is None for dummy, live in asked)
+    new = sum(state is None for dummy, state in specs)
     if isinstance(most, int) and new and groups + new > most:
         yield (
-            f"There is no quota for {new} more node groups: the cluster has {groups} of at most {most}. "
-            "Delete some, or ask VNG Cloud for more (maxNodeGroupsPerCluster)."
+            f"The quota does not allow {new} more node groups: the cluster has {groups} of at most {most} (maxNodeGroupsPerCluster). "
+            "Delete some, or ask VNG Cloud for a larger quota."
         )
 
 
-def _sized(wish: NodeGroupSpec, quota: Quota) -> t.Iterator[str]:
+def _node_quota(spec: NodeGroupSpec, quota: Quota) -> t.Iterator[str]:
     most = quota.get("maxNodesPerNodeGroup")
-    for field, value in (("num_nodes", wish.count), ("max_size", wish.high)):
+    for option, value in (("node_count", spec.count), ("max_node_count", spec.max_count)):
         if isinstance(most, int) and value is not None and value > most:
-            yield f"{field}: is {value}, and the quota is {most} nodes a group (maxNodesPerNodeGroup). Make several groups, or ask for more."
+            yield (
+                f"{option} is {value}, and the quota is {most} nodes for a group (maxNodesPerNodeGroup). Declare several groups, or ask VNG "
+                "Cloud for a larger quota."
+            )
 
 
-def _created(wish: NodeGroupSpec, cluster: VksCluster, resolver: Resolver) -> t.Iterator[str]:
-    subnet = wish.fields.get("subnet") or resolver.default_subnet
+def _creation_problems(spec: NodeGroupSpec, cluster: VksCluster, resolver: NameResolver) -> t.Iterator[str]:
+    subnet = spec.fields.get("subnet") or resolver.default_subnet
+    names = [item.name for item in resolver.subnets()]
     if not subnet:
-        yield f"subnet: the cluster has several or none; say which. {listed('', [offer.name for offer in resolver.subnets()])}"
+        yield f"subnet: required, because the cluster has several subnets or none. {available('', names)}"
         return
-    subnets = [offer for offer in resolver.subnets() if offer.id == subnet and offer.usable]
+    subnets = [item for item in resolver.subnets() if item.id == subnet and item.usable]
     if not subnets:
-        yield f"subnet: {subnet} is no active subnet of VPC {cluster.vpc}. {listed('', [offer.name for offer in resolver.subnets()])}"
+        yield f"subnet: {subnet} is not an active subnet of VPC {cluster.vpc}. {available('', names)}"
         return
-    there: dict[str, t.Callable[[], list[str]]] = {
-        "flavor": lambda: [flavor.name for flavor in resolver.flavors(subnet) if flavor.available],
-        "disk_type": lambda: [offer.name for offer in resolver.volume_types(subnet)],
-        "ssh_key": lambda: [offer.name for offer in resolver.ssh_keys()],
+    required: dict[str, t.Callable[[], list[str]]] = {
+        "flavor": lambda: _available_flavors(resolver.flavors(subnet)),
+        "disk_type": lambda: [item.name for item in resolver.volume_types(subnet)],
+        "ssh_key": lambda: [item.name for item in resolver.ssh_keys()],
     }
-    for field in _NEEDED:
-        if not wish.fields.get(field):
-            yield f"{field}: a new group needs one. {listed('', there[field]())}"
-    yield from _disk(
-        wish, [offer for offer in resolver.volume_types(subnet) if offer.id == wish.fields.get("disk_type")]
-    )
-    native, secondary = cluster.network == NATIVE_ROUTING, wish.fields.get("secondary_subnets")
+    for option, choices in required.items():
+        if not spec.fields.get(option):
+            yield f"{option}: required for a new group. {available('', choices())}"
+    disk_types = [item for item in resolver.volume_types(subnet) if item.id == spec.fields.get("disk_type")]
+    yield from _disk_problems(spec, disk_types)
+    native, secondary = cluster.network == NATIVE_ROUTING, spec.fields.get("secondary_subnets")
     if native and not secondary:
-        told = ", ".join(subnets[0].facts["secondary_cidrs"]) or "none yet"
-        yield f"secondary_subnets: the cluster's network is {NATIVE_ROUTING}, which needs them. Subnet {subnets[0].name} has {told}."
+        cidrs = ", ".join(subnets[0].details["secondary_cidrs"]) or "none yet"
+        yield f"secondary_subnets: required by the cluster's network, {NATIVE_ROUTING}. Subnet {subnets[0].name} has {cidrs}."
     elif secondary and not native:
-        yield f"secondary_subnets: only a cluster of network {NATIVE_ROUTING} takes them, and this one's is {cluster.network}; leave them out."
-    yield from _version(wish, None, cluster)
+        yield f"secondary_subnets: only for clusters of network {NATIVE_ROUTING}, and this one's is {cluster.network}; leave them out."
 
 
-def _changed(wish: NodeGroupSpec, live: NodeGroupState, cluster: VksCluster) -> t.Iterator[str]:
-    yield from _version(wish, live.fields.get("kubernetes_version"), cluster)
-
-
-def _version(wish: NodeGroupSpec, now: str | None, cluster: VksCluster) -> t.Iterator[str]:
-    wanted = wish.fields.get("kubernetes_version")
-    if wanted and wanted not in (now, cluster.version):
+def _version_problems(spec: NodeGroupSpec, state: NodeGroupState | None, cluster: VksCluster) -> t.Iterator[str]:
+    wanted = spec.fields.get("kubernetes_version")
+    current = state.fields.get("kubernetes_version") if state else None
+    if wanted and wanted not in (current, cluster.version):
         yield (
-            f"kubernetes_version: is {wanted}, and nodes go to no other version than the cluster's, which is {cluster.version}. "
-            "Declare that, or upgrade the cluster first."
+            f"kubernetes_version: {wanted} is not the cluster's version, {cluster.version}, to which alone nodes can be upgraded. Declare "
+            "that version, or upgrade the cluster first."
         )
 
 
-def _disk(wish: NodeGroupSpec, types: t.Sequence[Offer]) -> t.Iterator[str]:
-    size = wish.fields.get("disk_size")
-    low, high = (types[0].facts.get("min_gib"), types[0].facts.get("max_gib")) if types else (None, None)
-    if size is not None and isinstance(low, int) and size < low:
-        yield f"disk_size: is {size} GiB, and {types[0].name} has at least {low}."
-    if size is not None and isinstance(high, int) and size > high:
-        yield f"disk_size: is {size} GiB, and {types[0].name} has at most {high}."
-
-
-def _flavored(wish: NodeGroupSpec, live: NodeGroupState | None, resolver: Resolver) -> t.Iterator[str]:
-    """Whether the flavor has as many machines left as are asked for, and GPUs that can be cut where the labels ask for it."""
-    wanted = wish.fields.get("flavor")
-    subnet = wish.fields.get("subnet") or (live.fields["subnet"] if live else resolver.default_subnet)
-    count = wish.count_of(live.count if live else None)
-    more = (
-        (1 if count is None else count)
-        if live is None
-        else max(0, (live.count if count is None else count) - live.count)
-    )
-    profile = (wish.fields.get("labels") or {}).get(MIG_CONFIG_LABEL)
-    cut = profile is not None and not str(profile).startswith(_DISABLED)
-    used = wanted or (live.fields["flavor"] if live else None)
-    if not used or not subnet or not (more or cut or live is None):
+def _disk_problems(spec: NodeGroupSpec, disk_types: t.Sequence[CatalogItem]) -> t.Iterator[str]:
+    size = spec.fields.get("disk_size")
+    if size is None or not disk_types:
         return
-    flavors = resolver.flavors(subnet)
-    flavor = next((each for each in flavors if each.id == used), None)
+    low, high = disk_types[0].details.get("min_gib"), disk_types[0].details.get("max_gib")
+    if isinstance(low, int) and size < low:
+        yield f"disk_size: {size} GiB is less than the minimum of {disk_types[0].name}, {low} GiB."
+    if isinstance(high, int) and size > high:
+        yield f"disk_size: {size} GiB is more than the maximum of {disk_types[0].name}, {high} GiB."
+
+
+def _flavor_problems(spec: NodeGroupSpec, state: NodeGroupState | None, resolver: NameResolver) -> t.Iterator[str]:
+    """Whether enough machines of the flavor are left, and whether its GPUs support MIG where the labels ask for it."""
+    subnet = spec.fields.get("subnet") or (state.fields["subnet"] if state else resolver.default_subnet)
+    flavor_id = spec.fields.get("flavor") or (state.fields["flavor"] if state else None)
+    current, default = (state.count, state.count) if state else (0, 1)
+    count = spec.desired_count(state.count if state else None)
+    added = max(0, (default if count is None else count) - current)
+    profile = (spec.fields.get(NODE_LABELS) or {}).get(MIG_CONFIG_LABEL)
+    needs_mig = profile is not None and not str(profile).startswith(_MIG_DISABLED)
+    if not flavor_id or not subnet or not (added or needs_mig or state is None):
+        return
+    flavors, zone = resolver.flavors(subnet), resolver.zone_text(subnet)
+    flavor = next((each for each in flavors if each.id == flavor_id), None)
     if flavor is None:
-        if live is None:
-            yield f"flavor: {used} is not in {resolver.place(subnet)}. {listed('', _left(flavors))}"
+        if state is None:
+            yield f"flavor: {flavor_id} is not in {zone}. {available('', _available_flavors(flavors))}"
         return
-    if more and not flavor.available:
-        yield f"flavor: {flavor.name} is sold out in {resolver.place(subnet)}. {listed(flavor.name, _left(flavors))}"
-    elif flavor.remaining is not None and more > flavor.remaining:
-        lack = f"of {flavor.name} {flavor.remaining} are left in {resolver.place(subnet)}, and {more} are asked for"
-        yield f"flavor: {lack}. {listed(flavor.name, _left(flavors))}"
-    if cut and flavor.gpus and flavor.models and not any(model.mig_capable for model in flavor.models):
+    alternatives = available(flavor.name, _available_flavors(flavors))
+    if added and not flavor.available:
+        yield f"flavor: {flavor.name} is sold out in {zone}. {alternatives}"
+    elif flavor.remaining is not None and added > flavor.remaining:
+        yield f"flavor: {zone} has {flavor.remaining} of {flavor.name} left, and {added} are needed. {alternatives}"
+    if needs_mig and flavor.gpus and flavor.models and not any(model.mig_capable for model in flavor.models):
         yield (
-            f"labels: {MIG_CONFIG_LABEL}={profile} cuts GPUs, and the {flavor.models[0].key} of {flavor.name} knows no MIG. "
-            "Leave the label out, or take a flavor whose GPU has it (H100)."
+            f"node_labels: {MIG_CONFIG_LABEL}={profile} needs MIG, which the {flavor.models[0].key} of {flavor.name} does not support. "
+            "Remove the label, or choose a flavor whose GPU supports it (H100)."
         )
 
 
-def _left(flavors: t.Iterable[Flavor]) -> list[str]:
+def _available_flavors(flavors: t.Iterable[Flavor]) -> list[str]:
     return [flavor.name for flavor in flavors if flavor.available]

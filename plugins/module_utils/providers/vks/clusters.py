@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters of an account: found by name or id, and read in whichever of the API's generations they are told."""
+"""The clusters of an account."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...common.errors import InvalidOptions
 from ...common.parallel import run_bounded
-from .catalog import listed
+from .catalog import available
 from .errors import VksError
 from .paging import Row
 from .transport import VKS, VksTransport
@@ -23,7 +23,10 @@ _ID = re.compile(r"k8s-[0-9a-f]{4,}[0-9a-f-]*")
 
 @dataclass(frozen=True)
 class VksCluster:
-    """A cluster as far as node groups and kubeconfigs need it; ids are VNG Cloud's."""
+    """A cluster as far as node groups and kubeconfigs need it; ids are VNG Cloud's.
+
+    subnets: the cluster's own; where there is one, it is the default of new groups. row: the response.
+    """
 
     id: str
     name: str
@@ -31,17 +34,16 @@ class VksCluster:
     version: str
     vpc: str
     subnets: tuple[str, ...]
-    """Those of the cluster itself; the first is the default of a group where there is but one."""
     network: str
     nodes: int | None
-    facts: Row
+    row: Row
 
     @property
     def path(self) -> str:
-        """Where it is in the API."""
+        """Its path in the API."""
         return f"{_PATH}/{self.id}"
 
-    def told(self) -> dict[str, t.Any]:
+    def to_result(self) -> dict[str, t.Any]:
         """As modules return it."""
         return {
             "id": self.id,
@@ -52,18 +54,18 @@ class VksCluster:
             "subnets": list(self.subnets),
             "network": self.network,
             "node_count": self.nodes,
-            "private": self.facts.get("enablePrivateCluster"),
-            "endpoint": self.facts.get("serviceEndpoint"),
-            "created_at": self.facts.get("createdAt"),
+            "private": self.row.get("enablePrivateCluster"),
+            "endpoint": self.row.get("serviceEndpoint"),
+            "created_at": self.row.get("createdAt"),
         }
 
 
 def cluster_of(row: Row) -> VksCluster:
-    """A cluster as the API tells it; what a list leaves out is empty."""
+    """A cluster of a response; what a list leaves out is empty."""
     subnets = row.get("listSubnetIds") or ([row["subnetId"]] if row.get("subnetId") else [])
     nodes = row.get("numNodes")
     return VksCluster(
-        id=str(row.get("id") or row.get("uid") or ""),
+        id=str(row.get("id") or ""),
         name=str(row.get("name") or ""),
         status=str(row.get("status") or ""),
         version=str(row.get("version") or ""),
@@ -71,14 +73,14 @@ def cluster_of(row: Row) -> VksCluster:
         subnets=tuple(str(subnet) for subnet in subnets),
         network=str(row.get("networkType") or ""),
         nodes=nodes if isinstance(nodes, int) else None,
-        facts=row,
+        row=row,
     )
 
 
-def all_clusters(transport: VksTransport) -> list[VksCluster]:
-    """All clusters of the account in the region, with their details."""
-    listed_ones = [cluster_of(row) for row in transport.items(VKS, _PATH)]
-    calls = [(cluster.name, functools.partial(_detail, transport, cluster)) for cluster in listed_ones]
+def detailed_clusters(transport: VksTransport, wanted: t.Callable[[VksCluster], bool]) -> list[VksCluster]:
+    """The wanted clusters of the account in the region, with their details; sorted by name and id."""
+    rows = [cluster_of(row) for row in transport.items(VKS, _PATH)]
+    calls = [(cluster.id, functools.partial(_detail, transport, cluster)) for cluster in rows if wanted(cluster)]
     found = []
     for outcome in run_bounded(calls):
         if outcome.error is not None:
@@ -88,34 +90,31 @@ def all_clusters(transport: VksTransport) -> list[VksCluster]:
     return sorted(found, key=lambda cluster: (cluster.name, cluster.id))
 
 
-def named_cluster(transport: VksTransport, wanted: str) -> VksCluster:
-    """The one cluster of that id or name, as a list tells it, or with its details where that took no request more.
+def find_cluster(transport: VksTransport, wanted: str) -> VksCluster:
+    """The one cluster with this id or name, with its details only where that takes no extra request.
 
-    Raises InvalidOptions where there is none, or where a name means several.
+    Raises InvalidOptions where there is none, or where several have the name.
     """
     if _ID.fullmatch(wanted):
         found = _detail(transport, cluster_of({"id": wanted}))
         if found is not None:
             return found
     rows = [cluster_of(row) for row in transport.items(VKS, _PATH)]
-    meant = [row for row in rows if row.id == wanted] or [row for row in rows if row.name == wanted]
-    if len(meant) > 1:
-        told = ", ".join(f"{row.id} ({row.status})" for row in meant)
-        raise InvalidOptions([f"cluster: {len(meant)} clusters are called {wanted!r}: {told}. Give the id."])
-    if not meant:
-        raise InvalidOptions(
-            [
-                f"cluster: there is no {wanted!r} in this account and region. {listed(wanted, [row.name for row in rows])}"
-            ]
-        )
-    return meant[0]
+    matches = [row for row in rows if row.id == wanted] or [row for row in rows if row.name == wanted]
+    if len(matches) > 1:
+        ids = ", ".join(f"{row.id} ({row.status})" for row in matches)
+        raise InvalidOptions([f"cluster: {len(matches)} clusters are called {wanted!r}: {ids}. Give the id."])
+    if not matches:
+        names = available(wanted, [row.name for row in rows])
+        raise InvalidOptions([f"cluster: there is no {wanted!r} in this account and region. {names}"])
+    return matches[0]
 
 
 def detailed(transport: VksTransport, cluster: VksCluster) -> VksCluster:
-    """The same with its details; raises InvalidOptions when it was deleted meanwhile."""
+    """The cluster with its details; raises InvalidOptions when it was deleted meanwhile."""
     found = cluster if cluster.vpc else _detail(transport, cluster)
     if found is None:
-        raise InvalidOptions([f"cluster: {cluster.name} ({cluster.id}) has been deleted meanwhile. Run again."])
+        raise InvalidOptions([f"cluster: {cluster.name} ({cluster.id}) was deleted during this run. Run again."])
     return found
 
 
@@ -127,4 +126,4 @@ def _detail(transport: VksTransport, cluster: VksCluster) -> VksCluster | None:
         if error.not_found:
             return None
         raise
-    return cluster_of({**cluster.facts, **(row or {})})
+    return cluster_of({**cluster.row, **(row or {})})

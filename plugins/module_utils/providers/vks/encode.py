@@ -1,31 +1,43 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is sent to VKS for a node group: its creation, and the three requests that changes are made of; pure."""
+"""The requests for a VKS node group: its creation, and the three requests that change it (pure)."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ...nodegroups.plan import Edits, merge_field
-from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from .decode import WORDS, is_reserved, taints_of
+from ...nodegroups.plan import Differences, merge_field
+from ...nodegroups.spec import (
+    MAX_NODE_COUNT,
+    MIN_NODE_COUNT,
+    NODE_COUNT,
+    NODE_LABELS,
+    NODE_TAINTS,
+    NodeGroupSpec,
+    NodeGroupState,
+    taint_list,
+)
+from .decode import is_reserved
 from .paging import Row
 
-# What a group gets that is not told more: as the vendor's own client makes it (GreenNodeHub/greennode-cli, go/cmd/vks).
+# Defaults of a new group: those of the vendor's own client (GreenNodeHub/greennode-cli, go/cmd/vks).
 DISK_SIZE = 100
 NUM_NODES = 1
 OS = "ubuntu"
 STRATEGY = {"max_surge": 1, "max_unavailable": 0}
 
-METADATA = ("labels", "taints", "tags")
-# Which request changes what: PATCH .../metadata, PUT, POST .../upgrade-version.
-PUT_FIELDS = (WORDS.count, WORDS.low, WORDS.high, "security_groups", "upgrade_strategy")
+# PATCH .../metadata: the fields, and their names in the API.
+METADATA = {NODE_LABELS: "labels", NODE_TAINTS: "taints", "tags": "tags"}
+# PUT
+RANGE = (MIN_NODE_COUNT, MAX_NODE_COUNT)
+PUT_FIELDS = (NODE_COUNT, *RANGE, "security_groups", "upgrade_strategy")
+# POST .../upgrade-version
 VERSION_FIELD = "kubernetes_version"
 
 
-def create_body(wish: NodeGroupSpec, name: str, count: int | None, subnet: str | None) -> Row:
-    """The body of POST .../node-groups; ids are resolved already, `subnet` is the cluster's where the wish names none."""
-    fields = wish.fields
+def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str | None) -> Row:
+    """The body of POST .../node-groups; names are resolved already, `subnet` is the cluster's, for a spec without one."""
+    fields = spec.fields
     body: Row = {
         "name": name,
         "numNodes": NUM_NODES if count is None else count,
@@ -43,85 +55,69 @@ def create_body(wish: NodeGroupSpec, name: str, count: int | None, subnet: str |
         body["subnetId"] = fields.get("subnet") or subnet
     if fields.get("secondary_subnets"):
         body["secondarySubnets"] = list(fields["secondary_subnets"])
-    if wish.high is not None:
-        body["autoScaleConfig"] = {"minSize": wish.low or 0, "maxSize": wish.high}
-    for field in METADATA:
-        entries = merge_field({}, fields.get(field) or {})
-        if entries:
-            body[field] = taints_of(entries) if field == "taints" else entries
+    if spec.max_count is not None:
+        body["autoScaleConfig"] = {"minSize": spec.min_count or 0, "maxSize": spec.max_count}
+    for field, key in METADATA.items():
+        if entries := merge_field({}, fields.get(field) or {}):
+            body[key] = taint_list(entries) if field == NODE_TAINTS else entries
     return body
 
 
-def put_body(edits: Edits, live: NodeGroupState) -> Row:
-    """The body of PUT .../node-groups/ID, empty where it has nothing to change; a set or a strategy is written whole.
+def put_body(differences: Differences, state: NodeGroupState) -> Row:
+    """The body of PUT .../node-groups/ID with what changes; sets and the strategy are written as a whole.
 
-    `autoScaleConfig` that is null takes autoscaling away, one that is missing leaves it (vngcloud/greennode-mcp, models.py).
+    An `autoScaleConfig` of null disables autoscaling, a missing one keeps it (vngcloud/greennode-mcp, models.py).
     """
+    desired = {field: after for field, (dummy, after) in differences.items()}
     body: Row = {}
-    if WORDS.count in edits:
-        body["numNodes"] = edits[WORDS.count][1]
-    if WORDS.low in edits or WORDS.high in edits:
-        low = edits[WORDS.low][1] if WORDS.low in edits else live.low
-        high = edits[WORDS.high][1] if WORDS.high in edits else live.high
+    if NODE_COUNT in desired:
+        body["numNodes"] = desired[NODE_COUNT]
+    if desired.keys() & set(RANGE):
+        high = desired.get(MAX_NODE_COUNT, state.max_count)
+        low = desired.get(MIN_NODE_COUNT, state.min_count)
         body["autoScaleConfig"] = None if high is None else {"minSize": low, "maxSize": high}
-    if "security_groups" in edits:
-        body["securityGroups"] = list(edits["security_groups"][1])
-    if "upgrade_strategy" in edits:
-        body["upgradeConfig"] = _strategy(edits["upgrade_strategy"][1])
+    if "security_groups" in desired:
+        body["securityGroups"] = list(desired["security_groups"])
+    if "upgrade_strategy" in desired:
+        body["upgradeConfig"] = _strategy(desired["upgrade_strategy"])
     return body
 
 
-def full_put_body(body: Row, row: Row) -> Row:
-    """The same with what an older service demands in each PUT, as the group has it: its image, its sets, its strategy."""
-    kept = ("imageId", "numNodes", "securityGroups", "upgradeConfig")
-    return {**{name: row[name] for name in kept if row.get(name) is not None}, **body}
-
-
-def metadata_body(edits: Edits, explicit: bool = False) -> Row:
-    """The body of PATCH .../node-groups/ID/metadata: each map that changes, whole, so that replacing and merging come to the same.
-
-    Where the service merges, what is left out stays. Then `explicit` names what is to go with null. An empty list of taints is
-    null in the vendor's client, and [] when that was not understood.
-    """
+def metadata_body(differences: Differences) -> Row:
+    """The body of PATCH .../node-groups/ID/metadata: each map that changes, as a whole; no taints are null, as in the vendor's client."""
     body: Row = {}
-    for field in METADATA:
-        if field not in edits:
+    for field, key in METADATA.items():
+        if field not in differences:
             continue
-        after = edits[field][1]
-        if field == "taints":
-            body[field] = taints_of(after) or ([] if explicit else None)
-            continue
-        gone = dict.fromkeys(removed(edits[field])) if explicit else {}
-        body[field] = {
-            key: value for key, value in {**after, **gone}.items() if field != "tags" or not is_reserved(key)
-        }
+        desired = differences[field][1]
+        if field == NODE_TAINTS:
+            body[key] = taint_list(desired) or None
+        else:
+            body[key] = {name: value for name, value in desired.items() if field != "tags" or not is_reserved(name)}
     return body
 
 
-def old_metadata_body(edits: Edits) -> Row:
-    """The body of PUT .../node-groups/ID that changed labels and taints before there was a request of their own; tags it never did."""
-    found = {field: edits[field][1] for field in ("labels", "taints") if field in edits}
-    return {field: taints_of(after) if field == "taints" else dict(after) for field, after in found.items()}
+def upgrade_body(differences: Differences) -> Row:
+    """The body of POST .../node-groups/ID/upgrade-version."""
+    return {"kubernetesVersion": differences[VERSION_FIELD][1]}
 
 
-def removed(edit: tuple[t.Any, t.Any]) -> list[str]:
-    """What is to go from a map."""
-    before, after = edit
-    return sorted((before or {}).keys() - after.keys())
+def disables_autoscaling(differences: Differences) -> bool:
+    """Whether the group's range is removed."""
+    return MAX_NODE_COUNT in differences and differences[MAX_NODE_COUNT][1] is None
 
 
-def is_shown(edits: Edits, now: NodeGroupState) -> bool:
-    """Whether the group shows what was asked for; of a map, only what was to change, since the service has entries of its own."""
-    shown = now.told(WORDS)
-    return all(_is_shown(edit, shown.get(field)) for field, edit in edits.items())
+def is_shown(differences: Differences, state: NodeGroupState) -> bool:
+    """Whether the group shows the changes; of a map, only the entries that change, since the service adds entries of its own."""
+    return all(_is_shown(difference, state.values.get(field)) for field, difference in differences.items())
 
 
-def _is_shown(edit: tuple[t.Any, t.Any], shown: t.Any) -> bool:
-    before, after = edit
-    if not isinstance(after, t.Mapping):
-        return bool(shown == after)
-    have, told = before or {}, shown or {}
-    return all(told.get(key) == after.get(key) for key in {*have, *after} if have.get(key) != after.get(key))
+def _is_shown(difference: tuple[t.Any, t.Any], current: t.Any) -> bool:
+    before, desired = difference
+    if not isinstance(desired, t.Mapping):
+        return bool(current == desired)
+    old, now = before or {}, current or {}
+    return all(now.get(key) == desired.get(key) for key in {*old, *desired} if old.get(key) != desired.get(key))
 
 
 def _strategy(strategy: t.Mapping[str, t.Any]) -> Row:

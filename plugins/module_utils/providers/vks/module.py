@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Ansible side of modules that talk to VNG Cloud: the account's options, and the client made of them."""
+"""Base class of the VKS modules: the account's options, and its client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ansible.module_utils.basic import env_fallback, missing_required_lib
 
 from ...common.http import URLLIB3_IMPORT_ERROR
 from ...common.module import ArgumentSpec, BaseModule, merge_specs
-from .clusters import VksCluster, named_cluster
+from ..kubeconfig_file import YAML_IMPORT_ERROR
+from .clusters import VksCluster, find_cluster
 from .connection import ENVIRONMENT, connect
 from .endpoints import DEFAULT_REGION, IAM_VERSIONS, Endpoints, endpoints
 from .transport import VksTransport
@@ -38,7 +39,7 @@ CONNECTION: ArgumentSpec = {
 }
 WAIT: ArgumentSpec = {
     "wait": {"type": "bool", "default": True},
-    "wait_timeout": {"type": "int", "default": 3600},
+    "wait_timeout": {"type": "int", "default": 3600, "aliases": ["timeout"]},
     "wait_sleep": {"type": "int", "default": 15},
 }
 
@@ -47,26 +48,31 @@ class VksModule(BaseModule):
     """A module that talks to VNG Cloud's Kubernetes service."""
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
-        """Compose the argument spec; a module's own options win over the shared ones of the same name."""
+        """Compose the argument spec; a module's own options override the shared ones of the same name."""
         super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
 
+    def require_yaml(self) -> None:
+        """Fail where PyYAML is missing."""
+        if YAML_IMPORT_ERROR is not None:
+            self.fail_json(msg=missing_required_lib("PyYAML"), exception=YAML_IMPORT_ERROR)
+
     @functools.cached_property
-    def where(self) -> Endpoints:
+    def endpoints(self) -> Endpoints:
         """The services' addresses; raises InvalidOptions."""
         return endpoints(self.params)
 
     @functools.cached_property
     def transport(self) -> VksTransport:
-        """Requests to them; nothing is asked before it is used. Raises InvalidOptions."""
+        """Sends requests to them. Raises InvalidOptions."""
         if URLLIB3_IMPORT_ERROR is not None:
             self.fail_json(msg=missing_required_lib("urllib3"), exception=URLLIB3_IMPORT_ERROR)
-        return connect(self.params, self.user_agent, self.where)
+        return connect(self.params, self.user_agent, self.endpoints)
 
     @functools.cached_property
     def vserver(self) -> VServer:
-        """Look-ups in the account's project."""
+        """The resources of the account's project."""
         return VServer(self.transport, self.params["project_id"])
 
     def cluster(self, wanted: str) -> VksCluster:
-        """The cluster of that name or id, as a list tells it; raises InvalidOptions."""
-        return named_cluster(self.transport, wanted)
+        """The cluster with this name or id; raises InvalidOptions."""
+        return find_cluster(self.transport, wanted)

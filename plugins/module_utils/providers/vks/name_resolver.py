@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the names in a group's options mean in its cluster's VPC and its subnet's zone."""
+"""Resolves the names in a group's options, in its cluster's VPC and its subnet's zone."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import functools
 import re
 import typing as t
 
-from .catalog import Offer, ResolvedName, choose, flavor_offers
+from .catalog import CatalogItem, ResolvedName, flavor_items, resolve
 from .clusters import VksCluster
 from .flavors import Flavor
 from .vserver import VServer
 
-# An id is taken as it is: a second run that is told ids looks nothing up.
+# Ids are not looked up, so that a run with ids only sends no request for them.
 _ID = re.compile(r"(flav|vtype|ssh|secg|sub)-[0-9a-f]{4,}[0-9a-f-]*")
 
 
-class Resolver:
-    """Looks up names for groups of one cluster; each thing is asked for once, and only when a name has to be found."""
+class NameResolver:
+    """Resolves names for groups of one cluster; each list is read once, and only when a name needs it."""
 
-    def __init__(self, vserver: VServer, cluster: t.Callable[[], VksCluster]) -> None:
-        """Look nothing up yet; `cluster` reads it with its details."""
+    def __init__(self, vserver: VServer, read_cluster: t.Callable[[], VksCluster]) -> None:
+        """Send nothing yet; `read_cluster` returns the cluster with its details."""
         self._vserver = vserver
-        self._read = cluster
+        self._read_cluster = read_cluster
 
     @functools.cached_property
     def cluster(self) -> VksCluster:
         """The cluster with its details."""
-        return self._read()
+        return self._read_cluster()
 
     @property
     def default_subnet(self) -> str | None:
@@ -36,68 +36,70 @@ class Resolver:
         return self.cluster.subnets[0] if len(self.cluster.subnets) == 1 else None
 
     def subnet(self, wanted: str) -> ResolvedName:
-        """The subnet of the cluster's VPC."""
-        return _as_id(wanted) or choose("subnet", wanted, self.subnets(), f"VPC {self.cluster.vpc}")
+        """A subnet of the cluster's VPC."""
+        return _as_id(wanted) or self._resolve_subnet(wanted)
 
     def flavor(self, wanted: str, subnet: str) -> ResolvedName:
-        """The flavor in the subnet's zone; of one that is only in other zones, which."""
-        if found := _as_id(wanted) or self._lost(subnet):
+        """A flavor of the subnet's zone; the problem names the other zones that have it."""
+        if found := _as_id(wanted) or self._subnet_problem(subnet):
             return found
-        choice = choose("flavor", wanted, flavor_offers(self.flavors(subnet)), self.place(subnet))
-        elsewhere = [] if choice.id else self._zones_with(wanted)
+        flavor = resolve("flavor", wanted, flavor_items(self.flavors(subnet)), self.zone_text(subnet))
+        elsewhere = [] if flavor.id else self._zones_with(wanted)
         if not elsewhere:
-            return choice
-        return ResolvedName(
-            problem=f"{choice.problem} It is in {' and '.join(elsewhere)}: give a subnet of that zone as subnet."
-        )
+            return flavor
+        zones = " and ".join(elsewhere)
+        return ResolvedName(problem=f"{flavor.problem} Zone {zones} has it: choose a subnet of that zone.")
 
     def disk_type(self, wanted: str, subnet: str) -> ResolvedName:
-        """The volume type in the subnet's zone."""
-        there = _as_id(wanted) or self._lost(subnet)
-        return there or choose("disk_type", wanted, self.volume_types(subnet), self.place(subnet))
+        """A volume type of the subnet's zone."""
+        found = _as_id(wanted) or self._subnet_problem(subnet)
+        return found or resolve("disk_type", wanted, self.volume_types(subnet), self.zone_text(subnet))
 
     def ssh_key(self, wanted: str) -> ResolvedName:
-        """The SSH key of the project."""
-        return _as_id(wanted) or choose("ssh_key", wanted, self._vserver.ssh_keys(), self._project)
+        """An SSH key of the project."""
+        return _as_id(wanted) or resolve("ssh_key", wanted, self.ssh_keys(), self._project)
 
     def security_group(self, wanted: str) -> ResolvedName:
-        """The security group of the project."""
-        return _as_id(wanted) or choose("security_groups", wanted, self._vserver.security_groups(), self._project)
+        """A security group of the project."""
+        return _as_id(wanted) or resolve("security_groups", wanted, self._vserver.security_groups(), self._project)
 
-    def subnets(self) -> list[Offer]:
-        """Those of the cluster's VPC."""
+    def subnets(self) -> list[CatalogItem]:
+        """The subnets of the cluster's VPC."""
         return self._vserver.subnets(self.cluster.vpc)
 
     def flavors(self, subnet: str) -> list[Flavor]:
-        """Those of the subnet's zone."""
-        return self._vserver.flavors(self.zone(subnet)[0])
+        """The flavors of the subnet's zone."""
+        return self._vserver.flavors(self._zone(subnet)[0])
 
-    def volume_types(self, subnet: str) -> list[Offer]:
-        """Those of the subnet's zone."""
-        return self._vserver.volume_types(self.zone(subnet)[0])
+    def volume_types(self, subnet: str) -> list[CatalogItem]:
+        """The volume types of the subnet's zone."""
+        return self._vserver.volume_types(self._zone(subnet)[0])
 
-    def ssh_keys(self) -> list[Offer]:
-        """Those of the project."""
+    def ssh_keys(self) -> list[CatalogItem]:
+        """The SSH keys of the project."""
         return self._vserver.ssh_keys()
 
     def system_groups(self) -> set[str]:
-        """Ids of the security groups that the service itself puts on machines."""
-        return {offer.id for offer in self._vserver.security_groups() if offer.facts.get("system")}
+        """Ids of the security groups that the service itself adds to machines."""
+        return {item.id for item in self._vserver.security_groups() if item.details.get("system")}
 
-    def zone(self, subnet: str) -> tuple[str, str]:
-        """Id and name of the zone that a subnet lies in; empty where that is not known."""
-        facts: t.Mapping[str, t.Any] = next((offer.facts for offer in self.subnets() if offer.id == subnet), {})
-        return str(facts.get("zone") or ""), str(facts.get("zone_name") or facts.get("zone") or "")
+    def zone_text(self, subnet: str) -> str:
+        """The subnet's zone, for a message."""
+        return f"zone {self._zone(subnet)[1] or '(unknown)'}"
 
-    def place(self, subnet: str) -> str:
-        """The zone, for a message."""
-        return f"zone {self.zone(subnet)[1] or '(unknown)'}"
+    def _zone(self, subnet: str) -> tuple[str, str]:
+        """Id and name of the subnet's zone; empty where it is unknown."""
+        details: t.Mapping[str, t.Any] = next((item.details for item in self.subnets() if item.id == subnet), {})
+        return str(details.get("zone") or ""), str(details.get("zone_name") or details.get("zone") or "")
 
-    def _lost(self, subnet: str) -> ResolvedName | None:
-        """Why nothing can be looked up in the zone of a subnet that the VPC does not have."""
-        if any(offer.id == subnet for offer in self.subnets()):
+    def _subnet_problem(self, subnet: str) -> ResolvedName | None:
+        """The problem of a subnet that the VPC does not have, in whose zone nothing can be looked up."""
+        if any(item.id == subnet for item in self.subnets()):
             return None
-        return ResolvedName(problem=choose("subnet", subnet, self.subnets(), f"VPC {self.cluster.vpc}").problem)
+        return ResolvedName(problem=self._resolve_subnet(subnet).problem)
+
+    def _resolve_subnet(self, wanted: str) -> ResolvedName:
+        return resolve("subnet", wanted, self.subnets(), f"VPC {self.cluster.vpc}")
 
     @property
     def _project(self) -> str:

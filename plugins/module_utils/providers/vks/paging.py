@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists of VKS, which have pages counted from 0 that may be cut silently, and of vServer, which come whole (pure)."""
+"""Lists of VKS, which come in pages, and of vServer, which come as a whole (pure)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typing as t
 
 from .errors import VksError
 
-# The size that the vendor's own client requests; no limit is documented, and a page may have fewer entries.
+# The page size of the vendor's own client; no maximum is documented, and the service may return smaller pages.
 PAGE_SIZE = 50
 _ATTEMPTS = 2
 
@@ -17,38 +17,43 @@ Fetch = t.Callable[[int, int], t.Any]
 
 
 def collect(fetch: Fetch, size: int = PAGE_SIZE) -> list[Row]:
-    """All entries of a list of VKS: `fetch(page, size)` returns {items, total, page, pageSize}, or a bare list.
+    """All entries of a list of VKS: `fetch(page, size)` returns {items, total, page, pageSize}; pages begin with 0.
 
-    Raises VksError when the service twice returns fewer than its total: entries that are missing would be created again.
+    Raises VksError when a list is incomplete twice: a group that is missing from it would be created a second time.
     """
     for dummy in range(_ATTEMPTS):
-        rows, total = _read_all(fetch, size)
+        rows, total = _read_pages(fetch, size)
         if len(rows) >= total:
             return rows
     raise VksError(f"the list is incomplete: {len(rows)} of {total} entries were returned", status=502, method="GET")
 
 
 def rows_of(body: t.Any, *names: str) -> list[Row]:
-    """The entries of an answer of vServer: a bare list, or the first of these fields that holds one."""
-    fields = (*names, "listData", "items", "data") if isinstance(body, dict) else ()
-    rows = next((body[name] for name in fields if isinstance(body.get(name), list)), body)
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    """The entries of a response: a bare list, or the first of these fields that holds one."""
+    if isinstance(body, list):
+        return [row for row in body if isinstance(row, dict)]
+    if isinstance(body, dict):
+        for name in (*names, "listData", "items", "data"):
+            if isinstance(body.get(name), list):
+                return [row for row in body[name] if isinstance(row, dict)]
+    return []
 
 
-def _read_all(fetch: Fetch, size: int) -> tuple[list[Row], int]:
+def _read_pages(fetch: Fetch, size: int) -> tuple[list[Row], int]:
     rows: dict[str, Row] = {}
     page = 0
     while True:
         body = fetch(page, size)
-        received = rows_of(body)
+        received = {str(row.get("id")): row for row in rows_of(body)}
         total = body.get("total") if isinstance(body, dict) else None
-        total = total if isinstance(total, int) and not isinstance(total, bool) else None
-        before = len(rows)
-        for row in received:
-            rows.setdefault(str(row.get("id") or row.get("uid") or sorted(row.items(), key=str)), row)
-        if len(rows) == before or isinstance(body, list) or (total is not None and len(rows) >= total):
-            return list(rows.values()), len(rows) if total is None else total
-        if page == 0 and len(received) < size:
-            # The page was cut. With the size that was returned the next page begins after these entries in either way of counting.
-            size = len(received)
+        if not isinstance(total, int):
+            raise VksError("the answer is not a page of a list", status=502, method="GET")
+        if not received.keys() - rows.keys():
+            return list(rows.values()), total
+        rows.update(received)
+        if len(rows) >= total:
+            return list(rows.values()), total
+        if page == 0:
+            # A smaller page than requested: further pages are requested in that size, so that none is skipped.
+            size = min(size, len(received))
         page += 1

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node groups of one VKS cluster, as the engine of node groups asks for them."""
+"""The node groups of one VKS cluster, as the reconciler needs them (nodegroups.provider.NodeGroupProvider)."""
 
 from __future__ import annotations
 
@@ -10,180 +10,186 @@ import typing as t
 
 from ...common.errors import InvalidOptions, ServiceError
 from ...common.parallel import run_bounded
-from ...nodegroups.names import is_of
-from ...nodegroups.plan import Edits, field_edits
+from ...nodegroups.names import is_group_or_replacement
+from ...nodegroups.plan import Differences, field_differences, groups_of_spec
 from ...nodegroups.provider import CloudRequest, ClusterNode, ListedGroup
+from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from . import checks, encode
 from .clusters import VksCluster, detailed
-from .decode import UNCHANGEABLE, WORDS, group_id, listed_of, live_of
+from .decode import IMMUTABLE_FIELDS, listed_of, state_of
+from .definition import VKS as DEFINITION
 from .errors import VksError
-from .name_resolver import Resolver
+from .name_resolver import NameResolver
 from .paging import PAGE_SIZE, Row, rows_of
-from .specs import LONGEST_NAME, Options, problems_of, spec_of
+from .specs import Options, problems_of, spec_of
 from .transport import VKS, VksTransport
-from .updates import GroupUpdates, ends_range
 from .vserver import VServer
 
 _EVENTS = 5
-_RANGE = (WORDS.low, WORDS.high)
 
 
 class VksProvider:
-    """Implements the engine's protocol Cloud; safe to be used by many threads."""
+    """The node groups of one cluster; safe for use by many threads."""
 
-    words = WORDS
-    unchangeable = UNCHANGEABLE
-    longest_name = LONGEST_NAME
-    # PUT takes a number; which node goes is the service's choice.
-    removes_chosen = False
+    immutable_fields = IMMUTABLE_FIELDS
+    max_name_length = DEFINITION.max_name_length
+    # PUT takes a number; the service chooses the nodes.
+    can_choose_nodes = False
 
     def __init__(self, transport: VksTransport, vserver: VServer, cluster: VksCluster, *, patience: float) -> None:
-        """Ask for nothing yet; `patience` as in Cloud, in seconds."""
+        """Send nothing yet; `patience` as in NodeGroupProvider, in seconds."""
         self.patience = patience
         self._transport = transport
         self._cluster = cluster
-        self._resolver = Resolver(vserver, functools.partial(detailed, transport, cluster))
+        self._resolver = NameResolver(vserver, functools.partial(detailed, transport, cluster))
         self._groups = f"{cluster.path}/node-groups"
-        self._listed: list[Row] | None = None
-        self._surveyed: dict[str, NodeGroupState] = {}
-        self._updates = GroupUpdates(transport, self._detail)
+        self._states: dict[str, NodeGroupState] = {}
 
-    def wishes(self, asked: t.Sequence[Options]) -> list[NodeGroupSpec]:
-        """The options as wishes; raises InvalidOptions with all that is wrong in all of them, before anything is sent."""
-        problems = [problem for options in asked for problem in problems_of(options)]
+    def specs_of(self, groups: t.Sequence[Options]) -> list[NodeGroupSpec]:
+        """The specs of the options; raises InvalidOptions with all their problems."""
+        problems = [problem for options in groups for problem in problems_of(options)]
         if problems:
-            raise InvalidOptions(problems, "These node groups cannot be as they are declared:")
-        names = [options["name"] for options in asked]
-        lives = self.survey(lambda group: any(is_of(group, name, LONGEST_NAME) for name in names))
-        wishes = []
-        for options in asked:
-            name = options["name"]
-            its = sorted(
-                (live for live in lives if is_of(live.name, name, LONGEST_NAME)), key=lambda live: live.name != name
-            )
-            live = its[0] if its else None
-            wish, found = spec_of(options, live, self._resolver)
-            wishes.append(self._completed(wish, live))
+            raise InvalidOptions(problems, INVALID_GROUPS)
+        longest, names = self.max_name_length, [options["name"] for options in groups]
+        states = self.read(lambda group: any(is_group_or_replacement(group, name, longest) for name in names))
+        specs = []
+        for options in groups:
+            state = next(iter(groups_of_spec(options["name"], states, longest)), None)
+            spec, found = spec_of(options, state, self._resolver)
+            specs.append(self._with_system_groups(spec, state))
             problems += found
         if problems:
-            raise InvalidOptions(problems, "These node groups cannot be as they are declared:")
-        return wishes
+            raise InvalidOptions(problems, INVALID_GROUPS)
+        return specs
 
-    def survey(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups whose names are wanted, with their details; each is asked for once. Two of one name are refused with both ids."""
-        if self._listed is None:
-            self._listed = self._transport.items(VKS, self._groups)
-        rows = [row for row in self._listed if wanted(str(row.get("name")))]
-        _refuse_twins(rows)
-        missing = [row for row in rows if group_id(row) not in self._surveyed]
-        calls = [(group_id(row), functools.partial(self._detail, group_id(row))) for row in missing]
-        for outcome in run_bounded(calls):
-            if outcome.error is not None:
-                raise outcome.error
-            if outcome.value is not None:
-                self._surveyed[outcome.name] = self._live(outcome.value)
-        return [self._surveyed[group_id(row)] for row in rows if group_id(row) in self._surveyed]
+    def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
+        """All groups with a wanted name, with their details; each is read once. Two groups of one name are refused."""
+        rows = [row for row in self._rows if wanted(str(row.get("name")))]
+        _refuse_duplicates(rows)
+        return self._details(rows)
 
-    def check(self, wishes: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """What the account has no room for."""
+    def read_all(self) -> list[NodeGroupState]:
+        """All groups with their details, whatever their names."""
+        return self._details(self._rows)
+
+    def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
+        """The problems of these specs (checks.py)."""
         quota = self._transport.json(VKS, "GET", "/v1/quota") or {}
-        return checks.problems(wishes, self._resolver.cluster, len(self._listed or []), quota, self._resolver)
+        return checks.problems(specs, self._resolver.cluster, len(self._rows), quota, self._resolver)
 
-    def listed(self) -> list[ListedGroup]:
-        """By the service's list; two groups of one name are refused, with their ids."""
+    def list_groups(self) -> list[ListedGroup]:
+        """The service's list; two groups of one name are refused."""
         rows = self._transport.items(VKS, self._groups)
-        _refuse_twins(rows)
+        _refuse_duplicates(rows)
         return [listed_of(row) for row in rows]
 
     def get(self, group: str) -> NodeGroupState | None:
-        """The group with its nodes, of which as many as it wants have to be ready before it counts as settled."""
+        """The group with its nodes, of which as many as desired must be ready before it counts as settled."""
         row = self._detail(group)
         if row is None:
             return None
-        live = self._live(row)
-        return self._live(row, self.nodes(live)) if live.settled and not live.failed else live
+        state = self._state(row)
+        return self._state(row, self.nodes(state)) if state.settled and not state.failed else state
 
-    def create(self, wish: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Ask for the group; one that is there already, by a request whose answer was lost, is no error."""
-        body = encode.create_body(wish, name, count, self._resolver.default_subnet)
+    def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
+        """Request a group; one that exists already, by a request whose response was lost, is no error."""
+        body = encode.create_body(spec, name, count, self._resolver.default_subnet)
         try:
             self._transport.send(VKS, "POST", self._groups, body=body)
         except VksError as error:
-            if error.status not in (400, 409, 422) or all(group.name != name for group in self.listed()):
+            if error.status not in (400, 409, 422) or all(group.name != name for group in self.list_groups()):
                 raise
 
-    def steps(self, live: NodeGroupState, wish: NodeGroupSpec, leaving: t.Sequence[ClusterNode]) -> list[CloudRequest]:
-        """Metadata first, so that nodes which come by the next request are born with it; a roll to another version last."""
-        found = field_edits(self._completed(wish, live), live, WORDS)
-        path = self._path(live)
-        steps = []
-        if metadata := _part(found, encode.METADATA):
-            steps.append(_step("labels, taints, tags", metadata, lambda: self._updates.metadata(path, live, metadata)))
-        if ends_range(found):
-            # By itself: while there is a range, a number beside it may be ignored.
-            steps.append(_step("no autoscaling", _part(found, _RANGE), lambda: self._updates.unranged(path, live)))
-            found = {field: edit for field, edit in found.items() if field not in _RANGE}
-        if put := _part(found, encode.PUT_FIELDS):
-            steps.append(_step(", ".join(put), put, lambda: self._updates.put(path, live, put)))
-        if version := _part(found, (encode.VERSION_FIELD,)):
-            body = {"kubernetesVersion": version[encode.VERSION_FIELD][1]}
-            steps.append(
-                _step(
-                    f"upgrade to {body['kubernetesVersion']}",
-                    version,
-                    lambda: self._transport.send(VKS, "POST", f"{path}/upgrade-version", body=body),
-                )
-            )
-        return steps
+    def requests(
+        self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[ClusterNode]
+    ) -> list[CloudRequest]:
+        """Metadata first, so that nodes of the next request register with it; an upgrade last."""
+        differences = field_differences(self._with_system_groups(spec, state), state)
+        path = self._path(state)
+        put: tuple[str, ...] = encode.PUT_FIELDS
+        steps = [("PATCH", f"{path}/metadata", tuple(encode.METADATA), encode.metadata_body)]
+        if encode.disables_autoscaling(differences):
+            # Alone: the service may ignore a number of nodes while there is a range.
+            steps.append(("PUT", path, encode.RANGE, functools.partial(encode.put_body, state=state)))
+            put = tuple(field for field in put if field not in encode.RANGE)
+        steps.append(("PUT", path, put, functools.partial(encode.put_body, state=state)))
+        steps.append(("POST", f"{path}/upgrade-version", (encode.VERSION_FIELD,), encode.upgrade_body))
+        return [
+            self._request(method, url, part, body(part))
+            for method, url, fields, body in steps
+            if (part := {field: differences[field] for field in fields if field in differences})
+        ]
 
-    def delete(self, live: NodeGroupState) -> None:
-        """Ask for the end; a group that has failed only goes when it is forced."""
+    def delete(self, state: NodeGroupState) -> None:
+        """Request the deletion; a failed group is deleted by force only."""
+        query = {"forceDelete": True} if state.failed else None
         try:
-            self._transport.send(VKS, "DELETE", self._path(live), query={"forceDelete": True} if live.failed else None)
+            self._transport.send(VKS, "DELETE", self._path(state), query=query)
         except VksError as error:
             if not error.not_found:
                 raise
 
-    def members(self, live: NodeGroupState, machines: t.Sequence[ClusterNode]) -> list[ClusterNode]:
-        """By address, or by name: VKS tells both of a group's nodes."""
-        nodes = self.nodes(live)
-        names = {str(node.get("name")) for node in nodes}
-        addresses = {str(node["fixedIp"]) for node in nodes if node.get("fixedIp")}
-        return [machine for machine in machines if machine.name in names or addresses & set(machine.addresses)]
+    def members(self, state: NodeGroupState, nodes: t.Sequence[ClusterNode]) -> list[ClusterNode]:
+        """By address or name; VKS returns both."""
+        rows = self.nodes(state)
+        names = {str(row.get("name")) for row in rows}
+        addresses = {str(row["fixedIp"]) for row in rows if row.get("fixedIp")}
+        return [node for node in nodes if node.name in names or addresses & set(node.addresses)]
 
-    def busy(self, error: ServiceError) -> bool:
+    def is_busy(self, error: ServiceError) -> bool:
         """The group, or its cluster, is being processed."""
         return isinstance(error, VksError) and error.busy
 
-    def events(self, live: NodeGroupState) -> list[str]:
-        """The last of the cluster's events; groups have none of their own any more."""
+    def events(self, state: NodeGroupState) -> list[str]:
+        """The latest of the cluster's events about the group; groups have no events of their own."""
         query = {"page": 0, "pageSize": PAGE_SIZE}
         rows = rows_of(self._transport.json(VKS, "GET", f"{self._cluster.path}/events", query=query))
-        its = [row for row in rows if live.name in str(row.get("message")) or live.id in str(row.get("message"))]
-        its.sort(key=lambda row: str(row.get("createdAt")))
+        found = [row for row in rows if state.name in str(row.get("message")) or state.id in str(row.get("message"))]
+        found.sort(key=lambda row: str(row.get("createdAt")))
         parts = ("createdAt", "type", "action", "message")
-        return [" ".join(str(row[part]) for part in parts if row.get(part)) for row in its[-_EVENTS:]]
+        return [" ".join(str(row[part]) for part in parts if row.get(part)) for row in found[-_EVENTS:]]
 
-    def nodes(self, live: NodeGroupState) -> list[Row]:
-        """The group's nodes as VKS tells them; none when it is gone."""
+    def nodes(self, state: NodeGroupState) -> list[Row]:
+        """The group's nodes in VKS; none when it is gone."""
         try:
-            return self._transport.items(VKS, f"{self._path(live)}/nodes")
+            return self._transport.items(VKS, f"{self._path(state)}/nodes")
         except VksError as error:
             if error.not_found:
                 return []
             raise
 
-    def _completed(self, wish: NodeGroupSpec, live: NodeGroupState | None) -> NodeGroupSpec:
-        """With the security groups that the service itself has put beside those declared; they stay."""
-        declared = wish.fields.get("security_groups")
-        if live is None or declared is None:
-            return wish
-        extra = set(live.fields["security_groups"]) - set(declared)
-        stay = extra & self._resolver.system_groups() if extra else extra
-        if not stay:
-            return wish
-        return dataclasses.replace(wish, fields={**wish.fields, "security_groups": sorted(stay | set(declared))})
+    def _request(self, method: str, path: str, differences: Differences, body: Row) -> CloudRequest:
+        return CloudRequest(
+            f"change {', '.join(differences)}",
+            lambda: self._transport.send(VKS, method, path, body=body),
+            functools.partial(encode.is_shown, differences),
+        )
+
+    def _with_system_groups(self, spec: NodeGroupSpec, state: NodeGroupState | None) -> NodeGroupSpec:
+        """The spec with the security groups that the service itself has added to the declared ones."""
+        declared = spec.fields.get("security_groups")
+        if state is None or declared is None:
+            return spec
+        undeclared = set(state.fields["security_groups"]) - set(declared)
+        kept = undeclared & self._resolver.system_groups() if undeclared else undeclared
+        if not kept:
+            return spec
+        return dataclasses.replace(spec, fields={**spec.fields, "security_groups": sorted(kept | set(declared))})
+
+    @functools.cached_property
+    def _rows(self) -> list[Row]:
+        return self._transport.items(VKS, self._groups)
+
+    def _details(self, rows: t.Sequence[Row]) -> list[NodeGroupState]:
+        ids = [str(row.get("id")) for row in rows]
+        calls = [(group, functools.partial(self._detail, group)) for group in ids if group not in self._states]
+        for outcome in run_bounded(calls):
+            if outcome.error is not None:
+                raise outcome.error
+            if outcome.value is not None:
+                self._states[outcome.name] = self._state(outcome.value)
+        return [self._states[group] for group in ids if group in self._states]
 
     def _detail(self, group: str) -> Row | None:
         try:
@@ -194,27 +200,19 @@ class VksProvider:
             raise
         return row
 
-    def _live(self, row: Row, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
-        # The cluster is read only for a group that does not tell its subnet.
-        return live_of(row, None if row.get("subnetId") else self._resolver.default_subnet, nodes)
+    def _state(self, row: Row, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
+        # The cluster is read only for a group without a subnet.
+        return state_of(row, None if row.get("subnetId") else self._resolver.default_subnet, nodes)
 
-    def _path(self, live: NodeGroupState) -> str:
-        return f"{self._groups}/{live.id}"
-
-
-def _part(found: Edits, fields: t.Iterable[str]) -> dict[str, tuple[t.Any, t.Any]]:
-    return {field: found[field] for field in fields if field in found}
+    def _path(self, state: NodeGroupState) -> str:
+        return f"{self._groups}/{state.id}"
 
 
-def _step(what: str, found: Edits, send: t.Callable[[], object]) -> CloudRequest:
-    return CloudRequest(what, send, functools.partial(encode.is_shown, found))
-
-
-def _refuse_twins(rows: t.Sequence[Row]) -> None:
+def _refuse_duplicates(rows: t.Sequence[Row]) -> None:
     names = [str(row.get("name")) for row in rows]
     problems = [
         f"{names.count(name)} node groups are called {name}: "
-        f"{', '.join(group_id(row) for row in rows if row.get('name') == name)}. Delete all but one; a name means one group here."
+        f"{', '.join(str(row.get('id')) for row in rows if row.get('name') == name)}. Delete all but one; names must be unique."
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
     if problems:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look-ups in vServer: what a region's project has to make node groups of, each asked for once."""
+"""vServer's resources of a project, each list read once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing as t
 from ...common.errors import InvalidOptions
 from ...common.parallel import run_bounded
 from . import catalog
-from .catalog import Offer
+from .catalog import CatalogItem
 from .errors import VksError
 from .flavors import Flavor, flavor_of
 from .paging import Row, rows_of
@@ -22,10 +22,10 @@ _SIZE = 1000
 
 
 class VServer:
-    """The look-ups of one project; safe to be used by many threads."""
+    """The resources of one project; safe for use by many threads."""
 
     def __init__(self, transport: VksTransport, project_id: str | None) -> None:
-        """Ask for nothing yet; without a project, the account's one in the region is found."""
+        """Send nothing yet; without a project id, the account's project in the region is looked up."""
         self._transport = transport
         self._given = project_id
         self._known: dict[tuple[t.Any, ...], t.Any] = {}
@@ -35,27 +35,27 @@ class VServer:
     @property
     def project(self) -> str:
         """The project's id: the given one, that of the account's VKS workspace, or the only one."""
-        return self._given or self._once(("project",), self._found_project)
+        return self._given or self._once(("project",), self._find_project)
 
-    def subnets(self, vpc: str) -> list[Offer]:
+    def subnets(self, vpc: str) -> list[CatalogItem]:
         """Subnets of a VPC."""
         rows = self._rows(f"/v2/{self.project}/networks/{vpc}/subnets", "subnets")
-        return [catalog.subnet_offer(row) for row in rows]
+        return [catalog.subnet_item(row) for row in rows]
 
-    def zones(self) -> list[Offer]:
+    def zones(self) -> list[CatalogItem]:
         """Zones of the region."""
-        return [catalog.zone_offer(row) for row in self._rows(f"/v1/{self.project}/zones", "zones")]
+        return [catalog.zone_item(row) for row in self._rows(f"/v1/{self.project}/zones", "zones")]
 
-    def ssh_keys(self) -> list[Offer]:
+    def ssh_keys(self) -> list[CatalogItem]:
         """SSH keys of the project."""
-        return [catalog.plain_offer(row) for row in self._paged(f"/v2/{self.project}/sshKeys", "sshKeys")]
+        return [catalog.plain_item(row) for row in self._paged(f"/v2/{self.project}/sshKeys", "sshKeys")]
 
-    def security_groups(self) -> list[Offer]:
+    def security_groups(self) -> list[CatalogItem]:
         """Security groups of the project."""
-        return [catalog.plain_offer(row) for row in self._paged(f"/v2/{self.project}/secgroups", "secgroups")]
+        return [catalog.plain_item(row) for row in self._paged(f"/v2/{self.project}/secgroups", "secgroups")]
 
-    def volume_types(self, zone: str) -> list[Offer]:
-        """Volume types of a zone, of every kind."""
+    def volume_types(self, zone: str) -> list[CatalogItem]:
+        """Volume types of a zone, of all kinds."""
         kinds = self._rows(f"/v1/{self.project}/volume_type_zones", "volumeTypeZones", zoneId=zone)
         found = self._each(
             [
@@ -64,10 +64,10 @@ class VServer:
             ]
         )
         names = {str(kind.get("id")): str(kind.get("name") or "") for kind in kinds}
-        return [catalog.volume_offer(row, names[kind]) for kind, rows in found for row in rows]
+        return [catalog.volume_item(row, names[kind]) for kind, rows in found for row in rows]
 
     def flavors(self, zone: str) -> list[Flavor]:
-        """Flavors for workers in a zone, of every family and platform."""
+        """Flavors for workers in a zone, of all families and platforms."""
         families = self._rows(f"/v1/{self.project}/flavor_zones/families", "families")
         pairs = dict.fromkeys(
             (str(family.get("key")), str(code))
@@ -88,11 +88,11 @@ class VServer:
         flavors = {
             flavor.id: flavor
             for dummy, rows in found
-            for flavor in (flavor_of(row, zone) for row in rows if _in(zone, row))
+            for flavor in (flavor_of(row, zone) for row in rows if _is_in_zone(zone, row))
         }
         return sorted(flavors.values(), key=lambda flavor: flavor.name)
 
-    def _found_project(self) -> str:
+    def _find_project(self) -> str:
         try:
             workspace = self._transport.json(VKS, "GET", "/v1/workspace") or {}
             if workspace.get("projectId"):
@@ -104,18 +104,18 @@ class VServer:
         found = [str(row.get("projectId") or row.get("id")) for row in rows]
         if len(found) == 1:
             return found[0]
-        told = f"has the projects {', '.join(found)}" if found else "has no project"
-        raise InvalidOptions([f"project_id: the account {told} in this region. Say which one."])
+        projects = f"has the projects {', '.join(found)}" if found else "has no project"
+        raise InvalidOptions([f"project_id: the account {projects} in this region. Set project_id."])
 
     def _rows(self, path: str, name: str, **query: t.Any) -> list[Row]:
         asked = tuple(sorted(query.items()))
         return self._once((path, asked), lambda: rows_of(self._transport.json(VSERVER, "GET", path, query=query), name))
 
     def _paged(self, path: str, name: str) -> list[Row]:
-        """All rows of a list that is counted from 1 by its documents, and comes whole by what clients saw."""
-        return self._once((path,), lambda: self._walked(path, name))
+        """All rows of a list whose pages begin with 1 by its documentation; clients observed that it comes as a whole."""
+        return self._once((path,), lambda: self._all_pages(path, name))
 
-    def _walked(self, path: str, name: str) -> list[Row]:
+    def _all_pages(self, path: str, name: str) -> list[Row]:
         rows: dict[str, Row] = {}
         page = 1
         while True:
@@ -129,7 +129,7 @@ class VServer:
             page += 1
 
     def _each(self, asked: list[tuple[str, str, str, dict[str, t.Any]]]) -> list[tuple[str, list[Row]]]:
-        """The rows at each path, side by side; what a project may not see, or a zone does not have, is empty."""
+        """The rows of each path, read in parallel; empty where the zone or project does not have it."""
 
         def rows(path: str, name: str, query: dict[str, t.Any]) -> list[Row]:
             try:
@@ -156,6 +156,6 @@ class VServer:
             return t.cast("T", self._known[key])
 
 
-def _in(zone: str, row: Row) -> bool:
-    """Rows of other zones come along where the service ignores the parameter."""
+def _is_in_zone(zone: str, row: Row) -> bool:
+    """Whether the row is of this zone; the service may ignore the parameter and return all."""
     return not row.get("zoneId") or row["zoneId"] == zone

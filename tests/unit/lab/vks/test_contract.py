@@ -110,10 +110,10 @@ def test_fault_checks(name: str, group_name: str | None, value: str | None, prob
 
 
 def test_setting_checks() -> None:
-    rules.check_setting("metadata-merge", "merge")
+    rules.check_setting("duplicate-names", "allowed")
     rules.check_setting("delay", "1..2")
-    with pytest.raises(LabError, match="invalid value 'both' for metadata-merge; choose from replace, merge"):
-        rules.check_setting("metadata-merge", "both")
+    with pytest.raises(LabError, match="invalid value 'both' for duplicate-names; choose from refused, allowed"):
+        rules.check_setting("duplicate-names", "both")
     with pytest.raises(LabError, match="unknown setting 'x'"):
         rules.check_setting("x", "y")
 

@@ -15,7 +15,6 @@ from tests.helpers.vks import SECRETS, Account
 OBSERVABLE = (
     "read-status",
     "error-envelope",
-    "os-shown",
     "group-events",
     "projects-response",
     "subnets-response",

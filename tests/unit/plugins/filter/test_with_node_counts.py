@@ -19,5 +19,5 @@ def test_filter() -> None:
 
 
 def test_refusal() -> None:
-    with pytest.raises(AnsibleFilterError, match="its autoscaler chooses how many nodes there are"):
+    with pytest.raises(AnsibleFilterError, match="its autoscaler chooses the number of nodes"):
         with_node_counts([POOL], {"train": 3}, {"autoscale": {"min": 1, "max": 3}})

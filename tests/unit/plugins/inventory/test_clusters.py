@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory plugin with Ansible's own inventory, over clouds that answer as a test wants it."""
+"""The inventory plugin with Ansible's own inventory, over simulated clouds."""
 
 from __future__ import annotations
 
@@ -19,31 +19,35 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.accel.gpu.plugins.inventory import clusters
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import kubeconfig
-from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.found import Found, Group, Life
+from ansible_collections.accel.gpu.plugins.module_utils.providers import kubeconfig_file
+from ansible_collections.accel.gpu.plugins.module_utils.providers.discovery import (
+    DiscoveredCluster,
+    DiscoveredNodeGroup,
+    KubeconfigLifetime,
+)
 from tests.helpers import certificates
 
 SERVER = "https://192.0.2.1:6443"
-T4 = Group("gpu", "CREATE_COMPLETE", 2, "g2", 1, ("Tesla-T4",))
+T4 = DiscoveredNodeGroup("gpu", "CREATE_COMPLETE", 2, "g2", 1, ("Tesla-T4",))
 
 
 class Cloud:
-    """One cloud in one region; `asked` notes every look at it."""
+    """One cloud in one region; `requests` records its calls."""
 
     def __init__(self, cloud: str, region: str, *names: str, provider: str = "magnum", days: float = 365) -> None:
         self.provider, self.cloud, self.region, self._names, self._days = provider, cloud, region, names, days
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.error: Exception | None = None
         self.ready = True
 
-    def discover(self, wanted: Callable[[str], bool]) -> list[Found]:
-        self.asked.append("discover")
+    def discover(self, wanted: Callable[[str], bool]) -> list[DiscoveredCluster]:
+        self.requests.append("discover")
         if self.error is not None:
             raise self.error
         return [self.found(name) for name in self._names if wanted(name)]
 
-    def found(self, name: str) -> Found:
-        return Found(
+    def found(self, name: str) -> DiscoveredCluster:
+        return DiscoveredCluster(
             self.provider,
             self.cloud,
             self.region,
@@ -57,19 +61,19 @@ class Cloud:
             (T4,) if name.startswith("gpu") else (),
         )
 
-    def kubeconfig(self, of: Found, life: Life) -> str:
-        self.asked.append(f"kubeconfig {of.name}")
+    def kubeconfig(self, cluster: DiscoveredCluster, dummy: KubeconfigLifetime) -> str:
+        self.requests.append(f"kubeconfig {cluster.name}")
         if self.error is not None:
             raise self.error
-        return certificates.kubeconfig(of.name, of.server, self._days)
+        return certificates.kubeconfig(cluster.name, cluster.server, self._days)
 
-    def told(self, error: Exception) -> str:
+    def explain(self, error: Exception) -> str:
         return str(error)
 
 
 @pytest.fixture
 def parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., InventoryData]:
-    """Parses a file of the inventory over some clouds; the plugin's warnings are in `parse.warned`."""
+    """Parses an inventory file over some clouds; the plugin's warnings are in `parse.warned`."""
     options = yaml.safe_load(clusters.DOCUMENTATION)["options"]
     for fragment in ("constructed", "inventory_cache"):
         module = importlib.import_module(f"ansible.plugins.doc_fragments.{fragment}")
@@ -142,27 +146,27 @@ def test_clusters_become_hosts_in_groups(parse: Any, tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_kubeconfig_is_fetched_where_it_is_missing_elsewhere_or_ends_soon(parse: Any, tmp_path: Path) -> None:
+def test_a_missing_foreign_or_expiring_kubeconfig_is_fetched(parse: Any, tmp_path: Path) -> None:
     cloud = Cloud("cern", "", "prod", days=2)
     parse([cloud])
-    assert cloud.asked == ["discover", "kubeconfig prod"]
-    # It ends before the three days are over.
+    assert cloud.requests == ["discover", "kubeconfig prod"]
+    # It expires before the three days are over.
     parse([cloud])
-    assert cloud.asked.count("kubeconfig prod") == 2
-    cloud.asked.clear()
+    assert cloud.requests.count("kubeconfig prod") == 2
+    cloud.requests.clear()
     parse([cloud], renew_before=1)
-    assert cloud.asked == ["discover"]
+    assert cloud.requests == ["discover"]
 
     path = tmp_path / "kubeconfigs" / "prod.kubeconfig"
     for text in (certificates.kubeconfig("prod", "https://192.0.2.9", 300), "not a kubeconfig", "{}"):
         path.write_text(text)
-        cloud.asked.clear()
+        cloud.requests.clear()
         parse([cloud], renew_before=1)
-        assert cloud.asked == ["discover", "kubeconfig prod"]
+        assert cloud.requests == ["discover", "kubeconfig prod"]
     path.chmod(0o644)
-    cloud.asked.clear()
+    cloud.requests.clear()
     parse([cloud], renew_before=1)
-    assert cloud.asked == ["discover"]
+    assert cloud.requests == ["discover"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     path.unlink()
@@ -170,7 +174,7 @@ def test_a_kubeconfig_is_fetched_where_it_is_missing_elsewhere_or_ends_soon(pars
     assert not path.exists()
 
 
-def test_what_a_kubeconfig_calls_the_cluster_is_told_where_it_differs(parse: Any, tmp_path: Path) -> None:
+def test_the_name_in_the_kubeconfig_is_a_variable_where_it_differs(parse: Any, tmp_path: Path) -> None:
     (tmp_path / "kubeconfigs").mkdir()
     text = certificates.kubeconfig("kubernetes-admin@prod", SERVER, 300)
     (tmp_path / "kubeconfigs" / "prod.kubeconfig").write_text(text)
@@ -178,49 +182,49 @@ def test_what_a_kubeconfig_calls_the_cluster_is_told_where_it_differs(parse: Any
     assert found.get_host("prod").get_vars()["gpu_cluster"]["kube_name"] == "kubernetes-admin@prod"
 
 
-def test_a_kubeconfig_of_another_cluster_is_not_handed_out(parse: Any, tmp_path: Path) -> None:
+def test_the_kubeconfig_of_another_cluster_is_not_used(parse: Any, tmp_path: Path) -> None:
     (tmp_path / "kubeconfigs").mkdir()
     text = certificates.kubeconfig("prod", "https://elsewhere.example:6443", 300)
     (tmp_path / "kubeconfigs" / "prod.kubeconfig").write_text(text)
     cloud = Cloud("cern", "RegionOne", "prod", "other")
-    with pytest.raises(AnsibleParserError, match=r"cluster prod: .* leads to https://elsewhere\.example:6443"):
+    with pytest.raises(AnsibleParserError, match=r"cluster prod: .* has the server https://elsewhere\.example:6443"):
         parse([cloud], write_kubeconfigs=False)
     assert sorted(parse([cloud], write_kubeconfigs=False, fail_on_errors=False).hosts) == ["other"]
-    assert "leads to https://elsewhere.example:6443" in parse.warned[0]
+    assert "has the server https://elsewhere.example:6443" in parse.warned[0]
     assert sorted(parse([cloud]).hosts) == ["other", "prod"]
 
 
-def test_a_cluster_that_is_being_made_is_a_host_without_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
+def test_a_cluster_in_creation_is_a_host_without_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
     cloud = Cloud("cern", "RegionOne", "prod")
     cloud.ready = False
     found = parse([cloud])
     assert found.get_host("prod") is not None
-    assert cloud.asked == ["discover"]
+    assert cloud.requests == ["discover"]
     assert parse.warned == ["prod (cloud cern, region RegionOne) is CREATE_IN_PROGRESS: it has no kubeconfig yet"]
 
 
-def test_the_cache_saves_the_clouds_every_look_but_one_for_a_lost_kubeconfig(parse: Any, tmp_path: Path) -> None:
+def test_the_cache_saves_all_requests_but_those_for_a_lost_kubeconfig(parse: Any, tmp_path: Path) -> None:
     cloud = Cloud("cern", "", "gpu-a", "prod")
     options = {"cache": True, "cache_plugin": "jsonfile", "cache_connection": str(tmp_path / "cache")}
     first = parse([cloud], **options)
-    cloud.asked.clear()
+    cloud.requests.clear()
     again = parse([cloud], **options)
-    assert cloud.asked == []
+    assert cloud.requests == []
     assert again.get_host("gpu-a").get_vars() == first.get_host("gpu-a").get_vars()
     kept = "".join(path.read_text() for path in (tmp_path / "cache").iterdir())
     assert "Tesla-T4" in kept
     assert "client-" not in kept
     (tmp_path / "kubeconfigs" / "prod.kubeconfig").unlink()
     parse([cloud], **options)
-    assert cloud.asked == ["kubeconfig prod"]
-    cloud.asked.clear()
+    assert cloud.requests == ["kubeconfig prod"]
+    cloud.requests.clear()
     # As `ansible-inventory --flush-cache` and meta: refresh_inventory ask.
     parse([cloud], fresh=True, **options)
-    assert cloud.asked == ["discover"]
+    assert cloud.requests == ["discover"]
 
 
 @pytest.mark.parametrize("error", [ConnectionProblem("no such cloud"), ServiceError("overloaded", status=503)])
-def test_a_cloud_that_fails_is_named_or_left_out(parse: Any, error: Exception) -> None:
+def test_a_failing_cloud_is_reported_or_left_out(parse: Any, error: Exception) -> None:
     bad, good = Cloud("cern", "RegionOne", "a"), Cloud("other", "", "b")
     bad.error = error
     with pytest.raises(AnsibleParserError, match=rf"cloud cern, region RegionOne: {error}"):
@@ -230,29 +234,29 @@ def test_a_cloud_that_fails_is_named_or_left_out(parse: Any, error: Exception) -
     assert parse.warned == [f"cloud cern, region RegionOne: {error} (left out)"]
 
 
-def test_a_mistake_of_ours_is_not_taken_for_a_clouds(parse: Any) -> None:
+def test_a_bug_is_not_reported_as_a_failure_of_the_cloud(parse: Any) -> None:
     bad = Cloud("cern", "", "a")
     bad.error = KeyError("uuid")
     with pytest.raises(KeyError):
         parse([bad], fail_on_errors=False)
 
 
-def test_names_and_mistakes_of_the_file(parse: Any) -> None:
+def test_names_and_mistakes_in_the_file(parse: Any) -> None:
     cloud = Cloud("cern", "", "prod-a", "prod-b", "test")
     assert sorted(parse([cloud], names=["prod-*", "none"]).hosts) == ["prod-a", "prod-b"]
     with pytest.raises(AnsibleParserError, match=r"clouds\[0\]\.vks\.regions: .*region"):
         parse([cloud], clouds=[{"vks": {"regions": []}}])
 
 
-def test_only_files_of_its_name_are_its() -> None:
+def test_only_files_of_the_plugins_name_are_accepted() -> None:
     plugin = clusters.InventoryModule()
     assert not plugin.verify_file(__file__)
 
 
-def test_what_was_written_is_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
+def test_the_written_file_is_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
     parse([Cloud("cern", "", "prod")])
-    config = kubeconfig.read(str(tmp_path / "kubeconfigs" / "prod.kubeconfig"))
+    config = kubeconfig_file.read(str(tmp_path / "kubeconfigs" / "prod.kubeconfig"))
     assert config is not None
-    held = kubeconfig.read_existing(config)
+    held = kubeconfig_file.existing(config)
     assert held is not None
     assert (held.context, held.server) == ("prod", SERVER)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cloud at its worst, in a time of its own: late, busy, forgetful and silent, as chance has it."""
+"""A simulated cloud with its own clock that is late, busy, loses requests and responses, at random."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider impo
     ClusterNode,
     ListedGroup,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import FieldNames, NodeGroupSpec, NodeGroupState
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 
 
 class Time:
@@ -32,48 +32,47 @@ class Time:
 
 
 class SlowCloud:
-    """Accepts everything, and then does it late, or loses it; refuses while busy; carries requests out and does not answer.
+    """Carries requests out late or loses them; refuses while busy; loses responses.
 
-    A group under way loses what else is asked of it, without a word, as Magnum does. `creations` counts those carried out, `lists` the lists that were told.
+    A group with an operation in progress loses further requests, as in Magnum. `creations` are those carried out, `lists` the number of lists.
     """
 
-    words = FieldNames("node_count", "min_node_count", "max_node_count")
-    unchangeable = frozenset({"flavor"})
-    longest_name = 20
-    removes_chosen = True
+    immutable_fields = frozenset({"flavor"})
+    max_name_length = 20
+    can_choose_nodes = True
     patience = 5.0
 
-    def __init__(self, chance: random.Random, time: Time, lives: Sequence[NodeGroupState] = ()) -> None:
+    def __init__(self, chance: random.Random, time: Time, states: Sequence[NodeGroupState] = ()) -> None:
         self._chance, self._time = chance, time
-        self.groups = {live.name: live for live in lives}
+        self.groups = {group.name: group for group in states}
         self.creations: list[str] = []
         self.lists = 0
         self._due: list[tuple[float, Callable[[], None]]] = []
 
-    def survey(self, wanted: Callable[[str], bool]) -> list[NodeGroupState]:
+    def read(self, wanted: Callable[[str], bool]) -> list[NodeGroupState]:
         self._advance()
-        return [live for name, live in sorted(self.groups.items()) if wanted(name)]
+        return [group for name, group in sorted(self.groups.items()) if wanted(name)]
 
-    def check(self, wishes: object) -> list[str]:
+    def check(self, specs: object) -> list[str]:
         return []
 
-    def listed(self) -> list[ListedGroup]:
+    def list_groups(self) -> list[ListedGroup]:
         self._overloaded()
         self.lists += 1
-        return [ListedGroup(live.id, live.name, live.status, live.settled) for live in self.groups.values()]
+        return [ListedGroup(group.id, group.name, group.status, group.settled) for group in self.groups.values()]
 
-    def get(self, group: str) -> NodeGroupState | None:
+    def get(self, group_id: str) -> NodeGroupState | None:
         self._overloaded()
-        return next((live for live in self.groups.values() if live.id == group), None)
+        return next((group for group in self.groups.values() if group.id == group_id), None)
 
-    def create(self, wish: NodeGroupSpec, name: str, count: int | None) -> None:
+    def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         self._refuse()
         if name in self.groups:
             raise ServiceError("exists", status=409)
 
         def appear() -> None:
             self.creations.append(name)
-            fields = {**wish.fields}
+            fields = {**spec.fields}
             made = NodeGroupState(
                 f"{name} {len(self.creations)}",
                 name,
@@ -82,8 +81,8 @@ class SlowCloud:
                 False,
                 count or 1,
                 "",
-                wish.low or 0,
-                wish.high,
+                spec.min_count or 0,
+                spec.max_count,
                 fields,
             )
             self.groups[name] = made
@@ -92,32 +91,34 @@ class SlowCloud:
         self._later(appear, most=self.patience / 2)
         self._answer()
 
-    def steps(self, live: NodeGroupState, wish: NodeGroupSpec, leaving: Sequence[ClusterNode]) -> list[CloudRequest]:
-        count = wish.count_of(live.count)
-        if count is None or count == live.count:
+    def requests(
+        self, group: NodeGroupState, spec: NodeGroupSpec, leaving: Sequence[ClusterNode]
+    ) -> list[CloudRequest]:
+        count = spec.desired_count(group.count)
+        if count is None or count == group.count:
             return []
         return [
-            CloudRequest(f"resize to {count}", lambda: self._resize(live.name, count), lambda now: now.count == count)
+            CloudRequest(f"resize to {count}", lambda: self._resize(group.name, count), lambda now: now.count == count)
         ]
 
-    def delete(self, live: NodeGroupState) -> None:
+    def delete(self, group: NodeGroupState) -> None:
         self._refuse()
-        if live.name in self.groups:
+        if group.name in self.groups:
 
             def begin() -> None:
-                self._begin(live.name, "DELETE_IN_PROGRESS")
-                self._later(lambda: self._end(live.name))
+                self._begin(group.name, "DELETE_IN_PROGRESS")
+                self._later(lambda: self._end(group.name))
 
             self._later(begin, most=self.patience / 2)
         self._answer()
 
-    def members(self, live: NodeGroupState, machines: Sequence[ClusterNode]) -> list[ClusterNode]:
-        return [machine for machine in machines if machine.labels["group"] == live.name]
+    def members(self, group: NodeGroupState, nodes: Sequence[ClusterNode]) -> list[ClusterNode]:
+        return [node for node in nodes if node.labels["group"] == group.name]
 
-    def busy(self, error: ServiceError) -> bool:
+    def is_busy(self, error: ServiceError) -> bool:
         return error.status == 423
 
-    def events(self, live: NodeGroupState) -> list[str]:
+    def events(self, group: NodeGroupState) -> list[str]:
         return []
 
     def _resize(self, name: str, count: int) -> None:
@@ -143,8 +144,8 @@ class SlowCloud:
         self._put(name, status="UPDATE_COMPLETE", settled=True)
 
     def _put(self, name: str, **fields: Any) -> None:
-        """Change a group that is there and does not go."""
-        if name in self.groups and not self.groups[name].going:
+        """Change an existing group that is not being deleted."""
+        if name in self.groups and not self.groups[name].deleting:
             self.groups[name] = dataclasses.replace(self.groups[name], **fields)
 
     def _later(self, act: Callable[[], None], most: float = 20.0) -> None:

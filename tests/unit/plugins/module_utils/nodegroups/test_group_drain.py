@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes are emptied before a cloud takes their machines, opened again when it does not, and those of another cluster left alone."""
+"""Nodes are drained before the cloud removes them, uncordoned when it refuses, and those of another cluster are left alone."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from .slow_cloud import SlowCloud, Time
 
 
 class Cluster:
-    """Nodes of groups, of which some are closed; tells what was asked of it."""
+    """Nodes of groups, of which some are cordoned; records its calls."""
 
     def __init__(self, count: int, group: str = "train") -> None:
         self._groups = {f"n{number}": group for number in range(count)}
-        self.closed: set[str] = set()
-        self.told: list[str] = []
+        self.cordoned: set[str] = set()
+        self.calls: list[str] = []
         self.lease_lost = False
 
     def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, *why: object) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
     def check(self) -> None:
         if self.lease_lost:
@@ -52,23 +52,23 @@ class Cluster:
         return sorted(names, reverse=True)[:count]
 
     def drain(self, names: Sequence[str]) -> None:
-        self.told.append(f"empty {' '.join(sorted(names))}")
-        self.closed |= set(names)
+        self.calls.append(f"empty {' '.join(sorted(names))}")
+        self.cordoned |= set(names)
 
     def uncordon(self, names: Sequence[str]) -> None:
-        self.told.append(f"reopen {' '.join(sorted(names))}")
-        self.closed -= set(names)
+        self.calls.append(f"reopen {' '.join(sorted(names))}")
+        self.cordoned -= set(names)
 
 
 class Refusing(SlowCloud):
-    """Refuses every resize and deletion in the same way; `seen` is told what was asked."""
+    """Refuses every resize and deletion with the same error; `calls` records the requests."""
 
-    def __init__(self, error: ServiceError | None, told: list[str], lives: Sequence[NodeGroupState]) -> None:
-        super().__init__(random.Random(3), Time(), lives)
-        self._error, self._told = error, told
+    def __init__(self, error: ServiceError | None, calls: list[str], states: Sequence[NodeGroupState]) -> None:
+        super().__init__(random.Random(3), Time(), states)
+        self._error, self._calls = error, calls
 
     def _answered(self, what: str, do: Callable[[], None]) -> None:
-        self._told.append(what)
+        self._calls.append(what)
         if self._error is not None:
             raise self._error
         do()
@@ -83,8 +83,8 @@ class Refusing(SlowCloud):
         self.groups[name] = dataclasses.replace(self.groups[name], status=status, **more)
 
 
-def following(cloud: Refusing, cluster: Cluster, wish: NodeGroupSpec) -> GroupReconciler:
-    (change,), problems = plan_changes([wish], cloud.survey(lambda dummy: True), cloud.words, cloud.unchangeable, 20)
+def reconciler(cloud: Refusing, cluster: Cluster, spec: NodeGroupSpec) -> GroupReconciler:
+    (change,), problems = plan_changes([spec], cloud.read(lambda dummy: True), cloud.immutable_fields, 20)
     assert not problems
     time = cloud._time
     return GroupReconciler(
@@ -99,11 +99,11 @@ def following(cloud: Refusing, cluster: Cluster, wish: NodeGroupSpec) -> GroupRe
     )
 
 
-def follow(cloud: Refusing, cluster: Cluster, wish: NodeGroupSpec) -> None:
-    following(cloud, cluster, wish).go()
+def reconcile(cloud: Refusing, cluster: Cluster, spec: NodeGroupSpec) -> None:
+    reconciler(cloud, cluster, spec).reconcile()
 
 
-def of_three(**more: Any) -> NodeGroupState:
+def group_of_three(**more: Any) -> NodeGroupState:
     return NodeGroupState("train", "train", "UPDATE_COMPLETE", True, False, 3, fields={"flavor": "g4"}, **more)
 
 
@@ -111,95 +111,95 @@ SHRINK, DELETE = NodeGroupSpec("train", count=1), NodeGroupSpec("train", present
 
 
 @pytest.mark.parametrize(
-    ("wish", "told"),
+    ("spec", "calls"),
     [(SHRINK, ["empty n1 n2", "resize 1"]), (DELETE, ["empty n0 n1 n2", "delete"])],
 )
-def test_nodes_are_emptied_before_their_machines_go(wish: NodeGroupSpec, told: list[str]) -> None:
+def test_nodes_are_drained_before_their_machines_are_removed(spec: NodeGroupSpec, calls: list[str]) -> None:
     cluster = Cluster(3)
-    follow(Refusing(None, cluster.told, [of_three()]), cluster, wish)
-    assert cluster.told == told
+    reconcile(Refusing(None, cluster.calls, [group_of_three()]), cluster, spec)
+    assert cluster.calls == calls
 
 
-@pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_what_the_cloud_refuses_leaves_no_node_closed(wish: NodeGroupSpec) -> None:
+@pytest.mark.parametrize("spec", [SHRINK, DELETE])
+def test_a_refused_request_leaves_no_node_cordoned(spec: NodeGroupSpec) -> None:
     cluster = Cluster(3)
     with pytest.raises(ServiceError, match="no rights"):
-        follow(Refusing(ServiceError("no rights", status=403), cluster.told, [of_three()]), cluster, wish)
-    assert cluster.told[-1].startswith("reopen")
-    assert cluster.closed == set()
+        reconcile(Refusing(ServiceError("no rights", status=403), cluster.calls, [group_of_three()]), cluster, spec)
+    assert cluster.calls[-1].startswith("reopen")
+    assert cluster.cordoned == set()
 
 
-@pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_another_clusters_kubeconfig_is_told_before_anything_is_asked(wish: NodeGroupSpec) -> None:
-    cluster = Cluster(3, group="somebody else's")
-    with pytest.raises(GroupFailed, match=r"None of the machines vm-1 of node group train .*kubeconfig"):
-        follow(Refusing(None, cluster.told, [of_three(machines=("vm-1",))]), cluster, wish)
-    assert cluster.told == []
+@pytest.mark.parametrize("spec", [SHRINK, DELETE])
+def test_the_kubeconfig_of_another_cluster_is_reported_before_any_request(spec: NodeGroupSpec) -> None:
+    cluster = Cluster(3, group="another")
+    with pytest.raises(GroupFailed, match=r"No machine of node group train .vm-1. .*kubeconfig"):
+        reconcile(Refusing(None, cluster.calls, [group_of_three(machines=("vm-1",))]), cluster, spec)
+    assert cluster.calls == []
 
 
 @pytest.mark.parametrize(
-    ("wish", "told"),
+    ("spec", "calls"),
     [(SHRINK, ["empty n1 n2", "resize 1"]), (DELETE, ["empty n0 n1 n2", "delete"])],
 )
-def test_nodes_are_emptied_also_by_whoever_does_not_wait_for_the_cloud(wish: NodeGroupSpec, told: list[str]) -> None:
+def test_nodes_are_also_drained_without_wait(spec: NodeGroupSpec, calls: list[str]) -> None:
     cluster = Cluster(3)
-    following(Refusing(None, cluster.told, [of_three()]), cluster, wish).request()
-    assert cluster.told == told
+    reconciler(Refusing(None, cluster.calls, [group_of_three()]), cluster, spec).request()
+    assert cluster.calls == calls
 
 
-@pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_whoever_does_not_wait_leaves_no_node_closed_for_what_the_cloud_refuses(wish: NodeGroupSpec) -> None:
+@pytest.mark.parametrize("spec", [SHRINK, DELETE])
+def test_a_refused_request_leaves_no_node_cordoned_without_wait(spec: NodeGroupSpec) -> None:
     cluster = Cluster(3)
-    refusing = Refusing(ServiceError("no rights", status=403), cluster.told, [of_three()])
+    refusing = Refusing(ServiceError("no rights", status=403), cluster.calls, [group_of_three()])
     with pytest.raises(ServiceError, match="no rights"):
-        following(refusing, cluster, wish).request()
-    assert cluster.closed == set()
+        reconciler(refusing, cluster, spec).request()
+    assert cluster.cordoned == set()
 
 
 @pytest.mark.parametrize(
-    ("there", "told"),
+    ("count", "calls"),
     [
         (3, ["reopen n0 n1 n2", "empty other", "delete"]),
-        # One is on its way out, and nobody knows which.
+        # One of them is about to be removed, and it is unknown which.
         (4, ["empty other", "delete"]),
     ],
 )
-def test_a_group_that_stays_takes_pods_again_before_its_replacement_is_emptied(there: int, told: list[str]) -> None:
-    cluster = Cluster(there)
-    cluster.closed = {"n0", "n1"}
+def test_a_group_that_stays_is_uncordoned_before_the_other_one_is_drained(count: int, calls: list[str]) -> None:
+    cluster = Cluster(count)
+    cluster.cordoned = {"n0", "n1"}
     cluster.join("other", "train-0123")
-    spare = dataclasses.replace(of_three(), id="train-0123", name="train-0123", count=1, fields={"flavor": "g5"})
-    wish = NodeGroupSpec("train", count=3, recreate=True, fields={"flavor": "g4"})
-    follow(Refusing(None, cluster.told, [of_three(), spare]), cluster, wish)
-    assert cluster.told == told
+    orphan = dataclasses.replace(group_of_three(), id="train-0123", name="train-0123", count=1, fields={"flavor": "g5"})
+    spec = NodeGroupSpec("train", count=3, recreate=True, fields={"flavor": "g4"})
+    reconcile(Refusing(None, cluster.calls, [group_of_three(), orphan]), cluster, spec)
+    assert cluster.calls == calls
 
 
 class LosesItsLease(Cluster):
-    """The process is stopped past its lease while the nodes are emptied."""
+    """The process is stopped past its lease during the drain."""
 
     def drain(self, names: Sequence[str]) -> None:
         super().drain(names)
         self.lease_lost = True
 
 
-@pytest.mark.parametrize("how", ["go", "request"])
-@pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_the_cloud_is_asked_for_nothing_once_the_lease_is_lost(wish: NodeGroupSpec, how: str) -> None:
+@pytest.mark.parametrize("method", ["reconcile", "request"])
+@pytest.mark.parametrize("spec", [SHRINK, DELETE])
+def test_no_request_is_sent_once_the_lease_is_lost(spec: NodeGroupSpec, method: str) -> None:
     cluster = LosesItsLease(3)
     with pytest.raises(LeaseLost):
-        getattr(following(Refusing(None, cluster.told, [of_three()]), cluster, wish), how)()
-    assert [what for what in cluster.told if what.startswith(("resize", "delete"))] == []
+        getattr(reconciler(Refusing(None, cluster.calls, [group_of_three()]), cluster, spec), method)()
+    assert [what for what in cluster.calls if what.startswith(("resize", "delete"))] == []
 
 
-@pytest.mark.parametrize("wish", [SHRINK, DELETE])
-def test_the_wait_for_the_cloud_ends_once_the_lease_is_lost(wish: NodeGroupSpec) -> None:
+@pytest.mark.parametrize("spec", [SHRINK, DELETE])
+def test_the_wait_ends_once_the_lease_is_lost(spec: NodeGroupSpec) -> None:
     cluster = Cluster(3)
 
     class LostMeanwhile(Refusing):
         def _answered(self, what: str, do: Callable[[], None]) -> None:
             cluster.lease_lost = True
 
-    cloud = LostMeanwhile(None, cluster.told, [of_three()])
+    cloud = LostMeanwhile(None, cluster.calls, [group_of_three()])
     with pytest.raises(LeaseLost):
-        follow(cloud, cluster, wish)
+        reconcile(cloud, cluster, spec)
     assert cloud._time.now < 2

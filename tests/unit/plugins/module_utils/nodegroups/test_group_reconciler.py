@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Laws of the engine: on whatever a cloud does late, twice or not at all, a group ends as it is wished."""
+"""Whatever a cloud does late, twice or not at all, a group ends as specified."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .slow_cloud import SlowCloud, Time
 CASES = 100
 
 
-def there(name: str = "train", **more: Any) -> NodeGroupState:
+def state(name: str = "train", **more: Any) -> NodeGroupState:
     usual: dict[str, Any] = {"status": "UPDATE_COMPLETE", "settled": True, "failed": False, "count": 2}
     return NodeGroupState(name, name, **{**usual, "fields": {"flavor": "g4"}, **more})
 
 
-def followed(cloud: SlowCloud, time: Time, wish: NodeGroupSpec, timeout: float = 3600) -> NodeGroupState | None:
-    return following(cloud, time, wish, timeout).go()
+def reconciled(cloud: SlowCloud, time: Time, spec: NodeGroupSpec, timeout: float = 3600) -> NodeGroupState | None:
+    return reconciler(cloud, time, spec, timeout).reconcile()
 
 
-def following(cloud: SlowCloud, time: Time, wish: NodeGroupSpec, timeout: float = 3600) -> GroupReconciler:
+def reconciler(cloud: SlowCloud, time: Time, spec: NodeGroupSpec, timeout: float = 3600) -> GroupReconciler:
     (change,), problems = plan_changes(
-        [wish], cloud.survey(lambda dummy: True), cloud.words, cloud.unchangeable, cloud.longest_name
+        [spec], cloud.read(lambda dummy: True), cloud.immutable_fields, cloud.max_name_length
     )
     assert not problems
     return GroupReconciler(
@@ -52,121 +52,121 @@ def following(cloud: SlowCloud, time: Time, wish: NodeGroupSpec, timeout: float 
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_a_group_is_made_once_however_its_creation_is_answered(seed: int) -> None:
+def test_a_group_is_created_once_whatever_the_response(seed: int) -> None:
     time = Time()
     cloud = SlowCloud(random.Random(seed), time)
-    live = followed(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"}))
-    assert live is not None
-    assert (live.count, live.settled) == (3, True)
+    group = reconciled(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"}))
+    assert group is not None
+    assert (group.count, group.settled) == (3, True)
     assert cloud.creations == ["train"]
 
 
 @pytest.mark.parametrize("seed", range(CASES))
 def test_no_resize_is_lost(seed: int) -> None:
     time = Time()
-    cloud = SlowCloud(random.Random(seed), time, [there(settled=seed % 2 == 0, status="UPDATE_IN_PROGRESS")])
+    cloud = SlowCloud(random.Random(seed), time, [state(settled=seed % 2 == 0, status="UPDATE_IN_PROGRESS")])
     if seed % 2:
         cloud._later(lambda: cloud._settle("train"))
-    live = followed(cloud, time, NodeGroupSpec("train", count=5))
-    assert live is not None
-    assert (live.count, live.settled) == (5, True)
+    group = reconciled(cloud, time, NodeGroupSpec("train", count=5))
+    assert group is not None
+    assert (group.count, group.settled) == (5, True)
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_a_replacement_leaves_one_group_also_after_a_break(seed: int) -> None:
+def test_a_replacement_leaves_one_group_even_after_interruptions(seed: int) -> None:
     chance, time = random.Random(seed), Time()
-    cloud = SlowCloud(chance, time, [there()])
-    wish = NodeGroupSpec("train", count=2, recreate=True, fields={"flavor": "g5"})
-    # Broken off after any time, and run again, until one run has the time that it needs.
+    cloud = SlowCloud(chance, time, [state()])
+    spec = NodeGroupSpec("train", count=2, recreate=True, fields={"flavor": "g5"})
+    # Interrupted at a random time and run again, until one run is long enough.
     for timeout in (chance.uniform(0, 60), chance.uniform(0, 60), 3600):
         try:
-            followed(cloud, time, wish, timeout)
+            reconciled(cloud, time, spec, timeout)
         except (WaitTimeout, GroupFailed, ServiceError):
-            # Whoever runs it again needs longer for that than the cloud for showing what it was asked for.
+            # The next run starts after the effect of the last request is visible.
             time.sleep(cloud.patience)
-    cloud.survey(lambda dummy: True)
+    cloud.read(lambda dummy: True)
     (left,) = cloud.groups.values()
     assert left.fields["flavor"] == "g5"
     assert cloud.creations == [left.name]
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_thinking_better_of_a_replacement_takes_one_run_whenever_it_was_broken_off(seed: int) -> None:
+def test_one_run_reverts_a_replacement_whenever_it_was_interrupted(seed: int) -> None:
     chance, time = random.Random(seed), Time()
-    cloud = SlowCloud(chance, time, [there()])
+    cloud = SlowCloud(chance, time, [state()])
     with contextlib.suppress(WaitTimeout, ServiceError):
-        followed(
+        reconciled(
             cloud, time, NodeGroupSpec("train", count=2, recreate=True, fields={"flavor": "g5"}), chance.uniform(0, 80)
         )
     time.sleep(cloud.patience)
     for attempt in range(4):
         try:
-            followed(cloud, time, NodeGroupSpec("train", count=2, recreate=True, fields={"flavor": "g4"}))
+            reconciled(cloud, time, NodeGroupSpec("train", count=2, recreate=True, fields={"flavor": "g4"}))
             break
         except ServiceError:
-            # One that the cloud's servers have met, which takes another run; no other error does.
+            # Only an error of the cloud's servers takes another run.
             assert attempt < 3
     (left,) = cloud.groups.values()
     assert left.fields["flavor"] == "g4"
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_a_group_that_is_being_deleted_is_made_anew_by_one_run(seed: int) -> None:
+def test_one_run_recreates_a_group_that_is_being_deleted(seed: int) -> None:
     time = Time()
-    cloud = SlowCloud(random.Random(seed), time, [there(settled=False, status="DELETE_IN_PROGRESS")])
+    cloud = SlowCloud(random.Random(seed), time, [state(settled=False, status="DELETE_IN_PROGRESS")])
     cloud._later(lambda: cloud._end("train"))
-    live = followed(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"}))
-    assert live is not None
-    assert (live.count, cloud.creations) == (3, ["train"])
+    group = reconciled(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"}))
+    assert group is not None
+    assert (group.count, cloud.creations) == (3, ["train"])
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_so_is_one_whose_deletion_is_not_shown_yet(seed: int) -> None:
+def test_one_run_recreates_a_group_whose_deletion_is_not_visible_yet(seed: int) -> None:
     time = Time()
-    cloud = SlowCloud(random.Random(seed), time, [there()])
+    cloud = SlowCloud(random.Random(seed), time, [state()])
     with contextlib.suppress(ServiceError):
-        cloud.delete(there())
-    live = followed(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"}))
-    assert live is not None
-    assert live.count == 3
+        cloud.delete(state())
+    group = reconciled(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"}))
+    assert group is not None
+    assert group.count == 3
     assert len(cloud.creations) <= 1
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_so_is_one_that_is_gone_between_a_look_and_a_request(seed: int) -> None:
+def test_one_run_recreates_a_group_that_vanishes_between_a_read_and_a_request(seed: int) -> None:
     class Hasty(SlowCloud):
-        def steps(
-            self, live: NodeGroupState, wish: NodeGroupSpec, leaving: Sequence[ClusterNode]
+        def requests(
+            self, group: NodeGroupState, spec: NodeGroupSpec, leaving: Sequence[ClusterNode]
         ) -> list[CloudRequest]:
             if not self.creations:
-                self._end(live.name)
-            return super().steps(live, wish, leaving)
+                self._end(group.name)
+            return super().requests(group, spec, leaving)
 
     time = Time()
-    cloud = Hasty(random.Random(seed), time, [there()])
-    live = followed(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"}))
-    assert live is not None
-    assert (live.count, cloud.creations) == (3, ["train"])
+    cloud = Hasty(random.Random(seed), time, [state()])
+    group = reconciled(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"}))
+    assert group is not None
+    assert (group.count, cloud.creations) == (3, ["train"])
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_it_is_asked_for_anew_also_where_nobody_waits_for_it(seed: int) -> None:
+def test_a_group_that_is_being_deleted_is_requested_again_without_wait(seed: int) -> None:
     time = Time()
-    cloud = SlowCloud(random.Random(seed), time, [there(settled=False, status="DELETE_IN_PROGRESS")])
+    cloud = SlowCloud(random.Random(seed), time, [state(settled=False, status="DELETE_IN_PROGRESS")])
     cloud._later(lambda: cloud._end("train"))
-    following(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"})).request()
+    reconciler(cloud, time, NodeGroupSpec("train", count=3, fields={"flavor": "g4"})).request()
     time.sleep(cloud.patience)
-    cloud.survey(lambda dummy: True)
+    cloud.read(lambda dummy: True)
     assert cloud.creations == ["train"]
 
 
-def test_the_end_of_a_wait_tells_status_and_reason() -> None:
+def test_a_timeout_reports_status_and_reason() -> None:
     time = Time()
-    stuck = there(settled=False, status="UPDATE_IN_PROGRESS", reason="Waiting for a host")
+    stuck = state(settled=False, status="UPDATE_IN_PROGRESS", reason="Waiting for a host")
     cloud = SlowCloud(random.Random(1), time, [stuck])
-    with pytest.raises(WaitTimeout) as story:
-        followed(cloud, time, NodeGroupSpec("train", count=5), timeout=30)
+    with pytest.raises(WaitTimeout) as error:
+        reconciled(cloud, time, NodeGroupSpec("train", count=5), timeout=30)
     assert "Not done within 30 s (wait_timeout). Node group train was to settle and is UPDATE_IN_PROGRESS" in str(
-        story.value
+        error.value
     )
-    assert "Waiting for a host." in str(story.value)
+    assert "Waiting for a host." in str(error.value)

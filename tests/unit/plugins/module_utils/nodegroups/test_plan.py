@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to become of declared groups, as tables and laws."""
+"""The changes of declared groups, as tables and properties."""
 
 from __future__ import annotations
 
@@ -11,148 +11,171 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.names import is_of, replacement
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.names import (
+    is_group_or_replacement,
+    replacement_name,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import (
     CREATE,
     DELETE,
     NOTHING,
-    RECREATE,
+    REPLACE,
     UPDATE,
-    field_edits,
+    field_differences,
     merge_field,
-    out_of_range,
     plan_changes,
+    range_problems,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import FieldNames, NodeGroupSpec, NodeGroupState
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import (
+    MAX_NODE_COUNT,
+    MIN_NODE_COUNT,
+    NODE_COUNT,
+    NodeGroupSpec,
+    NodeGroupState,
+)
 
-WORDS = FieldNames("node_count", "min_node_count", "max_node_count")
 FIXED = frozenset({"flavor"})
 
 
-def live(name: str = "train", **more: Any) -> NodeGroupState:
+def actual(name: str = "train", **more: Any) -> NodeGroupState:
     fields = {"flavor": "g4", "node_labels": {"theirs": "stays"}, **more.pop("fields", {})}
     return NodeGroupState(f"id-{name}", name, "UPDATE_COMPLETE", True, False, **{"count": 2, "fields": fields, **more})
 
 
 def deleting(name: str = "train") -> NodeGroupState:
-    return dataclasses.replace(live(name), status="DELETE_IN_PROGRESS", settled=False)
+    return dataclasses.replace(actual(name), status="DELETE_IN_PROGRESS", settled=False)
 
 
-def wish(**more: Any) -> NodeGroupSpec:
+def desired(**more: Any) -> NodeGroupSpec:
     return NodeGroupSpec("train", **{"count": 2, "fields": {"flavor": "g4"}, **more})
 
 
 @pytest.mark.parametrize(
-    ("wished", "there", "action", "edited"),
+    ("spec", "states", "action", "different"),
     [
-        (wish(), [], CREATE, {"node_count", "flavor"}),
-        (wish(), [live()], NOTHING, set()),
-        (wish(count=3), [live()], UPDATE, {"node_count"}),
-        (wish(low=1, high=4), [live()], UPDATE, {"min_node_count", "max_node_count"}),
-        (wish(low=0, high=4), [live(high=4)], NOTHING, set()),
-        (wish(fields={"node_labels": {"team": "x"}}), [live()], UPDATE, {"node_labels"}),
-        (wish(fields={"node_labels": {"theirs": "stays"}}), [live()], NOTHING, set()),
-        (wish(fields={"node_labels": {"gone": None}}), [live()], NOTHING, set()),
-        (wish(fields={"node_labels": {"theirs": None}}), [live()], UPDATE, {"node_labels"}),
-        (wish(present=False), [live()], DELETE, set()),
-        (wish(present=False), [], NOTHING, set()),
-        (wish(fields={"flavor": "g5"}), [live()], RECREATE, {"flavor"}),
-        # An autoscaled group's number is the autoscaler's, inside of the range only.
-        (wish(autoscaled=True, low=1, high=6), [live(count=5, low=1, high=6)], NOTHING, set()),
-        (wish(autoscaled=True, low=1, high=4), [live(count=5, low=1, high=4)], UPDATE, {"node_count"}),
-        (wish(autoscaled=True, low=3, high=6), [live(low=3, high=6)], UPDATE, {"node_count"}),
-        # A number that is to have no range takes the group's range away.
-        (wish(unranged=True), [live(low=1, high=4)], UPDATE, {"min_node_count", "max_node_count"}),
+        (desired(), [], CREATE, {"node_count", "flavor"}),
+        (desired(), [actual()], NOTHING, set()),
+        (desired(count=3), [actual()], UPDATE, {"node_count"}),
+        (desired(min_count=1, max_count=4), [actual()], UPDATE, {"min_node_count", "max_node_count"}),
+        (desired(min_count=0, max_count=4), [actual(max_count=4)], NOTHING, set()),
+        (desired(fields={"node_labels": {"team": "x"}}), [actual()], UPDATE, {"node_labels"}),
+        (desired(fields={"node_labels": {"theirs": "stays"}}), [actual()], NOTHING, set()),
+        (desired(fields={"node_labels": {"gone": None}}), [actual()], NOTHING, set()),
+        (desired(fields={"node_labels": {"theirs": None}}), [actual()], UPDATE, {"node_labels"}),
+        (desired(present=False), [actual()], DELETE, set()),
+        (desired(present=False), [], NOTHING, set()),
+        (desired(fields={"flavor": "g5"}), [actual()], REPLACE, {"flavor"}),
+        # The autoscaler chooses the number inside of the range only.
         (
-            wish(unranged=True, count=9),
-            [live(low=1, high=4)],
+            desired(autoscaled=True, min_count=1, max_count=6),
+            [actual(count=5, min_count=1, max_count=6)],
+            NOTHING,
+            set(),
+        ),
+        (
+            desired(autoscaled=True, min_count=1, max_count=4),
+            [actual(count=5, min_count=1, max_count=4)],
+            UPDATE,
+            {"node_count"},
+        ),
+        (
+            desired(autoscaled=True, min_count=3, max_count=6),
+            [actual(min_count=3, max_count=6)],
+            UPDATE,
+            {"node_count"},
+        ),
+        # A fixed number removes the group's range.
+        (desired(no_range=True), [actual(min_count=1, max_count=4)], UPDATE, {"min_node_count", "max_node_count"}),
+        (
+            desired(no_range=True, count=9),
+            [actual(min_count=1, max_count=4)],
             UPDATE,
             {"node_count", "min_node_count", "max_node_count"},
         ),
-        (wish(unranged=True), [live()], NOTHING, set()),
-        # What the cloud is deleting is there no more, and needs no second request to go.
-        (wish(), [deleting()], CREATE, {"node_count", "flavor"}),
-        (wish(present=False), [deleting()], NOTHING, set()),
-        (wish(present=False), [deleting("train-5f3a"), live()], DELETE, set()),
-        (wish(fields={"flavor": "g4"}), [deleting(), live("train-5f3a")], NOTHING, set()),
-        (wish(fields={"flavor": "g5"}), [deleting(), live("train-5f3a")], RECREATE, {"flavor"}),
-        (wish(), [dataclasses.replace(deleting(), settled=True, failed=True)], UPDATE, set()),
-        # Whatever failed is tried again.
-        (wish(), [dataclasses.replace(live(), failed=True)], UPDATE, set()),
+        (desired(no_range=True), [actual()], NOTHING, set()),
+        # A group that the cloud is deleting needs no second request.
+        (desired(), [deleting()], CREATE, {"node_count", "flavor"}),
+        (desired(present=False), [deleting()], NOTHING, set()),
+        (desired(present=False), [deleting("train-5f3a"), actual()], DELETE, set()),
+        (desired(fields={"flavor": "g4"}), [deleting(), actual("train-5f3a")], NOTHING, set()),
+        (desired(fields={"flavor": "g5"}), [deleting(), actual("train-5f3a")], REPLACE, {"flavor"}),
+        (desired(), [dataclasses.replace(deleting(), settled=True, failed=True)], UPDATE, set()),
+        # A failed group is retried.
+        (desired(), [dataclasses.replace(actual(), failed=True)], UPDATE, set()),
     ],
 )
-def test_what_is_to_become_of_a_group(
-    wished: NodeGroupSpec, there: list[NodeGroupState], action: str, edited: set[str]
+def test_the_change_of_a_group(
+    spec: NodeGroupSpec, states: list[NodeGroupState], action: str, different: set[str]
 ) -> None:
-    (change,), dummy = plan_changes([wished], there, WORDS, FIXED, 255)
-    assert (change.action, set(change.edits)) == (action, edited)
+    (change,), dummy = plan_changes([spec], states, FIXED, 255)
+    assert (change.action, set(change.differences)) == (action, different)
 
 
-def test_a_refusal_names_field_values_and_the_way_out() -> None:
-    dummy, problems = plan_changes([wish(fields={"flavor": "g5"})], [live()], WORDS, FIXED, 255)
+def test_an_immutable_field_is_refused_with_its_values_and_a_remedy() -> None:
+    dummy, problems = plan_changes([desired(fields={"flavor": "g5"})], [actual()], FIXED, 255)
     assert problems == [
-        "Node group train: flavor is 'g4', not 'g5', and the cloud changes that on no group that exists. Declare what it is, or set "
-        "recreate: true, which makes another group, moves the pods to it and deletes this one."
+        "Node group train: flavor is 'g4', not 'g5', and the cloud cannot change that. Restore the old value, or set "
+        "recreate: true to replace the group: a new group is created, the pods move to it, and this one is deleted."
     ]
 
 
-def test_a_replacement_that_was_broken_off_is_found_again() -> None:
-    wished = wish(recreate=True, fields={"flavor": "g5"})
-    (begun,), problems = plan_changes([wished], [live()], WORDS, FIXED, 255)
+def test_an_interrupted_replacement_is_found_again() -> None:
+    spec = desired(recreate=True, fields={"flavor": "g5"})
+    (begun,), problems = plan_changes([spec], [actual()], FIXED, 255)
     assert not problems
-    assert [old.name for old in begun.leftovers] == ["train"]
-    new = live(begun.name, fields={"flavor": "g5"})
-    (again,), dummy = plan_changes([wished], [live(), new], WORDS, FIXED, 255)
-    assert (again.action, again.live, again.name) == (RECREATE, new, begun.name)
-    assert [old.name for old in again.leftovers] == ["train"]
-    # The next run finds it in its place, and whoever does not ask for a replacement is told of the other one.
-    (done,), dummy = plan_changes([wished], [new], WORDS, FIXED, 255)
+    assert [old.name for old in begun.superseded] == ["train"]
+    new = actual(begun.name, fields={"flavor": "g5"})
+    (again,), dummy = plan_changes([spec], [actual(), new], FIXED, 255)
+    assert (again.action, again.current, again.name) == (REPLACE, new, begun.name)
+    assert [old.name for old in again.superseded] == ["train"]
+    # A later run finds the replacement; without recreate the old group is only reported.
+    (done,), dummy = plan_changes([spec], [new], FIXED, 255)
     assert (done.action, done.name) == (NOTHING, begun.name)
-    (told,), dummy = plan_changes([wish(fields={"flavor": "g5"})], [live(), new], WORDS, FIXED, 255)
-    assert (told.action, [spare.name for spare in told.spare]) == (NOTHING, ["train"])
+    (reported,), dummy = plan_changes([desired(fields={"flavor": "g5"})], [actual(), new], FIXED, 255)
+    assert (reported.action, [orphan.name for orphan in reported.orphans]) == (NOTHING, ["train"])
 
 
-def test_a_group_of_another_wish_is_no_replacement() -> None:
-    both = [wish(), NodeGroupSpec("train-00ff", count=1, fields={"flavor": "g5"})]
+def test_a_group_of_another_spec_is_not_a_replacement() -> None:
+    both = [desired(), NodeGroupSpec("train-00ff", count=1, fields={"flavor": "g5"})]
     planned, problems = plan_changes(
-        both, [live(), live("train-00ff", count=1, fields={"flavor": "g5"})], WORDS, FIXED, 255
+        both, [actual(), actual("train-00ff", count=1, fields={"flavor": "g5"})], FIXED, 255
     )
     assert [change.action for change in planned] == [NOTHING, NOTHING]
     assert not problems
 
 
 @pytest.mark.parametrize(
-    ("wished", "there", "says"),
+    ("spec", "state", "message"),
     [
-        (wish(low=3, high=2), None, "min_node_count is 3 and max_node_count 2"),
-        (wish(count=5), live(high=3), "node_count is 5, and max_node_count 3"),
-        (wish(count=0), live(low=1), "node_count is 0, and min_node_count 1"),
-        (wish(count=5, high=6), live(high=3), ""),
-        (wish(autoscaled=True, low=1, high=6), live(count=9, high=3), ""),
+        (desired(min_count=3, max_count=2), None, "min_node_count (3) must not exceed max_node_count (2)"),
+        (desired(count=5), actual(max_count=3), "node_count (5) is more than max_node_count (3)"),
+        (desired(count=0), actual(min_count=1), "node_count (0) is less than min_node_count (1)"),
+        (desired(count=5, max_count=6), actual(max_count=3), ""),
+        (desired(autoscaled=True, min_count=1, max_count=6), actual(count=9, max_count=3), ""),
     ],
 )
-def test_numbers_outside_their_range_are_refused(
-    wished: NodeGroupSpec, there: NodeGroupState | None, says: str
+def test_counts_outside_of_their_range_are_refused(
+    spec: NodeGroupSpec, state: NodeGroupState | None, message: str
 ) -> None:
-    (change,), dummy = plan_changes([wished], [there] if there else [], WORDS, FIXED, 255)
-    assert says in "".join(out_of_range(change, WORDS))
-    assert bool(says) == bool(list(out_of_range(change, WORDS)))
+    (change,), dummy = plan_changes([spec], [state] if state else [], FIXED, 255)
+    assert message in "".join(range_problems(change))
+    assert bool(message) == bool(list(range_problems(change)))
 
 
 _MAPS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2"]))
-_WISHED = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2", None]))
+_DECLARED = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2", None]))
 _COUNTS = st.none() | st.integers(0, 6)
 
 
-@given(_MAPS, _WISHED)
+@given(_MAPS, _DECLARED)
 def test_a_merged_map_needs_no_second_merge(have: dict[str, str], want: dict[str, str | None]) -> None:
     once = merge_field(have, want)
     assert merge_field(once, want) == once
     assert {key: once[key] for key in once if key not in want} == {key: have[key] for key in have if key not in want}
 
 
-@given(_COUNTS, _COUNTS, _COUNTS, st.booleans(), _MAPS, _WISHED, st.integers(0, 6))
-def test_what_was_edited_differs_no_more(
+@given(_COUNTS, _COUNTS, _COUNTS, st.booleans(), _MAPS, _DECLARED, st.integers(0, 6))
+def test_an_applied_change_leaves_no_difference(
     count: int | None,
     low: int | None,
     high: int | None,
@@ -161,23 +184,25 @@ def test_what_was_edited_differs_no_more(
     want: dict[str, str | None],
     now: int,
 ) -> None:
-    wished = NodeGroupSpec("train", count=count, low=low, high=high, autoscaled=autoscaled, fields={"labels": want})
-    there = live(count=now, fields={"labels": have})
-    after = {field: value for field, (dummy, value) in field_edits(wished, there, WORDS).items()}
+    spec = NodeGroupSpec(
+        "train", count=count, min_count=low, max_count=high, autoscaled=autoscaled, fields={"labels": want}
+    )
+    there = actual(count=now, fields={"labels": have})
+    after = {field: value for field, (dummy, value) in field_differences(spec, there).items()}
     changed = dataclasses.replace(
         there,
-        count=after.get(WORDS.count, there.count),
-        low=after.get(WORDS.low, there.low),
-        high=after.get(WORDS.high, there.high),
+        count=after.get(NODE_COUNT, there.count),
+        min_count=after.get(MIN_NODE_COUNT, there.min_count),
+        max_count=after.get(MAX_NODE_COUNT, there.max_count),
         fields={**there.fields, "labels": after.get("labels", have)},
     )
-    assert not field_edits(wished, changed, WORDS)
+    assert not field_differences(spec, changed)
 
 
 @given(st.text(st.sampled_from("abc-09"), min_size=1, max_size=20), st.text(max_size=3), st.integers(8, 255))
-def test_a_replacement_is_known_for_one(name: str, flavor: str, longest: int) -> None:
-    found = replacement(name, {"flavor": flavor}, longest)
+def test_a_replacement_is_recognized_by_its_name(name: str, flavor: str, longest: int) -> None:
+    found = replacement_name(name, {"flavor": flavor}, longest)
     assert len(found) <= longest
-    assert is_of(found, name, longest)
-    assert is_of(name, name, longest)
-    assert found == replacement(name, {"flavor": flavor}, longest)
+    assert is_group_or_replacement(found, name, longest)
+    assert is_group_or_replacement(name, name, longest)
+    assert found == replacement_name(name, {"flavor": flavor}, longest)

@@ -82,17 +82,17 @@ def test_group_of_magnum() -> None:
 def test_group_of_vks() -> None:
     nodes = {"flavor": "f", "name": "gpu-a", "security_groups": [], "disk_type": "NVME"}
     (group,) = planned(VKS, {**MADE, "nodes": nodes, "autoscale": {"min": 1, "max": 3}}).nodegroups
-    labels = group.pop("labels")
+    labels = group.pop("node_labels")
     assert labels["accel.gpu/pool"] == "train"
     assert group == {
         "name": "gpu-a",
         "flavor": "f",
-        "num_nodes": 1,
-        "min_size": 1,
-        "max_size": 3,
+        "node_count": 1,
+        "min_node_count": 1,
+        "max_node_count": 3,
         "security_groups": [],
         "disk_type": "NVME",
-        "taints": [NO_STARTUP_TAINT],
+        "node_taints": [NO_STARTUP_TAINT],
     }
 
 
@@ -180,12 +180,12 @@ def test_resized() -> None:
     ("name", "pool", "defaults", "message"),
     [
         ("tarin", MADE, {}, "gpu_pools: no pool is called tarin; declared are train"),
-        ("old", {"name": "old", "match": {"model": "T4"}}, {}, "pool old: its nodes are not made here (nodes)"),
+        ("old", {"name": "old", "match": {"model": "T4"}}, {}, "pool old: it has no node group"),
         (
             "train",
             {**MADE, "autoscale": {"min": 1, "max": 2}},
             {},
-            "pool train: its autoscaler chooses how many nodes there are; change",
+            "pool train: its autoscaler chooses the number of nodes; change",
         ),
         ("train", MADE, {"autoscale": {"min": 1, "max": 2}}, "pool train: its autoscaler chooses"),
     ],

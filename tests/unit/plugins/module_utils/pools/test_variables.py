@@ -20,7 +20,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"replicas": 4}, ".replicas: is not a known key; it belongs under sharing"),
     (
         {"model": "T4"},
-        ".model: has no effect without nodes; existing nodes are known by match.model, so it belongs under match",
+        ".model: has no effect without nodes; existing nodes are selected by match.model, so it belongs under match",
     ),
     ({"flavor": "x"}, ".flavor: is not a known key; it belongs under nodes"),
     (

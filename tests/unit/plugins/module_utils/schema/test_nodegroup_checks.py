@@ -17,9 +17,9 @@ MADE: Document = {"name": "train", "nodes": {"flavor": "g4.p2.40g", "count": 2}}
 MIG: Document = {"mode": "mig", "layout": {"1g.10gb": 7}}
 
 CLOUD_MISTAKES: list[tuple[t.Any, str]] = [
-    ({}, "gpu_cluster.cloud: names no provider; say exactly one of magnum or vks"),
+    ({}, "gpu_cluster.cloud: names no provider; name exactly one of magnum or vks"),
     ({"magnum": None}, "gpu_cluster.cloud: names no provider"),
-    ({"magnum": {}, "vks": {}}, "gpu_cluster.cloud: names magnum and vks; say exactly one of magnum or vks"),
+    ({"magnum": {}, "vks": {}}, "gpu_cluster.cloud: names magnum and vks; name exactly one of magnum or vks"),
     ({"aws": {}}, "gpu_cluster.cloud.aws: is not a known key; known: magnum, vks"),
     ({"magnum": {"region": "x"}}, "gpu_cluster.cloud.magnum.region: is not a known key; did you mean region_name?"),
     ({"magnum": {"nodegroup_label": "a b"}}, 'gpu_cluster.cloud.magnum.nodegroup_label: "a b" is not a label key'),
@@ -41,30 +41,30 @@ def test_mistake_of_a_cloud(cloud: t.Any, message: str) -> None:
 
 # A pool beside its name and nodes, what its nodes are beside flavor and count, and the one message about it.
 POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
-    (MAGNUM, {}, {"count": None}, ".nodes.count: is missing; say how many nodes"),
+    (MAGNUM, {}, {"count": None}, ".nodes.count: is missing; give the number of nodes"),
     (MAGNUM, {}, {"flavor": None}, ".nodes.flavor: is missing; name the flavor"),
-    (MAGNUM, {}, {"count": -1}, ".nodes.count: -1 is not allowed: a group has 0 nodes or more"),
-    (MAGNUM, {}, {"count": 5001}, ".nodes.count: 5001 is not allowed: no cluster is made for more"),
+    (MAGNUM, {}, {"count": -1}, ".nodes.count: -1 is not allowed: the number of nodes must not be negative"),
+    (MAGNUM, {}, {"count": 5001}, ".nodes.count: 5001 is not allowed: a cluster has at most 5000"),
     (MAGNUM, {}, {"node_count": 2}, ".nodes.node_count: is not a known key; write count"),
     (
         MAGNUM,
         {},
         {"max_node_count": 2},
-        ".nodes.max_node_count: is not a known key; say it by autoscale: {min, max} of the pool",
+        ".nodes.max_node_count: is not a known key; write autoscale: {min, max} in the pool",
     ),
     (
         MAGNUM,
         {},
         {"node_labels": {}},
-        ".nodes.node_labels: is not a known key; the labels of the pool are those of its nodes",
+        ".nodes.node_labels: is not a known key; the pool's labels are those of its nodes",
     ),
     (
         VKS,
         {"name": "gpu-a"},
         {"taints": []},
-        ".nodes.taints: is not a known key; the taints of the pool are those of its nodes",
+        ".nodes.taints: is not a known key; the pool's taints are those of its nodes",
     ),
-    (VKS, {"name": "gpu-a"}, {"max_size": 2}, ".nodes.max_size: is not a known key; say it by autoscale"),
+    (VKS, {"name": "gpu-a"}, {"max_size": 2}, ".nodes.max_size: is not a known key; write autoscale"),
     (MAGNUM, {}, {"cluster": "x"}, ".nodes.cluster: is not a known key; it belongs under gpu_cluster.cloud"),
     (MAGNUM, {}, {"role": "master"}, '.nodes.role: "master" is the control plane\'s role'),
     (MAGNUM, {}, {"labels": {"a": True}}, ".nodes.labels.a: true is a boolean, not text; put it in quotes"),
@@ -72,29 +72,29 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         MAGNUM,
         {},
         {"disk_type": "NVME"},
-        ".nodes.disk_type: is a setting of VKS, and gpu_cluster.cloud is magnum; take it out",
+        ".nodes.disk_type: is a setting of VKS, and gpu_cluster.cloud is magnum; remove it",
     ),
     (
         VKS,
         {"name": "gpu-a"},
         {"image": "x"},
-        ".nodes.image: is a setting of Magnum, and gpu_cluster.cloud is vks; take it out",
+        ".nodes.image: is a setting of Magnum, and gpu_cluster.cloud is vks; remove it",
     ),
     (
         VKS,
         {"name": "gpu-a"},
         {"labels": {"a": "b"}},
-        ".nodes.labels: is a setting of Magnum, and gpu_cluster.cloud is vks; the labels of",
+        ".nodes.labels: is a setting of Magnum, and gpu_cluster.cloud is vks; the pool's labels",
     ),
-    (VKS, {"name": "gpu-a"}, {"disk_size": 10}, ".nodes.disk_size: 10 is not allowed: VKS wants 20 GiB at least"),
+    (VKS, {"name": "gpu-a"}, {"disk_size": 10}, ".nodes.disk_size: 10 is not allowed: VKS requires at least 20 GiB"),
     (
         VKS,
         {"name": "gpu"},
         {},
-        '.nodes.name: is missing, and the pool\'s name "gpu" is no name of a VKS node group (5 to 15 of',
+        '.nodes.name: is missing, and the pool\'s name "gpu" is not a VKS node group name; use 5 to 15',
     ),
-    (VKS, {}, {"name": "GPU_A"}, '.nodes.name: "GPU_A" is no name of a VKS node group'),
-    (VKS, {}, {"name": "a-name-that-is-long"}, '.nodes.name: "a-name-that-is-long" is no name of a VKS node group'),
+    (VKS, {}, {"name": "GPU_A"}, '.nodes.name: "GPU_A" is not a VKS node group name'),
+    (VKS, {}, {"name": "a-name-that-is-long"}, '.nodes.name: "a-name-that-is-long" is not a VKS node group name'),
     (MAGNUM, {}, {"name": "x" * 64}, f'.nodes.name: "{"x" * 56}... has 64 characters; a label'),
     (MAGNUM, {}, {"name": "a b"}, '.nodes.name: "a b" is not a label value; use a-z'),
     (
@@ -115,14 +115,14 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         {},
         ".autoscale.min: 3 is more than max, 2; give the lower number first",
     ),
-    (MAGNUM, {"autoscale": {"min": 1}}, {}, ".autoscale.max: is missing; say how many nodes there may be"),
+    (MAGNUM, {"autoscale": {"min": 1}}, {}, ".autoscale.max: is missing; give the largest number of nodes"),
     (
         MAGNUM,
         {"autoscale": {"min": 0, "max": 0}},
         {"count": 0},
-        ".autoscale.max: 0 is not allowed: a group that may have no node",
+        ".autoscale.max: 0 is not allowed: a group without nodes needs no autoscaler",
     ),
-    (MAGNUM, {"model": "T4", "match": {"model": "T4"}}, {}, ".model: stands beside match.model; take one out"),
+    (MAGNUM, {"model": "T4", "match": {"model": "T4"}}, {}, ".model: is declared beside match.model; remove one"),
     (MAGNUM, {"model": "T9"}, {}, '.model: "T9" is not a GPU model of the catalog; did you mean T4?'),
     (
         MAGNUM,
@@ -140,25 +140,25 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         MAGNUM,
         {"labels": {"node-role.kubernetes.io/gpu": ""}},
         {},
-        ".labels['node-role.kubernetes.io/gpu']: is in a namespace of",
+        ".labels['node-role.kubernetes.io/gpu']: is in a Kubernetes namespace",
     ),
     (
         VKS,
         {"name": "gpu-a", "labels": {"k8s.io/x": ""}},
         {},
-        ".labels['k8s.io/x']: is in a namespace of Kubernetes that a kubelet",
+        ".labels['k8s.io/x']: is in a Kubernetes namespace that a kubelet",
     ),
     (
         VKS,
         {"name": "gpu-a", "labels": {f"l{i}": "" for i in range(48)}},
         {},
-        ".labels: are 48; a VKS node group has at most 50",
+        ".labels: has 48 entries; a VKS node group has at most 50",
     ),
     (
         VKS,
         {"name": "gpu-a", "taints": [{"key": f"t{i}", "effect": "NoExecute"} for i in range(50)]},
         {},
-        ".taints: are 50; a VKS node group has at most 50",
+        ".taints: has 50 entries; a VKS node group has at most 50",
     ),
     (
         VKS,
@@ -197,9 +197,9 @@ def test_mistake_of_a_pool(cluster: Document, pool: Document, nodes: Document, m
 @pytest.mark.parametrize(
     ("pool", "message"),
     [
-        (MADE, ".nodes: has no cloud that could make them; say which in gpu_cluster.cloud"),
+        (MADE, ".nodes: needs a cloud that creates the nodes; add it to gpu_cluster.cloud"),
         ({"name": "p", "autoscale": {"min": 1, "max": 2}}, ".autoscale: has no effect without nodes"),
-        ({"name": "p", "model": "T4"}, ".model: has no effect without nodes; existing nodes are known by match.model"),
+        ({"name": "p", "model": "T4"}, ".model: has no effect without nodes; existing nodes are selected by match.model"),
     ],
 )
 def test_pool_of_a_cluster_without_cloud(pool: Document, message: str) -> None:

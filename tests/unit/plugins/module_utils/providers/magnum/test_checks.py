@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a cloud that the lab is not could not make: other drivers, other systems, volumes to start from, quotas."""
+"""Checks for clouds unlike the lab's: other drivers, other systems, boot volumes, quotas."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ IMAGES: list[Object] = [
 
 
 @dataclass
-class Told:
-    """What Magnum, Nova and Glance tell, at once."""
+class Cloud:
+    """Responses of Magnum, Nova and Glance."""
 
     driver: str = "k8s_capi_helm_v1"
     distro: str = "flatcar"
@@ -53,9 +53,9 @@ class Told:
         return [one for one in IMAGES if name in (one["id"], one["name"])]
 
 
-def problems(told: Told, wish: NodeGroupSpec, live: NodeGroupState | None = None, **cluster: Any) -> list[str]:
+def problems(cloud: Cloud, spec: NodeGroupSpec, state: NodeGroupState | None = None, **cluster: Any) -> list[str]:
     whole = {"name": "c", "uuid": "u", "status": "CREATE_COMPLETE", "flavor_id": "cpu", "labels": {}, **cluster}
-    return MagnumChecks(cast("Any", told), cast("Any", told), cast("Any", told), whole).problems([(wish, live)])
+    return MagnumChecks(cast("Any", cloud), cast("Any", cloud), cast("Any", cloud), whole).problems([(spec, state)])
 
 
 def group(count: int = 1, **more: Any) -> NodeGroupState:
@@ -63,14 +63,14 @@ def group(count: int = 1, **more: Any) -> NodeGroupState:
 
 
 @pytest.mark.parametrize(
-    ("fields", "cluster", "said"),
+    ("fields", "cluster", "message"),
     [
         ({}, {}, None),
         ({"image": "flatcar"}, {}, None),
         ({"image": "flatcar", "flavor": "gpu"}, {}, "NVIDIA publishes no driver container"),
         ({"image": "flatcar", "flavor": "gpu", "labels": {"nvidia_gpu_enabled": "true"}}, {}, None),
         ({"image": "flatcar", "flavor": "gpu"}, {"labels": {"nvidia_gpu_enabled": "True"}}, None),
-        ({"image": "twice"}, {}, "2 images are called twice: b, c; name one by its id"),
+        ({"image": "twice"}, {}, "2 images are called twice: b, c; give the id"),
         ({"image": "b"}, {}, None),
         ({"image": "queued"}, {}, "is queued"),
         ({"image": "large", "flavor": "gpu"}, {"labels": {"boot_volume_size": "50"}}, "needs 9000 MB of ram"),
@@ -79,24 +79,24 @@ def group(count: int = 1, **more: Any) -> NodeGroupState:
         ({}, {"status": "CREATE_FAILED", "status_reason": "no"}, "Cluster c is CREATE_FAILED: no."),
     ],
 )
-def test_new_groups(fields: Object, cluster: Object, said: str | None) -> None:
-    found = problems(Told(), NodeGroupSpec("g", fields=fields), **cluster)
-    assert (said in found[0]) if said else not found
+def test_new_groups(fields: Object, cluster: Object, message: str | None) -> None:
+    found = problems(Cloud(), NodeGroupSpec("g", fields=fields), **cluster)
+    assert (message in found[0]) if message else not found
 
 
-def test_zero_where_the_driver_cannot() -> None:
-    scaled = NodeGroupSpec("g", low=0, high=3, autoscaled=True)
-    [refused] = problems(Told(), scaled)
-    assert "magnum-capi-helm) cannot scale to zero by itself; declare min_node_count of 1 or more" in refused
-    assert not problems(Told(driver="k8s_fedora_coreos_v1"), scaled)
-    assert not problems(Told(), NodeGroupSpec("g", low=1, high=3, autoscaled=True))
+def test_drivers_that_cannot_scale_from_zero() -> None:
+    scaled = NodeGroupSpec("g", min_count=0, max_count=3, autoscaled=True)
+    [refused] = problems(Cloud(), scaled)
+    assert "magnum-capi-helm) cannot scale from zero; declare min_node_count of 1 or more" in refused
+    assert not problems(Cloud(driver="k8s_fedora_coreos_v1"), scaled)
+    assert not problems(Cloud(), NodeGroupSpec("g", min_count=1, max_count=3, autoscaled=True))
 
 
-def test_zero_where_magnum_cannot() -> None:
-    old = Told(resizes_to_zero=False)
-    assert "from microversion 1.10 on" in problems(old, NodeGroupSpec("g", count=0))[0]
-    assert "from microversion 1.10 on" in problems(old, NodeGroupSpec("g", count=0), group())[0]
-    assert not problems(old, NodeGroupSpec("g", low=0), group(0))
+def test_releases_without_empty_groups() -> None:
+    old = Cloud(resizes_to_zero=False)
+    assert "microversion 1.10 is the first" in problems(old, NodeGroupSpec("g", count=0))[0]
+    assert "microversion 1.10 is the first" in problems(old, NodeGroupSpec("g", count=0), group())[0]
+    assert not problems(old, NodeGroupSpec("g", min_count=0), group(0))
 
 
 @pytest.mark.parametrize(
@@ -111,58 +111,58 @@ def test_zero_where_magnum_cannot() -> None:
         ({"maxTotalRAMSize": 12287, "totalRAMUsed": 0}, True),
     ],
 )
-def test_the_quota_counts_what_is_added(limits: Object, refused: bool) -> None:
-    grown = problems(Told(limits=limits), NodeGroupSpec("g", count=4), group(1, fields={"flavor": "cpu"}))
+def test_the_quota_counts_added_nodes(limits: Object, refused: bool) -> None:
+    grown = problems(Cloud(limits=limits), NodeGroupSpec("g", count=4), group(1, fields={"flavor": "cpu"}))
     assert bool(grown) is refused
-    assert not problems(Told(limits=limits), NodeGroupSpec("g", count=0), group(1))
+    assert not problems(Cloud(limits=limits), NodeGroupSpec("g", count=0), group(1))
 
 
-def cloud(*names: str, driver: str = "heat") -> MagnumProvider:
-    told = cast("Any", Told(driver=driver))
-    wishes = [declared_group({"name": name}, cluster_labels={}, node_labels=True) for name in names]
-    return MagnumProvider(told, told, told, {"uuid": "u", "name": "c"}, wishes)
+def provider(*names: str, driver: str = "heat") -> MagnumProvider:
+    told = cast("Any", Cloud(driver=driver))
+    groups = [declared_group({"name": name}, cluster_labels={}, node_metadata=True) for name in names]
+    return MagnumProvider(told, told, told, {"uuid": "u", "name": "c"}, groups)
 
 
-def test_whose_nodes_are_a_group_s() -> None:
-    machines = [
+def test_members_of_a_group() -> None:
+    nodes = [
         ClusterNode("by-address", True, ("10.0.0.5",), "", {}),
         ClusterNode("by-label", True, (), "", {"magnum.openstack.org/nodegroup": "g"}),
         ClusterNode("by-capi", True, (), "", {"capi.stackhpc.com/node-group": "g"}),
         ClusterNode("other", True, ("10.0.0.6",), "", {"magnum.openstack.org/nodegroup": "h"}),
     ]
-    found = cloud().members(group(addresses=("10.0.0.5",)), machines)
-    assert [machine.name for machine in found] == ["by-address", "by-label", "by-capi"]
+    found = provider().members(group(addresses=("10.0.0.5",)), nodes)
+    assert [node.name for node in found] == ["by-address", "by-label", "by-capi"]
 
 
 @pytest.mark.parametrize(
     ("driver", "chosen"), [("heat", True), ("k8s_capi_helm_v1", False), ("k8s_cluster_api_ubuntu", False)]
 )
-def test_who_may_say_which_nodes_go(driver: str, chosen: bool) -> None:
-    assert cloud(driver=driver).removes_chosen is chosen
+def test_which_drivers_let_us_choose_nodes(driver: str, chosen: bool) -> None:
+    assert provider(driver=driver).can_choose_nodes is chosen
 
 
 def test_one_request_at_a_time() -> None:
-    wish = NodeGroupSpec("g", count=5, low=4, high=6, fields={"node_labels": {"a": "b"}})
+    spec = NodeGroupSpec("g", count=5, min_count=4, max_count=6, fields={"node_labels": {"a": "b"}})
     labelled: Object = {"fields": {"node_labels": {"a": "b"}}}
-    whats = [
-        [step.what for step in cloud("g").steps(live, wish, ())]
-        for live in (
-            group(2, low=1, high=3, fields={"node_labels": {}}),
-            group(2, low=1, high=6, **labelled),
-            group(5, low=1, high=6, **labelled),
-            group(5, low=4, high=6, **labelled),
+    descriptions = [
+        [request.description for request in provider("g").requests(state, spec, ())]
+        for state in (
+            group(2, min_count=1, max_count=3, fields={"node_labels": {}}),
+            group(2, min_count=1, max_count=6, **labelled),
+            group(5, min_count=1, max_count=6, **labelled),
+            group(5, min_count=4, max_count=6, **labelled),
         )
     ]
-    assert whats == [
+    assert descriptions == [
         ["change max_node_count, node_labels"],
-        ["have 5 instead of 2 nodes"],
+        ["resize from 2 to 5 nodes"],
         ["change min_node_count"],
         [],
     ]
 
 
-def test_what_had_failed_is_tried_again_once() -> None:
-    told = cast("Any", Told())
+def test_a_failed_group_is_retried_once() -> None:
+    told = cast("Any", Cloud())
     told.nodegroups = lambda cluster: [{"uuid": "u", "name": "g"}]
     told.whole = lambda cluster, ids: [{"uuid": "u", "name": "g", "status": "UPDATE_FAILED", "node_count": 2}]
     told.resize = lambda *dummy: None
@@ -171,10 +171,10 @@ def test_what_had_failed_is_tried_again_once() -> None:
         told,
         told,
         {"uuid": "u", "name": "c"},
-        [declared_group({"name": "g"}, cluster_labels={}, node_labels=True)],
+        [declared_group({"name": "g"}, cluster_labels={}, node_metadata=True)],
     )
-    [failed] = there.survey(lambda name: True)
-    [step] = there.steps(failed, NodeGroupSpec("g", count=2), ())
-    assert step.what == "try again after UPDATE_FAILED"
-    step.send()
-    assert not there.steps(failed, NodeGroupSpec("g", count=2), ()), "what fails in this run is told"
+    [failed] = there.read(lambda name: True)
+    [request] = there.requests(failed, NodeGroupSpec("g", count=2), ())
+    assert request.description == "retry after UPDATE_FAILED"
+    request.send()
+    assert not there.requests(failed, NodeGroupSpec("g", count=2), ()), "a failure of this run is reported"

@@ -52,7 +52,7 @@ def test_the_request() -> None:
         "labels": {"x": True},
         "merge_labels": True,
     }
-    assert clusters.body_of(options) == {
+    assert clusters.create_body(options) == {
         "name": "c",
         "cluster_template_id": "t",
         "flavor_id": "f",

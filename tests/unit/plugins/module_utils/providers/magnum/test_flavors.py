@@ -49,12 +49,12 @@ def test_an_operator_s_own_names() -> None:
     assert gpus_of(specs) is None
     found = gpus_of(specs, {"BigCard": "A100-SXM4-80GB"})
     assert found is not None
-    assert found.told() == {
+    assert found.to_result() == {
         "count": 2,
         "kind": "gpu",
         "model": "A100-SXM4-80GB",
         "models": ["A100-SXM4-80GB"],
-        "told_by": "pci_passthrough:alias=bigcard:2",
+        "source": "pci_passthrough:alias=bigcard:2",
     }
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a kubeconfig is a cluster's: each way in which it is not, with certificates of real CAs."""
+"""When a kubeconfig belongs to a cluster, and when not, with certificates of real CAs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.providers import kubeconfig_file
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import kubeconfig
 
 NOW = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
@@ -58,24 +59,24 @@ def place(authority: Authority) -> kubeconfig.ClusterEndpoint:
 
 
 def made(place: kubeconfig.ClusterEndpoint, authority: Authority, **signing: Any) -> dict[str, Any]:
-    asked = kubeconfig.request()
+    asked = kubeconfig.new_request()
     return dict(yaml.safe_load(kubeconfig.document(place, asked.key, authority.sign(asked.csr, **signing))))
 
 
-def test_one_that_was_made_is_the_cluster_s(place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
+def test_a_new_kubeconfig_is_valid(place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
     config = made(place, authority)
     assert kubeconfig.problem(config, place, MONTH, NOW) is None
-    held = kubeconfig.read_existing(config)
+    held = kubeconfig_file.existing(config)
     assert held is not None
-    assert held.told() == {"context": "prod", "server": place.server, "expires": "2027-09-18T12:00:00Z"}
+    assert held.to_result() == {"context": "prod", "server": place.server, "expires_at": "2027-09-18T12:00:00Z"}
 
 
-def test_who_it_is(authority: Authority) -> None:
-    certificate = x509.load_pem_x509_certificate(authority.sign(kubeconfig.request().csr).encode())
+def test_the_user(authority: Authority) -> None:
+    certificate = x509.load_pem_x509_certificate(authority.sign(kubeconfig.new_request().csr).encode())
     assert certificate.subject.rfc4514_string() == "CN=admin,O=system:masters"
 
 
-def test_each_way_in_which_it_is_not(place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
+def test_invalid_kubeconfigs(place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
     config = made(place, authority)
     other = Authority()
     elsewhere = kubeconfig.ClusterEndpoint(place.name, "https://10.0.0.2:6443", place.ca)
@@ -85,12 +86,12 @@ def test_each_way_in_which_it_is_not(place: kubeconfig.ClusterEndpoint, authorit
     mixed = {**config, "users": [{"name": "prod", "user": {**config["users"][0]["user"], **_key_only(foreign)}}]}
     tokens = {**config, "users": [{"name": "prod", "user": {"token": "x"}}]}
     for found, there, said in (
-        (None, place, "there is none"),
+        (None, place, "the file does not exist"),
         ({}, place, "no current context"),
-        (config, elsewhere, "it leads to https://10.0.0.1:6443"),
+        (config, elsewhere, "its server is https://10.0.0.1:6443"),
         (config, renamed, "its context is prod"),
         (config, distrusted, "trusts another CA"),
-        (foreign, place, "of another CA than"),
+        (foreign, place, "by another CA than"),
         (mixed, place, "do not belong together"),
         (tokens, place, "no client certificate"),
         (made(place, authority, until=NOW - MONTH), place, "expired at 2026-10-23"),
@@ -104,29 +105,29 @@ def _key_only(config: dict[str, Any]) -> dict[str, Any]:
     return {"client-key-data": config["users"][0]["user"]["client-key-data"]}
 
 
-def test_who_may_read_it(tmp_path: Path) -> None:
+def test_permissions(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    assert (kubeconfig.mode(str(path)), kubeconfig.too_permissive(str(path))) == ("", False)
+    assert (kubeconfig_file.mode(str(path)), kubeconfig_file.too_permissive(str(path))) == ("", False)
     for mode, loose in ((0o644, True), (0o640, True), (0o600, False), (0o400, False)):
         path.touch()
         path.chmod(mode)
-        assert (kubeconfig.mode(str(path)), kubeconfig.too_permissive(str(path))) == (f"{mode:04o}", loose)
+        assert (kubeconfig_file.mode(str(path)), kubeconfig_file.too_permissive(str(path))) == (f"{mode:04o}", loose)
 
 
-def test_what_is_in_the_way(tmp_path: Path, place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
+def test_obstacles(tmp_path: Path, place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
     config = made(place, authority)
     several = {**config, "contexts": [*config["contexts"], {"name": "mine", "context": {}}]}
     path = str(tmp_path / "config")
-    assert kubeconfig.obstacle(path, None) is None
-    assert kubeconfig.obstacle(path, config) is None
-    assert "more than one cluster (prod, mine)" in (kubeconfig.obstacle(path, several) or "")
-    assert "no kubeconfig" in (kubeconfig.obstacle(path, {"a": 1}) or "")
-    assert "does not exist" in (kubeconfig.obstacle(str(tmp_path / "nowhere" / "config"), None) or "")
+    assert kubeconfig_file.obstacle(path, None) is None
+    assert kubeconfig_file.obstacle(path, config) is None
+    assert "more than one cluster (prod, mine)" in (kubeconfig_file.obstacle(path, several) or "")
+    assert "not a kubeconfig" in (kubeconfig_file.obstacle(path, {"a": 1}) or "")
+    assert "does not exist" in (kubeconfig_file.obstacle(str(tmp_path / "nowhere" / "config"), None) or "")
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
-    assert kubeconfig.read(str(tmp_path / "none")) is None
+def test_files_that_are_not_kubeconfigs(tmp_path: Path) -> None:
+    assert kubeconfig_file.read(str(tmp_path / "none")) is None
     (tmp_path / "broken").write_text("a: [b")
-    assert kubeconfig.read(str(tmp_path / "broken")) == {}
+    assert kubeconfig_file.read(str(tmp_path / "broken")) == {}
     with pytest.raises(ConnectionProblem, match="cannot be read"):
-        kubeconfig.read(str(tmp_path))
+        kubeconfig_file.read(str(tmp_path))

@@ -4,11 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.size_steps import Size, path
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.size_steps import Size, next_size
+
+
+def path(now: Size, wanted: Size) -> Iterator[Size]:
+    while now != wanted:
+        now = next_size(now, wanted)
+        yield now
 
 
 @st.composite

@@ -1,12 +1,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the options of a group come to, and which mistakes are told without a cloud."""
+"""The specs of a group's options, the request that creates it, and mistakes that are visible without a cloud."""
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import specs
 
@@ -14,12 +17,12 @@ Options = dict[str, Any]
 
 
 def of(cluster_labels: dict[str, str] | None = None, *, labelled: bool = True, **options: Any) -> specs.DeclaredGroup:
-    return specs.declared_group({"name": "g", **options}, cluster_labels=cluster_labels or {}, node_labels=labelled)
+    return specs.declared_group({"name": "g", **options}, cluster_labels=cluster_labels or {}, node_metadata=labelled)
 
 
-def test_what_is_not_given_is_not_declared() -> None:
-    assert of().wish.fields == {}
-    assert specs.body_of(of(), "g", None) == {"name": "g"}
+def test_unset_options_are_not_declared() -> None:
+    assert of().spec.fields == {}
+    assert specs.create_body(of(), "g", None) == {"name": "g"}
 
 
 def test_everything() -> None:
@@ -34,8 +37,8 @@ def test_everything() -> None:
         min_node_count=1,
         max_node_count=4,
     )
-    assert declared.wish.fields["labels"] == {"a": "true", "gone": None}
-    assert specs.body_of(declared, "g-1234", 2) == {
+    assert declared.spec.fields["labels"] == {"a": "true", "gone": None}
+    assert specs.create_body(declared, "g-1234", 2) == {
         "name": "g-1234",
         "node_count": 2,
         "min_node_count": 1,
@@ -51,9 +54,9 @@ def test_everything() -> None:
     }
 
 
-def test_a_magnum_without_labels_of_nodes_is_told_none() -> None:
+def test_a_magnum_without_node_labels_receives_none() -> None:
     declared = of(labelled=False, node_labels={"x": "1"}, node_taints=[{"key": "k", "effect": "NoSchedule"}])
-    assert not declared.wish.fields.keys() & {"node_labels", "node_taints"}
+    assert not declared.spec.fields.keys() & {"node_labels", "node_taints"}
 
 
 @pytest.mark.parametrize(
@@ -68,26 +71,26 @@ def test_a_magnum_without_labels_of_nodes_is_told_none() -> None:
         ({"min_node_count": 1, "max_node_count": 2, "labels": {"auto_scaling_enabled": True}}, {}, True),
     ],
 )
-def test_whose_the_number_of_nodes_is(options: Options, cluster_labels: dict[str, str], autoscaled: bool) -> None:
-    assert of(cluster_labels, **options).wish.autoscaled is autoscaled
+def test_who_chooses_the_number_of_nodes(options: Options, cluster_labels: dict[str, str], autoscaled: bool) -> None:
+    assert of(cluster_labels, **options).spec.autoscaled is autoscaled
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"name": ""}, "name is empty"),
         ({"node_count": -1}, "node_count is -1"),
-        ({"max_node_count": 0}, "no limit at all"),
+        ({"max_node_count": 0}, "Magnum reads as no limit"),
         ({"autoscaling": True, "min_node_count": 1}, "needs min_node_count and max_node_count"),
-        ({"role": "master"}, "no further groups of masters"),
-        ({"docker_volume_size": 0}, "1 GB or more"),
-        ({"node_labels": {"node-role.kubernetes.io/gpu": ""}}, "a kubelet may not"),
-        ({"node_taints": [{"key": "a b", "effect": "NoSchedule"}]}, "no key of a taint"),
+        ({"role": "master"}, "Magnum creates no more groups of it"),
+        ({"docker_volume_size": 0}, "a volume has at least 1 GiB"),
+        ({"node_labels": {"node-role.kubernetes.io/gpu": ""}}, "a kubelet must not use"),
+        ({"node_taints": [{"key": "a b", "effect": "NoSchedule"}]}, "is not a taint key"),
     ],
 )
-def test_mistakes(options: Options, said: str) -> None:
+def test_mistakes(options: Options, message: str) -> None:
     [problem] = specs.problems([{"name": "g", **options}])
-    assert said in problem
+    assert message in problem
     assert problem.startswith(f"Node group {options.get('name', 'g')}: ")
 
 
@@ -96,3 +99,16 @@ def test_all_mistakes_of_all_groups_at_once() -> None:
         len(specs.problems([{"name": "a", "node_count": -1, "role": "master"}, {"name": "b", "max_node_count": 0}]))
         == 3
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(True, "true"), ("True", "true"), (False, "false"), (3, "3"), (1.5, "1.5"), ("v1.30", "v1.30"), ("", "")],
+)
+def test_magnum_labels_are_text(value: Any, text: str) -> None:
+    assert specs.magnum_labels({"a": value}) == {"a": text}
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_a_value_in_a_patch_is_a_python_literal(labels: dict[str, str]) -> None:
+    assert ast.literal_eval(specs.patch_value(labels)) == labels

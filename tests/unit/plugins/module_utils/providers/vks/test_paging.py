@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists are read whole, however the service cuts them."""
+"""Lists are read completely, however small the pages are."""
 
 from __future__ import annotations
 
@@ -21,42 +21,35 @@ def rows(count: int) -> list[Row]:
     return [{"id": f"ng-{at}"} for at in range(count)]
 
 
-def service(
-    there: list[Row], most: int, *, counts_asked: bool = False, total: bool = True
-) -> Callable[[int, int], Any]:
+def service(there: list[Row], most: int, *, counts_requested: bool = False) -> Callable[[int, int], Any]:
     """Pages of at most `most`; where a page begins is counted by what was asked for, or by what comes."""
 
     def fetch(page: int, size: int) -> Any:
-        begin = page * (size if counts_asked else min(size, most))
-        found: Row = {"items": there[begin : begin + min(size, most)], "page": page, "pageSize": min(size, most)}
-        return {**found, "total": len(there)} if total else found
+        begin = page * (size if counts_requested else min(size, most))
+        items = there[begin : begin + min(size, most)]
+        return {"items": items, "page": page, "pageSize": min(size, most), "total": len(there)}
 
     return fetch
 
 
-@given(st.integers(0, 70), st.integers(1, 60), st.booleans(), st.booleans())
-def test_all_of_it_comes_once(count: int, most: int, counts_asked: bool, total: bool) -> None:
+@given(st.integers(0, 70), st.integers(1, 60), st.booleans())
+def test_all_entries_are_read_once(count: int, most: int, counts_requested: bool) -> None:
     there = rows(count)
-    assert collect(service(there, most, counts_asked=counts_asked, total=total)) == there
+    assert collect(service(there, most, counts_requested=counts_requested)) == there
 
 
-def test_a_bare_list_is_all_there_is() -> None:
-    asked = []
-
-    def fetch(page: int, size: int) -> Any:
-        asked.append(page)
-        return rows(3)
-
-    assert collect(fetch) == rows(3)
-    assert asked == [0]
+@pytest.mark.parametrize("body", [None, [], {"items": []}, "x"])
+def test_a_body_that_is_no_page_is_an_error(body: Any) -> None:
+    with pytest.raises(VksError, match="not a page"):
+        collect(lambda page, size: body)
 
 
-def test_a_page_that_never_changes_ends() -> None:
+def test_a_page_that_never_changes_is_an_error() -> None:
     with pytest.raises(VksError, match="incomplete: 10 of 23"):
         collect(lambda page, size: {"items": rows(10), "total": 23})
 
 
-def test_an_entry_that_goes_meanwhile_is_no_gap() -> None:
+def test_an_entry_that_is_deleted_meanwhile_is_no_gap() -> None:
     lists = iter([rows(12), rows(11), rows(11), rows(11)])
 
     def fetch(page: int, size: int) -> Any:
@@ -79,9 +72,9 @@ def test_an_entry_that_goes_meanwhile_is_no_gap() -> None:
         {"flavors": [{"id": 1}], "data": [{"id": 2}]},
     ],
 )
-def test_vservers_envelopes(body: Any) -> None:
+def test_lists_of_vserver(body: Any) -> None:
     assert rows_of(body, "flavors") == [{"id": 1}]
 
 
-def test_what_is_no_list_has_no_rows() -> None:
+def test_a_body_without_a_list_has_no_rows() -> None:
     assert rows_of(None) == rows_of({"listData": None}) == rows_of("x") == []

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options that cannot be are refused by themselves; others become a wish."""
+"""Options of a group that are refused without a look-up."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.options import GROUP, groups_of
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.specs import problems_of
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.specs import OPTIONS, problems_of
 
 
 def options(**more: Any) -> dict[str, Any]:
-    return {**{name: option.get("default") for name, option in GROUP.items()}, "name": "train", **more}
+    return {**{name: option.get("default") for name, option in OPTIONS.argument_spec.items()}, "name": "train", **more}
 
 
 def taint(**more: Any) -> dict[str, Any]:
@@ -25,54 +24,57 @@ def taint(**more: Any) -> dict[str, Any]:
     [
         {},
         {"name": "a-very-long-one"},
-        {"num_nodes": 0},
-        {"min_size": 0, "max_size": 1, "num_nodes": 0},
-        {"labels": {"accel.gpu/pool": "train", "empty": "", "number": 4, "yes": True, "gone": None}},
-        {"taints": [taint(), taint(effect="NoExecute"), taint(key="nvidia.com/gpu", value=None)]},
+        {"node_count": 0},
+        {"min_node_count": 0, "max_node_count": 1, "node_count": 0},
+        {"node_labels": {"accel.gpu/pool": "train", "empty": "", "number": 4, "yes": True, "gone": None}},
+        {"node_taints": [taint(), taint(effect="NoExecute"), taint(key="nvidia.com/gpu", value=None)]},
         {"upgrade_strategy": {"max_surge": 100, "max_unavailable": 0}},
         {"disk_size": 20},
     ],
 )
-def test_what_can_be(given: dict[str, Any]) -> None:
+def test_valid_options(given: dict[str, Any]) -> None:
     assert problems_of(options(**given)) == []
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
-        ({"name": "gpu"}, "name: of 5 to 15 characters"),
-        ({"name": "Train"}, "name: of 5 to 15 characters"),
-        ({"name": "train-"}, "name: of 5 to 15 characters"),
-        ({"name": "sixteen-letters-"}, "name: of 5 to 15 characters"),
-        ({"num_nodes": -1}, "num_nodes: -1 nodes cannot be"),
-        ({"min_size": 3, "max_size": 2}, "min_size: is 3, and max_size 2"),
-        ({"min_size": 3}, "min_size and max_size: the autoscaler has both or none"),
-        ({"max_size": 3}, "min_size and max_size: the autoscaler has both or none"),
-        ({"min_size": 0, "max_size": 0}, "max_size: is 0"),
-        ({"min_size": 1, "max_size": 3, "num_nodes": 4}, "num_nodes: is 4, outside of min_size 1 and max_size 3"),
-        ({"disk_size": 10}, "disk_size: is 10, and VKS takes 20 to 5000 GiB"),
-        ({"upgrade_strategy": {"max_surge": 0, "max_unavailable": None}}, "upgrade_strategy.max_surge: is 0"),
-        ({"upgrade_strategy": {"max_surge": None, "max_unavailable": 101}}, "upgrade_strategy.max_unavailable: is 101"),
-        ({"labels": {"no spaces": "x"}}, "labels: no spaces=x is no label"),
-        ({"labels": {"a": "x" * 64}}, "is no label that Kubernetes takes"),
-        ({"labels": {f"a{at}": "x" for at in range(51)}}, "labels: 51 entries"),
-        ({"tags": {"vks-owner": "x"}}, "tags: 'vks-owner' begins as the service's own do"),
-        ({"taints": [taint(), taint(value="w")]}, "taints: k:NoSchedule stands there twice"),
-        ({"taints": [taint(value="no spaces")]}, "taints: k=no spaces is no taint"),
+        ({"name": "gpu"}, "is not a VKS node group name; use 5 to 15"),
+        ({"name": "Train"}, "is not a VKS node group name; use 5 to 15"),
+        ({"name": "train-"}, "is not a VKS node group name; use 5 to 15"),
+        ({"name": "sixteen-letters-"}, "is not a VKS node group name; use 5 to 15"),
+        ({"node_count": -1}, "node_count is -1; it must not be negative"),
+        ({"min_node_count": 3, "max_node_count": 2}, "min_node_count (3) must not exceed max_node_count (2)"),
+        ({"min_node_count": 3}, "min_node_count and max_node_count must be given together"),
+        ({"max_node_count": 3}, "min_node_count and max_node_count must be given together"),
+        ({"min_node_count": 0, "max_node_count": 0}, "max_node_count is 0"),
+        (
+            {"min_node_count": 1, "max_node_count": 3, "node_count": 4},
+            "node_count (4) is outside of min_node_count (1) and max_node_count (3)",
+        ),
+        ({"disk_size": 10}, "disk_size: 10 is not allowed: VKS requires at least 20 GiB"),
+        (
+            {"upgrade_strategy": {"max_surge": 0, "max_unavailable": None}},
+            "upgrade_strategy.max_surge: 0 is not allowed",
+        ),
+        (
+            {"upgrade_strategy": {"max_surge": None, "max_unavailable": 101}},
+            "upgrade_strategy.max_unavailable: 101 is not allowed",
+        ),
+        ({"node_labels": {"no spaces": "x"}}, "node_labels: 'no spaces' is not a label key"),
+        ({"node_labels": {"a": "x" * 64}}, "has 64 characters"),
+        ({"node_labels": {f"a{at}": "x" for at in range(51)}}, "node_labels has 51 entries"),
+        ({"tags": {"vks-owner": "x"}}, "tags: 'vks-owner' has a prefix of the service's own tags"),
+        ({"node_taints": [taint(), taint(value="w")]}, "node_taints[1]: repeats key k and effect NoSchedule"),
+        ({"node_taints": [taint(value="no spaces")]}, "node_taints[0].value: 'no spaces' is not a taint value"),
     ],
 )
-def test_what_cannot_be(given: dict[str, Any], says: str) -> None:
+def test_invalid_options(given: dict[str, Any], message: str) -> None:
     problems = problems_of(options(**given))
     assert len(problems) == 1
-    assert says in problems[0]
+    assert message in problems[0]
     assert problems[0].startswith(f"Node group {given.get('name', 'train')}: ")
 
 
-def test_a_group_that_is_to_go_needs_only_its_name() -> None:
-    assert problems_of(options(state="absent", num_nodes=-1)) == []
-
-
-def test_one_group_or_many() -> None:
-    one = options(num_nodes=2)
-    assert groups_of({**one, "nodegroups": None, "cluster": "c"}) == [one]
-    assert groups_of({**options(name=None), "nodegroups": [one, one]}) == [one, one]
+def test_an_absent_group_needs_only_its_name() -> None:
+    assert problems_of(options(state="absent", node_count=-1)) == []

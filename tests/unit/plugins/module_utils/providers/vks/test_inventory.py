@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters of an account at VKS, as the lab's double tells them."""
+"""Discovered clusters of an account of the fake VKS."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.providers.discovery import KubeconfigLifetime
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks import iam
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError
-from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.found import Life
-from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.kubeconfigs import Folder
-from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.of_vks import VksSource
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.inventory import VksSource
+from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.kubeconfigs import KubeconfigFolder
 from lab.vks.fake import FakeVks
 from tests.helpers.vks import SECRETS, Account, running
 
-LIFE = Life(days=30, renew_before=3)
+LIFETIME = KubeconfigLifetime(days=30, renew_before=3)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_cluster_with_its_groups_and_their_gpus(fake: FakeVks) -> None:
     assert (found.gpus, found.models) == (2, ["L40S"])
 
 
-def test_lists_are_read_beyond_their_first_page(fake: FakeVks) -> None:
+def test_all_pages_are_read(fake: FakeVks) -> None:
     account = Account(fake)
     names = [f"group-{number:02d}" for number in range(12)]
     for name in names:
@@ -76,24 +76,24 @@ def test_lists_are_read_beyond_their_first_page(fake: FakeVks) -> None:
     assert {one.name for one in found.groups} >= set(names)
 
 
-def test_only_clusters_that_are_wanted_and_what_is_said_of_them(fake: FakeVks) -> None:
+def test_only_wanted_clusters_are_discovered(fake: FakeVks) -> None:
     assert source(fake).discover(lambda name: name == "other") == []
     (found,) = source(fake, vks_url=f"{fake.url}/vks").discover(everything)
     assert found.settings["vks_url"] == f"{fake.url}/vks"
 
 
-def test_a_kubeconfig_is_made_where_there_is_none_and_taken_where_there_is_one(fake: FakeVks, tmp_path: Path) -> None:
+def test_a_kubeconfig_is_issued_once(fake: FakeVks, tmp_path: Path) -> None:
     one = source(fake)
     (found,) = one.discover(everything)
-    first = one.kubeconfig(found, LIFE)
-    assert one.kubeconfig(found, LIFE) == first
-    folder = Folder(str(tmp_path / "kubeconfigs"), LIFE.renew_before)
+    first = one.kubeconfig(found, LIFETIME)
+    assert one.kubeconfig(found, LIFETIME) == first
+    folder = KubeconfigFolder(str(tmp_path / "kubeconfigs"), LIFETIME.renew_before)
     folder.write("demo", first)
-    assert folder.stale("demo", found, datetime.datetime.now(datetime.UTC)) == ""
+    assert folder.reason_to_replace("demo", found, datetime.datetime.now(datetime.UTC)) == ""
     assert folder.kube_name("demo") == "demo"
 
 
-def test_what_fails_is_told_without_the_secret(fake: FakeVks) -> None:
+def test_errors_do_not_contain_secrets(fake: FakeVks) -> None:
     with pytest.raises(InvalidOptions, match="client_secret: missing"):
         source(fake, client_secret_env="NOWHERE").discover(everything)
     with pytest.raises(VksError) as caught:

@@ -1,88 +1,92 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The clusters of a project on a cloud with Magnum, region by region."""
+"""The clusters of a project in a cloud with Magnum, for the inventory plugin."""
 
 from __future__ import annotations
 
 import functools
 import typing as t
 
-from ...module_utils.common.errors import ConnectionProblem
-from ...module_utils.common.parallel import run_bounded
-from ...module_utils.providers.magnum import kubeconfig
-from ...module_utils.providers.magnum.client import Magnum
-from ...module_utils.providers.magnum.errors import OpenStackError, explain
-from ...module_utils.providers.magnum.flavors import gpus_of
-from ...module_utils.providers.magnum.nova_glance import Nova
-from ...module_utils.providers.magnum.sdk import IMPORT_ERROR
-from ...module_utils.providers.magnum.session import CloudOptions, Session, regions_of
-from .found import MAGNUM, Found, Group, Life
+from ...common.errors import ConnectionProblem
+from ...common.parallel import run_bounded
+from ..discovery import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
+from . import kubeconfig
+from .client import Magnum
+from .definition import MAGNUM
+from .errors import OpenStackError, explain
+from .flavors import gpus_of
+from .nova_glance import Nova
+from .sdk import IMPORT_ERROR
+from .session import CloudOptions, Session, regions_of
 
 Object = dict[str, t.Any]
 
 
 class MagnumSource:
-    """One cloud of clouds.yaml in one region; None as the region is the cloud's only one."""
+    """One cloud of clouds.yaml in one region; None for its only region."""
 
-    provider = MAGNUM
+    provider = MAGNUM.key
 
     def __init__(self, cloud: str, region: str | None, aliases: t.Mapping[str, str], user_agent: str) -> None:
-        """Ask nothing yet. aliases: what the operator's names of cards mean, as models of the catalog."""
+        """Send nothing yet. aliases: the catalog's models by the operator's names for cards."""
         self.cloud, self.region = cloud, region or ""
         self._aliases = aliases
         self._user_agent = user_agent
 
     @functools.cached_property
     def _session(self) -> Session:
-        given = {"cloud": self.cloud, **({"region_name": self.region} if self.region else {})}
-        return Session(CloudOptions.from_params(given), self._user_agent)
+        options = {"cloud": self.cloud, **({"region_name": self.region} if self.region else {})}
+        return Session(CloudOptions.from_params(options), self._user_agent)
 
     @functools.cached_property
     def _magnum(self) -> Magnum:
         return Magnum(self._session)
 
-    def discover(self, wanted: t.Callable[[str], bool]) -> list[Found]:
-        """The clusters whose names are wanted: one list, and two requests for each of them, side by side."""
-        listed = [
+    def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
+        """The clusters with a wanted name: one list, and two requests for each of them, in parallel."""
+        rows = [
             cluster
             for cluster in self._magnum.clusters()
             if wanted(str(cluster["name"])) and not str(cluster.get("status")).startswith("DELETE_IN")
         ]
-        names = [str(cluster["name"]) for cluster in listed]
+        names = [str(cluster["name"]) for cluster in rows]
         nova = Nova(self._session)
-        calls = [(str(of["uuid"]), functools.partial(self._whole, str(of["uuid"]))) for of in listed]
+        calls = [(str(row["uuid"]), functools.partial(self._details, str(row["uuid"]))) for row in rows]
         found = []
         for outcome in run_bounded(calls, fatal=lambda error: True):
             if outcome.error is not None:
                 raise outcome.error
             if outcome.value is not None:
                 cluster, groups = outcome.value
-                found.append(self._found(cluster, groups, nova, twin=names.count(str(cluster["name"])) > 1))
+                unique = names.count(str(cluster["name"])) == 1
+                found.append(self._discovered(cluster, groups, nova, unique=unique))
         return found
 
-    def kubeconfig(self, of: Found, dummy: Life) -> str:
-        """A new one, signed by the cluster's CA; Magnum decides how long it lasts."""
-        place = kubeconfig.ClusterEndpoint(of.name, of.server, self._magnum.ca(of.id))
-        asked = kubeconfig.request()
-        return kubeconfig.document(place, asked.key, self._magnum.sign(of.id, asked.csr))
+    def kubeconfig(self, cluster: DiscoveredCluster, dummy: KubeconfigLifetime) -> str:
+        """A new one, signed by the cluster's CA; Magnum decides how long it is valid."""
+        endpoint = kubeconfig.ClusterEndpoint(cluster.name, cluster.server, self._magnum.ca(cluster.id))
+        request = kubeconfig.new_request()
+        return kubeconfig.document(endpoint, request.key, self._magnum.sign(cluster.id, request.csr))
 
-    def told(self, error: Exception) -> str:
-        """An error of this source in words, with the cloud in them."""
+    def explain(self, error: Exception) -> str:
+        """The message of an error of this source, with the cloud in it."""
         return explain(error, self._session) if isinstance(error, OpenStackError) else str(error)
 
-    def _whole(self, cluster_id: str) -> tuple[Object, list[Object]] | None:
+    def _details(self, cluster_id: str) -> tuple[Object, list[Object]] | None:
         cluster = self._magnum.find_cluster(cluster_id)
         return (cluster, self._magnum.nodegroups(cluster_id)) if cluster is not None else None
 
-    def _found(self, cluster: Object, groups: t.Sequence[Object], nova: Nova, *, twin: bool) -> Found:
+    def _discovered(
+        self, cluster: Object, groups: t.Sequence[Object], nova: Nova, *, unique: bool
+    ) -> DiscoveredCluster:
         address = str(cluster.get("api_address") or "")
         name, cluster_id = str(cluster["name"]), str(cluster["uuid"])
         region = self.region or self._session.region
-        settings: Object = {"cloud": self.cloud, "cluster": cluster_id if twin else name}
+        settings: Object = {"cloud": self.cloud, "cluster": name if unique else cluster_id}
         if region:
             settings["region_name"] = region
-        return Found(
-            provider=MAGNUM,
+        return DiscoveredCluster(
+            provider=self.provider,
             cloud=self.cloud,
             region=region,
             id=cluster_id,
@@ -95,10 +99,10 @@ class MagnumSource:
             groups=tuple(self._group(group, nova) for group in groups),
         )
 
-    def _group(self, group: Object, nova: Nova) -> Group:
+    def _group(self, group: Object, nova: Nova) -> DiscoveredNodeGroup:
         flavor = nova.flavor(str(group.get("flavor_id") or ""))
         gpus = gpus_of(flavor.get("extra_specs"), self._aliases) if flavor else None
-        return Group(
+        return DiscoveredNodeGroup(
             name=str(group["name"]),
             status=str(group.get("status") or ""),
             count=int(group.get("node_count") or 0),
@@ -108,11 +112,11 @@ class MagnumSource:
         )
 
 
-def sources(settings: t.Mapping[str, t.Any], user_agent: str) -> list[MagnumSource]:
-    """One for each region of a cloud, of those that are named, or of all that clouds.yaml has."""
+def sources(settings: t.Mapping[str, t.Any], dummy_environ: t.Mapping[str, str], user_agent: str) -> list[MagnumSource]:
+    """A source for each of the named regions of a cloud, or for all that clouds.yaml has."""
     if IMPORT_ERROR is not None:
         raise ConnectionProblem(
-            "Clouds with Magnum are asked through openstacksdk, which this Python does not have: pip install openstacksdk."
+            "Clouds with Magnum need openstacksdk, which this Python does not have. Install it: pip install openstacksdk."
         )
     cloud = str(settings["cloud"])
     regions: t.Sequence[str | None] = settings.get("region_names") or regions_of(cloud) or [None]

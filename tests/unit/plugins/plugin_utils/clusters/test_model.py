@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What clusters become in an inventory: names that tell them apart, variables, groups."""
+"""Hosts of discovered clusters: unique names, variables, groups."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.found import (
-    Found,
-    Group,
+from ansible_collections.accel.gpu.plugins.module_utils.providers.discovery import (
+    DiscoveredCluster,
+    DiscoveredNodeGroup,
+)
+from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.model import (
     groups_of,
     host_names,
     host_vars,
 )
 
 
-def cluster(name: str = "prod", **more: Any) -> Found:
+def cluster(name: str = "prod", **more: Any) -> DiscoveredCluster:
     usual: dict[str, Any] = {
         "provider": "magnum",
         "cloud": "cern",
@@ -32,7 +34,7 @@ def cluster(name: str = "prod", **more: Any) -> Found:
         "ready": True,
         "settings": {"cloud": "cern", "region_name": "RegionOne", "cluster": name},
     }
-    return Found(name=name, **{**usual, **more})
+    return DiscoveredCluster(name=name, **{**usual, **more})
 
 
 @pytest.mark.parametrize(
@@ -40,12 +42,12 @@ def cluster(name: str = "prod", **more: Any) -> Found:
     [
         ([cluster("a"), cluster("b")], ["a", "b"]),
         ([cluster(), cluster(region="RegionTwo")], ["prod-RegionOne", "prod-RegionTwo"]),
-        # Two clouds may call their regions alike.
+        # Two clouds may have regions of the same name.
         ([cluster(), cluster(cloud="other")], ["prod-cern-RegionOne", "prod-other-RegionOne"]),
-        # Magnum lets two clusters of one project have one name.
+        # Magnum allows two clusters of one name in a project.
         ([cluster(id="aaaaaaaa-1"), cluster(id="bbbbbbbb-2")], ["prod-aaaaaaaa", "prod-bbbbbbbb"]),
         ([cluster(id="k8s-aaaaaaaa-1"), cluster(id="k8s-aaaaaaaa-2")], ["prod-k8s-aaaaaaaa-1", "prod-k8s-aaaaaaaa-2"]),
-        # One that is called so itself keeps its name.
+        # A cluster keeps its own name.
         (
             [cluster(), cluster(region="RegionTwo"), cluster("prod-RegionOne", region="RegionThree")],
             ["prod-cern-RegionOne", "prod-RegionTwo", "prod-RegionOne"],
@@ -53,7 +55,7 @@ def cluster(name: str = "prod", **more: Any) -> Found:
         ([cluster(region=""), cluster(region="", cloud="other")], ["prod-cern", "prod-other"]),
     ],
 )
-def test_names_tell_clusters_apart(clusters: list[Found], names: list[str]) -> None:
+def test_names_are_unique(clusters: list[DiscoveredCluster], names: list[str]) -> None:
     assert host_names(clusters) == names
 
 
@@ -67,7 +69,7 @@ found = st.builds(
 
 
 @given(st.lists(found, unique_by=lambda one: one.id, max_size=8), st.integers())
-def test_every_cluster_has_a_name_of_its_own_in_whatever_order_they_come(clusters: list[Found], seed: int) -> None:
+def test_names_do_not_depend_on_the_order(clusters: list[DiscoveredCluster], seed: int) -> None:
     names = host_names(clusters)
     assert len(set(names)) == len(names)
     assert all(name.startswith(one.name) for name, one in zip(names, clusters, strict=True))
@@ -78,35 +80,38 @@ def test_every_cluster_has_a_name_of_its_own_in_whatever_order_they_come(cluster
     )
 
 
-GPUS = Group("gpu", "CREATE_COMPLETE", 3, "g4", 2, ("Tesla-T4",))
-VAGUE = Group("big", "CREATE_COMPLETE", 1, "g5", 4, ("A100-SXM4-40GB", "A100-SXM4-80GB"))
-UNKNOWN = Group("cpu", "CREATE_COMPLETE", 5, "m2")
+GPUS = DiscoveredNodeGroup("gpu", "CREATE_COMPLETE", 3, "g4", 2, ("Tesla-T4",))
+VAGUE = DiscoveredNodeGroup("big", "CREATE_COMPLETE", 1, "g5", 4, ("A100-SXM4-40GB", "A100-SXM4-80GB"))
+UNKNOWN = DiscoveredNodeGroup("cpu", "CREATE_COMPLETE", 5, "m2")
 
 
-def test_what_a_host_is_told() -> None:
+def test_variables_of_a_host() -> None:
     one = cluster(groups=(GPUS, VAGUE, UNKNOWN))
-    told = host_vars(one, "/k/prod.kubeconfig", None)
-    assert told["gpu_cluster"] == {
+    variables = host_vars(one, "/k/prod.kubeconfig", None)
+    assert variables["gpu_cluster"] == {
         "name": "prod",
         "kubeconfig": "/k/prod.kubeconfig",
         "cloud": {"magnum": {"cloud": "cern", "region_name": "RegionOne", "cluster": "prod"}},
     }
-    assert (told["gpu_discovered"]["gpus"], told["gpu_discovered"]["models"]) == (10, ["A100-SXM4", "Tesla-T4"])
-    assert [(group["name"], group["gpus"], group["model"]) for group in told["gpu_discovered"]["node_groups"]] == [
+    assert (variables["gpu_discovered"]["gpus"], variables["gpu_discovered"]["models"]) == (
+        10,
+        ["A100-SXM4", "Tesla-T4"],
+    )
+    assert [(group["name"], group["gpus"], group["model"]) for group in variables["gpu_discovered"]["node_groups"]] == [
         ("gpu", 2, "Tesla-T4"),
         ("big", 4, None),
         ("cpu", None, None),
     ]
     assert host_vars(one, "", "prod")["gpu_cluster"].get("kube_name") is None
     assert host_vars(one, "", "kubernetes-admin@prod")["gpu_cluster"]["kube_name"] == "kubernetes-admin@prod"
-    # Of two clusters of one name each remembers the name of its host.
+    # Of two clusters of one name each records the name of its host.
     for kube_name in (None, "prod"):
         twin = host_vars(one, "", kube_name, "prod-RegionOne")["gpu_cluster"]
         assert (twin["name"], twin["kube_name"]) == ("prod-RegionOne", "prod")
 
 
 @pytest.mark.parametrize(
-    ("models", "card"),
+    ("models", "common"),
     [
         ((), ""),
         (("Tesla-T4",), "Tesla-T4"),
@@ -115,16 +120,16 @@ def test_what_a_host_is_told() -> None:
         (("L40S", "Tesla-T4"), ""),
     ],
 )
-def test_the_card_that_several_models_have_in_common(models: tuple[str, ...], card: str) -> None:
-    assert Group("g", "", 1, "f", 1, models).card == card
+def test_the_common_beginning_of_models(models: tuple[str, ...], common: str) -> None:
+    assert DiscoveredNodeGroup("g", "", 1, "f", 1, models).common_model == common
 
 
-def test_its_groups() -> None:
+def test_groups() -> None:
     found = groups_of(cluster(groups=(GPUS, VAGUE)))
     assert found == ["magnum", "cloud_cern", "region_RegionOne", "model_A100-SXM4", "model_Tesla-T4"]
     assert groups_of(cluster(region="", provider="vks", cloud="vks")) == ["vks", "cloud_vks"]
 
 
-def test_a_cache_keeps_all_of_it() -> None:
+def test_the_cache_keeps_everything() -> None:
     one = cluster(groups=(GPUS, UNKNOWN))
-    assert Found.of_cache(one.to_cache()) == one
+    assert DiscoveredCluster.from_cache(one.to_cache()) == one

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes of the pools' groups have come, what they lack, and what is told while they are awaited."""
+"""The nodes of the pools' groups, their edits, and the texts while they are awaited."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.arrivals import GroupArrival, arrivals
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.messages import (
-    ArrivalMessages,
-    progress,
-    summary,
-)
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.messages import StatusHistory, progress
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.status import GroupStatus, group_statuses
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from tests.helpers.variables import Document
 
@@ -43,17 +39,17 @@ def raw(
     }
 
 
-def came(
+def statuses(
     *raws: Document,
     pools: tuple[Document, ...] = (TRAIN,),
-    told: Document | None = None,
+    nodegroups: Document | None = None,
     cluster: Document | None = None,
-) -> list[GroupArrival]:
-    return arrivals(derive(cluster or CLUSTER, {}, list(pools)), told or {}, raws)
+) -> list[GroupStatus]:
+    return group_statuses(derive(cluster or CLUSTER, {}, list(pools)), nodegroups or {}, raws)
 
 
-def test_nodes_by_the_clouds_label_and_by_the_pools() -> None:
-    (train,) = came(
+def test_nodes_by_the_labels_of_the_cloud_and_of_the_pool() -> None:
+    (train,) = statuses(
         raw("new", {GROUP: "gpus-a"}),
         raw("replaced", {GROUP: "gpus-a-0f3c"}),
         raw("pinned", {PIN: "train"}),
@@ -61,16 +57,16 @@ def test_nodes_by_the_clouds_label_and_by_the_pools() -> None:
         raw("brought", {GROUP: "default-worker", PIN: "train"}),
         raw("away", {GROUP: "gpus-a", PIN: "another"}),
     )
-    assert [arrived.node.name for arrived in train.nodes] == ["away", "new", "pinned", "replaced"]
+    assert [node.node.name for node in train.nodes] == ["away", "new", "pinned", "replaced"]
 
 
 def test_nodes_of_a_cloud_without_such_a_label() -> None:
-    (train,) = came(raw("a", {PIN: "train"}), raw("b", {}), cluster=VKS)
-    assert [arrived.node.name for arrived in train.nodes] == ["a"]
+    (train,) = statuses(raw("a", {PIN: "train"}), raw("b", {}), cluster=VKS)
+    assert [node.node.name for node in train.nodes] == ["a"]
 
 
 @pytest.mark.parametrize(
-    ("pool", "told", "wanted"),
+    ("pool", "nodegroups", "desired"),
     [
         (TRAIN, {}, 2),
         (TRAIN, {"gpus-a": {"node_count": 3}}, 3),
@@ -80,26 +76,21 @@ def test_nodes_of_a_cloud_without_such_a_label() -> None:
         (SCALED, {"scaled": {"node_count": 4}}, 4),
     ],
 )
-def test_how_many_are_awaited(pool: Document, told: Document, wanted: int) -> None:
-    (found,) = came(pools=(pool,), told=told)
-    assert (found.wanted, found.missing, found.done) == (wanted, wanted, wanted == 0)
+def test_the_desired_number_of_nodes(pool: Document, nodegroups: Document, desired: int) -> None:
+    (found,) = statuses(pools=(pool,), nodegroups=nodegroups)
+    assert (found.desired, found.missing, found.complete) == (desired, desired, desired == 0)
 
 
-def test_words_of_vks() -> None:
-    (found,) = came(told={"gpus-a": {"num_nodes": 5, "node_count": 1}}, cluster=VKS)
-    assert found.wanted == 5
-
-
-def test_ready_and_on_its_way_out() -> None:
+def test_ready_and_surplus_nodes() -> None:
     gone = raw("gone", {GROUP: "gpus-a"}, ready=False)
-    (train,) = came(raw("a", {GROUP: "gpus-a"}), gone)
-    assert (train.ready, train.missing, train.done) == (1, 0, False)
-    (train,) = came(raw("a", {GROUP: "gpus-a"}), raw("b", {GROUP: "gpus-a"}), gone)
-    assert (train.ready, train.missing, train.done) == (2, 0, True)
+    (train,) = statuses(raw("a", {GROUP: "gpus-a"}), gone)
+    assert (train.ready, train.missing, train.complete) == (1, 0, False)
+    (train,) = statuses(raw("a", {GROUP: "gpus-a"}), raw("b", {GROUP: "gpus-a"}), gone)
+    assert (train.ready, train.missing, train.complete) == (2, 0, True)
 
 
-def test_a_new_node_gets_all_of_it() -> None:
-    (train,) = came(raw("new", {GROUP: "gpus-a"}, ready=False))
+def test_a_new_node_gets_all_metadata() -> None:
+    (train,) = statuses(raw("new", {GROUP: "gpus-a"}, ready=False))
     edit = train.nodes[0].edit
     assert edit is not None
     assert edit.labels == train.pool.node_labels
@@ -107,9 +98,9 @@ def test_a_new_node_gets_all_of_it() -> None:
     assert edit.after["annotations"]["accel.gpu/pool-taints"] == '["team=x:NoSchedule"]'
 
 
-def test_a_node_that_is_born_right_gets_nothing() -> None:
+def test_a_node_that_registers_with_its_metadata_is_not_changed() -> None:
     (pool,) = derive(CLUSTER, {}, [TRAIN]).pools
-    (train,) = came(raw("new", {GROUP: "gpus-a", **pool.registration.node_labels}, taints=[TAINT]))
+    (train,) = statuses(raw("new", {GROUP: "gpus-a", **pool.registration.node_labels}, taints=[TAINT]))
     assert train.nodes[0].edit is None
 
 
@@ -121,50 +112,49 @@ def test_a_node_that_is_born_right_gets_nothing() -> None:
         ({PRODUCT: "Tesla-T4", "nvidia.com/gpu.present": "true", PIN: "train"}, {"nvidia.com/gpu": "4"}, None),
     ],
 )
-def test_a_node_that_offers_gpus_is_only_made_sure_to_be_the_pools(
+def test_a_node_with_gpus_only_gets_the_label_of_the_pool(
     labels: Document, allocatable: Document, patched: Document | None
 ) -> None:
-    (train,) = came(raw("old", {GROUP: "gpus-a", **labels}, allocatable=allocatable))
+    (train,) = statuses(raw("old", {GROUP: "gpus-a", **labels}, allocatable=allocatable))
     edit = train.nodes[0].edit
     assert (edit.patch["metadata"]["labels"] if edit else None) == patched
 
 
-def test_pools_that_are_not_asked_for() -> None:
+def test_named_pools() -> None:
     plan = derive(CLUSTER, {}, [TRAIN, SCALED, {"name": "old", "match": {"model": "T4"}}])
-    assert [of.pool.name for of in arrivals(plan, {}, [])] == ["train", "scaled"]
-    assert [of.pool.name for of in arrivals(plan, {}, [], ["scaled"])] == ["scaled"]
+    assert [status.pool.name for status in group_statuses(plan, {}, [])] == ["train", "scaled"]
+    assert [status.pool.name for status in group_statuses(plan, {}, [], ["scaled"])] == ["scaled"]
 
 
-def test_story() -> None:
+def test_the_message_of_a_timeout() -> None:
     now = [0.0]
-    story = ArrivalMessages(StateTimer(lambda: now[0]))
-    found = came(
+    history = StatusHistory(StateTimer(lambda: now[0]))
+    found = statuses(
         raw(
             "b", {GROUP: "gpus-a"}, ready=False, condition={"reason": "KubeletNotReady", "message": "cni is not there"}
         ),
         pools=(TRAIN, {**SCALED, "autoscale": {"min": 0, "max": 4}}),
     )
     assert progress(found) == "nodes ready: gpus-a 0/2"
-    assert summary(found)["train"] == {"group": "gpus-a", "wanted": 2, "nodes": 1, "ready": 0}
-    story.note(found)
+    history.record(found)
     now[0] = 60.0
-    assert story.told(found, "the console") == (
-        "Node group gpus-a (pool train): 0 of 2 nodes are ready, for 60 s; 1 never came to the cluster; b is not ready for 60 s or longer "
-        "(KubeletNotReady: cni is not there). Look at the machines in the cloud (the console), and run again."
+    assert history.timeout_message(found, "the console") == (
+        "Node group gpus-a (pool train): 0 of 2 nodes are ready, for 60 s; 1 never joined the cluster; b is not ready for 60 s or longer "
+        "(KubeletNotReady: cni is not there). Check the machines in the cloud (the console), and run again."
     )
 
 
-def test_a_node_that_says_nothing() -> None:
+def test_a_node_without_conditions() -> None:
     silent = raw("b", {GROUP: "gpus-a"})
     silent["status"] = {}
-    (train,) = came(silent)
-    assert train.nodes[0].why == "its kubelet has said nothing yet"
-    many = came(*(raw(f"n{number}", {GROUP: "gpus-a"}, ready=False) for number in range(5)))
-    assert "2 more are not ready" in ArrivalMessages().told(many, "x")
+    (train,) = statuses(silent)
+    assert train.nodes[0].not_ready == "the kubelet has not reported yet"
+    many = statuses(*(raw(f"n{number}", {GROUP: "gpus-a"}, ready=False) for number in range(5)))
+    assert "2 more are not ready" in StatusHistory().timeout_message(many, "x")
 
 
 def leaving(name: str, why: str = "its machine is being removed from the cluster", **rest: t.Any) -> Document:
-    """A node of the group that a run has closed."""
+    """A node of the group that a run has cordoned."""
     found = raw(name, {GROUP: "gpus-a", PIN: "train", "team": "x"}, taints=[TAINT], **rest)
     found["metadata"]["annotations"] = {"accel.gpu/cordoned": why}
     found["spec"]["unschedulable"] = True
@@ -172,8 +162,8 @@ def leaving(name: str, why: str = "its machine is being removed from the cluster
 
 
 @pytest.mark.parametrize("allocatable", [{}, {"nvidia.com/gpu": "1"}])
-def test_a_node_that_was_to_leave_and_stays_is_opened_again(allocatable: Document) -> None:
-    (train,) = came(leaving("a", allocatable=allocatable), raw("b", {GROUP: "gpus-a"}))
+def test_a_node_that_stays_after_all_is_uncordoned(allocatable: Document) -> None:
+    (train,) = statuses(leaving("a", allocatable=allocatable), raw("b", {GROUP: "gpus-a"}))
     edit = train.nodes[0].edit
     assert edit is not None
     assert edit.patch["spec"]["unschedulable"] is None
@@ -182,12 +172,12 @@ def test_a_node_that_was_to_leave_and_stays_is_opened_again(allocatable: Documen
     assert (edit.before["unschedulable"], edit.after["unschedulable"]) == (True, False)
 
 
-def test_one_on_its_way_out_and_one_that_is_closed_for_another_reason_stay_closed() -> None:
-    (train,) = came(leaving("a"), raw("b", {GROUP: "gpus-a"}), raw("c", {GROUP: "gpus-a"}))
+def test_surplus_nodes_and_nodes_cordoned_for_other_reasons_stay_cordoned() -> None:
+    (train,) = statuses(leaving("a"), raw("b", {GROUP: "gpus-a"}), raw("c", {GROUP: "gpus-a"}))
     assert not any(
-        "spec" in of.edit.patch and "unschedulable" in of.edit.patch["spec"] for of in train.nodes if of.edit
+        "spec" in node.edit.patch and "unschedulable" in node.edit.patch["spec"] for node in train.nodes if node.edit
     )
-    (train,) = came(leaving("a", "the sharing of its GPUs is being changed"), raw("b", {GROUP: "gpus-a"}))
+    (train,) = statuses(leaving("a", "the sharing of its GPUs is being changed"), raw("b", {GROUP: "gpus-a"}))
     assert not any(
-        "spec" in of.edit.patch and "unschedulable" in of.edit.patch["spec"] for of in train.nodes if of.edit
+        "spec" in node.edit.patch and "unschedulable" in node.edit.patch["spec"] for node in train.nodes if node.edit
     )

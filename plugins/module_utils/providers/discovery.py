@@ -1,0 +1,103 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clusters that the providers' inventory sources discover (pure)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import typing as t
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DiscoveredNodeGroup:
+    """A node group. gpus: of one node, None where the cloud does not say; models: the catalog's keys that they may be."""
+
+    name: str
+    status: str
+    count: int
+    flavor: str
+    gpus: int | None = None
+    models: tuple[str, ...] = ()
+
+    @property
+    def common_model(self) -> str:
+        """The beginning that all possible models share: H100 for H100-PCIe and H100-NVL; empty where nothing is known."""
+        words = [model.split("-") for model in self.models]
+        common = itertools.takewhile(lambda part: len(set(part)) == 1, zip(*words, strict=False))
+        return "-".join(part[0] for part in common)
+
+    def to_variable(self) -> dict[str, t.Any]:
+        """As a variable of the host; `model` is null where several are possible."""
+        model = self.models[0] if len(self.models) == 1 else None
+        return {**dataclasses.asdict(self), "models": list(self.models), "model": model}
+
+
+@dataclass(frozen=True)
+class DiscoveredCluster:
+    """A cluster. settings: its gpu_cluster.cloud. server: the address of its API server, empty where the cloud returns none.
+
+    ready: whether a kubeconfig exists or can be issued.
+    """
+
+    provider: str
+    cloud: str
+    region: str
+    id: str
+    name: str
+    status: str
+    version: str
+    server: str
+    ready: bool
+    settings: t.Mapping[str, t.Any]
+    groups: tuple[DiscoveredNodeGroup, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Cloud and region, for a message."""
+        return f"cloud {self.cloud}{f', region {self.region}' if self.region else ''}"
+
+    @property
+    def models(self) -> list[str]:
+        """The GPU models of its node groups, as far as they are known."""
+        return sorted({group.common_model for group in self.groups if group.common_model})
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of all its nodes, as far as they are known."""
+        return sum(group.count * (group.gpus or 0) for group in self.groups)
+
+    def to_cache(self) -> dict[str, t.Any]:
+        """As plain values without secrets."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_cache(cls, cached: t.Mapping[str, t.Any]) -> DiscoveredCluster:
+        """The cluster of to_cache()."""
+        groups = tuple(DiscoveredNodeGroup(**{**group, "models": tuple(group["models"])}) for group in cached["groups"])
+        return cls(**{**cached, "groups": groups})
+
+
+class KubeconfigLifetime(t.NamedTuple):
+    """For how long new kubeconfigs are issued, where the cloud allows a choice, and when they are renewed before their end; days."""
+
+    days: int
+    renew_before: float
+
+
+class ClusterSource(t.Protocol):
+    """One cloud in one region. Each provider's inventory.py has `sources(settings, environ, user_agent)`, which returns these."""
+
+    provider: str
+    cloud: str
+    region: str
+
+    def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
+        """The clusters with a wanted name."""
+
+    def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
+        """The text of a kubeconfig for one of them."""
+
+    def explain(self, error: Exception) -> str:
+        """The message of an error of this source."""

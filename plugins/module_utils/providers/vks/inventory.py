@@ -1,0 +1,150 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The clusters of an account of VNG Cloud's VKS, for the inventory plugin."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import typing as t
+
+from ...common.parallel import run_bounded
+from ...common.progress import Progress
+from ...common.wait import WaitOptions
+from ...nodegroups.spec import NodeGroupState
+from ..discovery import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
+from . import kubeconfig
+from .clusters import VksCluster, cluster_of, detailed_clusters
+from .connection import ENVIRONMENT, connect
+from .definition import VKS as DEFINITION
+from .endpoints import DEFAULT_REGION
+from .errors import VksError
+from .flavors import Flavor
+from .provider import VksProvider
+from .transport import VksTransport
+from .vserver import VServer
+
+_ACTIVE = "ACTIVE"
+# A kubeconfig is issued within seconds.
+_TIMEOUT, _INTERVAL = 120.0, 1.0
+
+
+class VksSource:
+    """One account in one region."""
+
+    provider = DEFINITION.key
+    cloud = DEFINITION.key
+
+    def __init__(self, settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> None:
+        """Send nothing yet. environ: has the account's secrets."""
+        self._settings = settings
+        self._user_agent = user_agent
+        self._params = _params(settings, environ)
+        self.region = str(self._params["region"])
+
+    @functools.cached_property
+    def _transport(self) -> VksTransport:
+        return connect(self._params, self._user_agent)
+
+    @functools.cached_property
+    def _vserver(self) -> VServer:
+        return VServer(self._transport, self._params.get("project_id"))
+
+    def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
+        """The clusters with a wanted name; flavors are read once, and only when a cluster has a group."""
+        clusters = detailed_clusters(
+            self._transport, lambda cluster: wanted(cluster.name) and cluster.status != "DELETING"
+        )
+        names = [cluster.name for cluster in clusters]
+        calls = [(cluster.id, functools.partial(self._groups, cluster)) for cluster in clusters]
+        found = []
+        for cluster, outcome in zip(clusters, run_bounded(calls, fatal=lambda error: True), strict=True):
+            if outcome.error is not None:
+                raise outcome.error
+            found.append(self._discovered(cluster, outcome.value or [], unique=names.count(cluster.name) == 1))
+        return found
+
+    def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
+        """The service's, or a new one where there is none or it expires soon."""
+        found = cluster_of({"id": cluster.id, "name": cluster.name})
+        current = kubeconfig.read(self._transport, found)
+        now = datetime.datetime.now(datetime.UTC)
+        if kubeconfig.reason_to_issue(current, lifetime.renew_before, now) or not current.ready:
+            wait = WaitOptions(_TIMEOUT, _INTERVAL, Progress(None))
+            current = kubeconfig.issue(self._transport, found, current, days=lifetime.days, wait=wait)
+        return current.text
+
+    def explain(self, error: Exception) -> str:
+        """The message of an error of this source."""
+        return str(error)
+
+    def _groups(self, cluster: VksCluster) -> list[NodeGroupState]:
+        return VksProvider(self._transport, self._vserver, cluster, patience=0.0).read_all()
+
+    @functools.cached_property
+    def _flavors(self) -> dict[str, Flavor]:
+        """All of the region by id; none where the account may not read them, so that the GPUs stay unknown."""
+        try:
+            zones = [zone.id for zone in self._vserver.zones() if zone.usable]
+            return {flavor.id: flavor for zone in zones for flavor in self._vserver.flavors(zone)}
+        except VksError as error:
+            if not (error.forbidden or error.not_found):
+                raise
+            return {}
+
+    def _discovered(
+        self, cluster: VksCluster, states: t.Sequence[NodeGroupState], *, unique: bool
+    ) -> DiscoveredCluster:
+        connection = {
+            option: self._settings[option] for option in DEFINITION.connection_options if self._settings.get(option)
+        }
+        return DiscoveredCluster(
+            provider=self.provider,
+            cloud=self.cloud,
+            region=self.region,
+            id=cluster.id,
+            name=cluster.name,
+            status=cluster.status,
+            version=cluster.version,
+            server=str(cluster.row.get("serviceEndpoint") or ""),
+            ready=cluster.status == _ACTIVE,
+            settings={
+                "cluster": cluster.name if unique else cluster.id,
+                **connection,
+                "region": self.region,
+            },
+            groups=tuple(self._group(state) for state in states),
+        )
+
+    def _group(self, state: NodeGroupState) -> DiscoveredNodeGroup:
+        flavor_id = str(state.fields["flavor"])
+        flavor = self._flavors.get(flavor_id)
+        return DiscoveredNodeGroup(
+            name=state.name,
+            status=state.status,
+            count=state.count,
+            flavor=flavor.name if flavor else flavor_id,
+            gpus=flavor.gpus if flavor else None,
+            models=tuple(model.key for model in flavor.models) if flavor else (),
+        )
+
+
+def sources(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> list[VksSource]:
+    """The account's source."""
+    return [VksSource(settings, environ, user_agent)]
+
+
+def _params(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """The options of a module: from the entry, else from the environment, whose variables the entry may name for its account."""
+    params = {
+        **{option: _first(environ, names) for option, names in ENVIRONMENT.items()},
+        **{option: value for option, value in settings.items() if value is not None},
+    }
+    for option in ("client_id", "client_secret"):
+        if name := settings.get(f"{option}_env"):
+            params[option] = environ.get(name)
+    return {**params, "region": params["region"] or DEFAULT_REGION}
+
+
+def _first(environ: t.Mapping[str, str], names: t.Iterable[str]) -> str | None:
+    return next((environ[name] for name in names if environ.get(name)), None)

@@ -1,0 +1,83 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts of an inventory from discovered clusters (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+
+from ...module_utils.providers.discovery import DiscoveredCluster
+
+ALL = "gpu_clusters"
+_ID_PREFIX = 8
+
+
+def host_names(clusters: t.Sequence[DiscoveredCluster]) -> list[str]:
+    """A unique name for each: the cluster's own; where several share it, with as much of region, cloud and id as is needed.
+
+    The names do not depend on the order of the clusters.
+    """
+    candidates: tuple[t.Callable[[DiscoveredCluster], tuple[str, ...]], ...] = (
+        lambda cluster: (cluster.name,),
+        lambda cluster: (cluster.name, cluster.region),
+        lambda cluster: (cluster.name, cluster.cloud, cluster.region),
+        lambda cluster: (cluster.name, cluster.id.removeprefix("k8s-")[:_ID_PREFIX]),
+        lambda cluster: (cluster.name, cluster.id),
+    )
+    own_names = {cluster.name for cluster in clusters}
+    names: list[str] = [""] * len(clusters)
+    unnamed = list(range(len(clusters)))
+    for candidate in candidates:
+        proposed = {index: "-".join(part for part in candidate(clusters[index]) if part) for index in unnamed}
+        counts = Counter(proposed.values())
+        # A longer name must not be another cluster's own name.
+        taken = set(names) | own_names if candidate is not candidates[0] else set()
+        for index, name in proposed.items():
+            if counts[name] == 1 and name not in taken:
+                names[index] = name
+        unnamed = [index for index in unnamed if not names[index]]
+    return names
+
+
+def host_vars(cluster: DiscoveredCluster, kubeconfig: str, kube_name: str | None, host: str = "") -> dict[str, t.Any]:
+    """The variables of a host: gpu_cluster, and gpu_discovered with what the cloud says of the cluster.
+
+    kube_name: the cluster's name in the kubeconfig; None where it is unknown. host: the host's name, which distinguishes clusters of one name,
+    so that each records another one.
+    """
+    name = host or cluster.name
+    variable: dict[str, t.Any] = {
+        "name": name,
+        "kubeconfig": kubeconfig,
+        "cloud": {cluster.provider: dict(cluster.settings)},
+    }
+    in_kubeconfig = kube_name or cluster.name
+    if in_kubeconfig != name:
+        variable["kube_name"] = in_kubeconfig
+    return {
+        "gpu_cluster": variable,
+        "gpu_discovered": {
+            "provider": cluster.provider,
+            "cloud": cluster.cloud,
+            "region": cluster.region,
+            "id": cluster.id,
+            "status": cluster.status,
+            "version": cluster.version,
+            "server": cluster.server,
+            "gpus": cluster.gpus,
+            "models": cluster.models,
+            "node_groups": [group.to_variable() for group in cluster.groups],
+        },
+    }
+
+
+def groups_of(cluster: DiscoveredCluster) -> list[str]:
+    """The inventory groups of a cluster's host, before their names are sanitized."""
+    names = [
+        cluster.provider,
+        f"cloud_{cluster.cloud}",
+        f"region_{cluster.region}" if cluster.region else "",
+        *(f"model_{model}" for model in cluster.models),
+    ]
+    return [name for name in dict.fromkeys(names) if name]
