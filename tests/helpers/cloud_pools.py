@@ -81,7 +81,8 @@ class CloudPools:
         assert {name: group for name, group in groups.items() if name in self.before} == self.before
         created = {name: group for name, group in groups.items() if name not in self.before}
         found = {
-            pool["name"]: [group for name, group in created.items() if is_group_or_replacement(name, pool["name"])] for pool in pools
+            pool["name"]: [group for name, group in created.items() if is_group_or_replacement(name, pool["name"])]
+            for pool in pools
         }
         assert {name: [group.count for group in item] for name, item in found.items()} == {
             pool["name"]: [pool["nodes"]["count"]] for pool in pools

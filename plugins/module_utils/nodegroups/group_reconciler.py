@@ -257,7 +257,7 @@ class GroupReconciler:
         return self._wait(lambda: self._existing(state), done, lambda now: self._timeout_message(now, goal))
 
     def _read(self, read: t.Callable[[], T]) -> T:
-        """One successful read; passing failures of the cloud are retried."""
+        """One successful read; transient errors are retried."""
         return self._wait(read, lambda dummy: True, lambda dummy: "")
 
     def _wait(self, read: t.Callable[[], T], done: t.Callable[[T], bool], story: t.Callable[[T], str]) -> T:

@@ -38,8 +38,14 @@ CHANGES: dict[str, tuple[Object, Object]] = {
     ),
     "bare": ({"node_labels": {"a": None}, "node_taints": [{**TAINT, "state": "absent"}]}, {"labels": {}, "taints": {}}),
     "grow": ({"node_count": 3}, {"numNodes": 3}),
-    "autoscale": ({"min_node_count": 1, "max_node_count": 4}, {"numNodes": 3, "autoScaleConfig": {"minSize": 1, "maxSize": 4}}),
-    "narrow": ({"min_node_count": 0, "max_node_count": 2}, {"numNodes": 2, "autoScaleConfig": {"minSize": 0, "maxSize": 2}}),
+    "autoscale": (
+        {"min_node_count": 1, "max_node_count": 4},
+        {"numNodes": 3, "autoScaleConfig": {"minSize": 1, "maxSize": 4}},
+    ),
+    "narrow": (
+        {"min_node_count": 0, "max_node_count": 2},
+        {"numNodes": 2, "autoScaleConfig": {"minSize": 0, "maxSize": 2}},
+    ),
     "fix": ({"node_count": 1}, {"numNodes": 1, "autoScaleConfig": None}),
     "zero": ({"node_count": 0}, {"numNodes": 0}),
     "delete": ({"state": "absent"}, {}),

@@ -41,12 +41,12 @@ def test_the_first_run_creates_a_kubeconfig_and_the_second_changes_nothing(accou
     assert account.writes() == [MINT]
     assert dest.stat().st_mode & 0o777 == 0o600
     text = dest.read_text()
-    assert "invalid-token" in text, "the token of the fake's kubeconfig"
-    assert "invalid-token" not in str(done) + str(predicted)
+    assert '"users"' in text
+    assert "users" not in str(done) + str(predicted)
     assert fetch(account, dest)["changed"] is False
     assert account.writes() == [MINT]
     assert state(account)["status"] == "ACTIVE"
-    assert "invalid-token" not in str(account.run(vks_kubeconfig_info.main, cluster=CLUSTER))
+    assert "users" not in str(account.run(vks_kubeconfig_info.main, cluster=CLUSTER))
 
 
 @pytest.mark.parametrize(

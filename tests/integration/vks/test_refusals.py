@@ -67,7 +67,10 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
             {"kubernetes_version": "v1.30.0"},
             "kubernetes_version: v1.30.0 is not the cluster's version",
         ),
-        ({"node_labels": {"nvidia.com/mig.config": "all-1g.10gb"}}, "which the A40 of g3-standard-16x128-1A40 does not support."),
+        (
+            {"node_labels": {"nvidia.com/mig.config": "all-1g.10gb"}},
+            "which the A40 of g3-standard-16x128-1A40 does not support.",
+        ),
     ],
 )
 def test_unavailable_values(account: Account, more: Object, message: str) -> None:
@@ -132,7 +135,10 @@ def test_more_nodes_than_available(account: Account) -> None:
 def test_no_quota_for_another_group(account: Account) -> None:
     account.set("max-groups", "2")
     reported = refused(account, group(), group(name="other"))
-    assert "The quota does not allow 2 more node groups: the cluster has 1 of at most 2 (maxNodeGroupsPerCluster)." in reported["msg"]
+    assert (
+        "The quota does not allow 2 more node groups: the cluster has 1 of at most 2 (maxNodeGroupsPerCluster)."
+        in reported["msg"]
+    )
 
 
 def test_two_groups_of_one_name_are_refused_with_their_ids(account: Account) -> None:
