@@ -73,7 +73,11 @@ def matches(pool: PoolPlan, node: NodeFacts) -> bool:
 def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
     """True when the node's label names the node group of the pool."""
     group = pool.nodegroup
-    return group is not None and bool(group.group_label) and is_group_or_replacement(node.labels.get(group.group_label, ""), group.name)
+    return (
+        group is not None
+        and bool(group.group_label)
+        and is_group_or_replacement(node.labels.get(group.group_label, ""), group.name)
+    )
 
 
 def _has_wrong_model(pool: PoolPlan, node: NodeFacts) -> bool:

@@ -9,8 +9,8 @@ import typing as t
 from ..catalog import models
 from ..catalog.vks_flavor_names import FlavorGpus
 from ..common.nested import get_nested
-from ..sharing_modes.mig import MIG
 from ..providers.registry import PROVIDERS
+from ..sharing_modes.mig import MIG
 from .messages import field_path, join_words, quote
 from .nodegroup import COMMON_NODES_FIELDS
 from .types import INVALID, Document, PoolView, Problems

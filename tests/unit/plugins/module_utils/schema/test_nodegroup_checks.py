@@ -199,7 +199,10 @@ def test_mistake_of_a_pool(cluster: Document, pool: Document, nodes: Document, m
     [
         (MADE, ".nodes: needs a cloud that creates the nodes; add it to gpu_cluster.cloud"),
         ({"name": "p", "autoscale": {"min": 1, "max": 2}}, ".autoscale: has no effect without nodes"),
-        ({"name": "p", "model": "T4"}, ".model: has no effect without nodes; existing nodes are selected by match.model"),
+        (
+            {"name": "p", "model": "T4"},
+            ".model: has no effect without nodes; existing nodes are selected by match.model",
+        ),
     ],
 )
 def test_pool_of_a_cluster_without_cloud(pool: Document, message: str) -> None:
