@@ -31,6 +31,28 @@ class WaitOptions:
     interval: float
     progress: Progress
 
+    def until(
+        self,
+        read: t.Callable[[], T],
+        done: t.Callable[[T], bool],
+        *,
+        describe: t.Callable[[T], str],
+        partial: t.Callable[[T], t.Mapping[str, t.Any]] | None = None,
+        progress_text: t.Callable[[T], str] | None = None,
+        max_interval: float = float("inf"),
+    ) -> T:
+        """Call wait_until() with these options and an interval of at most `max_interval`."""
+        return wait_until(
+            read,
+            done,
+            timeout=self.timeout,
+            interval=min(self.interval, max_interval),
+            describe=describe,
+            partial=partial,
+            progress_text=progress_text,
+            progress=self.progress,
+        )
+
 
 class StateTimer:
     """Measures for how long objects have been in their states."""

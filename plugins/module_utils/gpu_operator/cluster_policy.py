@@ -83,7 +83,7 @@ def has_no_record(live: Document) -> bool:
 def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
     """Compare the live policy with the desired one.
 
-    `seeded`: our own first installation gave the chart these tolerations, so equal entries are ours although no annotation says so.
+    `seeded`: our own first installation gave the chart these tolerations, so equal entries are managed although no annotation says so.
     `hold_driver`: leave out what reaches the driver's DaemonSet.
     """
     current = policy_tolerations(live)
@@ -142,7 +142,7 @@ def _with_mig_configmap(live: Document, spec: Object) -> Object:
 
 
 def _previous_spec(live: Document, desired: DesiredPolicy, spec: Object) -> Object:
-    """The values before ours, as far as they are recorded or about to be overwritten."""
+    """The previous values, as far as they are recorded or about to be overwritten."""
     previous = recorded_previous_spec(live)
     if not desired.adopted:
         return previous

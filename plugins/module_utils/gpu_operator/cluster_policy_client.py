@@ -15,7 +15,7 @@ from ..cluster_state.node import parse_node
 from ..cluster_state.operand_pods import operand_failures, unready_operands
 from ..cluster_state.ownership import POOLS
 from ..cluster_state.pool_assignment import any_discovered, any_in_pool, ignorable_nodes
-from ..common.wait import WaitOptions, WaitTimeout, wait_until
+from ..common.wait import WaitOptions, WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..helm.release_records import is_marked_installed, marker_path
 from ..helm.workloads import diagnose_pods, format_failure
@@ -199,15 +199,12 @@ class ClusterPolicyClient:
                 self._continue_stalled_updates(lease)
             return readiness
 
-        readiness = wait_until(
+        readiness = waiting.until(
             read,
             lambda readiness: readiness.ready or bool(readiness.blocked),
-            timeout=waiting.timeout,
-            interval=waiting.interval,
             describe=self._timeout_message,
             partial=partial,
             progress_text=_progress_text,
-            progress=waiting.progress,
         )
         if not readiness.ready:
             raise WaitTimeout(self._timeout_message(readiness), partial(readiness))

@@ -60,13 +60,13 @@ class OperatorUpgrade:
         self, step: ReleaseStep, preparation: ReleasePreparation, chart: Chart, desired: t.Mapping[str, t.Any]
     ) -> UpgradeDecision:
         """Raises UpgradeRefused when it would overwrite fields set by hand, or roll the driver without permission."""
-        held = preparation.content
-        if step.action != UPGRADE or held is None or not operator_deployments(held.manifest):
+        installed = preparation.content
+        if step.action != UPGRADE or installed is None or not operator_deployments(installed.manifest):
             return UpgradeDecision(step)
         live = t.cast("Object | None", active_policy(self._client.list_known(CLUSTER_POLICIES)))
         if live is None:
             return UpgradeDecision(step)
-        preview = preview_upgrade((held.chart, held.manifest), (chart, preparation.render()), live, desired)
+        preview = preview_upgrade((installed.chart, installed.manifest), (chart, preparation.render()), live, desired)
         if preview is None:
             return UpgradeDecision(step)
         if preview.lost:
@@ -78,10 +78,10 @@ class OperatorUpgrade:
         rollout = DriverRollout(nodes, UpgradePolicy.from_spec(preview.spec), preview.reasons)
         if self._allowed:
             return UpgradeDecision(step, rollout)
-        paths = differing_values(held.config, preparation.desired_values)
+        paths = differing_values(installed.config, preparation.desired_values)
         if preview.by_values and paths and all(path.partition(".")[0] in PARTS for path in paths):
             return UpgradeDecision(ReleaseStep(NOTHING), rollout, tuple(paths))
-        raise UpgradeRefused("driver_rollout", _refusal_message(rollout, held.chart, chart))
+        raise UpgradeRefused("driver_rollout", _refusal_message(rollout, installed.chart, chart))
 
     def stop(self, manifest: str, waiting: WaitOptions) -> None:
         """Stop the operators of a manifest, and wait until their pods are gone; raises WaitTimeout."""
@@ -141,6 +141,6 @@ def _custom_fields_message(preview: UpgradePreview, name: str) -> str:
     )
 
 
-def _refusal_message(rollout: DriverRollout, held: Chart, chart: Chart) -> str:
-    alternative = f"keep version {held.version}" if held != chart else "remove the driver's values"
+def _refusal_message(rollout: DriverRollout, installed: Chart, chart: Chart) -> str:
+    alternative = f"keep version {installed.version}" if installed != chart else "remove the driver's values"
     return f"Not upgraded, because {rollout}. Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it, or {alternative}."

@@ -43,22 +43,22 @@ class UpgradePreview:
 
 
 def preview_upgrade(
-    held: tuple[Chart, str], new: tuple[Chart, str], live: Document, desired: t.Mapping[str, t.Any]
+    old: tuple[Chart, str], new: tuple[Chart, str], live: Document, desired: t.Mapping[str, t.Any]
 ) -> UpgradePreview | None:
     """Compare two charts with their manifests; None unless both contain a GPU operator.
 
     `live` is the active ClusterPolicy, `desired` the values that the user sets: a field that they set may be overwritten.
     """
-    if not operator_deployments(held[1]) or not operator_deployments(new[1]):
+    if not operator_deployments(old[1]) or not operator_deployments(new[1]):
         return None
     name = live["metadata"]["name"]
-    before, after = _spec(held[1], name), _spec(new[1], name)
+    before, after = _spec(old[1], name), _spec(new[1], name)
     spec = dict(live.get("spec") or {})
     patch = merge_patch(before, after)
     outcome = t.cast("Object", apply_merge_patch(spec, patch))
     paths = driver_fields(spec, outcome)
-    replaced = held[0] != new[0]
-    reasons = [f"chart {held[0].label} becomes {new[0].label}"] if replaced else []
+    replaced = old[0] != new[0]
+    reasons = [f"chart {old[0].label} becomes {new[0].label}"] if replaced else []
     # A new chart changes many fields, and the version label of every pod; then only the driver itself is named.
     named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
     reasons += [format_change(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]

@@ -141,8 +141,8 @@ class ReleasePreparation:
     @property
     def initial_values(self) -> dict[str, t.Any]:
         """The initial values that this release gets; release values override them."""
-        held = self.content.config if self.content else None
-        return helm.select_initial_values(self._release.initial_values, held)
+        installed = self.content.config if self.content else None
+        return helm.select_initial_values(self._release.initial_values, installed)
 
     def apply_crds(self, definitions: list[Object]) -> None:
         """Update the CRDs to the chart's content and wait until the server serves new ones."""
@@ -205,8 +205,8 @@ class ReleasePreparation:
         if step.action != helm.NOTHING:
             after["release"] = {"chart": chart.label, "app_version": chart.app_version, "reasons": list(step.reasons)}
         if self._found and (step.action != helm.NOTHING or self.repaired):
-            held = self.content.chart.label if self.content else "unknown"
-            before["release"] = {"chart": held, "revision": self._found.number, "status": self._found.status}
+            installed = self.content.chart.label if self.content else "unknown"
+            before["release"] = {"chart": installed, "revision": self._found.number, "status": self._found.status}
         return before, after
 
     def begin(self) -> None:

@@ -119,40 +119,40 @@ def _decode(secret: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
 
 
 def next_step(
-    latest: Revision | None, held: ReleaseContent | None, chart: Chart, desired: t.Mapping[str, t.Any]
+    latest: Revision | None, installed: ReleaseContent | None, chart: Chart, desired: t.Mapping[str, t.Any]
 ) -> ReleaseStep:
-    """The next step after unfinished and failed revisions have been handled; `held` is the content of `latest`."""
+    """The next step after unfinished and failed revisions have been handled; `installed` is the content of `latest`."""
     if latest is None or latest.status == UNINSTALLED:
         return ReleaseStep(INSTALL, ("the release does not exist",))
-    if held is None:
+    if installed is None:
         return ReleaseStep(UPGRADE, (f"revision {latest.number} cannot be read",))
     reasons = []
     if latest.status != DEPLOYED:
         reasons.append(f"revision {latest.number} is {latest.status}")
-    if held.chart != chart:
-        reasons.append(f"chart {held.chart.label} becomes {chart.label}")
-    paths = differing_values(held.config, desired)
+    if installed.chart != chart:
+        reasons.append(f"chart {installed.chart.label} becomes {chart.label}")
+    paths = differing_values(installed.config, desired)
     if paths:
         reasons.append("values differ: " + ", ".join(paths[:20]) + (" ..." if len(paths) > 20 else ""))
     return ReleaseStep(UPGRADE, tuple(reasons)) if reasons else ReleaseStep(NOTHING)
 
 
-def differing_values(held: t.Any, desired: t.Any, path: str = "") -> list[str]:
+def differing_values(installed: t.Any, desired: t.Any, path: str = "") -> list[str]:
     """The paths at which two sets of values differ, without the values; a list is one value."""
     # Everything differs in a map that only one of them has.
-    held, desired = (
+    installed, desired = (
         {} if one is _MISSING and isinstance(other, dict) and other else one
-        for one, other in ((held, desired), (desired, held))
+        for one, other in ((installed, desired), (desired, installed))
     )
-    if isinstance(held, dict) and isinstance(desired, dict):
+    if isinstance(installed, dict) and isinstance(desired, dict):
         return [
             difference
-            for key in sorted({*held, *desired}, key=str)
+            for key in sorted({*installed, *desired}, key=str)
             for difference in differing_values(
-                held.get(key, _MISSING), desired.get(key, _MISSING), f"{path}.{key}" if path else str(key)
+                installed.get(key, _MISSING), desired.get(key, _MISSING), f"{path}.{key}" if path else str(key)
             )
         ]
-    return [] if held == desired and isinstance(held, bool) == isinstance(desired, bool) else [path]
+    return [] if installed == desired and isinstance(installed, bool) == isinstance(desired, bool) else [path]
 
 
 def merge_values(base: t.Mapping[str, t.Any], override: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -164,18 +164,18 @@ def merge_values(base: t.Mapping[str, t.Any], override: t.Mapping[str, t.Any]) -
     return result
 
 
-def select_initial_values(initial: t.Mapping[str, t.Any], held: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+def select_initial_values(initial: t.Mapping[str, t.Any], installed: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     """The initial values to give helm: all for a new release, else those that the release has, as it has them.
 
     So a later run neither removes nor repeats what the first installation was given.
     """
-    if held is None:
+    if installed is None:
         return dict(initial)
     kept: dict[str, t.Any] = {}
-    for key in filter(held.__contains__, initial):
-        if not (isinstance(initial[key], dict) and isinstance(held[key], dict)):
-            kept[key] = held[key]
-        elif below := select_initial_values(initial[key], held[key]):
+    for key in filter(installed.__contains__, initial):
+        if not (isinstance(initial[key], dict) and isinstance(installed[key], dict)):
+            kept[key] = installed[key]
+        elif below := select_initial_values(initial[key], installed[key]):
             kept[key] = below
     return kept
 

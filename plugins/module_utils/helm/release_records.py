@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass
 
 from ..common import process
-from ..common.wait import WaitOptions, wait_until
+from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, object_path
@@ -129,17 +129,14 @@ class ReleaseRecords:
         def status(latest: Revision | None) -> str:
             return f"revision {latest.number} is {latest.status}" if latest else "has no revision"
 
-        wait_until(
+        waiting.until(
             read,
             lambda state: state[1],
-            timeout=waiting.timeout,
-            interval=waiting.interval,
             describe=lambda state: (
                 f"Helm release {label}: {status(state[0])}, and {state[2]}. Let that helm finish, or wait longer "
                 "(wait_timeout). If no helm works on the release any more, lower pending_timeout."
             ),
             progress_text=lambda state: f"Helm release {label}: {status(state[0])}: {state[2]}",
-            progress=waiting.progress,
         )
 
 

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..cluster_state.operand_pods import ContainerFailure, container_failures, is_ready, node_of
-from ..common.wait import WaitOptions, wait_until
+from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, NODES
@@ -129,15 +129,12 @@ def await_workloads(
         lines += _annotation_advice(state, namespace)
         return f"Helm release {namespace}/{name}: " + "; ".join(lines) + "."
 
-    state = wait_until(
+    state = waiting.until(
         read,
         lambda state: state.done,
-        timeout=waiting.timeout,
-        interval=waiting.interval,
         describe=message,
         partial=lambda state: {"helm_release": {"workloads": state.pods}},
         progress_text=lambda state: f"{name}: " + ("; ".join(state.unfinished(annotation)) or "ready"),
-        progress=waiting.progress,
     )
     return state.pods
 

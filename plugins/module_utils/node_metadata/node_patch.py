@@ -21,7 +21,7 @@ _Entries = dict[str, "str | None"]
 
 @dataclass
 class NodeMetadata:
-    """Desired labels, annotations (None: remove ours) and taints of a node."""
+    """Desired labels, annotations (None: remove a managed entry) and taints of a node."""
 
     labels: _Entries = field(default_factory=dict)
     annotations: _Entries = field(default_factory=dict)
@@ -69,7 +69,7 @@ def desired_metadata(node: Node, sets: t.Sequence[NodeSet]) -> NodeMetadata | No
 
 
 def node_edit(node: Node, desired: NodeMetadata) -> NodeEdit | None:
-    """The merge patch, or None when nothing differs. What existed before is not recorded as ours."""
+    """The merge patch, or None when nothing differs. What existed before is not recorded as managed."""
     labels, owned_labels = _merge_entries(
         node.labels, recorded_keys(node.annotations, NODES.labels), desired.labels, desired.purge
     )
@@ -126,7 +126,7 @@ def _require_pool_agrees(node: Node, desired: NodeMetadata) -> None:
 def _merge_entries(
     live: t.Mapping[str, str], recorded: t.Sequence[str], desired: _Entries, purge: bool
 ) -> tuple[_Entries, list[str]]:
-    """The part of the patch, and the keys that are ours after it."""
+    """The part of the patch, and the managed keys after it."""
     patch: _Entries = {key: value for key, value in desired.items() if value is not None and live.get(key) != value}
     removed = {key for key in recorded if desired.get(key) is None and (purge or key in desired)}
     owned = sorted((set(recorded) - removed) | set(patch))

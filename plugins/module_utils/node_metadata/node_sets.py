@@ -67,7 +67,7 @@ _SETS = ListOf(
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Some nodes and their desired metadata; None as a value removes an entry of ours."""
+    """Some nodes and their desired metadata; None as a value removes a managed entry."""
 
     name: str
     selector: Selector

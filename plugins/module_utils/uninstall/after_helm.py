@@ -15,7 +15,7 @@ from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
 from ..common.errors import InvalidOptions
 from ..common.progress import Progress
-from ..common.wait import WaitOptions, wait_until
+from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
@@ -95,7 +95,7 @@ class AfterHelm:
         self.result = UninstallResult()
 
     def read(self) -> ResidueFound:
-        """All residue; raises InvalidOptions while a Helm release of ours still exists."""
+        """All residue; raises InvalidOptions while a managed Helm release still exists."""
         existing = [f"{item.namespace}/{item.name}" for item in self._settings.releases if item.managed and item.exists]
         if existing and not self._settings.check:
             raise InvalidOptions([f"Helm release {name} still exists: uninstall it first." for name in existing])
@@ -214,15 +214,13 @@ class AfterHelm:
         self._client.delete(path)
         waiting = self._settings.waiting
         if waiting is not None:
-            wait_until(
+            waiting.until(
                 functools.partial(self._client.get, path),
                 lambda live: live is None,
-                timeout=waiting.timeout,
-                interval=min(waiting.interval, 0.5),
+                max_interval=0.5,
                 describe=lambda live: (
                     f"CustomResourceDefinition {definition.name} still exists: a finalizer keeps one of its objects."
                 ),
-                progress=waiting.progress,
             )
 
     def _decide_namespace(self, live: Document) -> NamespaceDecision:

@@ -51,7 +51,7 @@ _ATTEMPTS = 8
 class BeforeHelmSettings:
     """The options of the user, and functions of the caller.
 
-    `is_managed` says whether a policy belongs to a Helm release of ours, `count_driver_nodes` how many drivers would roll, and
+    `is_managed` says whether a policy belongs to a managed Helm release, `count_driver_nodes` how many drivers would roll, and
     `restart_mig_managers` restarts those of some nodes, given a namespace, the nodes and the lease.
     """
 
@@ -188,7 +188,7 @@ class BeforeHelm:
                 self._client.delete(_path(policy), body={"preconditions": {"uid": policy["metadata"]["uid"]}})
                 continue
             live = self._patch_policy(policy, self._restore_patch(policy, found))
-            # The remaining fields count as written by us: our field manager is removed, unless something of ours stays.
+            # The remaining fields count as written by us: our field manager is removed, unless something of this collection stays.
             if live is not None and not self._foreign(policy, found).is_held:
                 self._patch_policy(live, ownership_marks.unmark_patch)
         self._report_policies(found)
@@ -253,7 +253,7 @@ class BeforeHelm:
         return found.foreign[policy["metadata"]["name"]]
 
     def _is_marked(self, policy: Document, found: ManagedObjects) -> bool:
-        """Whether something of ours in a foreign policy is to be removed now."""
+        """Whether something of this collection in a foreign policy is to be removed now."""
         foreign = self._foreign(policy, found)
         return foreign.restoration.patch is not None or (ownership_marks.is_marked(policy) and not foreign.is_held)
 

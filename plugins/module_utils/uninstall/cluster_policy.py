@@ -22,7 +22,7 @@ _DAEMONSETS, _TOLERATIONS = "daemonsets", "tolerations"
 
 @dataclass(frozen=True)
 class PolicyRestoration:
-    """One merge patch of the spec (None: it has no fields of ours); before and after contain the differences.
+    """One merge patch of the spec (None: nothing to restore); before and after contain the differences.
 
     `reaches_driver`: entries of daemonsets.tolerations are removed, which rolls the driver.
     """
@@ -58,7 +58,7 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
 
 
 def recorded_tolerations(live: Document) -> list[Object]:
-    """The entries of daemonsets.tolerations that the annotation records as ours."""
+    """The entries of daemonsets.tolerations that the annotation records as this collection's."""
     try:
         entries = json.loads((live["metadata"].get("annotations") or {}).get(OWNED_TOLERATIONS_ANNOTATION) or "[]")
     except ValueError:
@@ -69,7 +69,7 @@ def recorded_tolerations(live: Document) -> list[Object]:
 def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collection[str]) -> list[str]:
     """The DaemonSets whose pods may still need one of these ConfigMaps, as text.
 
-    The driver's (OnDelete) mounts none of ours, and rolls at the operator's pace.
+    The driver's (OnDelete) mounts no managed ConfigMap, and rolls at the operator's pace.
     """
     lines = []
     for daemonset in daemonsets:

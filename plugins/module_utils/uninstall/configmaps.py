@@ -24,7 +24,7 @@ _MAX_KEYS = 5
 
 
 def find_configmaps(client: Client, foreign: t.Iterable[tuple[str, str]]) -> list[Object]:
-    """Our ConfigMaps in all namespaces, since the operator's may have changed, and `foreign` ones (namespace, name) with entries of ours."""
+    """Our ConfigMaps in all namespaces, since the operator's may have changed, and `foreign` ones (namespace, name) with entries of this collection."""
     own = [
         configmap
         for name in CONFIGMAPS

@@ -12,7 +12,7 @@ from ..cluster_state import operand_pods
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED
 from ..common.errors import PartialFailure
-from ..common.wait import StateTimer, WaitOptions, wait_until
+from ..common.wait import StateTimer, WaitOptions
 from ..drain.operand_diagnosis import log_end
 from ..kube.client import Client
 from ..kube.errors import ApiError
@@ -46,14 +46,11 @@ def await_mig_reset(
     Raises PartialFailure as soon as a MIG manager has failed again after its restart, and WaitTimeout.
     """
     reset = _MigReset(client, partitioned, managers, waiting)
-    nodes = wait_until(
+    nodes = waiting.until(
         reset.read,
         lambda nodes: not reset.states(nodes),
-        timeout=waiting.timeout,
-        interval=waiting.interval,
         describe=reset.timeout_message,
         progress_text=reset.progress_text,
-        progress=waiting.progress,
     )
     return list(nodes.values())
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
 from ..common.parallel import run_bounded
-from ..common.wait import WaitOptions, wait_until
+from ..common.wait import WaitOptions
 from ..helm.release import helm_release_of
 from ..kube.client import Client
 from ..kube.errors import ApiError
@@ -188,14 +188,12 @@ def _delete(client: Client, path: str, metadata: Document, waiting: WaitOptions 
         client.delete(path, body={"preconditions": {"uid": metadata["uid"]}})
     if waiting is None:
         return
-    wait_until(
+    waiting.until(
         lambda: client.get(path),
         lambda live: live is None or live["metadata"].get("uid") != metadata["uid"],
-        timeout=waiting.timeout,
-        interval=min(waiting.interval, 1.0),
+        max_interval=1.0,
         describe=lambda live: f"Namespace {metadata['name']} still exists: {_condition_messages(live or {})}",
         progress_text=lambda dummy: f"waiting for the deletion of namespace {metadata['name']}",
-        progress=waiting.progress,
     )
 
 

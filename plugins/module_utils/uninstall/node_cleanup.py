@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is removed from a node: everything of ours, and the residue of NVIDIA's operator and of NFD (pure)."""
+"""What is removed from a node: everything of this collection, and the residue of NVIDIA's operator and of NFD (pure)."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ def managed_parts(node: Node) -> Residue:
 
 
 def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
-    """Remove everything of ours. If our layout partitions the GPUs, it is reset first (reset_mig).
+    """Remove everything of this collection. If its layout partitions the GPUs, it is reset first (reset_mig).
 
-    Until the MIG manager has done that, the node keeps everything else of ours with its records: the taints keep workloads away, and a
+    Until the MIG manager has done that, the node keeps everything else with its records: the taints keep workloads away, and a
     run after a failed or killed one continues from there. Only the taint of a failed change is removed at once, since NVIDIA's
     pods do not tolerate it and are restarted by the reset; the cordon of the failed change stays.
     """
@@ -140,7 +140,7 @@ def removal_edit(node: Node, residue: Residue, *, labels: t.Mapping[str, str | N
         before["taints"] = sorted(format_taint(taint) for taint in node.taints)
         after["taints"] = sorted(format_taint(taint) for taint in kept)
     if CORDONED_ANNOTATION in annotation_patch and node.unschedulable:
-        # The record of a killed or failed change says that the cordon is ours.
+        # The record of a killed or failed change says that this collection has set the cordon.
         spec["unschedulable"] = None
         before["unschedulable"], after["unschedulable"] = True, False
     if spec:

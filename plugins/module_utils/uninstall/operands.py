@@ -1,12 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until NVIDIA's DaemonSets and pods are gone, and no other pod needs a ConfigMap of ours."""
+"""Waits until NVIDIA's DaemonSets and pods are gone, and no other pod needs a managed ConfigMap."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..common.wait import WaitOptions, wait_until
+from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..schema.messages import abbreviate
 from .cluster_policy import unfinished_daemonsets
@@ -36,30 +36,24 @@ def await_operands(
                 lines += _orphaned_pods(client, namespace, {str(item["metadata"]["uid"]) for item in daemonsets})
         return lines
 
-    wait_until(
+    waiting.until(
         read,
         lambda lines: not lines,
-        timeout=waiting.timeout,
-        interval=waiting.interval,
         describe=lambda lines: f"The operator's pods are not removed or updated yet: {abbreviate(lines, _MAX_LINES)}.",
         progress_text=lambda lines: f"waiting for {len(lines)} of the operator's objects: {lines[0]}" if lines else "",
-        progress=waiting.progress,
     )
 
 
 def await_no_pods(client: Client, namespace: str, selector: str, waiting: WaitOptions) -> None:
     """Wait until no pod of a Helm release remains that could write to nodes; raises WaitTimeout."""
-    wait_until(
+    waiting.until(
         lambda: [
             pod["metadata"]["name"]
             for pod in client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector, metadata_only=True)
         ],
         lambda names: not names,
-        timeout=waiting.timeout,
-        interval=waiting.interval,
         describe=lambda names: f"Pods in namespace {namespace} still exist: {abbreviate(names, _MAX_LINES)}.",
         progress_text=lambda names: f"waiting for {len(names)} pods in namespace {namespace} to end",
-        progress=waiting.progress,
     )
 
 

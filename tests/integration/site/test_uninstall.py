@@ -68,11 +68,11 @@ def test_all_managed_objects_are_removed_and_no_others(lab: Lab, empty: tuple[Fo
     assert differences(used, snapshot(lab)) == {}
     preview = played(lab, UNINSTALL, arguments=["--check", "--diff"], variables=None)
     assert preview.shown(f"a run without --check needs the confirmation -e gpu_confirm={lab.name}")
-    assert preview.changed() == 3
+    assert preview.changed() == 4
     assert differences(used, snapshot(lab)) == {}
 
     real = played(lab, UNINSTALL, arguments=["--diff"])
-    assert real.changed() == 3
+    assert real.changed() == 4
     assert left(real) == left(preview) == []
     removed = [
         sorted(line for result in one.module_results("accel.gpu.uninstall") for line in result["uninstall"]["removed"])
