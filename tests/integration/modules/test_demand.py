@@ -70,7 +70,7 @@ def test_only_unused_gpus_are_partitioned_and_pods_stay(pool: Rolling) -> None:
     assert after == {**before, idle: {THIRD: 2, GPU: 1}}
     reported = pool.cluster.run(gpu_info.main, gpu_pools=[pool.pool(demand(sevenths=7, thirds=4))])["gpu_info"]
     assert reported["pools"][POOL]["as_declared"] is True
-    cuts = reported["pools"][POOL]["cuts"]
+    cuts = reported["pools"][POOL]["gpu_layouts"]
     assert (
         sum(cut["gpus"] for cut in cuts if cut["profiles"])
         == sum(cut["gpus"] for cut in cuts if not cut["profiles"])
@@ -81,7 +81,7 @@ def test_only_unused_gpus_are_partitioned_and_pods_stay(pool: Rolling) -> None:
     text = "\n".join(lines(reported, "plan"))
     assert "|3g.40gb                        |" in text
     assert "3 GPU(s) whole" in text
-    assert "7 x 1g.10gb + 4 x 3g.40gb in all" in text
+    assert "7 x 1g.10gb + 4 x 3g.40gb in total" in text
 
 
 @pytest.mark.sampled(2, group="changes between modes")

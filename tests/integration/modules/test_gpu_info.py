@@ -44,17 +44,17 @@ def test_drift_is_what_gpu_sharing_would_change(cluster: Cluster) -> None:
         assert pool["changes"].get("nodes", 0) == predicted["pools"][name]["changed"]
     assert {entry["pool"] for entry in fleet["drift"]} == {pool["name"] for pool in pools}
     rows = {row["name"]: row for row in fleet["nodes"]}
-    assert "is to join pool notebooks" in rows["t4-1"]["differs"]
-    assert "label team is absent, teaching is declared" in rows["t4-1"]["differs"]
+    assert "is to join pool notebooks" in rows["t4-1"]["drift"]
+    assert "label team is absent, teaching is declared" in rows["t4-1"]["drift"]
     assert cluster.run(gpu_sharing.main, gpu_pools=pools)["changed"] is True
     after = cluster.run(gpu_info.main, gpu_pools=pools)["gpu_info"]
     assert after["drift"] == []
     assert all(pool["as_declared"] for pool in after["pools"].values())
-    assert [row["name"] for row in after["nodes"] if row["differs"]] == []
+    assert [row["name"] for row in after["nodes"] if row["drift"]] == []
     assert len(after["nodes"]) == after["totals"]["gpu_nodes"]
     shown = lines(after)
     assert max(map(len, shown)) <= 100
-    assert sum("as declared, not proven by workloads yet" in line for line in shown) == len(pools)
+    assert sum("as declared, not validated yet" in line for line in shown) == len(pools)
 
 
 def test_the_owners_of_the_installations_need_a_few_reads(cluster: Cluster) -> None:
@@ -95,10 +95,7 @@ def test_a_foreign_nfd_without_toleration_fails_at_once(cluster: Cluster, kube: 
         (new,) = kube.nodes(1, {"accel.gpu/pool": "notebooks"}, [taint])
         refused = cluster.run(operator_info.main, gpu_pools=pools, components=["nfd"])
         assert refused["failed"] is True
-        assert (
-            f"will never label node {new}, since its workers do not tolerate example.org/dear:NoSchedule"
-            in refused["msg"]
-        )
+        assert f"cannot label node {new}: its workers do not tolerate example.org/dear:NoSchedule" in refused["msg"]
     finally:
         del noted["metadata"]["resourceVersion"], noted["metadata"]["uid"]
         kube.client.create(lease.rpartition("/")[0], noted)
@@ -116,8 +113,8 @@ def test_impact_is_computed_only_for_changes(cluster: Cluster) -> None:
     dear = cluster.run(gpu_info.main, gpu_pools=cluster.pools(cut), include_impact=True)["gpu_info"]
     nodes = dear["pools"]["train-a100"]["nodes"]
     costs = dear["pools"]["train-a100"]["impact"]
-    assert (costs["drivers"], costs["cut_nodes"], costs["resets"]) == (nodes, nodes, nodes)
-    assert costs["agent_pods"] >= 5 * nodes
+    assert (costs["drivers"], costs["repartitioned_nodes"], costs["resets"]) == (nodes, nodes, nodes)
+    assert costs["operand_pods"] >= 5 * nodes
     # A toleration that is new to the ClusterPolicy restarts all driver pods.
     assert dear["impact"]["drivers"] == dear["totals"]["gpu_nodes"]
     assert dear["impact"]["held_back"] is True

@@ -102,6 +102,6 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     assert fleet["drift"] == []
     assert all(pool["changes"] == {} for pool in fleet["pools"].values())
     assert not any(fleet["impact"].values())
-    assert "COSTS" not in planned.stderr
+    assert "IMPACT" not in planned.stderr
     again = run_playbook("accel.gpu.site", environ=lab.env, variables=written, timeout=1200).require_success()
     assert again.changed() == 0

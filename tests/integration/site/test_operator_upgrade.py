@@ -155,7 +155,7 @@ def running(scenario: Scenario) -> int:
 
 def test_the_plan_announces_the_driver_rollout(scenario: Scenario) -> None:
     reported = scenario.play(NEW, name="accel.gpu.plan").require_success()
-    assert reported.shown("the driver rolls on 3 node(s), at most 1 at a time: operator v25.3.2 becomes v25.10.1")
+    assert reported.shown("the driver restarts on 3 node(s), at most 1 at a time: operator v25.3.2 becomes v25.10.1")
     assert reported.shown("refused, unless gpu_operator_allow_driver_rollout is true")
     same = scenario.play(OLD, name="accel.gpu.plan").require_success()
     assert "rolls" not in same.stderr
