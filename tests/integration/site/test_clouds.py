@@ -204,7 +204,7 @@ def test_manual_changes_are_reported_and_declared_fields_are_restored(created: C
     assert cloud.send("PATCH", path, [foreign]).status_code in (200, 202)
     cloud.settled(magnum.name, "train")
     plan = created.play("accel.gpu.plan", host="magnum")
-    assert plan.shown("node group train of g4.p2.40g, 1 node; differs, and will be changed: node_count 2 -> 1")
+    assert plan.shown("node group train of g4.p2.40g, 1 node; will be updated: node_count 2 -> 1")
     assert plan.changed("magnum") == 0
     assert created.play("accel.gpu.nodegroups", host="magnum").changed("magnum") == 1
     group = cloud.settled(magnum.name, "train")
