@@ -91,6 +91,12 @@ path:
   type: str
   returned: when O(path) is given
   sample: /home/me/group_vars/prod.yml
+code:
+  description: Reason of the failure. V(invalid) options, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of
+    the API server's error.
+  returned: failure
+  type: raw
+  sample: wrong_cluster
 """
 
 import dataclasses
