@@ -11,16 +11,16 @@ import pytest
 from tests.helpers.magnum import CLUSTER, Magnum
 
 CASES: list[tuple[dict[str, Any], str]] = [
-    ({"flavor": "g2.5xlrge"}, "Nova has no flavor g2.5xlrge for this project; there are g2.5xlarge"),
-    ({"flavor": "none-like-it"}, "there are g2.5xlarge, g4.p2.40g"),
+    ({"flavor": "g2.5xlrge"}, "Nova has no flavor g2.5xlrge for this project; available: g2.5xlarge"),
+    ({"flavor": "none-like-it"}, "available: g2.5xlarge, g4.p2.40g"),
     ({"flavor": "nodisk"}, "a disk of 0 GB"),
-    ({"image": "nowhere"}, "Glance shows this project no image nowhere; there are"),
+    ({"image": "nowhere"}, "Glance has no image nowhere for this project; available: "),
     ({"image": "coreos-k8s", "flavor": "g2.5xlarge"}, "choose an image of that system"),
-    ({"min_node_count": 3, "max_node_count": 2}, "min_node_count is 3 and max_node_count 2"),
-    ({"node_count": 3, "max_node_count": 2}, "node_count is 3, and max_node_count 2"),
-    ({"node_count": 1, "min_node_count": 2}, "node_count is 1, and min_node_count 2"),
-    ({"node_labels": {"node-role.kubernetes.io/gpu": "true"}}, "a kubelet may not give its own node"),
-    ({"role": "master"}, "no further groups of masters"),
+    ({"min_node_count": 3, "max_node_count": 2}, "min_node_count (3) must not exceed max_node_count (2)"),
+    ({"node_count": 3, "max_node_count": 2}, "node_count (3) is more than max_node_count (2)"),
+    ({"node_count": 1, "min_node_count": 2}, "node_count (1) is less than min_node_count (2)"),
+    ({"node_labels": {"node-role.kubernetes.io/gpu": "true"}}, "in a Kubernetes namespace that a kubelet must not use"),
+    ({"role": "master"}, "Magnum creates no more groups of it"),
 ]
 
 
@@ -48,10 +48,10 @@ def test_names(magnum: Magnum, name: str) -> None:
 def test_the_initial_groups_of_a_cluster(magnum: Magnum) -> None:
     with magnum.watched() as watched:
         refused = magnum.run("nodegroup", name="default-worker", state="absent")
-        assert "Magnum deletes or replaces no such group" in refused["msg"]
+        assert "Magnum does not delete or replace such a group" in refused["msg"]
         kubernetes = {"kubeconfig": magnum.lab.env["KUBECONFIG"]}
         moved = magnum.run("nodegroup", name="default-worker", flavor="m2.medium", recreate=True, kubernetes=kubernetes)
-        assert "Magnum deletes or replaces no such group" in moved["msg"]
+        assert "Magnum does not delete or replace such a group" in moved["msg"]
     assert watched == []
 
 
@@ -80,7 +80,7 @@ def test_a_user_with_read_access(magnum: Magnum) -> None:
 def test_another_project(magnum: Magnum) -> None:
     refused = magnum.run("nodegroup", name="g", cloud="lab-other")
     assert f"Magnum has no cluster {CLUSTER} (cloud lab-other, project other" in refused["msg"]
-    assert "A cluster of another project is not shown" in refused["msg"]
+    assert "Clusters of other projects are not visible" in refused["msg"]
 
 
 def test_a_wrong_password(magnum: Magnum) -> None:

@@ -194,4 +194,4 @@ class MagnumChecks:
 
 
 def _available(names: t.Sequence[str]) -> str:
-    return f"available are {', '.join(names[:8])}" if names else "there is none"
+    return f"available: {', '.join(names[:8])}" if names else "there are none"
