@@ -95,6 +95,6 @@ options:
     type: int
     default: 30
 requirements:
-  - python >= 3.10
+  - python >= 3.11
   - kubernetes >= 29.0.0
 """

@@ -155,11 +155,17 @@ def _normalize(entry: t.Any, path: str, problems: list[str]) -> t.Any:
     """Parse label_selectors as the list options of other modules: text is split at commas outside brackets."""
     if not isinstance(entry, dict) or entry.get("label_selectors") is None:
         return entry
+    given = entry["label_selectors"]
     try:
-        return {**entry, "label_selectors": coercion.names(entry["label_selectors"])}
+        selectors = coercion.names(given)
     except ValueError as error:
         problems.append(f"{path}.label_selectors: {error}")
         return {**entry, "label_selectors": None}
+    # Only an explicit empty list means all nodes: a template that renders to nothing must not select the whole cluster.
+    blank = isinstance(given, list) and any(coercion.is_blank(item) or item is None for item in given)
+    if given != [] and (blank or not selectors):
+        problems.append(f"{path}.label_selectors: contains an empty selector; write [] to select all nodes")
+    return {**entry, "label_selectors": selectors}
 
 
 def _without_nulls(entry: t.Any) -> t.Any:

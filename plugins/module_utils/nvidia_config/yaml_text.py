@@ -1,30 +1,41 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""YAML text of configurations, the same on every machine for the same content (pure)."""
+"""YAML text that is the same for the same content on every machine, without a YAML library (pure)."""
 
 from __future__ import annotations
 
+import json
+import re
 import typing as t
 
-try:
-    import yaml
-except ImportError:  # reported by the modules' base class, together with the library that needs it
-    yaml = None  # type: ignore[assignment]
-
-
-class _Dumper(getattr(yaml, "SafeDumper", object)):  # type: ignore[misc]
-    """Without anchors, and with indented lists."""
-
-    def ignore_aliases(self, data: t.Any) -> bool:
-        return True
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> t.Any:
-        return super().increase_indent(flow, False)
+_PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
+_READ_AS_OTHER = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
 def render(content: t.Mapping[str, t.Any]) -> str:
-    """The content as block YAML, in its order."""
-    text: str = yaml.dump(
-        content, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=float("inf"), allow_unicode=False
-    )
-    return text
+    """The content as block YAML."""
+    return "\n".join(_block(content)) + "\n"
+
+
+def _block(value: t.Any) -> list[str]:
+    if isinstance(value, dict) and value:
+        lines = []
+        for key, item in value.items():
+            if isinstance(item, (dict, list)) and item:
+                lines += [f"{_scalar(key)}:", *(f"  {line}" for line in _block(item))]
+            else:
+                lines.append(f"{_scalar(key)}: {_scalar(item)}")
+        return lines
+    if isinstance(value, list) and value:
+        lines = []
+        for item in value:
+            first, *rest = _block(item)
+            lines += [f"- {first}", *(f"  {line}" for line in rest)]
+        return lines
+    return [_scalar(value)]
+
+
+def _scalar(value: t.Any) -> str:
+    if isinstance(value, str) and _PLAIN_TEXT.fullmatch(value) and value.lower() not in _READ_AS_OTHER:
+        return value
+    return json.dumps(value)

@@ -179,7 +179,6 @@ def test_mistakes(said: dict[str, t.Any], problem: str) -> None:
     ("label_selectors", "labels", "expected"),
     [
         ([], {}, True),
-        ("", {}, True),
         ("zone in (a, b), !keep", {"zone": "b"}, True),
         ("zone in (a, b), !keep", {"zone": "b", "keep": ""}, False),
         (["zone in (a", "b)"], {"zone": "b"}, True),
@@ -190,3 +189,9 @@ def test_mistakes(said: dict[str, t.Any], problem: str) -> None:
 def test_label_selectors_are_a_list_or_text(label_selectors: t.Any, labels: dict[str, str], expected: bool) -> None:
     (chosen,) = node_sets([{"label_selectors": label_selectors, "purge": True}])
     assert chosen.contains(Node("n", labels)) is expected
+
+
+@pytest.mark.parametrize("label_selectors", ["", " ", ",", " , ", "[]", "[,]", [","], [""], ["zone=a", ""], [None]])
+def test_an_empty_selector_does_not_select_all_nodes(label_selectors: t.Any) -> None:
+    with pytest.raises(InvalidOptions):
+        node_sets([{"label_selectors": label_selectors, "purge": True}])
