@@ -293,7 +293,8 @@ options:
         suboptions:
           image:
             description:
-              - Image with tag or digest. By default NVIDIA's CUDA base image, from C(operator.registry) if that is set.
+              - Image with tag or digest. By default V(nvcr.io/nvidia/cuda:13.0.1-base-ubi9), from C(operator.registry) if that
+                is set.
             type: str
           namespace:
             description:
@@ -400,7 +401,7 @@ options:
           recreate:
             description:
               - Whether a change that the cloud cannot make in place is made by replacing the group with a new one. The old
-                nodes are drained first.
+                nodes are drained first. By default V(false), and such a change is refused.
             type: bool
           image:
             description:

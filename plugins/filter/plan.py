@@ -63,11 +63,11 @@ _value:
       description: The device plugin's ConfigMap, with one entry for each way of sharing in use.
       type: dict
     validation:
-      description: Image and namespace of the pods that prove the pools.
+      description: Image and namespace of the validation pods.
       type: dict
     pools:
       description: Every pool with its derived values, in the order given. Its C(registration) holds the C(node_labels) and C(taints)
-        with which a node group or MachineSet has to make its nodes, its C(group) the node group that a run makes, or null.
+        of a node group or MachineSet, its C(nodegroup) the node group that a run creates, or null.
       type: list
       elements: dict
     nodegroups:

@@ -301,7 +301,7 @@ def _warn_about_driver(module: GpuModule, diff: _PolicyDiff) -> None:
     if diff.rollout and diff.held_back:
         module.warn(
             f"{', '.join(diff.held_back)} of the ClusterPolicy was held back: it would roll the driver on {diff.rollout.nodes} nodes and "
-            "evict their GPU pods. Set allow_driver_rollout to allow it."
+            "evict their GPU pods. Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it."
         )
     elif diff.rollout:
         module.warn(diff.rollout.announcement)

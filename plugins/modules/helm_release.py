@@ -308,7 +308,7 @@ def _warn_about_driver(module: GpuModule, decision: UpgradeDecision) -> None:
     if decision.rollout and decision.held_back:
         module.warn(
             f"{', '.join(decision.held_back)} of the Helm values was held back, because {decision.rollout}. "
-            "Set allow_driver_rollout to allow it."
+            "Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it."
         )
     elif decision.rollout:
         module.warn(decision.rollout.announcement)

@@ -29,6 +29,20 @@ def merge_specs(*parts: ArgumentSpec) -> ArgumentSpec:
     return spec
 
 
+def _known_options(shown: t.Mapping[str, t.Any], spec: ArgumentSpec) -> dict[str, t.Any]:
+    """The options; of an unknown one, such as a misspelled name, only its name, since its value may be a secret."""
+    by_name = {name: option for key, option in spec.items() for name in (key, *option.get("aliases", ()))}
+    found = {}
+    for name, value in shown.items():
+        option = by_name.get(name)
+        if option is None and not name.startswith("_ansible_"):
+            value = "(not shown)"
+        elif option and isinstance(value, dict) and option.get("options"):
+            value = _known_options(value, option["options"])
+        found[name] = value
+    return found
+
+
 class BaseModule(AnsibleModule):
     """A module of this collection."""
 
@@ -99,7 +113,7 @@ class BaseModule(AnsibleModule):
 
     def _for_printing(self) -> dict[str, t.Any]:
         self.no_log_values.update(self.secrets())
-        return self.shown_params()
+        return _known_options(self.shown_params(), self.argument_spec)
 
     def explain_error(self, error: ServiceError) -> str:
         """The message for an error of a service; subclasses add how the service was reached."""

@@ -236,7 +236,7 @@ class BeforeHelm:
                 self.result.add_kept(
                     f"{_TOLERATIONS} of {label}",
                     f"without our entries the driver would roll on {foreign.driver_nodes} nodes and evict their GPU "
-                    "pods (allow_driver_rollout)",
+                    "pods (gpu_uninstall_allow_driver_rollout)",
                 )
 
     def _evaluate(self, policy: Document) -> ForeignPolicy:

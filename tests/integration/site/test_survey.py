@@ -65,6 +65,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("delete_nodegroups", {"gpu_pool": "all", "gpu_confirm": "two, one"}, NO_CLOUD),
     ("reset", {}, CONFIRM),
     ("reset", {"gpu_sharing_pool_names": ""}, CONFIRM),
+    ("reset", {"gpu_pool": "train", "gpu_confirm": "one"}, "Select pools with gpu_sharing_pool_names"),
     ("reset", {"gpu_sharing_pool_names": "", "gpu_confirm": "one"}, NO_CLUSTER),
     ("reset", {"gpu_sharing_pool_names": "notebooks"}, NO_CLUSTER),
     ("reset", {"gpu_sharing_pool_names": "[notebooks]"}, NO_CLUSTER),

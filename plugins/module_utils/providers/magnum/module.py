@@ -53,6 +53,13 @@ class MagnumModule(BaseModule):
         super().__init__(merge_specs(CONNECTION, *([WAIT] if wait else []), argument_spec), **kwargs)
         self._session: Session | None = None
 
+    def shown_params(self) -> dict[str, t.Any]:
+        """Hides a cloud that is given as a map: it contains credentials."""
+        shown = super().shown_params()
+        if isinstance(shown.get("cloud"), dict):
+            shown["cloud"] = "(not shown)"
+        return shown
+
     @property
     def session(self) -> Session:
         """The cloud; raises ConnectionProblem where its configuration is unusable."""

@@ -51,6 +51,17 @@ def test_options_are_named_and_not_shown() -> None:
         (gpu_info.main, {"gpu_pools": [{"name": "p"}]}),
         (gpu_info.main, {"kubeconfig": KUBECONFIG}),
         (gpu_info.main, {"kubeconfig": KUBECONFIG, "unknown": 1}),
+        (gpu_info.main, {"cluster": CLUSTER}),
+        (
+            magnum_nodegroup.main,
+            {
+                "cluster": "a",
+                "cloud": {"auth": {"password": SECRET}},
+                "name": "g",
+                "kubernetes": {"cluster": CLUSTER},
+                "unknown": VALUES,
+            },
+        ),
         (gpu_pools_export.main, {}),
         (uninstall.main, {"stage": "new_nodes"}),
         (
@@ -81,7 +92,7 @@ def test_no_module_prints_values_or_kubeconfigs(
         assert SECRET not in text
         assert base64.b64encode(SECRET.encode()).decode() not in text
         assert "not-for-everybody" not in text
-    assert "unknown" in options or logged
+    assert "Unsupported" in result["msg"] or logged
 
 
 @pytest.mark.parametrize("variable", ["K8S_AUTH_API_KEY", "K8S_AUTH_PASSWORD", "HELM_KUBETOKEN"])
