@@ -47,7 +47,7 @@ _value:
   type: dict
   contains:
     cluster:
-      description: C(name), C(kube_name), C(kubeconfig) and C(context) of the cluster, and C(cloud), who makes its nodes, as C(provider),
+      description: C(name), C(kube_name), C(kubeconfig) and C(context) of the cluster, and C(cloud), the provider of its nodes, as C(provider),
         C(cluster), C(template), C(nodegroup_label) and C(options), or null.
       type: dict
     operator:
@@ -57,7 +57,7 @@ _value:
       description: The Helm release of Node Feature Discovery, with its values.
       type: dict
     policy:
-      description: What the pools decide of the ClusterPolicy, C(spec), and the C(tolerations) of its DaemonSets.
+      description: The fields of the ClusterPolicy that depend on the pools, C(spec), and the C(tolerations) of its DaemonSets.
       type: dict
     config:
       description: The device plugin's ConfigMap, with one entry for each way of sharing in use.
@@ -71,14 +71,14 @@ _value:
       type: list
       elements: dict
     nodegroups:
-      description: The node groups of the pools, as the option C(nodegroups) of their cloud's module wants them.
+      description: The node groups of the pools, as the option C(nodegroups) of the provider's module.
       type: list
       elements: dict
     drain_options:
-      description: How nodes of these groups are emptied before they go, as the option C(kubernetes.drain) of their cloud's module.
+      description: How nodes of these groups are drained before removal, as the option C(kubernetes.drain) of the provider's module.
       type: dict
     provides:
-      description: The C(namespaces) and C(kinds) that an empty cluster lacks and a run brings.
+      description: The C(namespaces) and C(kinds) that a run creates on an empty cluster.
       type: dict
 """
 

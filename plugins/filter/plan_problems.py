@@ -9,7 +9,7 @@ short_description: All mistakes in gpu_cluster, gpu_defaults and gpu_pools
 version_added: 0.1.0
 description:
   - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each mistake.
-    The line begins with the path of the value, tells the rule that it breaks, and what to write instead.
+    The line begins with the path of the value, and names the rule and the remedy.
   - An empty list means that P(accel.gpu.plan#filter) accepts the variables. No cluster is contacted.
 positional: _input
 extends_documentation_fragment:

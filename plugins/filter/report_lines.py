@@ -18,7 +18,7 @@ options:
     required: true
   kind:
     description:
-      - V(report) tells what is seen and whether it is as declared, V(plan) what a run would change.
+      - V(report) shows the actual state and drift. V(plan) shows what a run would change.
     type: str
     choices: [report, plan]
     default: report
@@ -28,8 +28,8 @@ options:
     default: 100
   nodegroups:
     description:
-      - What M(accel.gpu.magnum_nodegroup) or M(accel.gpu.vks_nodegroup) returned in check mode, so that a plan tells what becomes of the
-        node groups of the pools. A failure tells that their cloud did not answer.
+      - What M(accel.gpu.magnum_nodegroup) or M(accel.gpu.vks_nodegroup) returned in check mode, so that a plan includes the
+        changes of node groups. A failed result is shown as an unreachable cloud.
     type: dict
     default: {}
 seealso:

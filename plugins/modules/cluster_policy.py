@@ -29,7 +29,7 @@ notes:
     node); it has labelled every GPU node that NFD has labelled; every DaemonSet of the policy has the policy's tolerations in its
     template, the device plugin's mounts the ConfigMap, its status is about its current generation, and its desired, updated and available
     pods are as many as the nodes that match its selector, affinity and tolerations by this module's own count. C(status.state) alone
-    proves nothing: it is C(ready) before the operator has processed an edit, and while DaemonSets have no desired count yet."
+    is not sufficient: it is C(ready) before the operator has processed an edit, and while DaemonSets have no desired count yet."
   - A node on which an NVIDIA pod fails for longer than a normal start (three restarts, or a minute without its image) is not waited for if
     it belongs to no pool, or gpu-feature-discovery has not labelled it, as long as other GPU nodes work. It is returned in C(unusual_nodes).
   - Pods of such nodes that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. The remaining pods with an

@@ -37,7 +37,7 @@ options:
     type: bool
     default: false
   allow_release:
-    description: See the same option of M(accel.gpu.gpu_sharing). RV(gpu_info.release) tells whether a run with it would be refused.
+    description: See the same option of M(accel.gpu.gpu_sharing). RV(gpu_info.release) shows whether a run with it would be refused.
     type: list
     elements: str
     default: []
@@ -191,7 +191,7 @@ gpu_info:
       description:
         - The sum of C(impact) for all nodes, including nodes of no pool.
         - C(reasons) are the reasons for driver restarts, C(max_parallel) how many happen at the same time (V(0), only when their pods are deleted).
-        - C(release) is the operator's installed and desired version, or null. C(held_back) tells whether drivers, and nothing else, wait for
+        - C(release) is the operator's installed and desired version, or null. C(held_back) is whether drivers, and nothing else, wait for
           O(accel.gpu.cluster_policy#module:allow_driver_rollout).
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable

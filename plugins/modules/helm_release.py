@@ -31,7 +31,7 @@ notes:
     Helm release beforehand) is abandoned if no such process exists;
     any other revision is abandoned if it is older than O(pending_timeout), and is waited for until then."
   - The record of an abandoned revision is deleted. That of an abandoned first installation is marked C(superseded) instead, because
-    it alone tells Helm what to upgrade from. The record of a failed revision stays, and Helm upgrades from it.
+    Helm upgrades from it alone. The record of a failed revision stays, and Helm upgrades from it.
   - Secrets of Helm releases are read for chart, values and the names of workloads; no result contains their values.
   - Fails if C(HELM_KUBE*) in the environment names another cluster or user than this module uses, and if Helm cannot be given the
     connection (an option such as O(host) or O(client_cert) of this module alone).
@@ -216,7 +216,8 @@ helm_release:
       sample: {"DaemonSet nfd-worker": "20/20"}
 code:
   description:
-    - Reason of the failure. V(helm_missing); V(chart) that cannot be used; V(custom_fields) that Helm would overwrite; V(driver_rollout) that is not allowed; V(timeout).
+    - Reason of the failure. V(helm_missing); V(chart) that cannot be used; V(custom_fields) that Helm would overwrite;
+      V(driver_rollout) that is not allowed; V(timeout).
     - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
       error. V(lease_held) by another run, V(lease_lost) during the run.
   returned: failure

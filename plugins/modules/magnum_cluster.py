@@ -49,7 +49,7 @@ options:
     description: Number of nodes of the default group when the cluster is created. It is not compared later.
     type: int
   master_count:
-    description: Number of masters. It must be odd.
+    description: Number of masters. An odd number.
     type: int
   flavor:
     description: Name or id of the flavor of the default group. By default the template's.

@@ -17,7 +17,7 @@ description:
   - A file that belongs to this cluster and is valid for long enough stays as it is, and no certificate is requested.
   - An existing kubeconfig of another single cluster is replaced. One with several contexts, or any other file, is refused.
   - The certificate is that of the cluster's administrator (group C(system:masters)), as in C(openstack coe cluster config). Magnum signs it for
-    members of the project whom its policy allows that.
+    members of the project if its policy allows it.
   - Context, cluster and user in the kubeconfig have the cluster's name.
 extends_documentation_fragment:
   - accel.gpu.magnum

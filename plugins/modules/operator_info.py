@@ -88,7 +88,11 @@ operator_info:
         found: {description: Whether it is installed., type: bool, returned: always, sample: true}
         managed: {description: Whether this collection installs and upgrades it., type: bool, returned: always, sample: false}
         adopted: {description: Whether a foreign installation is used as it is., type: bool, returned: always, sample: true}
-        what: {description: "Component, version, namespace and manager.", type: str, returned: when found, sample: NFD v0.18.3 in namespace nfd (Helm release nfd/nfd)}
+        what:
+          description: Component, version, namespace and manager.
+          type: str
+          returned: when found
+          sample: NFD v0.18.3 in namespace nfd (Helm release nfd/nfd)
         deployment: {description: Name of its Deployment., type: str, returned: when found, sample: gpu-operator}
         namespace: {description: Its namespace., type: str, returned: when found, sample: gpu-operator}
         manager:

@@ -108,7 +108,7 @@ from ..module_utils.providers.vks.module import WAIT, VksModule
 from ..module_utils.providers.vks.provider import VksProvider
 from ..module_utils.providers.vks.specs import OPTIONS
 
-# An accepted request that shows no effect after so many reads counts as lost.
+# An accepted request that shows no effect after this number of reads counts as lost.
 _READS = 4
 
 

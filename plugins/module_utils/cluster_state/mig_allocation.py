@@ -64,7 +64,7 @@ def allocate(
     known: KnownLayouts,
     may_change: t.Callable[[Node, PoolPlan], bool] = lambda node, pool: True,
 ) -> MigAllocation:
-    """Allocate the demand of each pool to its nodes; `may_change` tells which of them may be repartitioned, the others keep their layouts.
+    """Allocate the demand of each pool to its nodes; `may_change` selects which of them may be repartitioned, the others keep their layouts.
 
     Nodes that are not discovered or not ready cannot be repartitioned; a node without known geometry stays whole.
     """

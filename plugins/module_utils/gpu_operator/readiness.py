@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether the operator has applied the ClusterPolicy everywhere, and if not, why: pure.
 
-`status.state: ready` alone proves nothing. It remains from before an edit until the operator has processed it, and a DaemonSet whose desired
+`status.state: ready` alone is not sufficient. It remains from before an edit until the operator has processed it, and a DaemonSet whose desired
 count has not been written yet counts as ready (500 nodes: "ready" with 2,732 pods Pending). So the operator's objects are checked:
 its conditions, the DaemonSets' templates and numbers, and our own count of the nodes on which their pods belong.
 """

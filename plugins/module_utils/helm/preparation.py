@@ -112,7 +112,7 @@ class ReleasePreparation:
                 revisions = self._records.revisions()
                 continue
             self.repaired.append(f"revision {revision.number} ({revision.status}): {reason}")
-            # The record of a first installation alone tells helm what it has created so far: it stays, and helm upgrades from it.
+            # The record of a first installation alone lists for helm what it has created so far: it stays, and helm upgrades from it.
             first = len(revisions) == 1
             if self._check:
                 revisions = [replace(revision, status=helm.SUPERSEDED)] if first else revisions[1:]

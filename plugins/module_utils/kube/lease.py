@@ -96,7 +96,7 @@ class Lease:
         self.lost = threading.Event()
 
     def observe(self) -> None:
-        """Read the Lease. Once it is acquired, `untouched` tells whether no other run has held it since.
+        """Read the Lease. Once it is acquired, `untouched` is whether no other run has held it since.
 
         Then what was read from the cluster after observe() is still valid, as far as other runs are concerned.
         """

@@ -164,8 +164,8 @@ class _Run:
 
     def _with_note(self, wanted: Object, found: Object | None) -> Object:
         """Only a new object gets the note; one that has it keeps it, or the next apply would remove it."""
-        is_ours = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
-        if not (self.note_creation and is_ours):
+        is_managed = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
+        if not (self.note_creation and is_managed):
             return wanted
         metadata = wanted["metadata"]
         annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}

@@ -260,7 +260,7 @@ class GroupReconciler:
         """One successful read; transient errors are retried."""
         return self._wait(read, lambda dummy: True, lambda dummy: "")
 
-    def _wait(self, read: t.Callable[[], T], done: t.Callable[[T], bool], story: t.Callable[[T], str]) -> T:
+    def _wait(self, read: t.Callable[[], T], done: t.Callable[[T], bool], describe: t.Callable[[T], str]) -> T:
         return wait_until(
             self._drain.checked(read),
             done,
@@ -268,7 +268,7 @@ class GroupReconciler:
             started=self._end - self._timeout,
             interval=self._interval,
             first_interval=_FIRST_PAUSE,
-            describe=story,
+            describe=describe,
             clock=self._clock,
             sleep=self._sleep,
         )

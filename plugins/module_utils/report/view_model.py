@@ -26,7 +26,7 @@ _MAX_EXPANDED_PODS = 10
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that the page shows; usage_known tells whether the pods were read."""
+    """Everything that the page shows; usage_known: whether the pods were read."""
 
     cluster: str
     reachable: bool

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of several fields of a pool, or of several pools, together; INVALID is in place of each value that is wrong by itself."""
+"""Checks of several fields of a pool, or of several pools, together; INVALID is in place of each value that is invalid alone."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class StateReader:
         nodes = {node.name: node for node in map(parse_node, listing)}
         return self.compare(nodes, listing.resource_version)
 
-    def read_anew(self) -> ClusterState:
+    def read_again(self) -> ClusterState:
         """Read the cluster and choose layouts again, because another run may have changed it in the meantime."""
         self._settled = {}
         return self.read()

@@ -56,7 +56,7 @@ class Reconciler:
                         lease = stack.enter_context(run_lease)
                         if not lease.untouched:
                             # Another run may have changed the cluster before this one acquired the lease.
-                            state = self._context.reader.read_anew()
+                            state = self._context.reader.read_again()
                     refusal = state.changes.releases.refusal(self._allowed, begun=self._rollout.done.any)
                     if refusal:
                         raise ReleaseRefused(refusal)

@@ -126,7 +126,7 @@ class ReleasedNodes:
 def stops_sharing_silently(node: Node, pool: PoolPlan, edit: NodeEdit | None) -> bool:
     """Whether an edit ends the node's sharing although no variable sets how the pool's GPUs are shared.
 
-    Sharing is known from gpu-feature-discovery's labels, whoever configured it, and from a configuration that a pool has given the node.
+    Sharing is known from gpu-feature-discovery's labels, independent of what configured it, and from a configuration that a pool has given the node.
     """
     if pool.declares_sharing or edit is None:
         return False

@@ -120,7 +120,7 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
     for pool, taints in held_back_taints(state.changes, state.nodes, state.plan.pools).items():
         texts.append(
             f"{', '.join(taints)} of pool {pool} was held back: the ClusterPolicy does not tolerate it, so NVIDIA's pods "
-            "could not restart on these nodes. Allow the driver rollout (gpu_operator_allow_driver_rollout, or allow_driver_rollout of cluster_policy), then run again."
+            "could not restart on these nodes. Allow the driver rollout (gpu_operator_allow_driver_rollout), then run again."
         )
     blocked = [
         f"{change.node} by {', '.join(change.blocking_pods)}"

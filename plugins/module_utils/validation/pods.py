@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 
 POOL_LABEL = "accel.gpu/validation"
 RUN_LABEL = "accel.gpu/run"
-NOBODY_UID = 65534
+UNPRIVILEGED_UID = 65534
 SURPLUS, PAIR = "surplus", "pair"
 
 
@@ -32,7 +32,7 @@ class Workload:
     hold_seconds: int
     deadline: int
     image_pull_secrets: tuple[str, ...] = ()
-    run_as_user: int | None = NOBODY_UID
+    run_as_user: int | None = UNPRIVILEGED_UID
 
 
 @dataclass(frozen=True)

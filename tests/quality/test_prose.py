@@ -1,0 +1,87 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names, comments, messages and pages use standard terms: words that the project avoids, and the glossary."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+
+import pytest
+
+from tests.programs import REPO
+
+GLOSSARY = REPO / "docs" / "glossary.md"
+# Files that quote other projects, or this list itself.
+SKIPPED = re.compile(
+    r"(^lab/pins/|^LICENSES?/|^LICENSE$|\.lock$|\.svg$|\.sum$|^tests/quality/test_prose\.py$|^tests/unit/plugins/|^docs/glossary\.md$)"
+)
+# A word as it may stand in prose or in a name, and what to write in its place.
+AVOIDED = {
+    "nobody|somebody|anybody|everybody|whoever": "name the thing: no pod, another tool, every node, the user",
+    "anew": "again, or new",
+    "ours": "managed by the collection",
+    "told|tells": "reported, reports, returns; or shown, shows",
+    "so many": "the number",
+    "oddity|oddities": "unusual, drift, warning",
+    "by (it|them)sel(f|ves)": "automatically, alone",
+    "proven|proves|proving": "verified, verifies",
+    "believed|believes": "counts as, verified",
+    "wish|wishes|wished": "spec, desired",
+    "stor(y|ies)": "message",
+    "victims?": "pods to evict, nodes to remove",
+    "born|birth": "registered, at registration",
+    "made whole|make whole|whole again": "reset, not partitioned",
+    "emptie(s|d)": "drained, drains",
+    "send away|sent away|sends away": "evict",
+    "is not to be had|to be had": "cannot be fetched",
+    "is said|are said": "is set",
+    "of (us|ours)": "of the collection",
+    "whom": "rewrite the sentence",
+    "what there is": "the actual state",
+    "heeded|lest|hence|thereby|therein|whereby": "plain words",
+    "minded|mends|mended": "repairs, repaired",
+    "foretold|foretell|foresight|forecast": "predicted, preview",
+}
+_WORDS = {re.compile(rf"(?<![a-z])({words})(?![a-z])", re.IGNORECASE): instead for words, instead in AVOIDED.items()}
+
+
+def texts() -> list[str]:
+    """The tracked text files."""
+    listed = subprocess.run(["git", "ls-files"], cwd=REPO, stdout=subprocess.PIPE, text=True, check=True)
+    return [name for name in listed.stdout.splitlines() if not SKIPPED.search(name) and (REPO / name).is_file()]
+
+
+def avoided(text: str) -> list[str]:
+    """Each avoided word with its line and what to write in its place."""
+    return [
+        f"{number}: {found[0]!r}: {instead}: {line.strip()[:100]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for pattern, instead in _WORDS.items()
+        if (found := pattern.search(line))
+    ]
+
+
+@pytest.mark.parametrize("folder", sorted({name.partition("/")[0] for name in texts()}))
+def test_avoided_words(folder: str) -> None:
+    found = []
+    for name in (name for name in texts() if name.partition("/")[0] == folder):
+        with contextlib.suppress(UnicodeDecodeError):
+            found += [f"{name}:{line}" for line in avoided((REPO / name).read_text(encoding="utf-8"))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("line", ["def _told(self):", "# Nobody uses it", "the GPUs are made whole", 'x = "so many"'])
+def test_an_avoided_word_is_found(line: str) -> None:
+    assert avoided(line)
+
+
+def terms() -> list[str]:
+    """The first cells of the glossary's table."""
+    return re.findall(r"^\| \*\*(.+?)\*\* \|", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_glossary_defines_each_term_once_in_order() -> None:
+    assert terms() == sorted(set(terms()), key=str.lower)
+    assert not [term for term in terms() if avoided(term)]
