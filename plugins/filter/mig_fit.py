@@ -49,49 +49,55 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What was found.
+  description: Whether and where the devices fit.
   type: dict
   contains:
     fits:
-      description: Whether there is room for all devices at the same time.
+      description: Whether all devices fit at the same time.
       type: bool
+      sample: true
     placements:
-      description: Where each device comes to lie, the largest first. Empty where they do not fit.
+      description: The place of each device, the largest first. Empty if they do not fit.
       type: list
       elements: dict
       contains:
         profile:
-          description: Its profile.
+          description: MIG profile.
           type: str
+          sample: 3g.40gb
         start:
-          description: The first of its memory slices, counted from 0.
+          description: First memory slice, counted from 0.
           type: int
+          sample: 4
         size:
-          description: How many memory slices it takes.
+          description: Number of memory slices.
           type: int
+          sample: 4
     unused:
-      description: What no device has. Null where they do not fit.
+      description: What no device uses. Null if the devices do not fit.
       type: dict
       contains:
         compute:
           description: Compute slices.
           type: int
+          sample: 1
         memory:
           description: Memory slices.
           type: int
+          sample: 0
         media:
-          description: Whether no device has the media engines of which a GPU has only one, which come with C(+me), C(+me.all) or the
-            whole GPU.
+          description: Whether no device has the media engines that a GPU has only once. They come with C(+me), C(+me.all) or the whole GPU.
           type: bool
+          sample: true
     alternatives:
-      description: The three layouts that fit and differ least, nearest first, each a sorted list of profiles. Empty where the
-        devices fit.
+      description: The three most similar layouts that fit, each a sorted list of profiles. Empty if the devices fit.
       type: list
       elements: list
+      sample: [[3g.40gb, 3g.40gb]]
     reason:
-      description: Why they do not fit, and the alternatives, in one sentence that goes on after the name of the GPU. Empty where
-        they do.
+      description: Why the devices do not fit, and the alternatives, as the rest of a sentence after the name of the GPU. Empty if they fit.
       type: str
+      sample: ""
 """
 
 import typing as t

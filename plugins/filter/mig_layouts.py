@@ -42,6 +42,7 @@ _value:
   description: The layouts, those with the largest devices first, each a sorted list of profiles with one entry for each device.
   type: list
   elements: list
+  sample: [[7g.80gb], [4g.40gb, 3g.40gb]]
 """
 
 import typing as t

@@ -50,36 +50,46 @@ _value:
       description: C(name), C(kube_name), C(kubeconfig) and C(context) of the cluster, and C(cloud), the provider of its nodes, as C(provider),
         C(cluster), C(template), C(nodegroup_label) and C(options), or null.
       type: dict
+      sample: {name: lab, kube_name: lab, kubeconfig: null, context: null, cloud: null}
     operator:
       description: The Helm release of the GPU operator, with its static values.
       type: dict
+      sample: {name: gpu-operator, namespace: gpu-operator, version: v25.10.1}
     nfd:
       description: The Helm release of Node Feature Discovery, with its values.
       type: dict
+      sample: {name: nfd, namespace: node-feature-discovery, version: 0.19.0}
     policy:
       description: The fields of the ClusterPolicy that depend on the pools, C(spec), and the C(tolerations) of its DaemonSets.
       type: dict
+      sample: {spec: {}, tolerations: []}
     config:
       description: The device plugin's ConfigMap, with one entry for each way of sharing in use.
       type: dict
+      sample: {name: accel-gpu-device-plugin, namespace: gpu-operator}
     validation:
       description: Image and namespace of the validation pods.
       type: dict
+      sample: {image: "nvcr.io/nvidia/cuda:13.0.1-base-ubi9", namespace: gpu-operator}
     pools:
       description: Every pool with its derived values, in the order given. Its C(registration) holds the C(node_labels) and C(taints)
         of a node group or MachineSet, its C(nodegroup) the node group that a run creates, or null.
       type: list
       elements: dict
+      sample: [{name: notebooks, resource: nvidia.com/gpu, shares_per_gpu: 4}]
     nodegroups:
       description: The node groups of the pools, as the option C(nodegroups) of the provider's module.
       type: list
       elements: dict
+      sample: [{name: train, flavor: g4.p4.40g, node_count: 2}]
     drain_options:
       description: How nodes of these groups are drained before removal, as the option C(kubernetes.drain) of the provider's module.
       type: dict
+      sample: {evict: true, force: false, grace_period: null, drain_timeout: 600}
     provides:
       description: The C(namespaces) and C(kinds) that a run creates on an empty cluster.
       type: dict
+      sample: {namespaces: [gpu-operator], kinds: []}
 """
 
 import typing as t

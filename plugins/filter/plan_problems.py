@@ -38,6 +38,7 @@ _value:
   description: One line for each mistake, in the order of the variables.
   type: list
   elements: str
+  sample: ["gpu_pools[0].sharing.mode: \"tim\" is not known here; did you mean time-slicing?"]
 """
 
 import typing as t

@@ -55,6 +55,7 @@ _value:
   description: The lines.
   type: list
   elements: str
+  sample: ["Report of cluster lab", ""]
 """
 
 import typing as t

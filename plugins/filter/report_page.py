@@ -49,6 +49,7 @@ RETURN = r"""
 _value:
   description: The page.
   type: str
+  sample: "<!doctype html>"
 """
 
 import typing as t

@@ -39,6 +39,7 @@ RETURN = r"""
 _value:
   description: The variables, each with the type of its default.
   type: dict
+  sample: {pools: [train, notebooks], timeout: 600}
 """
 
 import copy

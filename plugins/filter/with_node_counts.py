@@ -47,6 +47,7 @@ _value:
   description: The pools.
   type: list
   elements: dict
+  sample: [{name: train, nodes: {flavor: g4.p4.40g, count: 3}}]
 """
 
 import typing as t

@@ -214,6 +214,7 @@ gpu_info:
     installed:
       description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info).
       type: dict
+      sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable
     steps:
       description: The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).

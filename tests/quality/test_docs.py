@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +179,24 @@ def test_examples_use_options_that_exist() -> None:
     assert shown >= {f"group/accel.gpu.{group}" for group in groups}, (
         "an example of module_defaults for each action group"
     )
+
+
+def returned(fields: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each return value at any depth."""
+    for name, about in fields.items():
+        yield f"{path}{name}", about
+        yield from returned(about.get("contains") or {}, f"{path}{name}.")
+
+
+@pytest.mark.parametrize("kind", ["modules", "filter"])
+def test_return_values_have_samples(kind: str) -> None:
+    """A filter always returns its value; a module's documentation states when."""
+    wrong = []
+    for path in sorted((REPO / "plugins" / kind).glob("*.py")):
+        found = re.search(r'^RETURN = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        for name, about in returned(yaml.safe_load(found[1]) if found else {}):
+            if "contains" not in about and "sample" not in about:
+                wrong.append(f"{path.name}: {name} has no sample")
+            if kind == "modules" and "returned" not in about:
+                wrong.append(f"{path.name}: {name} has no returned")
+    assert not wrong
