@@ -22,10 +22,10 @@ def layout_lines(pools: Document, width: int) -> list[str]:
             continue
         lines.append(f"memory slices of the GPUs of {name}:")
         gpus = [(layout["slices"], [Placement(**device) for device in layout["devices"]]) for layout in layouts]
-        for layout, bar in zip(layouts, draw_gpu(gpus, width - 4), strict=True):
+        for layout, drawing in zip(layouts, draw_gpu(gpus, width - 4), strict=True):
             title = "each GPU" if layout["gpus"] is None else f"{layout['gpus']} GPU(s)"
             if layout["devices"]:
-                lines += [f"  {title}{_unused(layout['unused'])}", f"    {bar}"]
+                lines += [f"  {title}{_unused(layout['unused'])}", f"    {drawing}"]
             else:
                 lines.append(f"  {title} whole")
     return lines
