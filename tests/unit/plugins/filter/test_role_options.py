@@ -89,9 +89,9 @@ def test_the_defaults_are_those_of_the_argument_specs(path: t.Any) -> None:
     """Empty text stands for what defaults/main.yml says, and the documentation says the same."""
     defaults = path.parents[1] / "defaults" / "main.yml"
     there = yaml.safe_load(defaults.read_text()) or {}
-    told = yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options", {})
+    documented = yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options", {})
     literal = {name: value for name, value in there.items() if not (isinstance(value, str) and "{{" in value)}
-    assert {name: told[name].get("default") for name in literal if name in told} == {
-        name: value for name, value in literal.items() if name in told
+    assert {name: documented[name].get("default") for name in literal if name in documented} == {
+        name: value for name, value in literal.items() if name in documented
     }
-    assert set(literal) <= set(told)
+    assert set(literal) <= set(documented)

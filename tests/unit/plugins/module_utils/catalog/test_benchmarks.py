@@ -19,7 +19,7 @@ def test_the_rules_say_what_was_measured(row: benchmarks.BusyPods) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in WAITING if row.mode == "time-slicing"], ids=str)
-def test_nobody_waited_longer_than_the_line_says(row: benchmarks.LaunchLatency) -> None:
+def test_no_pod_waited_longer_than_the_line_states(row: benchmarks.LaunchLatency) -> None:
     alone = WAITING[0].p99_ms
     assert row.median_ms <= row.p99_ms <= alone + benchmarks.wait_ms(row.busy + 1)
 

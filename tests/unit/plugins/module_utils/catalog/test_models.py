@@ -126,7 +126,7 @@ def test_found_by_every_name(model: Model, suffix: str) -> None:
         ("NVIDIA-H999", 95830, None),
     ],
 )
-def test_memory_tells_apart_what_shares_a_name(product: str, memory_mib: int | None, key: str | None) -> None:
+def test_memory_distinguishes_models_with_the_same_name(product: str, memory_mib: int | None, key: str | None) -> None:
     model = of_gpu(product, memory_mib)
     assert (model.key if model else None) == key
 

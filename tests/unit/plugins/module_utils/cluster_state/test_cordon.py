@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose cordon it is, and why: ours is set and taken back, anybody else's stays."""
+"""The cordon of the collection is set and removed; any other cordon stays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def of(note: str | None, unschedulable: bool) -> Node:
     ("before", "leave", "stay"),
     [
         (of(None, False), {"spec": {"unschedulable": True}, NOTE: cordon.REMOVAL_REASON}, None),
-        # Somebody else's cordon is not ours to take back later.
+        # A foreign cordon must not be removed later.
         (of(None, True), None, None),
         (of(cordon.REMOVAL_REASON, True), None, {"spec": {"unschedulable": None}, NOTE: None}),
         # A change of sharing was killed here; from now on the node is closed for another reason.

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who goes from a node that is emptied, and which nodes a group can best do without."""
+"""Which pods a drain evicts from a node, and which nodes a node group loses first."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_a_drain_takes_and_what_it_leaves() -> None:
     assert blocking_pods(found, force=True) == []
 
 
-def test_everybody_is_there_whatever_they_use_and_operands_too() -> None:
+def test_all_pods_are_listed_including_operands() -> None:
     operand = pod("plugin", on="n1")
     operand["metadata"].update(namespace="gpu-operator", labels={"app": "nvidia-device-plugin-daemonset"})
     found = all_pods([operand, pod("web", on="n1"), pod("waiting"), pod("done", on="n1", phase="Succeeded")])
@@ -66,7 +66,7 @@ def test_everybody_is_there_whatever_they_use_and_operands_too() -> None:
         ([user("low", *GPU, priority=1), user("low2", *GPU, priority=1)], [user("high", *GPU, priority=2)]),
         ([user("one", *GPU)], [user("one", *GPU), user("two", *GPU)]),
         ([user("one", *GPU)], [user("one", *GPU), user("web")]),
-        # Whoever may not go keeps the node, as long as others may.
+        # A pod that must not be evicted keeps its node while other nodes can be removed.
         ([user("a", *GPU, priority=9), user("b", *GPU)], [user("experiment", unmanaged=True)]),
     ],
 )

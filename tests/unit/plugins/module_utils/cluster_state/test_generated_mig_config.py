@@ -94,7 +94,7 @@ def test_a_node_of_several_models_has_filters_already() -> None:
     ],
     ids=["one model", "a model that the catalog lacks", "one model, of which one is cut"],
 )
-def test_what_cannot_be_told_apart_is_left_out_and_said(found: list[t.Any], nodes: str) -> None:
+def test_ambiguous_entries_are_left_out_and_reported(found: list[t.Any], nodes: str) -> None:
     assert of(*found) == (
         {},
         (
@@ -136,7 +136,7 @@ def test_what_nvidias_parser_would_refuse_is_not_taken(content: t.Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a+b", "x" * 64, "mig-1x1g.10gb-0123abcd"])
-def test_names_that_no_label_can_have_or_that_are_ours_are_not_taken(name: str) -> None:
+def test_invalid_label_values_and_managed_names_are_not_used(name: str) -> None:
     assert of(("n1", A80, {name: SEVEN})) == ({}, ())
 
 
@@ -156,7 +156,7 @@ def test_what_is_usual_for_a_pool_s_model_stands_beside_what_is_generated_for_an
     ]
     assert "all-disabled" not in found.entries
     assert found.warnings == ()
-    # Where the usual one cannot be told apart it stays.
+    # An ambiguous default stays.
     found = of(("n2", "NVIDIA-X1", {"all-1g.10gb": FOUR}), plan=plan)
     assert found.entries == {}
     assert found.warnings == (
@@ -164,7 +164,7 @@ def test_what_is_usual_for_a_pool_s_model_stands_beside_what_is_generated_for_an
     )
 
 
-def test_entries_are_added_to_ours_once_and_never_change_or_go() -> None:
+def test_entries_are_added_once_and_never_change_or_disappear() -> None:
     plan = planned("A100-SXM4-80GB")
     name = plan.pools[0].mig_key
     found = of(("n1", A80, OF_80), plan=plan)
@@ -174,7 +174,7 @@ def test_entries_are_added_to_ours_once_and_never_change_or_go() -> None:
     configmap = {"data": {mig_parted.KEY: mig_parted.render_configuration(first.after)}}
     live = mig_parted.parse_configmap(configmap)
     assert not mig_entries(plan.mig, [name], configmap, of(("n1", A80, OF_80), static=live, plan=plan)).changed
-    # Another node, whose MIG manager has not seen ours yet, and then none that generates.
+    # Another node whose MIG manager has not read the managed ConfigMap yet, then no node that generates.
     later = mig_entries(plan.mig, [name], configmap, of(("n3", A30, OF_30), static=live, plan=plan))
     assert set(later.added) == set(OF_30) - set(OF_80)
     assert later.generated_warnings == (

@@ -256,7 +256,7 @@ PODS = st.lists(
 
 
 @given(PODS)
-def test_whoever_holds_a_resource_is_a_user_and_nobody_is_both(pods: list[Object]) -> None:
+def test_a_pod_with_a_gpu_resource_is_a_user_and_no_pod_is_both(pods: list[Object]) -> None:
     for index, one in enumerate(pods):
         one["metadata"]["name"] = f"p{index}"
     using = {user.name for found in gpu_pods(pods, operator_namespace="").values() for user in found}

@@ -108,7 +108,7 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
 
 
 @pytest.mark.parametrize(
-    ("of_node", "of_pool", "told"),
+    ("of_node", "of_pool", "expected"),
     [
         (node(labels=SETTLED), pool(), []),
         (node(), None, []),
@@ -154,7 +154,7 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
         (
             node(labels={**SETTLED, **AMPERE}),
             SEVENTHS,
-            # The label is told by the proof, and not again by what is to be changed.
+            # The verification reports the label; the changes do not repeat it.
             [
                 "label nvidia.com/mig.config is all-disabled, cut is expected",
                 "label nvidia.com/gpu.count is 1, 7 is expected",
@@ -162,10 +162,10 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
         ),
     ],
 )  # fmt: skip
-def test_differences(of_node: Node, of_pool: PoolPlan | None, told: list[str]) -> None:
+def test_differences(of_node: Node, of_pool: PoolPlan | None, expected: list[str]) -> None:
     found = drift_of_node(of_node, of_pool, node_edit(of_node, of_pool))
-    assert [text for text in told if found.count(text) != 1] == []
-    assert found == [] or told != []
+    assert [text for text in expected if found.count(text) != 1] == []
+    assert found == [] or expected != []
 
 
 def test_a_node_of_several_pools_is_in_none_of_them() -> None:

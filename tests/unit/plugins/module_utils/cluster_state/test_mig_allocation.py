@@ -97,7 +97,7 @@ def test_what_is_met_is_not_touched_and_a_second_look_changes_nothing() -> None:
     assert not second.needs_usage
 
 
-def test_gpus_that_nobody_uses_are_cut_first() -> None:
+def test_unused_gpus_are_partitioned_first() -> None:
     nodes = [a100("n1"), a100("n2"), a100("n3")]
     assert devices(spread(plan({"7g.40gb": 2}), nodes, KnownLayouts(nodes_in_use={"n1", "n3"})), nodes) == {
         "n2": {"7g.40gb": 2}
@@ -122,7 +122,7 @@ def test_what_lies_beyond_the_demand_is_left_where_it_is() -> None:
 
 
 def test_devices_that_no_configuration_explains_are_those_of_each_gpu() -> None:
-    nodes = [a100("n1", config="somebody-elses", devices={"1g.5gb": 14})]
+    nodes = [a100("n1", config="foreign-config", devices={"1g.5gb": 14})]
     found = spread(plan({"1g.5gb": 14}), nodes)
     assert found.plan.pools[0].for_node("n1").mig_entry == [
         {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}
@@ -130,7 +130,7 @@ def test_devices_that_no_configuration_explains_are_those_of_each_gpu() -> None:
     assert not found.needs_usage
 
 
-def test_what_there_is_no_room_for_is_told() -> None:
+def test_layouts_that_do_not_fit_are_reported() -> None:
     nodes = [a100("n1", gpus=1)]
     found = spread(plan({"4g.20gb": 1, "3g.20gb": 2}), nodes)
     assert found.missing == {"train": {"3g.20gb": 1}}

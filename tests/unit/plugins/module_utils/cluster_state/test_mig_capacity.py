@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nodes publish of their GPUs is believed over the catalog."""
+"""GPU data that nodes publish takes precedence over the catalog."""
 
 from __future__ import annotations
 

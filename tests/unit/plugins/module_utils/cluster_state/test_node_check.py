@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What counts as seen, and what is said of the rest."""
+"""Which node states count as verified, and what is reported for the others."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.helpers.fleet import node, pool
         (node(gpus=2, replicas=4, rename=True), pool(replicas=4, rename=True)),
         # A resource that was there before stays as a key at 0, in life too.
         (node(allocatable={"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 0}), pool()),
-        # A label that is left over where no MIG manager runs is nobody's business.
+        # A leftover label on a node without a MIG manager is ignored.
         (node(labels={"nvidia.com/mig.config": "all-disabled"}), pool()),
     ],
 )
-def test_proven(of_node: Node, of_pool: PoolPlan) -> None:
+def test_verified(of_node: Node, of_pool: PoolPlan) -> None:
     assert check(of_node, of_pool) is None
 
 
@@ -60,7 +60,7 @@ def test_proven(of_node: Node, of_pool: PoolPlan) -> None:
         ),
     ],
 )
-def test_not_proven(of_node: Node, of_pool: PoolPlan, words: list[str]) -> None:
+def test_not_verified(of_node: Node, of_pool: PoolPlan, words: list[str]) -> None:
     finding = check(of_node, of_pool)
     assert finding is not None
     assert [word for word in words if word not in str(finding)] == []
@@ -138,7 +138,7 @@ def sliced() -> Node:
     [
         (single(), SINGLE),
         (single(), pool(layout={"1g.5gb": 7}, gpus_per_node=2)),
-        # Cut by hand, so that nothing is noted: the layout tells how many GPUs the devices come from.
+        # Partitioned by hand, without annotations: the layout gives the number of GPUs behind the devices.
         (single(annotations={}), SINGLE),
         (mixed(), MIXED),
         (sliced(), SLICED),
@@ -150,7 +150,7 @@ def sliced() -> Node:
         (node(labels={"nvidia.com/mig.config": "all-disabled"}), pool()),
     ],
 )  # fmt: skip
-def test_mig_and_mps_proven(of_node: Node, of_pool: PoolPlan) -> None:
+def test_mig_and_mps_verified(of_node: Node, of_pool: PoolPlan) -> None:
     assert str(check(of_node, of_pool)) == "None"
 
 
@@ -197,7 +197,7 @@ def test_mig_and_mps_proven(of_node: Node, of_pool: PoolPlan) -> None:
         ),
     ],
 )
-def test_mig_and_mps_not_proven(of_node: Node, of_pool: PoolPlan, words: list[str], final: bool) -> None:
+def test_mig_and_mps_not_verified(of_node: Node, of_pool: PoolPlan, words: list[str], final: bool) -> None:
     finding = check(of_node, of_pool)
     assert finding is not None
     assert [word for word in words if word not in str(finding)] == []

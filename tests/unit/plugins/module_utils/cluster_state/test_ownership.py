@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is ours on a node is put, kept and taken back; what is others' stays."""
+"""Managed metadata of a node is set, kept and removed; foreign metadata stays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NODES, POOLS, metadata_edit
 
-OURS = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
+MANAGED = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
 OLD = {"key": "restricted-access", "value": "no", "effect": "NoSchedule"}
 FOREIGN = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
 
@@ -49,11 +49,11 @@ def _after(node: Node, patch: dict[str, t.Any] | None) -> Node:
 LABELS: list[tuple[str, Node, dict[str, str | None], dict[str, str], list[str]]] = [
     ("new", _node(), {"a": "1"}, {"a": "1"}, ["a"]),
     ("other value", _node({"a": "0"}), {"a": "1"}, {"a": "1"}, ["a"]),
-    ("there before us", _node({"a": "1"}), {"a": "1"}, {"a": "1"}, []),
-    ("ours and wanted", _node({"a": "1"}, own_labels=["a"]), {"a": "1"}, {"a": "1"}, ["a"]),
-    ("ours and dropped", _node({"a": "1", "b": "2"}, own_labels=["a"]), {}, {"b": "2"}, []),
-    ("ours, gone already", _node({"b": "2"}, own_labels=["a"]), {}, {"b": "2"}, []),
-    ("none takes out ours", _node({"a": "1"}, own_labels=["a"]), {"a": None}, {}, []),
+    ("present before the collection", _node({"a": "1"}), {"a": "1"}, {"a": "1"}, []),
+    ("managed and desired", _node({"a": "1"}, own_labels=["a"]), {"a": "1"}, {"a": "1"}, ["a"]),
+    ("managed and no longer desired", _node({"a": "1", "b": "2"}, own_labels=["a"]), {}, {"b": "2"}, []),
+    ("managed, already removed", _node({"b": "2"}, own_labels=["a"]), {}, {"b": "2"}, []),
+    ("none removes a managed label", _node({"a": "1"}, own_labels=["a"]), {"a": None}, {}, []),
     ("none leaves others'", _node({"a": "1"}), {"a": None}, {"a": "1"}, []),
 ]
 
@@ -69,12 +69,12 @@ def test_labels(node: Node, wanted: dict[str, str | None], labels: dict[str, str
 
 
 TAINTS: list[tuple[str, Node, list[dict[str, t.Any]], list[dict[str, t.Any]], list[str]]] = [
-    ("new", _node(taints=[FOREIGN]), [OURS], [FOREIGN, OURS], ["restricted-access=yes:NoSchedule"]),
-    ("there before us", _node(taints=[OURS]), [OURS], [OURS], []),
-    ("other value", _node(taints=[OLD, FOREIGN]), [OURS], [OURS, FOREIGN], ["restricted-access=yes:NoSchedule"]),
+    ("new", _node(taints=[FOREIGN]), [MANAGED], [FOREIGN, MANAGED], ["restricted-access=yes:NoSchedule"]),
+    ("present before the collection", _node(taints=[MANAGED]), [MANAGED], [MANAGED], []),
+    ("other value", _node(taints=[OLD, FOREIGN]), [MANAGED], [MANAGED, FOREIGN], ["restricted-access=yes:NoSchedule"]),
     (
-        "ours, dropped",
-        _node(taints=[OURS, FOREIGN], own_taints=["restricted-access=yes:NoSchedule"]),
+        "managed, no longer desired",
+        _node(taints=[MANAGED, FOREIGN], own_taints=["restricted-access=yes:NoSchedule"]),
         [],
         [FOREIGN],
         [],

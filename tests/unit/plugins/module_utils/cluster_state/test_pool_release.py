@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When the GPUs of a released node have to be made whole, when they are, and which nodes an older version has left."""
+"""When MIG has to be disabled on a released node, when it is disabled, and which nodes an older version has left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.helpers.fleet import node
 
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 PLUGIN = "nvidia.com/device-plugin.config"
-OURS = "mig-2x3g.40gb-0a1b2c3d"
+MANAGED = "mig-2x3g.40gb-0a1b2c3d"
 NOTE = {"accel.gpu/pool-labels": json.dumps(["accel.gpu/pool", PLUGIN, CONFIG])}
 CORDON = {"accel.gpu/cordoned": "it is being released from pool train"}
 A100: dict[str, str | None] = {"nvidia.com/mig.capable": "true", "nvidia.com/gpu.deploy.mig-manager": "true"}
@@ -43,9 +43,9 @@ def member(config: str | None, state: str | None, **labels: str | None) -> Node:
 @pytest.mark.parametrize(
     ("found", "cut"),
     [
-        (member(OURS, "success"), True),
-        (member(OURS, "failed"), True),
-        (member(OURS, None), True),
+        (member(MANAGED, "success"), True),
+        (member(MANAGED, "failed"), True),
+        (member(MANAGED, None), True),
         (member("all-disabled", "success"), False),
         (member("all-disabled", "pending"), True),
         (member("all-disabled", "failed"), True),
@@ -54,10 +54,10 @@ def member(config: str | None, state: str | None, **labels: str | None) -> Node:
         (member("all-disabled", None, **{"nvidia.com/gpu.deploy.mig-manager": "false"}), False),
         (member(None, "failed"), True),
         (member(None, None), False),
-        # Somebody else has cut it since.
+        # Another tool has partitioned it since.
         (member("all-1g.10gb", "success"), False),
-        (a100(OURS, "success"), False),
-        (member(OURS, None, **{"nvidia.com/mig.capable": "false"}), False),
+        (a100(MANAGED, "success"), False),
+        (member(MANAGED, None, **{"nvidia.com/mig.capable": "false"}), False),
     ],
 )
 def test_which_nodes_have_to_be_made_whole(found: Node, cut: bool) -> None:
@@ -67,35 +67,35 @@ def test_which_nodes_have_to_be_made_whole(found: Node, cut: bool) -> None:
 @pytest.mark.parametrize(
     ("found", "labels"),
     [
-        (member(OURS, "success"), {CONFIG: "all-disabled", STATE: None}),
+        (member(MANAGED, "success"), {CONFIG: "all-disabled", STATE: None}),
         # The very value that the operator gives a node without one stays.
         (member("all-disabled", "success"), {}),
         (member("all-1g.10gb", "success"), {}),
-        (member(OURS, None, **{"nvidia.com/mig.capable": "false"}), {CONFIG: None, STATE: None}),
+        (member(MANAGED, None, **{"nvidia.com/mig.capable": "false"}), {CONFIG: None, STATE: None}),
     ],
 )
 def test_what_becomes_of_the_mig_configuration(found: Node, labels: dict[str, str | None]) -> None:
     edit = release_edit(found)
     assert edit is not None
     assert edit.labels == {"accel.gpu/pool": None, PLUGIN: None, **labels}
-    # It is nobody's mark of ours any more.
+    # It is no longer a marker of the collection.
     assert edit.patch["metadata"]["annotations"] == {"accel.gpu/pool-labels": None}
 
 
 def test_the_first_half_keeps_every_note() -> None:
-    patch = disable_mig_patch(member(OURS, "success"))
+    patch = disable_mig_patch(member(MANAGED, "success"))
     assert patch is not None
     assert patch["metadata"]["labels"] == {PLUGIN: None, CONFIG: "all-disabled", STATE: None}
     good = json.loads(patch["metadata"]["annotations"]["accel.gpu/last-good"])
-    assert good["labels"] == {CONFIG: OURS, PLUGIN: "mig-single-00000000"}
+    assert good["labels"] == {CONFIG: MANAGED, PLUGIN: "mig-single-00000000"}
     assert disable_mig_patch(member("all-disabled", "pending", **{PLUGIN: None})) is None
 
 
 def test_the_pool_that_a_node_leaves() -> None:
-    assert released_pool(member(OURS, "success")) == "train"
-    assert is_managed(member(OURS, "success"))
+    assert released_pool(member(MANAGED, "success")) == "train"
+    assert is_managed(member(MANAGED, "success"))
     assert is_managed(node(labels={"accel.gpu/pool": "by-hand"}))
-    assert not is_managed(a100(OURS, "success"))
+    assert not is_managed(a100(MANAGED, "success"))
 
 
 SINGLE = "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
@@ -109,7 +109,7 @@ SINGLE = "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
         ({"nvidia.com/gpu.replicas": "4"}, {"nvidia.com/gpu": 8}, ""),
         ({"nvidia.com/gpu.replicas": "4"}, {"nvidia.com/gpu.shared": 8}, ""),
         ({"nvidia.com/gpu.deploy.device-plugin": "false"}, {}, ""),
-        ({CONFIG: OURS}, {"nvidia.com/gpu": 2}, "all-disabled is expected"),
+        ({CONFIG: MANAGED}, {"nvidia.com/gpu": 2}, "all-disabled is expected"),
         ({STATE: None}, {"nvidia.com/gpu": 2}, "mig.config.state is absent"),
         ({STATE: "pending"}, {"nvidia.com/gpu": 2}, "mig.config.state is pending"),
         ({STATE: "failed"}, {"nvidia.com/gpu": 2}, "does not retry"),

@@ -45,7 +45,7 @@ POOLS = {
     "sevenths mixed": cut("sevenths", layout={"1g.5gb": 7}, strategy="mixed"),
     "sevenths shared": cut("sevenths", layout={"1g.5gb": 7}, replicas=2),
 }
-# From -> to: kind of change, everybody goes.
+# From -> to: kind of change, whether all pods are evicted.
 LABELS, PLUGIN, GEOMETRY, MODE = "labels", "plugin", "mig-geometry", "mig-mode"
 PAIRS: list[tuple[str, str, str, bool]] = [
     ("none", "x4", PLUGIN, False),
@@ -96,10 +96,10 @@ def change(before: str, after: str, of_node: Node | None = None) -> Transition:
     return transition(found, POOLS[after], node_edit(found, POOLS[after]))
 
 
-@pytest.mark.parametrize(("before", "after", "kind", "everybody"), PAIRS)
-def test_kind_of_a_change(before: str, after: str, kind: str, everybody: bool) -> None:
+@pytest.mark.parametrize(("before", "after", "kind", "evicts_all"), PAIRS)
+def test_kind_of_a_change(before: str, after: str, kind: str, evicts_all: bool) -> None:
     found = change(before, after)
-    assert (found.kind, found.evicts_all, found.repartitions) == (kind, everybody, kind in (GEOMETRY, MODE))
+    assert (found.kind, found.evicts_all, found.repartitions) == (kind, evicts_all, kind in (GEOMETRY, MODE))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_who_stays_fits_into_what_is_offered(before: str, after: str, held: list
         assert all(found.offers.get(resource) for resource in user.resources)
     for resource, offered in found.offers.items():
         assert sum(user.resources.get(resource, 0) for user in stays) <= offered
-    # And nobody goes for nothing: each that went would not fit beside those who stay.
+    # No pod is evicted needlessly: each evicted pod would not fit beside the remaining pods.
     for user in gone if not found.evicts_all else ():
         ((resource, count),) = user.resources.items()
         held_by_others = sum(other.resources.get(resource, 0) for other in stays)
@@ -178,7 +178,7 @@ def test_a_node_of_the_table_is_what_its_pool_declares(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "everybody"),
+    ("key", "value", "evicts_all"),
     [
         ("nvidia.com/gpu.workload.config", "vm-passthrough", True),
         ("nvidia.com/gpu.workload.config", "container", False),
@@ -188,13 +188,13 @@ def test_a_node_of_the_table_is_what_its_pool_declares(name: str) -> None:
         ("team", "a", False),
     ],
 )
-def test_labels_by_which_the_operator_takes_the_driver_away(key: str, value: str, everybody: bool) -> None:
+def test_labels_that_make_the_operator_remove_the_driver(key: str, value: str, evicts_all: bool) -> None:
     to = pool(labels={key: value})
     known = node(labels={**{k: v for k, v in to.node_labels.items() if k != key}})
     found = transition(known, to, node_edit(known, to))
-    assert found.evicts_all is everybody
+    assert found.evicts_all is evicts_all
     user = PodOnNode("n1", "team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
-    assert displaced_pods(found, [user]) == ((user,) if everybody else ())
+    assert displaced_pods(found, [user]) == ((user,) if evicts_all else ())
 
 
 def test_an_operand_that_is_stopped_for_a_change_is_not_started_by_a_label_of_its_pool() -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes of unknown model a pool may still get, which never will be labelled, and what is said of them."""
+"""Which nodes of unknown model may still join a pool, which are never labelled, and what is reported for them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_values_of_labels_for_users(key: str, value: str, good: bool) -> None:
         (matching(None), {}, False),
         (matching(rack="a"), {"rack": "a"}, True),
         (matching(rack="a"), {"rack": "b"}, False),
-        # Nobody sets a label of the users' own on the way, but discovery brings its own.
+        # No component sets a user's label meanwhile, but discovery sets its own.
         (matching(rack="a"), {}, False),
         (matching(None, nvidia_com__x="1"), {}, False),
         (pool(match=Match(None, None, (), {"nvidia.com/gpu.family": "ampere"})), {}, True),

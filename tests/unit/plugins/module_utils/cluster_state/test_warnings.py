@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is odd about the nodes that a pool's group has made."""
+"""Warnings about the nodes that a pool's node group has created."""
 
 from __future__ import annotations
 

@@ -32,11 +32,11 @@ def test_outcomes_come_in_order_and_no_more_than_the_limit_run() -> None:
             running[0] -= 1
         return number
 
-    told: list[str] = []
-    outcomes = run_bounded(calls(20, call), limit=4, on_done=lambda outcome: told.append(outcome.name))
+    reported: list[str] = []
+    outcomes = run_bounded(calls(20, call), limit=4, on_done=lambda outcome: reported.append(outcome.name))
     assert [outcome.value for outcome in outcomes] == list(range(20))
     assert most[0] == 4
-    assert sorted(told, key=int) == [outcome.name for outcome in outcomes]
+    assert sorted(reported, key=int) == [outcome.name for outcome in outcomes]
 
 
 @pytest.mark.parametrize(

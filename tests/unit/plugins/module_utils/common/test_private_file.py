@@ -50,19 +50,19 @@ def test_a_file_of_another_user_does_not_decide_who_reads_the_new_one(
 def test_a_symbolic_link_is_refused_and_not_followed(tmp_path: Path, there: bool) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     if there:
-        target.write_text("of somebody else")
+        target.write_text("of another user")
     link.symlink_to(target)
     for keep_mode in (True, False):
         with pytest.raises(ConnectionProblem, match=r"link cannot be written: it is a symbolic link.*delete the link"):
             private_file.write(str(link), "new", keep_mode=keep_mode)
     assert link.is_symlink()
-    assert (target.read_text() if there else target.exists()) == ("of somebody else" if there else False)
+    assert (target.read_text() if there else target.exists()) == ("of another user" if there else False)
     assert sorted(os.listdir(tmp_path)) == (["link", "target"] if there else ["link"])
 
 
 def test_a_link_that_appears_at_the_last_moment_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target, path = tmp_path / "target", tmp_path / "file"
-    target.write_text("of somebody else")
+    target.write_text("of another user")
     replace = os.replace
 
     def late(old: str, new: str) -> None:
@@ -71,7 +71,7 @@ def test_a_link_that_appears_at_the_last_moment_is_replaced(tmp_path: Path, monk
 
     monkeypatch.setattr(os, "replace", late)
     private_file.write(str(path), "new")
-    assert (path.is_symlink(), path.read_text(), target.read_text()) == (False, "new", "of somebody else")
+    assert (path.is_symlink(), path.read_text(), target.read_text()) == (False, "new", "of another user")
 
 
 def test_only_files_are_replaced(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_a_killed_run_has_left_is_removed_by_the_next(tmp_path: Path, monke
     assert os.listdir(tmp_path) == ["config"]
 
 
-def test_what_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_and_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConnectionProblem, match="nowhere/config cannot be written: No such file or directory"):
         private_file.write(str(tmp_path / "nowhere" / "config"), "new")
     (tmp_path / "folder").mkdir()

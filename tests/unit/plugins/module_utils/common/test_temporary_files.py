@@ -60,7 +60,7 @@ def test_a_later_process_with_the_same_number_is_another_one(folder: Path) -> No
     assert list(folder.iterdir()) == []
 
 
-def test_what_is_not_ours_stays(folder: Path) -> None:
+def test_foreign_files_stay(folder: Path) -> None:
     name = re.sub(r"-\d+-(\d+)-(\w+)$", r"-999999999-\1-\2", Path(temporary_files.make_file("progress")).name)
     other_namespace = re.sub(r"^(accel-gpu-progress)-\d+-", r"\1-1-", name)
     target = folder / "target"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wait ends when it is done, or tells a story."""
+"""A wait ends when its condition holds, or with a message that explains the timeout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiEr
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only during sleep."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -40,7 +40,7 @@ def test_done_ends_the_wait() -> None:
     assert (reached, clock.now) == (3, 6)
 
 
-def test_the_story_has_the_last_state_and_the_partial_result() -> None:
+def test_the_message_has_the_last_state_and_the_partial_result() -> None:
     clock = Clock()
     with pytest.raises(WaitTimeout, match=r"Not done within 5 s .* node n1 is pending") as caught:
         wait_until(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pools a live cluster's nodes are written as, and what is said of the rest."""
+"""Which pools the nodes of a live cluster are exported as, and what is reported for the others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_model_that_the_catalog_lacks_is_matched_by_its_product() -> None:
     assert pool == {"name": "nvidia-x1", "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-X1"}}, "sharing": NONE}
 
 
-def test_two_ways_of_sharing_a_model_are_told_apart_by_a_label() -> None:
+def test_a_label_distinguishes_two_sharing_modes_of_a_model() -> None:
     zones = [{"zone": "a", CONFIG: "four"}, {"zone": "b"}]
     result = found(node("n1", replicas=4, labels=dict(zones[0])), node("n2", labels=dict(zones[1])))
     assert result.remarks == []
@@ -76,7 +76,7 @@ def test_two_ways_of_sharing_a_model_are_told_apart_by_a_label() -> None:
     ]
 
 
-def test_where_nothing_tells_them_apart_a_pin_has_to() -> None:
+def test_pools_without_a_distinguishing_label_are_pinned() -> None:
     result = found(shared("n1"), node("n2"))
     assert [pool.get("match") for pool in result.pools] == [None, None]
     assert "kubectl label nodes n1 accel.gpu/pool=t4-time-slicing" in " ".join(result.remarks)
@@ -105,8 +105,8 @@ def test_a_pool_is_what_its_label_names_with_what_it_has_put_there() -> None:
 
 
 def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_it_for_us() -> None:
-    ours = {"key": "team", "operator": "Equal", "value": "x", "effect": "NoSchedule"}
-    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([ours])}}}
+    managed = {"key": "team", "operator": "Equal", "value": "x", "effect": "NoSchedule"}
+    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([managed])}}}
     (pool,) = found(pinned("n1", "a", taints=(TAINT,)), live=LiveConfig(policy, PLUGIN, MIGS)).pools
     assert pool["taints"] == [TAINT]
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_expressed_is_said(nodes: list[Node], words: list[str]) -
     assert [word for word in words if not any(word in remark for remark in remarks)] == []
 
 
-def test_without_a_configmap_in_the_policy_labels_are_read_by_nobody() -> None:
+def test_without_a_configmap_in_the_policy_labels_have_no_effect() -> None:
     (pool,) = found(node("n1", labels={CONFIG: "four"}), live=LiveConfig()).pools
     assert pool["sharing"] == NONE
     assert mig_configmap(None) == "default-mig-parted-config"
@@ -148,17 +148,17 @@ def test_a_node_cut_by_nvidia_s_own_entry_is_a_pool_with_that_layout() -> None:
 
 
 def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> None:
-    ours = {
+    managed = {
         "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
         "operator": "Exists",
         "effect": "NoSchedule",
     }
-    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([ours])}}}
+    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([managed])}}}
     live = LiveConfig({**policy, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}, PLUGIN, None)
 
     def cut(name: str, pool: str) -> Node:
         labels = {"nvidia.com/mig.config": "all-1g.6gb", "nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb", PIN: pool}
-        taint = {key: value for key, value in ours.items() if key != "operator"}
+        taint = {key: value for key, value in managed.items() if key != "operator"}
         return node(name, gpus=4, labels=labels, taints=(taint,))
 
     one, two = found(cut("n1", "a"), shared("n2"), live=live), found(cut("n1", "a"), cut("n2", "b"), live=live)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what agents are told back to what a pool declares: exactly, or with the reason why not."""
+"""The settings of agents are converted to the sharing of a pool: exactly, or with the reason why not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MIXTURE = {"1g.5gb": 2, "3g.20gb": 1}
         ({**V1, "flags": {"migStrategy": "none"}}, None, "", {"mode": "none"}),
         # Whole GPUs are the same under every strategy.
         ({**V1, "flags": {"migStrategy": "mixed"}}, None, "single", {"mode": "none"}),
-        # As NVIDIA's guides write it: the plugin lets a pod have several shares unless it is told not to.
+        # As NVIDIA's guides write it: the plugin lets a pod have several shares unless its configuration forbids it.
         (shares(), None, "", {**TIME, **LAX}),
         (shares("timeSlicing", {"name": "gpu", "replicas": 4}), None, "", {**TIME, **LAX}),
         (shares(failRequestsGreaterThanOne=True), None, "", TIME),

@@ -44,7 +44,7 @@ def labelled(chart: str, name: str = "gpu-operator", namespace: str = "gpu-opera
         (labelled("gpu-operator-v25.10.1"), InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1")),
         (labelled("gpu-operator-v26.7.0-rc.1"), InstalledRelease("gpu-operator", "gpu-operator", "v26.7.0-rc.1")),
         (labelled("node-feature-discovery-0.19.0", "n", "m"), InstalledRelease("n", "m", "0.19.0")),
-        (labelled("odd"), InstalledRelease("gpu-operator", "gpu-operator", "")),
+        (labelled("unusual"), InstalledRelease("gpu-operator", "gpu-operator", "")),
     ],
 )
 def test_release_of(live: Document | None, release: InstalledRelease | None) -> None:
@@ -86,7 +86,7 @@ def test_what_helm_would_have_to_be_given_is_said_and_so_is_what_may_not_be_read
     assert "Secrets in x" in found.remarks[1]
 
 
-def test_tolerations_of_a_first_installation_are_nobody_s_values() -> None:
+def test_tolerations_of_a_first_installation_are_not_exported_as_values() -> None:
     values = merge(
         derive({"name": "lab"}, {}, LAB_POOLS).operator.values, {"daemonsets": {"tolerations": [{"key": "a"}]}}
     )

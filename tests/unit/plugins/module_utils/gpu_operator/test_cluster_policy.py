@@ -45,12 +45,12 @@ def policy(tolerations: list[Object] | None = None, noted: list[Object] | None =
 
 
 MERGES = [
-    # held, noted as ours, wanted -> written, ours
+    # held, recorded as managed, wanted -> written, managed
     ([], [], [GPU], [GPU], [GPU]),
     ([GPU], [], [GPU], [GPU], []),
     ([GPU, THEIRS], [], [GPU, TEAM], [GPU, THEIRS, TEAM], [TEAM]),
     ([GPU, TEAM, THEIRS], [TEAM], [GPU], [GPU, THEIRS], []),
-    # Somebody else's equal entry is not ours, and stays when ours is no longer wanted.
+    # An equal foreign entry is not managed, and stays when the managed entry is no longer wanted.
     ([GPU, TEAM], [], [GPU], [GPU, TEAM], []),
     ([GPU, TEAM], [], [GPU, TEAM], [GPU, TEAM], []),
     # Operator Equal is what no operator means.
@@ -60,11 +60,11 @@ MERGES = [
 ]
 
 
-@pytest.mark.parametrize(("held", "noted", "wanted", "written", "ours"), MERGES)
+@pytest.mark.parametrize(("held", "noted", "wanted", "written", "managed"), MERGES)
 def test_merge(
-    held: list[Object], noted: list[Object], wanted: list[Object], written: list[Object] | None, ours: list[Object]
+    held: list[Object], noted: list[Object], wanted: list[Object], written: list[Object] | None, managed: list[Object]
 ) -> None:
-    assert merge_tolerations(held, noted, wanted) == (held if written is None else written, ours)
+    assert merge_tolerations(held, noted, wanted) == (held if written is None else written, managed)
 
 
 _entries = st.lists(
@@ -78,15 +78,15 @@ _entries = st.lists(
 def test_what_others_put_there_survives_any_number_of_pools(
     theirs: list[Object], first: list[Object], second: list[Object]
 ) -> None:
-    held, ours = merge_tolerations(theirs, [], first)
-    held, ours = merge_tolerations(held, ours, second)
+    held, managed = merge_tolerations(theirs, [], first)
+    held, managed = merge_tolerations(held, managed, second)
     assert all(entry in held for entry in theirs + second)
-    held, ours = merge_tolerations(held, ours, [])
+    held, managed = merge_tolerations(held, managed, [])
     assert held == theirs
-    assert ours == []
+    assert managed == []
 
 
-def test_a_new_policy_shows_all_that_is_ours() -> None:
+def test_a_new_policy_shows_all_managed_fields() -> None:
     change = initial_change(DesiredPolicy(CONFIG, (GPU, TEAM)))
     assert change.before == {}
     assert change.after["spec"] == {**CONFIG, "daemonsets": {"tolerations": [GPU, TEAM]}}
@@ -104,7 +104,7 @@ def test_what_the_chart_made_of_our_own_installation_ends_as_predicted() -> None
     assert "daemonsets" not in change.body["spec"], "a list that does not change is not taken over"
 
 
-def test_equal_entries_of_a_foreign_installation_are_not_ours() -> None:
+def test_equal_entries_of_a_foreign_installation_are_not_managed() -> None:
     change = plan_change(policy([GPU, TEAM]), DesiredPolicy(CONFIG, (GPU, TEAM)), seeded=False)
     assert json.loads(change.after["metadata"]["annotations"][NOTE]) == []
 
@@ -154,7 +154,7 @@ def test_a_list_once_applied_stays_in_what_is_applied() -> None:
     assert json.loads(held.body["metadata"]["annotations"][NOTE]) == [TEAM]
 
 
-def test_fields_that_are_ours_and_no_longer_wanted_are_shown_and_go() -> None:
+def test_managed_fields_that_are_no_longer_wanted_are_shown_and_removed() -> None:
     live = policy(
         [GPU], noted=[], devicePlugin={"config": {"name": "accel-gpu-device-plugin", "default": ""}, "image": "x"}
     )
@@ -182,7 +182,7 @@ def test_a_spoilt_note_claims_nothing(text: str) -> None:
 MIG = {"config": {"name": "accel-gpu-mig-parted"}}
 
 
-def test_a_mig_strategy_for_all_goes_whoever_set_it() -> None:
+def test_a_cluster_wide_mig_strategy_is_removed_regardless_of_its_owner() -> None:
     live = policy([GPU], [GPU], mig={"strategy": "single"}, **CONFIG)
     assert not plan_change(live, DesiredPolicy(CONFIG, (GPU,)), seeded=True).changed
     change = plan_change(live, DesiredPolicy({**CONFIG, "migManager": MIG}, (GPU,), mig_by_node=True), seeded=True)
@@ -214,7 +214,7 @@ THEIR_MIG: Object = {
 OUR_MIG: Object = {**CONFIG, "migManager": {"config": {"name": "accel-gpu-mig-parted"}}}
 
 
-def test_what_ours_takes_the_place_of_in_an_adopted_policy_is_noted() -> None:
+def test_replaced_values_of_an_adopted_policy_are_recorded() -> None:
     wanted = DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True, adopted=True)
     change = plan_change(policy([GPU], **THEIR_MIG), wanted, seeded=False)
     assert change.body is not None
@@ -222,7 +222,7 @@ def test_what_ours_takes_the_place_of_in_an_adopted_policy_is_noted() -> None:
     assert note == {"mig": {"strategy": "single"}, "migManager": {"config": {"name": "theirs"}}}
 
 
-def test_the_note_stays_once_ours_is_there() -> None:
+def test_the_record_stays_after_the_managed_value_is_set() -> None:
     live = policy([GPU], **{**THEIR_MIG, **OUR_MIG, "mig": {}})
     noted = {"migManager": {"config": {"name": "theirs"}}}
     live["metadata"]["annotations"][FORMER] = json.dumps(noted)

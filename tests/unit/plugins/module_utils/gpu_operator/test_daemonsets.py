@@ -105,7 +105,7 @@ def test_is_stalled(found: Object, unready: t.Collection[str], stalled: bool) ->
     assert is_stalled(found, unready) is stalled
 
 
-def test_a_daemonset_whose_pods_somebody_deletes_is_not_stalled() -> None:
+def test_a_daemonset_whose_pods_are_being_deleted_is_not_stalled() -> None:
     on_delete = rolling()
     on_delete["spec"]["updateStrategy"] = {"type": "OnDelete"}
     assert not is_stalled(on_delete, BROKEN)

@@ -112,7 +112,7 @@ IDENTITIES = [
 
 
 @pytest.mark.parametrize(("found", "manager", "words", "version"), IDENTITIES)
-def test_a_deployment_tells_whose_it_is(found: Object, manager: str, words: str, version: str) -> None:
+def test_a_deployment_shows_its_manager(found: Object, manager: str, words: str, version: str) -> None:
     seen = read_installation("operator", found)
     assert seen is not None
     assert (seen.manager, seen.managed_by, seen.version) == (manager, words, version)
@@ -132,41 +132,41 @@ def test_only_the_program_itself_counts(component: str, found: Object, counts: b
     assert (read_installation(component, found) is not None) == counts
 
 
-OURS = ("gpu-operator", "gpu-operator")
+MANAGED = ("gpu-operator", "gpu-operator")
 JUDGEMENTS: list[tuple[str, list[Installation], list[Object], Object, set[Any], str, str]] = [
-    # what, deployments, policies, gpu_cluster, releases of ours -> verdict, words of its problem or notes
-    ("nothing", [], [], {}, set(), "ours", ""),
-    ("ours", [operator(helm=OURS)], [policy(helm=OURS)], {}, {OURS}, "ours", ""),
-    ("ours, half installed", [operator(helm=OURS)], [], {}, {OURS}, "ours", ""),
-    ("ours, its Deployment deleted", [], [policy(helm=OURS)], {}, {OURS}, "ours", ""),
-    ("Helm, at our default names", [operator(helm=OURS)], [policy(helm=OURS)], {}, set(), "adopted", ""),
-    ("Helm, at names that are said", [operator(helm=OURS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "ours", ""),
+    # what, deployments, policies, gpu_cluster, managed releases -> verdict, words of its problem or notes
+    ("nothing", [], [], {}, set(), "managed", ""),
+    ("managed", [operator(helm=MANAGED)], [policy(helm=MANAGED)], {}, {MANAGED}, "managed", ""),
+    ("managed, half installed", [operator(helm=MANAGED)], [], {}, {MANAGED}, "managed", ""),
+    ("managed, its Deployment deleted", [], [policy(helm=MANAGED)], {}, {MANAGED}, "managed", ""),
+    ("Helm, at the default names", [operator(helm=MANAGED)], [policy(helm=MANAGED)], {}, set(), "adopted", ""),
+    ("Helm, at names that are set", [operator(helm=MANAGED)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "managed", ""),
     ("Helm elsewhere", [operator(helm=("a", "b"), namespace="b")], [policy()], {}, set(), "adopted", ""),
-    ("other names are said", [operator(helm=("a", "b"))], [policy()], NAMED_ELSEWHERE, set(), "adopted", "names the Helm release gpus/mine"),
-    ("ours, elsewhere", [operator(helm=OURS)], [policy()], NAMED_ELSEWHERE, {OURS}, "problem", "cannot be moved"),
+    ("other names are set", [operator(helm=("a", "b"))], [policy()], NAMED_ELSEWHERE, set(), "adopted", "names the Helm release gpus/mine"),
+    ("managed, elsewhere", [operator(helm=MANAGED)], [policy()], NAMED_ELSEWHERE, {MANAGED}, "problem", "cannot be moved"),
     ("without a manager", [operator()], [policy()], {}, set(), "adopted", ""),
     ("without a policy", [operator()], [], {}, set(), "problem", "has no ClusterPolicy"),
     ("a policy alone", [], [policy("gpu-cluster-policy")], {}, set(), "problem", "kubectl delete clusterpolicy gpu-cluster-policy"),
     ("two operators", [operator(), operator(namespace="b")], [policy()], {}, set(), "problem", "which conflict"),
-    ("one of two at rest", [operator(replicas=0), operator(helm=OURS)], [policy()], {}, {OURS}, "ours", ""),
+    ("one of two at rest", [operator(replicas=0), operator(helm=MANAGED)], [policy()], {}, {MANAGED}, "managed", ""),
     ("at rest alone", [operator(replicas=0)], [policy()], {}, set(), "adopted", ""),
-    ("Flux took ours over", [operator(helm=OURS, labels=FLUX_LABELS)], [policy(helm=OURS)], {}, {OURS}, "adopted", ""),
-    ("Flux, at names that are said", [operator(helm=OURS, labels=FLUX_LABELS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "adopted", "not installed in addition"),
+    ("Flux took over a managed installation", [operator(helm=MANAGED, labels=FLUX_LABELS)], [policy(helm=MANAGED)], {}, {MANAGED}, "adopted", ""),
+    ("Flux, at names that are set", [operator(helm=MANAGED, labels=FLUX_LABELS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "adopted", "not installed in addition"),
     ("two policies", [operator()], [policy("b", "2"), policy("a", "1")], {}, set(), "adopted", "oldest ClusterPolicy, a, and ignores b"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("found", "policies", "cluster", "ours", "verdict", "words"),
+    ("found", "policies", "cluster", "managed", "verdict", "words"),
     [case[1:] for case in JUDGEMENTS],
     ids=[case[0] for case in JUDGEMENTS],
 )
 def test_what_follows(
-    found: list[Installation], policies: list[Object], cluster: Object, ours: set[Any], verdict: str, words: str
+    found: list[Installation], policies: list[Object], cluster: Object, managed: set[Any], verdict: str, words: str
 ) -> None:
-    finding = evaluate_operator(found, policies, wanted(cluster), ours)
-    assert {"ours": finding.managed and not finding.problem, "adopted": finding.adopted, "problem": bool(finding.problem)} == {
-        word: word == verdict for word in ("ours", "adopted", "problem")
+    finding = evaluate_operator(found, policies, wanted(cluster), managed)
+    assert {"managed": finding.managed and not finding.problem, "adopted": finding.adopted, "problem": bool(finding.problem)} == {
+        word: word == verdict for word in ("managed", "adopted", "problem")
     }  # fmt: skip
     assert words in " ".join([finding.problem, *finding.notes])
     assert finding.as_dict()["adopted"] == finding.adopted
@@ -209,7 +209,7 @@ def test_on_openshift_nothing_is_installed_by_helm_and_what_is_there_is_used() -
     )
     for kept in (
         InstallationFinding(operator(), managed=False),
-        InstallationFinding(operator(helm=OURS), managed=True),
+        InstallationFinding(operator(helm=MANAGED), managed=True),
         InstallationFinding(None, managed=False, problem="x"),
     ):
         assert reject_on_openshift(kept, "operator", "4.18.3") == kept
@@ -221,14 +221,14 @@ def master(helm: tuple[str, str] | None = None) -> Installation:
     return found
 
 
-def test_an_nfd_that_came_with_somebody_elses_operator_is_used() -> None:
+def test_an_nfd_of_a_foreign_operator_is_used() -> None:
     finding = evaluate_nfd([master(("nvidia", "gpus"))], wanted(component="nfd"), set())
     assert finding.adopted
     assert finding.installation is not None
     assert finding.installation.title == "NFD v0.18.2 in namespace gpu-operator (Helm release gpus/nvidia)"
 
 
-def test_an_nfd_that_goes_with_an_upgrade_of_ours_is_replaced_first() -> None:
+def test_an_nfd_that_an_upgrade_of_the_managed_operator_removes_is_replaced_first() -> None:
     release = ("nvidia", "gpus")
     finding = evaluate_nfd([master(release)], wanted(component="nfd"), set(), replaced=release)
     assert (finding.managed, finding.installation) == (True, None)
@@ -268,12 +268,12 @@ def test_an_adopted_operator_keeps_its_version_and_its_values() -> None:
     assert adopt_installed(plan, "").operator.version == plan.operator.version
 
 
-def test_validation_stays_where_it_was_told_to_be() -> None:
+def test_validation_stays_in_its_configured_namespace() -> None:
     plan = derive({"name": "c", "validation": {"namespace": "proofs"}}, {}, POOLS)
     assert relocate_plan(plan, "kube-system", plan.config.name).validation.namespace == "proofs"
 
 
-def test_in_somebody_elses_configmap_only_our_entries_are_ours() -> None:
+def test_in_a_foreign_configmap_only_the_collections_entries_are_managed() -> None:
     plan = derive({"name": "c"}, {}, POOLS)
     there = relocate_plan(plan, "gpu-operator", "device-plugin-config")
     assert there.config.name == "device-plugin-config"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When the operator's word is believed, as a table: each case breaks one thing of a cluster that is ready."""
+"""When the operator's status counts as ready, as a table: each case breaks one condition of a ready cluster."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_node_that_opted_out_is_not_waited_for() -> None:
     assert scenario.verdict().ready
 
 
-def test_a_taint_that_no_operand_tolerates_is_told_and_not_waited_for() -> None:
+def test_a_taint_that_no_operand_tolerates_is_reported_without_a_wait() -> None:
     scenario = Scenario()
     scenario.nodes.append(node("gpu-3", taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]))
     verdict = scenario.verdict()
@@ -227,7 +227,7 @@ ASIDE = IgnoredNodes(
     ("spoil", "ready"),
     [
         (lambda scenario: None, True),
-        # A second node is not ready, and nobody has set that one aside.
+        # A second node is not ready and not quarantined.
         (lambda scenario: scenario.plugin["status"].update(numberAvailable=1), False),
         (lambda scenario: scenario.driver["status"].update(observedGeneration=1), False),
         (lambda scenario: scenario.driver["status"].update(updatedNumberScheduled=2), False),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan can tell of rolls without the chart: which agents start anew, the driver among them, and why."""
+"""What a plan can report of rollouts without the chart: which agents restart, including the driver, and why."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def test_a_part_of_the_policy_reaches_those_who_read_it(
     assert restarted_operands(PolicyChange({}, {"spec": before}, {"spec": after})) == apps
 
 
-def test_what_is_told_of_drivers() -> None:
+def test_report_of_driver_restarts() -> None:
     none = {"max_parallel": 0, "reasons": [], "held_back": False, "release": None}
     found = RestartPreview(reasons=("driver.version",), upgrade_policy=UpgradePolicy(automatic=True))
     assert found.as_dict({"drivers": 0, "pods": 0}) == {"drivers": 0, "pods": 0, **none}
-    told = {**none, "drivers": 8, "max_parallel": 1, "reasons": ["driver.version"], "held_back": True}
-    assert found.as_dict({"drivers": 8}) == told
+    reported = {**none, "drivers": 8, "max_parallel": 1, "reasons": ["driver.version"], "held_back": True}
+    assert found.as_dict({"drivers": 8}) == reported
     assert found._replace(upgrade_policy=UpgradePolicy(automatic=False)).as_dict({"drivers": 8}) == {
-        **told,
+        **reported,
         "max_parallel": 0,
     }
     # An upgrade is refused as a whole, and nothing is held back.
     release = {"installed": "v1", "desired": "v2"}
     assert found._replace(versions=("v1", "v2")).as_dict({"drivers": 8}) == {
-        **told,
+        **reported,
         "held_back": False,
         "release": release,
     }
@@ -145,8 +145,8 @@ def test_a_taint_that_is_new_to_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("live", "adopted"),
     [(policy(**{"meta.helm.sh/release-namespace": "elsewhere"}), False), (policy(), True)],
-    ids=["another release", "a release of that name which is somebody else's"],
+    ids=["another release", "a foreign release of that name"],
 )
-def test_an_operator_of_somebody_else_s_is_neither_upgraded_nor_given_values(live: Object, adopted: bool) -> None:
+def test_a_foreign_operator_is_neither_upgraded_nor_given_values(live: Object, adopted: bool) -> None:
     found = foreseen(live, [TAINT], adopted, version="v25.10.1", driver={"version": "580.82.07"})
     assert (found.reasons, found.versions) == (("daemonsets.tolerations",), None)

@@ -113,7 +113,7 @@ LOST = [
 
 
 @pytest.mark.parametrize(("change", "path"), LOST, ids=[path for dummy, path in LOST])
-def test_fields_that_helm_overwrites_are_told(change: Object, path: str) -> None:
+def test_fields_that_helm_overwrites_are_reported(change: Object, path: str) -> None:
     assert look(edited(**change)).lost == (path,)
 
 
@@ -127,11 +127,11 @@ def test_values_alone_roll_the_driver_too() -> None:
     after = {**BEFORE, "driver": {**BEFORE["driver"], "version": "570.172.08", "env": [{"name": "A", "value": "b"}]}}
     found = look(edited(), after, chart=OLD)
     assert found.by_values
-    # The value of a variable is nobody's business.
+    # The value of a variable is not shown.
     assert found.reasons == ("driver.env", "driver.version 570.148.08 becomes 570.172.08")
 
 
-def test_taking_the_driver_away_is_told_as_yaml_says_it() -> None:
+def test_removing_the_driver_is_reported_in_yaml_notation() -> None:
     after = {**BEFORE, "driver": {**BEFORE["driver"], "enabled": False, "usePrecompiled": True}}
     assert look(edited(), after, chart=OLD).reasons == (
         "driver.enabled true becomes false",
@@ -204,7 +204,7 @@ def test_how_many_nodes_are_at_work_at_a_time(policy: Object, nodes: int, max_pa
         {"driver": {"upgradePolicy": {"autoUpgrade": True}}, "sandboxWorkloads": {"enabled": True}},
     ],
 )
-def test_without_the_upgrade_controller_somebody_has_to_delete_pods(spec: Object) -> None:
+def test_without_the_upgrade_controller_the_user_has_to_delete_pods(spec: Object) -> None:
     roll = DriverRollout(3, UpgradePolicy.from_spec(spec), ("a reason",))
     assert roll.as_dict() == {"nodes": 3, "max_parallel": 0, "reasons": ["a reason"]}
     assert "until its driver pod is deleted" in str(roll)

@@ -242,9 +242,9 @@ def test_the_uid_is_compared(api: Api) -> None:
     assert (read_uid(api), identity(api).name) == ("", "prod")
 
 
-def test_what_a_report_tells(api: Api) -> None:
-    told = identity_report(api, identity(api))
-    assert told == {
+def test_identity_report(api: Api) -> None:
+    report = identity_report(api, identity(api))
+    assert report == {
         "uid": UID,
         "recorded_name": None,
         "name_to_record": "prod",
@@ -255,8 +255,8 @@ def test_what_a_report_tells(api: Api) -> None:
         pass
     unnamed = ClusterIdentity(api, {}, "https://prod:6443")
     unnamed.verify()
-    told = identity_report(api, unnamed)
-    assert (told["recorded_name"], told["name_to_record"]) == ("prod", None)
+    report = identity_report(api, unnamed)
+    assert (report["recorded_name"], report["name_to_record"]) == ("prod", None)
     api.forbidden |= {RECORD, NAMESPACE}
-    told = identity_report(api, unnamed)
-    assert (told["recorded_name"], told["uid"]) == (None, None)
+    report = identity_report(api, unnamed)
+    assert (report["recorded_name"], report["uid"]) == (None, None)

@@ -282,21 +282,21 @@ def test_helm_gets_the_cluster_and_the_user_of_the_module(
         return given
 
     # HELM_DRIVER: the modules look for Helm's releases in Secrets, and values have no place in a ConfigMap.
-    nobody = {"HELM_DRIVER": "secret", "HELM_KUBEASUSER": "", "HELM_KUBEASGROUPS": "", "K8S_AUTH_VERIFY_SSL": "true"}
+    no_user = {"HELM_DRIVER": "secret", "HELM_KUBEASUSER": "", "HELM_KUBEASGROUPS": "", "K8S_AUTH_VERIFY_SSL": "true"}
     declared = {"kubeconfig": files["prod"], "impersonate_user": "a", "impersonate_groups": ["x", "y"]}
     assert environment({}, declared, {}) == {
-        **nobody,
+        **no_user,
         "KUBECONFIG": files["prod"],
         "HELM_KUBECONTEXT": "default",
         "HELM_KUBEASUSER": "a",
         "HELM_KUBEASGROUPS": "x,y",
     }
-    # The default kubeconfig of helm is ours; its current context may change meanwhile.
-    assert environment({}, {}, {}) == {**nobody, "HELM_KUBECONTEXT": "default"}
-    # Helm adds host and token of the environment by itself, and must find no other user in a default kubeconfig.
+    # Helm has the same default kubeconfig as the collection; its current context may change meanwhile.
+    assert environment({}, {}, {}) == {**no_user, "HELM_KUBECONTEXT": "default"}
+    # Helm adds host and token of the environment automatically, and must find no other user in a default kubeconfig.
     secret = {"K8S_AUTH_HOST": PROD, "K8S_AUTH_API_KEY": "geheim", "K8S_AUTH_SSL_CA_CERT": files["ca"]}
     given = environment({}, {}, secret)
-    assert given == {**nobody, "KUBECONFIG": "/dev/null", "HELM_KUBECAFILE": files["ca"]}
+    assert given == {**no_user, "KUBECONFIG": "/dev/null", "HELM_KUBECAFILE": files["ca"]}
     same = {"HELM_KUBECONTEXT": "default", "HELM_KUBEAPISERVER": PROD, "HELM_KUBETOKEN": "token-of-prod"}
     assert environment({}, {"kubeconfig": files["prod"]}, same)["HELM_KUBECONTEXT"] == "default"
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cases of the comparison: what the API server does to objects by itself is no difference, everything else is."""
+"""Cases of the comparison: changes that the API server makes to objects are no difference, all others are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEPLOYMENT: Object = {
     },
 }
 
-_OURS = {
+_MANAGED = {
     "f:metadata": {"f:labels": {"f:app": {}}},
     "f:spec": {
         "f:replicas": {},
@@ -62,7 +62,7 @@ _OURS = {
 
 
 def live_deployment() -> Object:
-    """As the API server gives it back: with defaults, quantities in its own form, and somebody's container."""
+    """As the API server gives it back: with defaults, quantities in its own form, and a foreign container."""
     live = copy.deepcopy(DEPLOYMENT)
     live["metadata"].update(
         resourceVersion="7",
@@ -70,7 +70,7 @@ def live_deployment() -> Object:
         generation=1,
         creationTimestamp="2026-01-01T00:00:00Z",
         managedFields=[
-            {"manager": "accel.gpu", "operation": "Apply", "fieldsV1": copy.deepcopy(_OURS)},
+            {"manager": "accel.gpu", "operation": "Apply", "fieldsV1": copy.deepcopy(_MANAGED)},
             {
                 "manager": "mesh",
                 "operation": "Update",
@@ -104,7 +104,7 @@ def test_as_the_server_gives_it_back_is_equal() -> None:
 
 CHANGES: dict[str, t.Callable[[Object], t.Any]] = {
     "scalar": lambda body: body["spec"].update(replicas=3),
-    "label of ours taken out": lambda body: body["metadata"].pop("labels"),
+    "managed label removed": lambda body: body["metadata"].pop("labels"),
     "image": lambda body: pod(body)["containers"][0].update(image="nginx:2"),
     "limit": lambda body: pod(body)["containers"][0]["resources"]["limits"].update(cpu="1500m"),
     "limit taken out": lambda body: pod(body)["containers"][0]["resources"]["limits"].pop("memory"),
@@ -152,7 +152,7 @@ def test_an_element_of_an_atomic_list_that_lost_a_field_is_seen() -> None:
     assert pod(plan.after)["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
 
 
-def test_the_predicted_object_keeps_what_is_not_ours() -> None:
+def test_the_predicted_object_keeps_foreign_fields() -> None:
     wanted = copy.deepcopy(DEPLOYMENT)
     wanted["spec"]["replicas"] = 3
     del pod(wanted)["containers"][0]["ports"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ansible_collections.accel.gpu.plugins.module_utils.kube.diff import difference
 from tests.helpers.apply_model import Object, apply, content
 
-US, THEM = "accel.gpu", "somebody"
+US, THEM = "accel.gpu", "another-tool"
 
 _keys = st.sampled_from(["a", "b", "c"])
 _scalars = st.one_of(st.booleans(), st.integers(1, 3), st.sampled_from(["x", "y", "on"]))
@@ -59,18 +59,18 @@ def test_after_is_what_an_apply_gives(history: list[tuple[str, Object]], wanted:
 
 
 @given(_histories, objects(), objects())
-def test_what_others_put_there_survives(history: list[tuple[str, Object]], theirs: Object, ours: Object) -> None:
+def test_foreign_fields_survive(history: list[tuple[str, Object]], theirs: Object, managed: Object) -> None:
     live = apply(lived(history), theirs, THEM)
-    ours = {**ours, "spec": {key: value for key, value in ours["spec"].items() if key not in theirs["spec"]}}
-    after = difference(live, ours, US).after
+    managed = {**managed, "spec": {key: value for key, value in managed["spec"].items() if key not in theirs["spec"]}}
+    after = difference(live, managed, US).after
     for key, value in theirs["spec"].items():
         assert after["spec"][key] == live["spec"][key] or after["spec"][key] == value
 
 
 @given(_histories, objects())
-def test_what_only_we_had_is_taken_out(history: list[tuple[str, Object]], ours: Object) -> None:
-    live = apply(lived([step for step in history if step[0] == US]), ours, US)
-    nothing = {key: value for key, value in ours.items() if key != "spec"}
+def test_fields_with_no_other_owner_are_removed(history: list[tuple[str, Object]], managed: Object) -> None:
+    live = apply(lived([step for step in history if step[0] == US]), managed, US)
+    nothing = {key: value for key, value in managed.items() if key != "spec"}
     plan = difference(live, nothing, US)
     assert plan.changed
     assert "spec" not in plan.after

@@ -69,9 +69,9 @@ DENIED_THERE = (
     ],
 )
 def test_explain(error: ApiError, asked: Asked, parts: list[str]) -> None:
-    told = explain(error, asked)
-    assert all(part in told for part in parts), told
-    assert "\n" not in told
+    explanation = explain(error, asked)
+    assert all(part in explanation for part in parts), explanation
+    assert "\n" not in explanation
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_two_modules_of_one_host_share_it_until_the_last_one_ends(server: Server
     first.__enter__()
     with second:
         assert server.spec["leaseTransitions"] == 0
-    # The second has ended, and nobody else gets in while the first is at work.
+    # The second has ended, and no other holder gets the lease while the first is working.
     assert server.spec["holderIdentity"] == PROD
     with pytest.raises(LeaseHeld):
         lease(server, clock, OTHER).__enter__()
@@ -174,7 +174,7 @@ def test_an_error_of_the_work_is_not_hidden_by_a_loss_that_the_release_finds(ser
 
 @pytest.mark.parametrize("status", [403, 500, None])
 def test_a_release_that_fails_otherwise_is_left_to_expire(server: Server, clock: Clock, status: int | None) -> None:
-    """The lease was ours to the end; whether it was released does not matter to the work."""
+    """The lease was held to the end; whether it was released does not matter for the work."""
     held = lease(server, clock, PROD)
     held.__enter__()
     server.failure = ApiError("no", status=status)
@@ -199,7 +199,7 @@ def test_nothing_is_known_of_a_lease_that_cannot_be_read_again(
 
 
 def test_a_release_whose_answer_was_lost_is_no_loss(server: Server, clock: Clock) -> None:
-    """The client sends it again, and the server answers that somebody has written it: that was we."""
+    """The client retries, and the server reports a conflict with the client's own first write."""
     held = lease(server, clock, PROD)
     held.__enter__()
     server.answer_lost = True
@@ -209,7 +209,7 @@ def test_a_release_whose_answer_was_lost_is_no_loss(server: Server, clock: Clock
 
 
 def test_what_others_write_beside_it_stays(server: Server, clock: Clock) -> None:
-    """An annotation of somebody else neither ends the holding nor gets lost."""
+    """A foreign annotation neither ends the lease nor gets lost."""
     with lease(server, clock, PROD) as held:
         assert server.lease is not None
         server.lease["metadata"]["annotations"]["example.com/note"] = "kept"
@@ -221,13 +221,13 @@ def test_what_others_write_beside_it_stays(server: Server, clock: Clock) -> None
 
 
 def test_stopped_for_longer_than_it_lasts(server: Server, clock: Clock) -> None:
-    """Even when nobody has taken it: what was read before may be of yesterday."""
+    """Even without another holder: data that was read before may be outdated."""
     held = lease(server, clock, PROD)
     held.__enter__()
     clock.pass_by(90)
     with pytest.raises(LeaseLost, match="not renewed for 90 s and is valid for 30 s"):
         held.check()
-    # Waits that ask nobody end too, within a tick of the real clock.
+    # Waits without a request end too, within a tick of the real clock.
     assert held.lost.wait(5)
 
 

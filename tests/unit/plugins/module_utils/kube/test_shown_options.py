@@ -30,7 +30,7 @@ KUBECONFIG = {
     "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
     "users": [{"name": "a", "user": {"token": SECRET, "client-key-data": base64.b64encode(SECRET.encode()).decode()}}],
 }
-VALUES = {"driver": {"licensingConfig": {"token": SECRET}}, "plain": "not-for-everybody"}
+VALUES = {"driver": {"licensingConfig": {"token": SECRET}}, "plain": "not-public"}
 CLUSTER: dict[str, Any] = {"name": "a", "kubeconfig": KUBECONFIG, "operator": {"version": "v25.10.1", "values": VALUES}}
 RELEASE = {"release_name": "x", "release_namespace": "y", "chart_ref": "/nowhere"}
 
@@ -91,7 +91,7 @@ def test_no_module_prints_values_or_kubeconfigs(
     for text in (json.dumps(result), " ".join(logged)):
         assert SECRET not in text
         assert base64.b64encode(SECRET.encode()).decode() not in text
-        assert "not-for-everybody" not in text
+        assert "not-public" not in text
     assert "Unsupported" in result["msg"] or logged
 
 

@@ -74,7 +74,7 @@ def test_a_server_is_shown_without_user_information() -> None:
     assert report["server"] == "https://127.0.0.1:1/k8s"
 
 
-def test_the_environment_is_told_without_user_information(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_shown_without_user_information(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(kubeconfig()))
     other = f"https://u:{SECRET}@other.example:6443"

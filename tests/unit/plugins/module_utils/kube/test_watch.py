@@ -53,7 +53,7 @@ def test_a_silent_stream_is_left_when_the_check_says_so() -> None:
     silent.set()
 
 
-def test_nobody_reads_on_when_the_reader_has_left() -> None:
+def test_the_stream_is_not_read_after_the_reader_has_stopped() -> None:
     read: list[int] = []
     more = threading.Semaphore(1)
 

@@ -91,22 +91,22 @@ def test_every_layout_can_be_placed_and_nothing_lies_on_anything(key: str) -> No
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> tuple[Geometry, dict[str, int]]:
+def geometries_and_counts(draw: st.DrawFn) -> tuple[Geometry, dict[str, int]]:
     geometry = GEOMETRIES[draw(st.sampled_from(sorted(GEOMETRIES)))]
     names = st.sampled_from([profile.name for profile in geometry.profiles])
     return geometry, draw(st.dictionaries(names, st.integers(0, 8), max_size=4))
 
 
-@given(wishes())
-def test_fits_is_what_was_enumerated(wish: tuple[Geometry, dict[str, int]]) -> None:
-    geometry, counts = wish
+@given(geometries_and_counts())
+def test_fits_is_what_was_enumerated(geometry_and_counts: tuple[Geometry, dict[str, int]]) -> None:
+    geometry, counts = geometry_and_counts
     assert placement.fits(geometry, counts) is (not key_of(counts) or key_of(counts) in enumerated(geometry))
 
 
-@given(wishes())
-def test_a_part_of_what_fits_fits(wish: tuple[Geometry, dict[str, int]]) -> None:
+@given(geometries_and_counts())
+def test_a_part_of_what_fits_fits(geometry_and_counts: tuple[Geometry, dict[str, int]]) -> None:
     """Also with media extensions: what is taken out leaves no other without them."""
-    geometry, counts = wish
+    geometry, counts = geometry_and_counts
     if placement.fits(geometry, counts):
         assert all(placement.fits(geometry, {**counts, name: count - 1}) for name, count in counts.items() if count)
 
@@ -125,9 +125,9 @@ def apart(one: Counts, other: Counts) -> tuple[int, int]:
     return (first - second).total(), (second - first).total()
 
 
-@given(wishes(), st.integers(1, 6))
-def test_no_layout_is_nearer_than_the_nearest(wish: tuple[Geometry, dict[str, int]], limit: int) -> None:
-    geometry, counts = wish
+@given(geometries_and_counts(), st.integers(1, 6))
+def test_no_layout_is_nearer_than_the_nearest(geometry_and_counts: tuple[Geometry, dict[str, int]], limit: int) -> None:
+    geometry, counts = geometry_and_counts
     found = enumerate.nearest(geometry, counts, limit)
     assert len(found) == min(limit, len(enumerate.all_layouts(geometry)))
     assert all(placement.fits(geometry, layout) for layout in found)

@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.mig.fit_error import fit
 from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import format_layout
 from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits
 from tests.helpers.mig import geometry_of
-from tests.unit.plugins.module_utils.mig.test_enumerate import wishes
+from tests.unit.plugins.module_utils.mig.test_enumerate import geometries_and_counts
 
 A100, A30, RTX = geometry_of("A100-SXM4-40GB"), geometry_of("A30"), geometry_of("RTX-PRO-6000-Server")
 
@@ -71,29 +71,29 @@ def test_reasons(of: Geometry, counts: dict[str, int], reason: str) -> None:
     assert str(fit_error(of, counts)).startswith(reason)
 
 
-@given(wishes())
-def test_there_is_a_reason_exactly_where_it_does_not_fit(wish: tuple[Geometry, dict[str, int]]) -> None:
-    geometry, counts = wish
-    said = fit_error(geometry, counts)
-    assert (said is None) is fits(geometry, counts)
-    if said is not None:
-        assert said.endswith("; ".join(format_layout(layout) for layout in nearest(geometry, counts)))
+@given(geometries_and_counts())
+def test_there_is_a_reason_exactly_where_it_does_not_fit(geometry_and_counts: tuple[Geometry, dict[str, int]]) -> None:
+    geometry, counts = geometry_and_counts
+    message = fit_error(geometry, counts)
+    assert (message is None) is fits(geometry, counts)
+    if message is not None:
+        assert message.endswith("; ".join(format_layout(layout) for layout in nearest(geometry, counts)))
 
 
-@given(wishes())
-def test_those_that_are_named_do_not_fit_together(wish: tuple[Geometry, dict[str, int]]) -> None:
-    geometry, counts = wish
-    said = fit_error(geometry, counts) or ""
-    if "together: " not in said:
+@given(geometries_and_counts())
+def test_those_that_are_named_do_not_fit_together(geometry_and_counts: tuple[Geometry, dict[str, int]]) -> None:
+    geometry, counts = geometry_and_counts
+    message = fit_error(geometry, counts) or ""
+    if "together: " not in message:
         return
-    told = said.partition("together: ")[2].partition("; the nearest")[0]
-    lying = re.findall(r"(\S+) on (\d+)(?:-(\d+))?", told.partition(" (memory")[0])
-    last = told.partition("place for ")[2].partition(",")[0]
-    taken = {at for dummy, first, end in lying for at in range(int(first), int(end or first) + 1)}
+    reason = message.partition("together: ")[2].partition("; the nearest")[0]
+    placed = re.findall(r"(\S+) on (\d+)(?:-(\d+))?", reason.partition(" (memory")[0])
+    last = reason.partition("place for ")[2].partition(",")[0]
+    taken = {at for dummy, first, end in placed for at in range(int(first), int(end or first) + 1)}
     profile = geometry.profile(last)
     assert profile
     # Each place of the last is needed by another, and each of the others needs one of its places.
     places = [set(range(start, start + profile.size)) for start in profile.starts]
     assert all(place & taken for place in places)
-    assert all(set(range(int(first), int(end or first) + 1)) & set().union(*places) for dummy, first, end in lying)
-    assert {name for name, dummy, dummy_too in lying} | {last} <= {name for name, count in counts.items() if count}
+    assert all(set(range(int(first), int(end or first) + 1)) & set().union(*places) for dummy, first, end in placed)
+    assert {name for name, dummy, dummy_too in placed} | {last} <= {name for name, count in counts.items() if count}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Laws of patches of a node: applying twice equals once, foreign entries survive, ours can be removed."""
+"""Laws of patches of a node: applying twice equals once, foreign entries survive, managed entries can be removed."""
 
 from __future__ import annotations
 

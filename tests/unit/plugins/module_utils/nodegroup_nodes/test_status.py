@@ -31,11 +31,11 @@ def raw(
     name: str, labels: Document, *, ready: bool = True, condition: Document | None = None, **rest: t.Any
 ) -> Document:
     """A Node object."""
-    told = {"type": "Ready", "status": "True" if ready else "False", **(condition or {})}
+    ready_condition = {"type": "Ready", "status": "True" if ready else "False", **(condition or {})}
     return {
         "metadata": {"name": name, "labels": labels, "resourceVersion": "1"},
         "spec": {"taints": rest.get("taints", [])},
-        "status": {"conditions": [told], "allocatable": rest.get("allocatable", {})},
+        "status": {"conditions": [ready_condition], "allocatable": rest.get("allocatable", {})},
     }
 
 

@@ -65,7 +65,7 @@ def test_each_gpu_is_named_once(layout: mig.Layout, gpus: int) -> None:
         assert set(range(gpus)) <= set(indices)
 
 
-def test_one_profile_name_with_two_counts_is_told_apart_by_pci_id() -> None:
+def test_the_pci_id_distinguishes_two_counts_of_one_profile_name() -> None:
     usual = mig_parted.default_entries(
         [(("20b0",), geometry_of("A100-SXM4-40GB")), (("20b2",), geometry_of("A100-SXM4-80GB"))]
     )
@@ -77,9 +77,9 @@ def test_one_profile_name_with_two_counts_is_told_apart_by_pci_id() -> None:
     assert usual["all-disabled"] == [{"devices": "all", "mig-enabled": False}]
 
 
-OURS = mig_parted.entry(mig.parse_layout({"1g.5gb": 7}))
-NAME = mig_parted.entry_name(OURS)
-PLAN = MigPlan("accel-gpu-mig-parted", "gpu-operator", {NAME: OURS}, mig_parted.default_entries([]))
+MANAGED = mig_parted.entry(mig.parse_layout({"1g.5gb": 7}))
+NAME = mig_parted.entry_name(MANAGED)
+PLAN = MigPlan("accel-gpu-mig-parted", "gpu-operator", {NAME: MANAGED}, mig_parted.default_entries([]))
 NONE = MigPlan("accel-gpu-mig-parted", "gpu-operator", {}, {})
 
 
@@ -103,10 +103,10 @@ def test_entries_are_added_and_others_stay() -> None:
 
 
 def test_an_entry_goes_when_no_node_names_it_any_more() -> None:
-    live = {"data": {mig_parted.KEY: mig_parted.render_configuration({NAME: OURS, "theirs": OURS})}}
+    live = {"data": {mig_parted.KEY: mig_parted.render_configuration({NAME: MANAGED, "theirs": MANAGED})}}
     assert mig_entries(NONE, [NAME], live).removed == ()
     assert mig_entries(NONE, [], live).removed == (NAME,)
-    assert mig_entries(NONE, [], live).after == {"theirs": OURS}
+    assert mig_entries(NONE, [], live).after == {"theirs": MANAGED}
 
 
 def test_without_mig_there_is_nothing_to_do() -> None:

@@ -254,7 +254,7 @@ def test_no_message_shows_a_password(address: str) -> None:
         {"operator": {"chart": "https://example.com/gpu-operator-v25.10.1.tgz"}},
         {"operator": {"chart": "~/charts/gpu-operator-v25.10.1.tgz"}},
         {"operator": {"chart": "gpu-operator.tgz", "version": "25.3.2-rc.1+meta"}},
-        {"operator": {"values": {"driver": {"version": "{{ not ours to read }}"}, "devicePlugin": {"args": []}}}},
+        {"operator": {"values": {"driver": {"version": "{{ not a template }}"}, "devicePlugin": {"args": []}}}},
         {"nfd": {"chart": "node-feature-discovery", "chart_repo": "https://charts.example/nfd"}},
         {"nfd": None, "validation": {"image": f"cuda@sha256:{'0' * 64}", "namespace": "proofs"}},
         {"validation": {"image": "registry.example:5000/nvidia/cuda:13.0.1-base-ubi9"}},

@@ -147,11 +147,11 @@ def test_model_may_be_said_by_gfds_label() -> None:
 
 def test_taint_reaches_everything_that_must_tolerate_it() -> None:
     plan = planned([{"name": "p", "taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}, {"name": "q"}])
-    ours = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
-    assert plan.policy.tolerations == (GPU_TOLERATION, ours)
-    assert plan.nfd.values["worker"]["tolerations"][-2:] == [GPU_TOLERATION, ours]
+    expected = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
+    assert plan.policy.tolerations == (GPU_TOLERATION, expected)
+    assert plan.nfd.values["worker"]["tolerations"][-2:] == [GPU_TOLERATION, expected]
     assert [entry["key"] for entry in plan.nfd.values["worker"]["tolerations"][:2]] == CONTROL_PLANE
-    assert plan.pools[0].tolerations == (GPU_TOLERATION, ours)
+    assert plan.pools[0].tolerations == (GPU_TOLERATION, expected)
     assert plan.pools[1].tolerations == (GPU_TOLERATION,)
 
 
@@ -202,7 +202,7 @@ def test_chart_by_path_needs_no_repository() -> None:
     assert (operator.chart_repo, operator.namespace_labels) == ("", {})
 
 
-def test_helm_values_of_the_user_lie_on_ours_but_no_pool_loses_its_toleration() -> None:
+def test_helm_values_of_the_user_override_but_no_pool_loses_its_toleration() -> None:
     extra = {"key": "theirs", "operator": "Exists"}
     cluster = {
         **CLUSTER,

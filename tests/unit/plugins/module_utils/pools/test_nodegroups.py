@@ -45,9 +45,15 @@ def test_defaults_name_no_group() -> None:
 
 
 def test_cloud() -> None:
-    told = {"cloud": "mycloud", "region_name": "r", "cluster": "gpus", "template": "k8s-gpu", "nodegroup_label": "a/b"}
+    magnum = {
+        "cloud": "mycloud",
+        "region_name": "r",
+        "cluster": "gpus",
+        "template": "k8s-gpu",
+        "nodegroup_label": "a/b",
+    }
     options = {"cloud": "mycloud", "region_name": "r"}
-    assert planned({"name": "prod", "cloud": {"magnum": told}}).cluster.cloud == CloudPlan(
+    assert planned({"name": "prod", "cloud": {"magnum": magnum}}).cluster.cloud == CloudPlan(
         "magnum", "gpus", "k8s-gpu", "a/b", options
     )
     assert planned(VKS).cluster.cloud == CloudPlan("vks", "prod", None, "", {"region": "HAN"})
@@ -163,7 +169,7 @@ def test_the_model_of_nodes_that_are_made_decides_what_a_models_match_does() -> 
         ([], {"evict": True, "force": False, "grace_period": None, "drain_timeout": 600}),
     ],
 )
-def test_how_nodes_are_emptied_that_go(rollouts: list[Document], drain: Document) -> None:
+def test_drain_options_of_removed_nodes(rollouts: list[Document], drain: Document) -> None:
     pools = [{**MADE, "name": f"pool-{number}", "rollout": rollout} for number, rollout in enumerate(rollouts)]
     existing = {"name": "old", "match": {"model": "T4"}, "rollout": {"drain": "none", "drain_timeout": 9000}}
     assert planned(MAGNUM, *pools, existing).drain_options == drain
@@ -190,7 +196,7 @@ def test_resized() -> None:
         ("train", MADE, {"autoscale": {"min": 1, "max": 2}}, "pool train: its autoscaler chooses"),
     ],
 )
-def test_pools_that_nobody_resizes(name: str, pool: Document, defaults: Document, message: str) -> None:
+def test_pools_that_are_not_resized(name: str, pool: Document, defaults: Document, message: str) -> None:
     with pytest.raises(InvalidVariables) as raised:
         with_node_counts([pool], {name: 3}, defaults)
     (problem,) = raised.value.problems

@@ -77,12 +77,12 @@ def test_the_users_values_lie_on_top() -> None:
     }
     driver = {"version": "580.95.05", "kernel_module_type": "open"}
     values = planned(
-        registry=REGISTRY, image_pull_secrets=["ours"], proxy=PROXY, driver=driver, values=theirs
+        registry=REGISTRY, image_pull_secrets=["managed"], proxy=PROXY, driver=driver, values=theirs
     ).operator.values
     assert values["driver"]["version"] == "1.2"
     assert values["driver"]["kernelModuleType"] == "open"
     assert values["toolkit"] == theirs["toolkit"]
-    assert values["validator"] == {"repository": f"{REGISTRY}/nvidia", "imagePullSecrets": ["ours"]}
+    assert values["validator"] == {"repository": f"{REGISTRY}/nvidia", "imagePullSecrets": ["managed"]}
     assert {entry["name"]: entry["value"] for entry in values["driver"]["env"]} == {
         "HTTPS_PROXY": "mine",
         "https_proxy": "http://proxy:3128",

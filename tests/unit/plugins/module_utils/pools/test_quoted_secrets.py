@@ -136,7 +136,7 @@ def test_nothing_about_a_pool_quotes_a_secret(pool: Any, text: str) -> None:
     assert SECRET.lower() not in "\n".join(problems(**pool(text))).lower()
 
 
-def test_the_rule_is_still_told() -> None:
+def test_the_rule_is_still_reported() -> None:
     (problem,) = problems(sharing={"mode": "time-slicing", "replicas": f"password={SECRET}"})
     assert problem.startswith(
         f"{REPLICAS}: (text of 22 characters; not shown) is text, not a whole number; give decimal digits"

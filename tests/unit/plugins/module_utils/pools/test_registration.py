@@ -24,8 +24,8 @@ def planned(*pools: Document, defaults: Document | None = None) -> tuple[PoolPla
     return derive(CLUSTER, defaults, list(pools)).pools
 
 
-def born(pool: PoolPlan, *, labels: dict[str, str] | None = None) -> t.Any:
-    """A node that was made with the pool's registration."""
+def registered(pool: PoolPlan, *, labels: dict[str, str] | None = None) -> t.Any:
+    """A node that was created with the pool's registration."""
     return parse_node(
         {
             "metadata": {
@@ -55,17 +55,17 @@ def test_labels(written: Document, labels: set[str]) -> None:
 
 
 @given(pool_lists())
-def test_node_that_is_born_right_needs_no_edit(pools: list[Document]) -> None:
+def test_node_with_correct_registration_needs_no_edit(pools: list[Document]) -> None:
     for pool in planned(*pools):
-        assert node_edit(born(pool), pool) is None
+        assert node_edit(registered(pool), pool) is None
 
 
-def test_what_a_node_is_born_with_stays_when_it_leaves_its_pool() -> None:
+def test_registration_metadata_stays_when_a_node_leaves_its_pool() -> None:
     (pool,) = planned({"name": "p", "taints": [TAINT], "labels": {"team": "x"}})
-    assert node_edit(born(pool), None) is None
+    assert node_edit(registered(pool), None) is None
 
 
-def test_labels_of_the_plan_and_of_the_birth_are_no_one_object() -> None:
+def test_labels_of_the_plan_and_of_the_registration_are_distinct_objects() -> None:
     (pool,) = planned({"name": "p"})
     assert pool.registration.node_labels == pool.node_labels
     assert pool.registration.node_labels is not pool.node_labels
@@ -76,12 +76,12 @@ TOLERATED: Document = {**STARTUP, "operator": "Exists"}
 CUT: Document = {"name": "cut", "match": {"model": "A100-SXM4-80GB"}, "sharing": MIG}
 
 
-def test_startup_taint_is_of_the_birth_alone() -> None:
+def test_startup_taint_is_set_only_at_registration() -> None:
     (pool,) = planned({**CUT, "taints": [TAINT], "startup_taint": True})
     assert pool.registration.taints == (TAINT, STARTUP)
     assert pool.taints == (TAINT,)
-    # Whoever takes it off finds that nothing puts it back, and workloads are to wait for that.
-    assert node_edit(born(pool), pool) is None
+    # Nothing restores the taint after its removal, and workloads have to wait for the removal.
+    assert node_edit(registered(pool), pool) is None
     assert TOLERATED not in pool.tolerations
 
 

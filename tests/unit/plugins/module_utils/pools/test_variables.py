@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every mistake of a document has its path, its rule and its remedy, and all of them are told at once."""
+"""Each error in the variables has a path, a rule and a remedy, and all errors are reported together."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_good_pools(pools: list[Document]) -> None:
     assert validate(CLUSTER, {}, pools) == []
 
 
-def test_defaults_have_their_own_path_and_are_told_once() -> None:
+def test_defaults_have_their_own_path_and_are_reported_once() -> None:
     defaults = {"name": "x", "labels": {"a": 1}, "sharing": {"mode": "time-slicing", "replicas": 1}}
     problems = validate(CLUSTER, defaults, [{"name": "a"}, {"name": "b", "sharing": {"mode": "none"}}])
     assert [problem.partition(":")[0] for problem in problems] == [

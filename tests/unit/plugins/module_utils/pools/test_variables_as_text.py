@@ -31,7 +31,7 @@ def _rollout(**rollout: t.Any) -> Document:
     return {**T4, "rollout": rollout}
 
 
-# A cluster and a pool as typed by somebody, and the same as YAML would have it.
+# A cluster and a pool as a user types them, and the same as YAML parses them.
 SAME: list[tuple[Document, Document, Document, Document]] = [
     (CLUSTER, {**T4, "gpus_per_node": "4"}, CLUSTER, {**T4, "gpus_per_node": 4}),
     (
@@ -171,7 +171,7 @@ def test_a_text_is_not_the_list_of_pools(pools: str) -> None:
     assert problem.startswith("gpu_pools: ")
 
 
-# Values that no cluster has, and what is said of them.
+# Values that no cluster has, and their messages.
 ABSURD: list[tuple[Document, Document, str]] = [
     (CLUSTER, _mig(layout={"1g.5gb": 10**9}), ".sharing.layout['1g.5gb']: 1000000000 is not allowed: no GPU has"),
     (CLUSTER, _mig(layout={"1g.5gb": 10**6000}), "a number of more than 60 digits is not allowed: no GPU has"),

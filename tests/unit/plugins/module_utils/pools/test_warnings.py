@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the catalog cannot vouch for, and what is odd about a fleet."""
+"""Warnings about data that the catalog does not confirm, and about unusual nodes."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
     ],
 )
 def test_doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str], version: str, words: list[str]) -> None:
-    told = _doubts(pools, traits, version)
-    assert len(told) == len(words), told
-    assert [word for word in words if not any(word in text for text in told)] == []
+    reported = _doubts(pools, traits, version)
+    assert len(reported) == len(words), reported
+    assert [word for word in words if not any(word in text for text in reported)] == []
 
 
 NFD = "feature.node.kubernetes.io"
@@ -135,7 +135,7 @@ def test_traits_are_what_labels_tell(labels: dict[str, str], traits: set[str]) -
     )
 
 
-def test_what_is_odd_of_a_fleet() -> None:
+def test_warnings_about_nodes() -> None:
     plan = derive({"name": "lab"}, {}, [WHOLE, {**WHOLE, "name": "u", "match": {"labels": {"x": "y"}}}, {"name": "e"}])
     nodes = [
         node("both", labels={"x": "y"}),
@@ -143,8 +143,8 @@ def test_what_is_odd_of_a_fleet() -> None:
         node("new", "NVIDIA-X1", labels={"accel.gpu/pool": "gone"}),
         node("pinned", "NVIDIA-L4", labels={"accel.gpu/pool": "t"}),
     ]
-    told = warnings.all_warnings(nodes, assign_pools(plan.pools, nodes), ())
-    assert [text.partition(";")[0] for text in told] == [
+    reported = warnings.all_warnings(nodes, assign_pools(plan.pools, nodes), ())
+    assert [text.partition(";")[0] for text in reported] == [
         "Node both matches the pools t, u and is not changed",
         "No node of the cluster belongs to: u, e.",
         "Pool t does not match pinned, pinned to it by the label accel.gpu/pool",

@@ -180,7 +180,7 @@ def test_every_key_of_the_schema_stands_in_a_document_that_is_sound() -> None:
 
 
 def spoil(draw: st.DrawFn, documents: dict[str, t.Any]) -> None:
-    """Replace one place, at any depth, by anything, remove it, or put a key beside it that nobody knows."""
+    """Replace one value, at any depth, by anything, remove it, or add an unknown key beside it."""
     place: t.Any = documents
     while True:
         inner = sorted(place, key=str) if isinstance(place, dict) else range(len(place))

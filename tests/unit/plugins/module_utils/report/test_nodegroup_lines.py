@@ -17,7 +17,7 @@ LINE = "nodes of made: node group gpus of g2.5xlarge, 1 to 6 nodes"
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked", "told"),
+    ("kind", "asked", "expected"),
     [
         ("report", {"nodegroups": {"gpus": {"action": "create"}}}, ""),
         ("plan", {}, ""),
@@ -31,12 +31,12 @@ LINE = "nodes of made: node group gpus of g2.5xlarge, 1 to 6 nodes"
         ),
     ],
 )
-def test_node_group_of_a_pool(kind: str, asked: dict[str, t.Any], told: str) -> None:
-    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, kind, WIDTH) == [f"{LINE}{told}"]
+def test_node_group_of_a_pool(kind: str, asked: dict[str, t.Any], expected: str) -> None:
+    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, kind, WIDTH) == [f"{LINE}{expected}"]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ({"node_count": 3}, {"node_count": 1}, ": node_count 3 -> 1"),
         (
@@ -54,10 +54,12 @@ def test_node_group_of_a_pool(kind: str, asked: dict[str, t.Any], told: str) -> 
         ({}, {}, ""),
     ],
 )
-def test_what_differs_of_a_group(before: dict[str, t.Any], after: dict[str, t.Any], told: str) -> None:
+def test_what_differs_of_a_group(before: dict[str, t.Any], after: dict[str, t.Any], expected: str) -> None:
     diff = {"before": {"gpus": before}, "after": {"gpus": after}}
     asked = {"nodegroups": {"gpus": {"action": "update"}}, "diff": diff}
-    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, "plan", WIDTH) == [f"{LINE}; will be updated{told}"]
+    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, "plan", WIDTH) == [
+        f"{LINE}; will be updated{expected}"
+    ]
 
 
 def test_a_cloud_that_does_not_answer() -> None:

@@ -92,13 +92,13 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         ["Report of cluster lab", "16/16", "3.8 GiB", "notebooks: as declared", "64 GPUs"],
     ),
     (
-        "proven",
+        "verified",
         "report",
         _info(pools={"a": _pool(validation=PROOF)}),
         ["as declared; 4 pods on t4-1 ran together on 1 device"],
     ),
     (
-        "proven, with what was not granted",
+        "verified, with what was not granted",
         "report",
         _info(pools={"a": _pool(validation={**PROOF, "one_more": "waited", "two_shares": "refused"})}),
         ["on 1 device(s), one more waited, two at once were refused"],
@@ -172,8 +172,8 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             "sharing: times were measured on one NVIDIA H200",
         ],
     ),
-    ("warnings", "plan", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
-    ("warnings of a report", "report", _info(warnings=["Node n1 is odd."]), ["warning: Node n1 is odd."]),
+    ("warnings", "plan", _info(warnings=["Node n1 is unusual."]), ["warning: Node n1 is unusual."]),
+    ("warnings of a report", "report", _info(warnings=["Node n1 is unusual."]), ["warning: Node n1 is unusual."]),
     ("free of cost", "plan", _costing(), ["impact: no driver or operand is restarted, and no pod loses its GPU"]),
     (
         "costs",
@@ -244,9 +244,9 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
 ]
 
 
-def test_an_installation_of_ours_is_no_news() -> None:
-    ours = {"nfd": _found(adopted=False), "operator": _found(adopted=False)}
-    assert lines(_info(installed=ours)) == lines(_info())
+def test_a_managed_installation_is_not_reported() -> None:
+    managed = {"nfd": _found(adopted=False), "operator": _found(adopted=False)}
+    assert lines(_info(installed=managed)) == lines(_info())
 
 
 @pytest.mark.parametrize(("kind", "info", "words"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
@@ -256,7 +256,7 @@ def test_lines(kind: str, info: dict[str, t.Any], words: list[str]) -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_what_sharing_costs_is_told_beforehand_and_where_it_costs() -> None:
+def test_sharing_overhead_is_reported_in_advance_and_where_it_applies() -> None:
     assert "busy pods" not in "\n".join(lines(_info(), "report"))
     cut = _pool(mode="mig", replicas=1, layout=LAYOUT)
     for pool in (_pool(mode="none", replicas=1), cut):
@@ -280,10 +280,10 @@ def test_numbers_stand_right_and_long_text_is_cut() -> None:
     assert shown == ["NAME           N", "abcdefghi..    5", "b            500"]
 
 
-def test_a_driver_upgrade_that_has_begun_is_told() -> None:
+def test_a_driver_upgrade_in_progress_is_reported() -> None:
     upgrade = {"states": {"upgrade-required": 2, "upgrade-failed": 1}, "failed": ["t4-3"], "skipped": []}
-    told = "\n".join(lines(_info(driver_upgrade=upgrade), "plan"))
-    assert "driver: upgrade in progress: 2 node(s) upgrade-required, 1 node(s) upgrade-failed; failed: t4-3" in told
+    text = "\n".join(lines(_info(driver_upgrade=upgrade), "plan"))
+    assert "driver: upgrade in progress: 2 node(s) upgrade-required, 1 node(s) upgrade-failed; failed: t4-3" in text
     assert "driver:" not in "\n".join(lines(_info(driver_upgrade={"states": {}, "failed": [], "skipped": []}), "plan"))
 
 

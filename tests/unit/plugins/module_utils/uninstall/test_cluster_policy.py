@@ -41,9 +41,9 @@ def policy(spec: Object, annotations: Object | None = None) -> Object:
     }
 
 
-def with_ours(theirs: Object, ours: Object, noted_entries: list[Object] | None = None) -> Object:
-    """Somebody's policy once we have applied our part to it; who wrote the same value goes on owning it, too."""
-    live = apply(apply(None, policy(theirs), "helm"), policy(ours, _note(noted_entries)), "accel.gpu")
+def with_managed_fields(theirs: Object, managed: Object, noted_entries: list[Object] | None = None) -> Object:
+    """A foreign policy after the managed part is applied; another writer of the same value remains an owner."""
+    live = apply(apply(None, policy(theirs), "helm"), policy(managed, _note(noted_entries)), "accel.gpu")
     mine = [entry for entry in live["metadata"]["managedFields"] if entry["manager"] == "accel.gpu"]
     helm = {"manager": "helm", "operation": "Update", "fieldsV1": {"f:spec": _same(theirs, live["spec"])}}
     live["metadata"]["managedFields"] = [helm, *mine]
@@ -81,7 +81,7 @@ def patched(live: Object, patch: Object | None) -> Object:
 
 def test_our_fields_go_and_the_users_stay() -> None:
     theirs = {"devicePlugin": {"enabled": True, "args": ["--x"]}, "driver": {"version": "580.95.05"}}
-    live = with_ours(theirs, NAMED)
+    live = with_managed_fields(theirs, NAMED)
     change = restore_policy(live)
     assert (change.before, change.after) == (
         {"spec": {"devicePlugin": {"config": NAMED["devicePlugin"]["config"]}}},
@@ -94,28 +94,30 @@ def test_our_fields_go_and_the_users_stay() -> None:
     assert restore_policy(patched(live, change.patch)).patch is None
 
 
-def test_a_field_that_somebody_has_written_too_stays() -> None:
-    live = with_ours({"migManager": {"config": {"name": "x"}}}, {"migManager": {"config": {"name": "x"}}})
+def test_a_field_that_another_tool_has_also_written_stays() -> None:
+    live = with_managed_fields({"migManager": {"config": {"name": "x"}}}, {"migManager": {"config": {"name": "x"}}})
     assert restore_policy(live).patch is None
 
 
 TOLERATIONS = [
-    # in the policy, recorded_tolerations as ours -> what is left
+    # in the policy, recorded as managed -> what is left
     ([GPU, TEAM, THEIRS], [TEAM], [GPU, THEIRS]),
     ([GPU, TEAM], [GPU, TEAM], None),
     ([GPU], [], [GPU]),
-    # Somebody else's equal entry was never recorded_tolerations.
+    # An equal foreign entry was never recorded.
     ([TEAM], [], [TEAM]),
-    # As the server spells it, or somebody by hand.
+    # As the server spells it, or as a user writes it.
     ([{"key": "team", "value": "research", "effect": "NoSchedule"}], [TEAM], None),
     # Taken out by hand already.
     ([GPU], [GPU, TEAM], None),
 ]
 
 
-@pytest.mark.parametrize(("held", "ours", "left"), TOLERATIONS)
-def test_our_tolerations_go_by_their_note(held: list[Object], ours: list[Object], left: list[Object] | None) -> None:
-    live = with_ours({"daemonsets": {"priorityClassName": "p"}}, {"daemonsets": {"tolerations": held}}, ours)
+@pytest.mark.parametrize(("held", "managed", "left"), TOLERATIONS)
+def test_recorded_tolerations_are_removed(held: list[Object], managed: list[Object], left: list[Object] | None) -> None:
+    live = with_managed_fields(
+        {"daemonsets": {"priorityClassName": "p"}}, {"daemonsets": {"tolerations": held}}, managed
+    )
     change = restore_policy(live)
     after = patched(live, change.patch)["spec"]["daemonsets"]
     assert after == {"priorityClassName": "p", **({"tolerations": left} if left else {})}
@@ -123,9 +125,9 @@ def test_our_tolerations_go_by_their_note(held: list[Object], ours: list[Object]
 
 
 def test_held_back_while_drivers_run() -> None:
-    """The list stays as it is, with its note; everything else of ours goes."""
-    ours = {**NAMED, "daemonsets": {"tolerations": [GPU, TEAM]}}
-    live = with_ours({"daemonsets": {"priorityClassName": "p"}}, ours, [TEAM])
+    """The list stays as it is, with its record; all other managed fields are removed."""
+    managed = {**NAMED, "daemonsets": {"tolerations": [GPU, TEAM]}}
+    live = with_managed_fields({"daemonsets": {"priorityClassName": "p"}}, managed, [TEAM])
     change = restore_policy(live, hold_driver=True)
     after = patched(live, change.patch)
     assert after["spec"] == {"daemonsets": {"priorityClassName": "p", "tolerations": [GPU, TEAM]}}
@@ -148,13 +150,15 @@ specs = st.dictionaries(
 
 
 @given(specs, specs, st.lists(st.sampled_from([GPU, TEAM, THEIRS]), unique_by=id, max_size=3))
-def test_a_policy_is_as_before_once_ours_is_out(theirs: Object, ours: Object, tolerations: list[Object]) -> None:
-    """Wherever we have not written over somebody's value."""
-    for part, fields in ours.items():
+def test_a_policy_is_as_before_after_the_managed_fields_are_removed(
+    theirs: Object, managed: Object, tolerations: list[Object]
+) -> None:
+    """Provided that no foreign value was overwritten."""
+    for part, fields in managed.items():
         fields.update({key: theirs[part][key] for key in fields if key in theirs.get(part, {})})
     entries = [entry for entry in tolerations if entry is not THEIRS]
     before = {**theirs, "daemonsets": {"tolerations": [THEIRS]}}
-    live = with_ours(before, {**ours, "daemonsets": {"tolerations": [THEIRS, *entries]}}, entries)
+    live = with_managed_fields(before, {**managed, "daemonsets": {"tolerations": [THEIRS, *entries]}}, entries)
     after = patched(live, restore_policy(live).patch)
     assert content(after)["spec"] == content(policy(before))["spec"]
     assert restore_policy(after).patch is None
@@ -177,28 +181,30 @@ def daemonset(mounts: list[str], desired: int = 2, updated: int = 2, observed: i
     ("found", "line"),
     [
         (daemonset(["other"]), ""),
-        (daemonset(["ours"]), "DaemonSet plugin still mounts ours"),
+        (daemonset(["managed"]), "DaemonSet plugin still mounts managed"),
         (daemonset([], updated=1), "DaemonSet plugin: 1 of 2 pods are updated"),
         (daemonset([], observed=2), "DaemonSet plugin: 2 of 2 pods are updated"),
     ],
 )
 def test_who_still_needs_a_configmap(found: Object, line: str) -> None:
-    assert unfinished_daemonsets([found], ["ours"]) == ([line] if line else [])
+    assert unfinished_daemonsets([found], ["managed"]) == ([line] if line else [])
 
 
 FORMER = "accel.gpu/former"
 STRATEGY, MIG_CONFIG = {"strategy": "single"}, {"config": {"name": "theirs"}}
 
 
-def test_what_was_there_before_ours_comes_back() -> None:
-    live = with_ours({"driver": {"enabled": True}}, {"migManager": {"config": {"name": "accel-gpu-mig-parted"}}})
+def test_replaced_values_are_restored() -> None:
+    live = with_managed_fields(
+        {"driver": {"enabled": True}}, {"migManager": {"config": {"name": "accel-gpu-mig-parted"}}}
+    )
     live["metadata"]["annotations"] = {FORMER: json.dumps({"mig": STRATEGY, "migManager": MIG_CONFIG})}
     found = patched(live, restore_policy(live).patch)
     assert found["spec"] == {"driver": {"enabled": True}, "mig": STRATEGY, "migManager": MIG_CONFIG}
     assert restore_policy({**found, "metadata": {**found["metadata"], "managedFields": []}}).patch is None
 
 
-def test_what_somebody_has_put_there_since_stays() -> None:
+def test_later_foreign_values_stay() -> None:
     live = policy({"mig": {"strategy": "mixed"}}, {FORMER: json.dumps({"mig": STRATEGY})})
     assert restore_policy(live).patch is None
 

@@ -185,9 +185,9 @@ def test_pods_that_lose_the_driver_are_named(way: str, more: Object) -> None:
 
 def test_only_the_first_pods_are_named() -> None:
     client = cast(Client, FakeClient({}, [pod(f"p{number}", "a", spec={"containers": [GPU]}) for number in range(9)]))
-    told = driver_warning(client, "gpu-operator", [GPU_NODE])
-    assert told.startswith("9 pods on node a can use GPUs, and lose the driver: team/p0")
-    assert " and 4 more. " in told
+    warning = driver_warning(client, "gpu-operator", [GPU_NODE])
+    assert warning.startswith("9 pods on node a can use GPUs, and lose the driver: team/p0")
+    assert " and 4 more. " in warning
 
 
 def test_no_pod_loses_the_driver() -> None:

@@ -42,7 +42,7 @@ DEPARTING_OBJECTS = [
 ]
 FOREIGN = [
     entry("ConfigMap", "dashboards"),
-    entry("Lease", "somebody"),
+    entry("Lease", "foreign"),
     entry("ConfigMap", "accel-gpu-device-plugin", uid="other", managedFields=FOREIGN_ENTRY),
     entry("Secret", "sh.helm.release.v1.other.v1", labels={"owner": "helm", "name": "other"}),
     entry("Deployment", "web", annotations={**HELM, "meta.helm.sh/release-name": "other"}),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node gives back, what NVIDIA's operator and NFD leave on it, and what stays because it is somebody else's."""
+"""Which metadata is removed from a node, what NVIDIA's operator and NFD leave on it, and which foreign metadata stays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup i
 
 MIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 CONFIG, POOL = "nvidia.com/device-plugin.config", "accel.gpu/pool"
-OURS = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
+MANAGED = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
 THEIRS = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
 
 
@@ -74,14 +74,14 @@ RETURNS: list[tuple[str, Node, Node]] = [
         node({}, {"accel.gpu/cordoned": "why", "accel.gpu/failed": "why"}, [THEIRS, LEFT], unschedulable=True),
         node({}, {}, [THEIRS]),
     ),
-    ("somebody else's cordon", node(unschedulable=True), node(unschedulable=True)),
-    ("nothing of ours", node({"a": "1"}, {"b": "2"}, [THEIRS]), node({"a": "1"}, {"b": "2"}, [THEIRS])),
+    ("a foreign cordon", node(unschedulable=True), node(unschedulable=True)),
+    ("nothing managed", node({"a": "1"}, {"b": "2"}, [THEIRS]), node({"a": "1"}, {"b": "2"}, [THEIRS])),
     (
         "a pool's",
         node(
             {POOL: "train", "team": "x", "rack": "7"},
             {POOLS.labels: [POOL, "team"], POOLS.taints: ["restricted-access=yes:NoSchedule"], "b": "2"},
-            [OURS, THEIRS],
+            [MANAGED, THEIRS],
         ),
         node({"rack": "7"}, {"b": "2"}, [THEIRS]),
     ),
@@ -91,9 +91,9 @@ RETURNS: list[tuple[str, Node, Node]] = [
         node(),
     ),
     ("a pin of the user's own", node({POOL: "train", "a": "1"}, {POOLS.labels: ["a"]}), node({POOL: "train"})),
-    ("an equal-looking taint of somebody else", node({}, {POOLS.taints: []}, [OURS]), node({}, {}, [OURS])),
+    ("an equal foreign taint", node({}, {POOLS.taints: []}, [MANAGED]), node({}, {}, [MANAGED])),
     (
-        "any annotation of ours",
+        "any annotation of the collection",
         node({}, {"accel.gpu/gpus": "8", "lab.accel.gpu/os": "x"}),
         node({}, {"lab.accel.gpu/os": "x"}),
     ),
@@ -110,9 +110,9 @@ def test_gives_back(before: Node, expected: Node) -> None:
     assert restore_node(expected, reset_mig=True).edit is None
 
 
-def test_only_what_is_ours_is_shown_and_a_list_is_written_over_what_was_read() -> None:
+def test_only_managed_fields_are_shown_and_a_list_replaces_the_one_that_was_read() -> None:
     before = node(
-        {"a": "1", "b": "2"}, {POOLS.labels: ["a"], POOLS.taints: ["restricted-access=yes:NoSchedule"]}, [OURS]
+        {"a": "1", "b": "2"}, {POOLS.labels: ["a"], POOLS.taints: ["restricted-access=yes:NoSchedule"]}, [MANAGED]
     )
     change = restore_node(before, reset_mig=True).edit
     assert change is not None
@@ -121,19 +121,19 @@ def test_only_what_is_ours_is_shown_and_a_list_is_written_over_what_was_read() -
     assert (change.before["taints"], change.after["taints"]) == (["restricted-access=yes:NoSchedule"], [])
 
 
-def test_a_node_keeps_what_is_ours_until_its_gpus_are_whole() -> None:
+def test_a_node_keeps_managed_metadata_until_mig_is_disabled() -> None:
     marks = {CONFIG: "mig-1", POOL: "cut"}
     notes = {
         POOLS.labels: [CONFIG, MIG, POOL],
         POOLS.taints: ["restricted-access=yes:NoSchedule"],
         "accel.gpu/gpus": "8",
     }
-    before = node({MIG: "mig-3g.40gb-2-abc", STATE: "success", **marks}, notes, [OURS, THEIRS])
+    before = node({MIG: "mig-3g.40gb-2-abc", STATE: "success", **marks}, notes, [MANAGED, THEIRS])
     first = restore_node(before, reset_mig=True)
     assert first.partitioned
     asked = after(before, first.edit)
     # The notes still list everything, so that a run that is killed here takes all of it the next time.
-    assert asked == node({MIG: "all-disabled", **marks}, notes, [OURS, THEIRS])
+    assert asked == node({MIG: "all-disabled", **marks}, notes, [MANAGED, THEIRS])
     # Nothing more is sent until the MIG manager is through, and a run that begins here waits as well.
     for state in ({}, {STATE: "pending"}, {STATE: "failed"}):
         waiting = restore_node(dataclasses.replace(asked, labels={**asked.labels, **state}), reset_mig=True)
@@ -169,7 +169,7 @@ def test_cut_gpus_may_stay_cut() -> None:
     assert (found.partitioned, after(before, found.edit)) == (False, node())
 
 
-def test_a_layout_of_somebody_else_is_not_touched() -> None:
+def test_a_foreign_layout_is_not_changed() -> None:
     before = node({MIG: "all-balanced", POOL: "p"}, {POOLS.labels: [POOL]})
     assert after(before, restore_node(before, reset_mig=True).edit) == node({MIG: "all-balanced"})
 
@@ -285,10 +285,12 @@ KEPT: list[tuple[Node, list[str]]] = [
 
 @pytest.mark.parametrize(("found", "lines"), KEPT)
 def test_kept_parts(found: Node, lines: list[str]) -> None:
-    told = list(kept_parts(found, operator=True))
-    assert [line for line, wanted in zip(told, lines, strict=True) if line.startswith(wanted)] == told
-    assert list(kept_parts(found, operator=False)) == [line for line in told if line.startswith("label accel.gpu/pool")]
+    reported = list(kept_parts(found, operator=True))
+    assert [line for line, wanted in zip(reported, lines, strict=True) if line.startswith(wanted)] == reported
+    assert list(kept_parts(found, operator=False)) == [
+        line for line in reported if line.startswith("label accel.gpu/pool")
+    ]
 
 
-def test_our_own_annotations_are_ours() -> None:
+def test_annotations_of_the_collection_are_managed() -> None:
     assert managed_parts(node({}, {"accel.gpu/anything": "x", "other": "y"})).annotations == {"accel.gpu/anything"}

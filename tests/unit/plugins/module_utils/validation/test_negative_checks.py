@@ -51,7 +51,7 @@ ENDED = [pod("Succeeded", 1, 11), pod("Succeeded", 3, 13)]
 ONE_ENDED = [pod("Succeeded", 1, 11), pod("Running", 3)]
 COMING = [pod("Running", 1), pod("Pending")]
 
-# The pod, those that hold all there is, whether they were seen together, and the answer: None, what is told, a problem.
+# The extra pod, the pods that hold all devices, whether these ran together, and the result: None, an answer, a problem.
 SURPLUS: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
     ("waits while all run", FULL, RUN, True, "waited", ""),
     ("waits until all have ended", FULL, ENDED, True, "waited", ""),
@@ -69,18 +69,20 @@ SURPLUS: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("late", "crowd", "together", "told", "problem"), [case[1:] for case in SURPLUS], ids=[case[0] for case in SURPLUS]
+    ("late", "crowd", "together", "expected", "problem"),
+    [case[1:] for case in SURPLUS],
+    ids=[case[0] for case in SURPLUS],
 )
-def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, told: str | None, problem: str) -> None:
+def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, expected: str | None, problem: str) -> None:
     over = all(other["status"]["phase"] == "Succeeded" for other in crowd)
     answer = negative_checks.surplus_result(late, crowd, GPU, ran_together=together, ended=over)
-    assert (answer and answer.answer) == told
+    assert (answer and answer.answer) == expected
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
 
 
 @pytest.mark.parametrize(
-    ("asked", "told", "problem"),
+    ("asked", "expected", "problem"),
     [
         (REFUSED, "refused", ""),
         (GONE, "failed", "failed for another reason than its size"),
@@ -90,9 +92,9 @@ def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, told: str | N
         (pod("Pending"), None, ""),
     ],
 )
-def test_two_shares(asked: t.Any, told: str | None, problem: str) -> None:
+def test_two_shares(asked: t.Any, expected: str | None, problem: str) -> None:
     answer = negative_checks.pair_result(asked, GPU)
-    assert (answer and answer.answer) == told
+    assert (answer and answer.answer) == expected
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
 

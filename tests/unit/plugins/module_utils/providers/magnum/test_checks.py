@@ -118,9 +118,9 @@ def test_the_quota_counts_added_nodes(limits: Object, refused: bool) -> None:
 
 
 def provider(*names: str, driver: str = "heat") -> MagnumProvider:
-    told = cast("Any", Cloud(driver=driver))
+    cloud = cast("Any", Cloud(driver=driver))
     groups = [declared_group({"name": name}, cluster_labels={}, node_metadata=True) for name in names]
-    return MagnumProvider(told, told, told, {"uuid": "u", "name": "c"}, groups)
+    return MagnumProvider(cloud, cloud, cloud, {"uuid": "u", "name": "c"}, groups)
 
 
 def test_members_of_a_group() -> None:
@@ -162,14 +162,14 @@ def test_one_request_at_a_time() -> None:
 
 
 def test_a_failed_group_is_retried_once() -> None:
-    told = cast("Any", Cloud())
-    told.nodegroups = lambda cluster: [{"uuid": "u", "name": "g"}]
-    told.whole = lambda cluster, ids: [{"uuid": "u", "name": "g", "status": "UPDATE_FAILED", "node_count": 2}]
-    told.resize = lambda *dummy: None
+    cloud = cast("Any", Cloud())
+    cloud.nodegroups = lambda cluster: [{"uuid": "u", "name": "g"}]
+    cloud.whole = lambda cluster, ids: [{"uuid": "u", "name": "g", "status": "UPDATE_FAILED", "node_count": 2}]
+    cloud.resize = lambda *dummy: None
     there = MagnumProvider(
-        told,
-        told,
-        told,
+        cloud,
+        cloud,
+        cloud,
         {"uuid": "u", "name": "c"},
         [declared_group({"name": "g"}, cluster_labels={}, node_metadata=True)],
     )

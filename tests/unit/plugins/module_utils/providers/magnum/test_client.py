@@ -39,6 +39,6 @@ def test_a_cluster_that_appears_between_two_requests_is_found(name: str) -> None
     assert OfMagnum(None, [CLUSTER], CLUSTER).cluster(name) == CLUSTER
 
 
-def test_a_cluster_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_missing_cluster_is_reported_with_the_existing_clusters() -> None:
     with pytest.raises(ConnectionProblem, match=r"no cluster old \(cloud lab\): it has new\."):
         OfMagnum(None, [CLUSTER]).cluster("old")

@@ -63,6 +63,6 @@ def test_the_request() -> None:
 
 
 def test_mistakes() -> None:
-    told = clusters.problems({"name": "9", "master_count": 2, "node_count": -1})
-    assert [problem.partition(" ")[0] for problem in told] == ["name:", "node_count", "master_count"]
+    reported = clusters.problems({"name": "9", "master_count": 2, "node_count": -1})
+    assert [problem.partition(" ")[0] for problem in reported] == ["name:", "node_count", "master_count"]
     assert clusters.problems({"name": "c", "master_count": 3}) == []

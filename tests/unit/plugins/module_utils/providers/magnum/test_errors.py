@@ -21,7 +21,7 @@ class Here:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "part"),
     [
         (
             json.dumps({"errors": [{"status": 409, "title": "t", "detail": "Multiple clusters exist."}]}),
@@ -44,8 +44,8 @@ class Here:
         ("", ""),
     ],
 )
-def test_texts(body: str, said: str) -> None:
-    assert error_text(body.encode()) == said
+def test_texts(body: str, part: str) -> None:
+    assert error_text(body.encode()) == part
 
 
 CASES: list[tuple[dict[str, Any], str, str]] = [
@@ -60,12 +60,12 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("more", "text", "said"), CASES)
-def test_sentences(more: dict[str, Any], text: str, said: str) -> None:
+@pytest.mark.parametrize(("more", "text", "part"), CASES)
+def test_sentences(more: dict[str, Any], text: str, part: str) -> None:
     error = OpenStackError(text, method="POST", path="/x", url="https://there", **{"service": "Magnum", **more})
-    told = explain(error, Here())
-    assert said in told
-    assert "cloud x" in told
+    explanation = explain(error, Here())
+    assert part in explanation
+    assert "cloud x" in explanation
 
 
 def test_what_an_error_means() -> None:

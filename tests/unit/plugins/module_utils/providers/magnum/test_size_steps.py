@@ -29,7 +29,7 @@ def sizes(draw: st.DrawFn) -> Size:
 
 
 @given(sizes(), sizes())
-def test_every_step_is_legal_and_the_last_one_is_the_wish(now: Size, wanted: Size) -> None:
+def test_every_step_is_valid_and_the_last_one_is_the_desired_size(now: Size, wanted: Size) -> None:
     before = now
     steps = list(path(now, wanted))
     for size in steps:

@@ -220,10 +220,10 @@ def test_maps_are_written_whole_without_the_services_tags(fields: Any, body: Any
 
 
 _MAPS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2"]))
-_WISHED = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2", None]), min_size=1)
+_DESIRED = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2", None]), min_size=1)
 
 
-@given(_MAPS, _WISHED, _MAPS)
+@given(_MAPS, _DESIRED, _MAPS)
 def test_a_written_map_is_shown_as_declared(have: Any, want: Any, own: dict[str, str]) -> None:
     """`own` are entries that the service adds under keys of its own."""
     before = state(labels=have)

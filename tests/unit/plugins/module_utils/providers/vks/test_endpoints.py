@@ -73,7 +73,7 @@ def test_what_is_refused(given: dict[str, str], says: str) -> None:
     assert "hunter2" not in str(raised.value)
 
 
-def test_all_of_it_is_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     with pytest.raises(InvalidOptions) as raised:
         endpoints({"region": "BKK", "vks_url": "http://vks.example", "iam_url": "ftp://iam"})
     assert len(raised.value.problems) == 3

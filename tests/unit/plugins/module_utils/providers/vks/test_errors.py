@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors imp
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         ({"error": {"message": "Cluster not found"}}, ("", "Cluster not found")),
         ({"error": {"code": "E1", "message": "no"}}, ("E1", "no")),
@@ -32,8 +32,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors imp
         ([], ("", "")),
     ],
 )
-def test_each_form_of_an_error_body_is_read(body: Any, told: tuple[str, str]) -> None:
-    assert error_text(json.dumps(body).encode()) == told
+def test_each_form_of_an_error_body_is_read(body: Any, expected: tuple[str, str]) -> None:
+    assert error_text(json.dumps(body).encode()) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_an_error_means(error: VksError, busy: bool, transient: bool, outco
     ("error", "parts"),
     [
         (
-            VksError("nobody there", reason="Refused", method="GET", path="https://v/x"),
+            VksError("no server", reason="Refused", method="GET", path="https://v/x"),
             ["No answer from VKS (GET https://v/x)", "check the address"],
         ),
         (VksError("self signed", service="IAM", reason="TLS"), ["IAM", "ca_cert"]),
