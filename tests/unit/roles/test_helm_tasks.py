@@ -17,7 +17,7 @@ from tests.programs import REPO
 HELM = "kubernetes.core.helm"
 # Options that select a cluster or a user, and that can be combined with any environment.
 GIVEN = {"kubeconfig", "host", "api_key", "validate_certs"}
-# The module refuses these two together, and both can come from K8S_AUTH_*: so none is set.
+# The module rejects these two together, and K8S_AUTH_* can set both: therefore neither is set.
 EXCLUSIVE = {"context", "ca_cert"}
 
 

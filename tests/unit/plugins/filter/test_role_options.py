@@ -86,7 +86,7 @@ def test_a_default_is_not_shared() -> None:
 
 @pytest.mark.parametrize("path", sorted(REPO.glob("roles/*/meta/argument_specs.yml")), ids=lambda path: path.parts[-3])
 def test_the_defaults_are_those_of_the_argument_specs(path: t.Any) -> None:
-    """Empty text stands for what defaults/main.yml says, and the documentation says the same."""
+    """Empty text selects the default of defaults/main.yml, and the documentation has the same default."""
     defaults = path.parents[1] / "defaults" / "main.yml"
     there = yaml.safe_load(defaults.read_text()) or {}
     documented = yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options", {})

@@ -109,7 +109,7 @@ def test_without_room_for_a_file_it_is_found_all_the_same(monkeypatch: pytest.Mo
 
 
 def test_a_playbook_ends_before_it_asks_any_cluster(tmp_path: Path) -> None:
-    """A limit leaves localhost and its guards out; neither host has a kubeconfig, which would be the next thing to be found."""
+    """A limit leaves localhost and its guards out; neither host has a kubeconfig, which would be the next error."""
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(INVENTORY)
     arguments = ["--limit", "blue,green"]

@@ -69,7 +69,7 @@ def fits(wanted: tuple[Profile, ...], taken: frozenset[int] = frozenset()) -> bo
 
 
 def layouts(geometry: Geometry) -> set[tuple[int, ...]]:
-    """Every layout without media extensions that a GPU has room for, as counts in the order of its profiles."""
+    """Every layout without media extensions that fits on a GPU, as counts in the order of its profiles."""
     plain = [profile for profile in geometry.profiles if profile.media == "share"]
     found = set()
     for counts in itertools.product(*(range(profile.max_count + 1) for profile in plain)):
@@ -208,7 +208,7 @@ def test_what_fits_kind_a_still_fits_with_less(data: st.DataObject) -> None:
     counts = data.draw(st.sampled_from(sorted(layouts_of_kind_a())))
     fewer = tuple(data.draw(st.integers(0, count)) for count in counts)
     assert not any(fewer) or fewer in layouts_of_kind_a()
-    # The compute slices need no rule of their own: where the memory has room they suffice.
+    # The compute slices need no separate rule: where the memory suffices, they suffice, too.
     plain = [profile for profile in of("A100-SXM4-40GB").profiles if profile.media == "share"]
     assert sum(profile.compute * count for profile, count in zip(plain, counts, strict=True)) <= 7
 

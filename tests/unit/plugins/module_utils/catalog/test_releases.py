@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the catalog says of a release of the GPU operator, and of one that it does not have."""
+"""Catalog data of GPU operator releases, and of a release that the catalog does not have."""
 
 from __future__ import annotations
 

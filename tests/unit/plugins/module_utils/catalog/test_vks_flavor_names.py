@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a flavor's name says of its GPUs."""
+"""The GPUs that the name of a flavor states."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_nodes_are_sorted_by_what_is_left_to_do() -> None:
 STUCK = [
     ({"a": "upgrade-failed"}, 1, True),
     ({"a": "upgrade-failed", "b": "upgrade-required"}, 1, True),
-    # There is room for another one beside the failed one.
+    # The limit allows another upgrade beside the failed one.
     ({"a": "upgrade-failed", "b": "upgrade-required"}, 2, False),
     ({"a": "upgrade-failed", "b": "pod-restart-required"}, 1, False),
     ({"a": "upgrade-required"}, 1, False),

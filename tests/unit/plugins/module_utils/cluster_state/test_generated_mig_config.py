@@ -42,7 +42,7 @@ NO_POOLS = planned()
 def of(
     *found: tuple[str, str, t.Mapping[str, t.Any]], static: t.Mapping[str, t.Any] | None = None, plan: Plan = NO_POOLS
 ) -> t.Any:
-    """What comes of nodes: name, product, and what was generated there; `static` is live."""
+    """The result for nodes with a name, a product and a generated configuration; `static` is the live ConfigMap."""
     nodes = [node(name, product, labels={"nvidia.com/gpu.memory": None}) for name, product, dummy in found]
     return merge_generated(
         plan, parse_generated(generated_of(name, content) for name, dummy, content in found), nodes, static or {}

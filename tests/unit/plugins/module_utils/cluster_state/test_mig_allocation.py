@@ -59,7 +59,7 @@ def devices(found: MigAllocation, nodes: t.Iterable[Node]) -> dict[str, dict[str
 
 
 def after(found: MigAllocation, nodes: t.Iterable[Node]) -> list[Node]:
-    """The nodes once they are as the allotment says."""
+    """The nodes after the allocation is applied."""
     pool = found.plan.pools[0]
     return [
         a100(

@@ -146,7 +146,7 @@ def sliced() -> Node:
          pool(mode="mps", replicas=4)),
         (node(labels={**CUT, "nvidia.com/mig.config": "all-disabled"}), pool()),
         (node(labels={**CUT, "nvidia.com/mig.config": "all-disabled"}, annotations=NOTED), pool()),
-        # The operator's own default, of which its MIG manager may not have said anything yet.
+        # The operator's own default, for which its MIG manager may not have reported a state yet.
         (node(labels={"nvidia.com/mig.config": "all-disabled"}), pool()),
     ],
 )  # fmt: skip

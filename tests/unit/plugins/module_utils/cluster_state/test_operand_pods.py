@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ails the agents' pods, and who holds which GPUs."""
+"""Problems of the agents' pods, and which pods hold which GPUs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What another way of sharing does to a node, and who has to go, for every pair of ways."""
+"""The effect of a changed sharing mode on a node and the pods to evict, for every pair of modes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_kind_of_a_change(before: str, after: str, kind: str, evicts_all: bool) 
         ("x4", "x2", [holds("a"), holds("b")], []),
         ("x4", "x2", [holds("a", created="1"), holds("b", created="3"), holds("c", created="2")], ["b"]),
         ("x4", "x2", [holds("a", priority=5, created="9"), holds("b", created="1"), holds("c", priority=7)], ["b"]),
-        # A pod of a DaemonSet comes again at once, so another one is given up.
+        # A DaemonSet recreates its pod at once, so another pod is evicted.
         ("x4", "none", [holds("ds", keep_reason="DaemonSet ds", created="9"), holds("a", created="1")], ["a"]),
         # One that holds several frees several.
         ("x4", "none", [holds("a", created="1"), holds("b", count=3, created="2")], ["b"]),
@@ -121,7 +121,7 @@ def test_kind_of_a_change(before: str, after: str, kind: str, evicts_all: bool) 
         ("single", "sevenths mixed", [holds("a")], ["a"]),
         ("single", "sevenths shared", [holds("a")], []),
         ("sevenths shared", "single", [holds(f"p{n}", created=str(n)) for n in range(9)], ["p7", "p8"]),
-        # Resources that are no GPUs are no reason to go.
+        # Resources other than GPUs are no reason for an eviction.
         ("none", "renamed", [holds("net", "nvidia.com/rdma")], []),
     ],
 )

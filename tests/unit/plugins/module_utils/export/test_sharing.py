@@ -49,7 +49,7 @@ MIXTURE = {"1g.5gb": 2, "3g.20gb": 1}
         ({**V1, "flags": {"migStrategy": "single"}}, SEVENTHS, "", {"mode": "mig", "layout": SEVENTHS}),
         ({**V1, "flags": {"migStrategy": "mixed"}}, SEVENTHS, "", {"mode": "mig", "layout": SEVENTHS, "strategy": "mixed"}),
         ({**V1, "flags": {"migStrategy": "mixed"}}, MIXTURE, "", {"mode": "mig", "layout": MIXTURE}),
-        # What the ClusterPolicy says beats the file.
+        # The ClusterPolicy takes precedence over the file.
         (V1, SEVENTHS, "single", {"mode": "mig", "layout": SEVENTHS}),
         ({**V1, "flags": {"migStrategy": "mixed"}}, SEVENTHS, "single", {"mode": "mig", "layout": SEVENTHS}),
         (

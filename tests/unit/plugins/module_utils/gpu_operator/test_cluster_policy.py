@@ -55,7 +55,7 @@ MERGES = [
     ([GPU, TEAM], [], [GPU, TEAM], [GPU, TEAM], []),
     # Operator Equal is what no operator means.
     ([{"key": "team", "value": "research", "effect": "NoSchedule"}], [], [TEAM], None, []),
-    # Taken out by hand: it comes back.
+    # Removed by hand: it is restored.
     ([GPU], [GPU, TEAM], [GPU, TEAM], [GPU, TEAM], [GPU, TEAM]),
 ]
 

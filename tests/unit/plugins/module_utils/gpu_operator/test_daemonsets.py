@@ -96,7 +96,7 @@ def pod(node: str, generation: str = "1", ready: bool = True, **metadata: t.Any)
         (rolling(), BROKEN, True),
         (rolling(), (), False),
         (rolling(updatedNumberScheduled=4), BROKEN, False),
-        # Another pod is not ready either: it goes on once that is.
+        # Another pod is not ready either: the rollout continues when that pod is ready.
         (rolling(numberAvailable=2), BROKEN, False),
         (rolling(observedGeneration=1), BROKEN, False),
     ],

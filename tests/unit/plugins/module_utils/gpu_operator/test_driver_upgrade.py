@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A driver upgrade is waited for as long as it goes on, and no longer."""
+"""A wait for a driver upgrade lasts as long as the upgrade progresses, and no longer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.helpers.readiness import Scenario
 
 
 def upgrading(scenario: Scenario, *states: str, **policy: Any) -> None:
-    """A driver upgrade that has brought the nodes so far; those that are done have the new driver."""
+    """A driver upgrade in progress; upgraded nodes have the new driver."""
     scenario.driver["metadata"]["labels"] = {"app.kubernetes.io/component": "nvidia-driver"}
     scenario.policy["spec"] = {"driver": {"upgradePolicy": {"autoUpgrade": True, **policy}}}
     for found, state in zip(scenario.nodes, states, strict=False):
@@ -25,7 +25,7 @@ def test_a_driver_upgrade_is_waited_for() -> None:
     assert verdict.upgrade.working == {"gpu-1": "pod-restart-required"}
     assert "the driver is being upgraded on gpu-1 (pod-restart-required)" in verdict.waiting
     assert verdict.blocked == ()
-    # A node that is not done is not ready, whatever its pods say.
+    # A node whose upgrade is not done is not ready, whatever the state of its pods.
     upgrading(scenario, "upgrade-done", "upgrade-done", "uncordon-required")
     scenario.driver["status"]["updatedNumberScheduled"] = 3
     assert scenario.verdict().waiting == ("the driver is being upgraded on gpu-2 (uncordon-required)",)

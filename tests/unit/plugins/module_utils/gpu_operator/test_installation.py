@@ -176,7 +176,7 @@ SHARED = [{"name": "p", "match": {"model": "T4"}, "taints": [{"key": "t", "effec
 CUT = [{"name": "p", "match": {"model": "A100-SXM4-80GB"}, "sharing": {"mode": "mig", "layout": {"1g.10gb": 7}}}]
 POINTERS = "/spec/daemonsets/tolerations, /spec/devicePlugin/config"
 REVERTED: list[tuple[Object, Object, list[Object], str]] = [
-    # labels and annotations of the ClusterPolicy, the pools, what the note says
+    # labels and annotations of the ClusterPolicy, the pools, content of the annotation
     ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, f"the pools set {POINTERS} there; automated sync with selfHeal"),
     ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, "spec.ignoreDifferences"),
     (FLUX_LABELS, {}, SHARED, "Flux HelmRelease flux/gpu reconciles ClusterPolicy cluster-policy"),

@@ -90,7 +90,7 @@ KEPT = [
     {"driver": {"upgradePolicy": {**BEFORE["driver"]["upgradePolicy"], "maxParallelUpgrades": 4}}},
     {"daemonsets": {"tolerations": [{"key": "nvidia.com/gpu"}, {"key": "theirs"}]}},
     {"driver": {"repoConfig": {"configMapName": "mirrors"}}},
-    # Already what is to come.
+    # Already in the desired state.
     {"driver": {"version": "580.105.08"}},
 ]
 

@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 
 class Clock:
-    """Time that passes when the test says so."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0

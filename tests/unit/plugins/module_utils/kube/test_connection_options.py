@@ -85,7 +85,7 @@ REACHED: list[tuple[Values, Values, Values, str, str]] = [
     ({}, {}, {"K8S_AUTH_HOST": PROD, "K8S_AUTH_KUBECONFIG": "{prod}"}, PROD, "token-of-prod"),
     ({}, {}, {"K8S_AUTH_CONTEXT": "default"}, TEST, "token-of-test"),
     ({}, {}, {}, TEST, "token-of-test"),
-    # A variable that says the same, or that is empty, is no conflict.
+    # A variable with the same value, or an empty one, is no conflict.
     ({}, {"kubeconfig": "{prod}"}, {"K8S_AUTH_KUBECONFIG": "{prod}"}, PROD, "token-of-prod"),
     ({}, {"kubeconfig": "{prod}"}, {"K8S_AUTH_KUBECONFIG": "{link}"}, PROD, "token-of-prod"),
     ({}, {"kubeconfig": "{prod}"}, {"K8S_AUTH_HOST": f"{PROD}/"}, PROD, "token-of-prod"),

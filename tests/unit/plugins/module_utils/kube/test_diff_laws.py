@@ -22,7 +22,7 @@ _maps = st.fixed_dictionaries(
 
 @st.composite
 def objects(draw: st.DrawFn) -> Object:
-    """A custom resource: every scalar and every list counts as it stands."""
+    """A custom resource: every scalar and every list is compared as a whole."""
     # Fields keep their type, as under a schema: m is a map, l an atom, s a scalar.
     spec = draw(st.fixed_dictionaries({}, optional={"m": _maps, "l": st.lists(_scalars, max_size=2), "s": _scalars}))
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": spec}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One message for each way in which a cluster says no."""
+"""One message for each kind of rejection by a cluster."""
 
 from __future__ import annotations
 

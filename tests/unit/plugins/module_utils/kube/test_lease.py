@@ -118,7 +118,7 @@ def recreated(server: Server) -> None:
 
 
 def restored(server: Server) -> None:
-    """The cluster goes back to a backup that was made while this very run held the lease."""
+    """The cluster is restored from a backup that was made while this run held the lease."""
     server.edit(renewTime="2000-01-01T00:00:00.000000Z")
 
 

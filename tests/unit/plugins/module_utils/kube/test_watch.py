@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A stream that says nothing for minutes does not hide that its reader has to end."""
+"""A silent stream does not keep its reader from ending."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_nothing_fits_beside_a_maximal_layout(key: str) -> None:
 
 
 def apart(one: Counts, other: Counts) -> tuple[int, int]:
-    """How many devices of one layout go, and how many come, on the way to the other."""
+    """Numbers of devices that are removed and added between two layouts."""
     first, second = Counter(dict(one)), Counter(dict(other))
     return (first - second).total(), (second - first).total()
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG layouts: the forms in which they are written, and what their profiles' names say."""
+"""MIG layouts: their notations, and the meaning of their profile names."""
 
 from __future__ import annotations
 

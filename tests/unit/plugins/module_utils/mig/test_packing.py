@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A demand over GPUs: who is touched, what is kept, what is missing, and that no other way is better."""
+"""Packing of a demand: which GPUs change, what is kept, what is missing, and that no other packing is better."""
 
 from __future__ import annotations
 

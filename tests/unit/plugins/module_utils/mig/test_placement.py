@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a GPU has room for, and where its devices come to lie."""
+"""What fits on a GPU, and where its devices are placed."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.merge import merge
 keys = st.sampled_from("abc")
 values = st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
 maps = st.recursive(st.dictionaries(keys, values), lambda inner: st.dictionaries(keys, values | inner), max_leaves=8)
-# Maps stand over maps and values over values, as the schema has it; else which of three comes first decides.
+# Maps override maps and values override values, as in the schema; otherwise the order of the three decides.
 shaped = st.fixed_dictionaries(
     {},
     optional={"a": values | st.none(), "b": st.dictionaries(keys, values), "c": st.fixed_dictionaries({"d": maps})},

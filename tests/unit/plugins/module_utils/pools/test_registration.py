@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node that its maker gives what `registration` says is what its pool declares, and no run has to touch it."""
+"""A node that is created with its pool's `registration` is as declared, and no run has to change it."""
 
 from __future__ import annotations
 

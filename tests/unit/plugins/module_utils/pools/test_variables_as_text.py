@@ -211,7 +211,7 @@ def test_what_cannot_be_is_refused_at_once(cluster: Document, pool: Document, me
 
 
 def _aliased(levels: int) -> t.Any:
-    """A few lines of YAML with aliases, each of which stands for ten of the line before."""
+    """A few lines of YAML with aliases, each of which expands to ten of the line before."""
     value: t.Any = ["x"]
     for _level in range(levels):
         value = [value] * 10

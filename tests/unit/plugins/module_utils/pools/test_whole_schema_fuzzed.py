@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documents in which every key of the schema stands, spoilt at one place or at many: messages, and never a traceback."""
+"""Documents with every key of the schema and one or many errors produce messages, never a traceback."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ WHOLE: dict[str, t.Any] = {
 }  # fmt: skip
 
 COMMON: Document = {"name": "group", "flavor": "f", "count": 2, "recreate": True}
-# One cluster has one cloud, so that what each of them knows stands in a document of its own.
+# One cluster has one cloud, so the keys of each cloud are in a separate document.
 MAGNUM: dict[str, t.Any] = {
     "cluster": {
         "name": "lab",
@@ -163,7 +163,7 @@ def keys(field: Field, path: str = "") -> t.Iterator[str]:
 
 
 def written(value: t.Any, path: str = "") -> t.Iterator[str]:
-    """The path of every key that stands in a document."""
+    """The path of every key in a document."""
     for inner in value if isinstance(value, list) else ():
         yield from written(inner, path)
     for key, inner in value.items() if isinstance(value, dict) else ():

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan and a report say of the cluster that was reached."""
+"""Lines of a plan and of a report about the connected cluster."""
 
 from __future__ import annotations
 

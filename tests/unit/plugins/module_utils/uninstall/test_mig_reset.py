@@ -42,7 +42,7 @@ def manager(node: str) -> Object:
 
 
 class FakeClient:
-    """Nodes whose MIG state is what a function of (node, reading) says, and pods."""
+    """Nodes whose MIG state is the result of a function of (node, reading), and pods."""
 
     def __init__(self, states: dict[str, Sequence[str]], pods: Iterable[Object] = (), *, log: str | None = "") -> None:
         self._states = {name: list(of) for name, of in states.items()}

@@ -32,7 +32,7 @@ def unscheduled(message: str) -> dict[str, t.Any]:
     return pod("Pending", conditions=[condition])
 
 
-# As kube-scheduler 1.36 says it.
+# Message of kube-scheduler 1.36.
 FULL = unscheduled(
     f"0/24 nodes are available: 1 Insufficient {GPU}, 23 node(s) didn't match Pod's node affinity/selector."
 )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a cloud is configured: what contradicts itself, what must not be shown, and over which way a token goes."""
+"""Configuration of a cloud: contradictions, values that must not be shown, and the transport of a token."""
 
 from __future__ import annotations
 
