@@ -19,7 +19,7 @@ from tests.helpers.playbook_kills import changing_requests, killed_after, kubern
 from tests.helpers.rolling import CORDONED
 from tests.labs import Lab
 
-NODES, DELETE_NODEGROUPS = "accel.gpu.node_metadata", "accel.gpu.delete_nodegroups"
+NODES, DELETE_NODEGROUPS = "accel.gpu.nodegroups", "accel.gpu.delete_nodegroups"
 PREFIX = "accel.gpu/"
 POOL_LABEL = "accel.gpu/pool"
 

@@ -190,7 +190,7 @@ def test_two_granted_shares_are_reported(cluster: Cluster) -> None:
     """The nodes' configuration grants two shares in one request, although the pool forbids it."""
     lenient = {"mode": "time-slicing", "replicas": 4, "fail_requests_greater_than_one": False}
     notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
-    shared(cluster, [{**pool, "sharing": lenient} for pool in notebooks])
+    shared(cluster, [{**pool, "sharing": lenient} if pool in notebooks else pool for pool in cluster.pools()])
     result = validated(cluster, gpu_pools=notebooks, force=True)
     assert result["failed"] is True
     assert "a request for two nvidia.com/gpu was granted, although failRequestsGreaterThanOne is set" in result["msg"]

@@ -184,7 +184,7 @@ def test_a_pending_release_of_another_machine_is_awaited(cluster: Cluster) -> No
     killed_while_pending(cluster)
     found = prepare(cluster, wait=False)
     assert found["failed"]
-    assert "a helm on another machine may be at work" in found["msg"]
+    assert "a helm on another machine may work on it" in found["msg"]
     start = time.monotonic()
     done = prepare(cluster, pending_timeout=8)
     assert time.monotonic() - start < 30

@@ -146,7 +146,13 @@ def test_no_playbook_removes_anything_by_mistake(cluster: Cluster, tmp_path: Pat
     assert "gpu_pools: is not set (or null)" in wrong.failure()
     assert "An explicit []" in wrong.failure()
     plan = play(cluster, "plan", variables={"gpu_pools": []})
-    for words in ("REFUSED", "20 node(s)", "5 of pool inference", "have pods that are evicted", "-e gpu_allow_release=inference,"):
+    for words in (
+        "REFUSED",
+        "20 node(s)",
+        "5 of pool inference",
+        "have pods that are evicted",
+        "-e gpu_allow_release=inference,",
+    ):
         assert plan.shown(words), words
     # The roles before the one that would release the nodes have changed nothing, either.
     refused = play(cluster, "site", variables={"gpu_pools": of_pools(cluster, "notebooks", "inference")})
