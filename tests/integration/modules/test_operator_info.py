@@ -69,7 +69,7 @@ def test_on_openshift_helm_installs_nothing(openshift: Cluster) -> None:
         refused = cluster.run(operator_info.main, gpu_pools=pools, check=check)
         assert refused["failed"]
         assert (
-            "This cluster is OpenShift 4.18.3, where NFD is not installed by Helm: install the operators"
+            "This cluster is OpenShift 4.18.3, where NFD is not installed by Helm. Install the operators"
             in refused["msg"]
         )
         assert "where GPU operator is not installed by Helm" in refused["msg"]
@@ -101,7 +101,7 @@ def test_an_installation_from_a_repository_is_used_and_reverted_fields_are_named
     assert (operator["managed"], operator["adopted"], operator["manager"]) == (False, True, "argocd")
     assert (nfd["managed"], nfd["adopted"], nfd["managed_by"]) == (False, True, "Flux HelmRelease flux-system/nfd")
     (note,) = operator["notes"]
-    assert "Argo CD application gpu reconciles ClusterPolicy cluster-policy as its source has it" in note
+    assert "Argo CD application gpu reconciles ClusterPolicy cluster-policy from its source" in note
     assert "/spec/devicePlugin/config" in note
     assert "spec.ignoreDifferences" in note
     assert note in json.dumps(reported["warnings"])
