@@ -89,7 +89,7 @@ def test_a_creation_that_fails(magnum: Magnum) -> None:
     failed = magnum.run("nodegroup", nodegroups=desired)
     assert failed["code"] == "partial"
     assert f"Node group {magnum.named('bad')} is CREATE_FAILED. No valid host was found." in failed["msg"]
-    assert failed["nodegroups"][magnum.named("good")]["status"] == "CREATE_COMPLETE", "the others are brought there"
+    assert failed["nodegroups"][magnum.named("good")]["status"] == "CREATE_COMPLETE", "the other groups are reconciled"
     assert "failure" in failed["nodegroups"][magnum.named("bad")]
 
     # With a failed group, and the cluster UPDATE_FAILED, another group can be changed.

@@ -188,7 +188,7 @@ def test_a_pending_release_of_another_machine_is_awaited(cluster: Cluster) -> No
     start = time.monotonic()
     done = prepare(cluster, pending_timeout=8)
     assert time.monotonic() - start < 30
-    assert "nothing has finished it" in done["helm_release"]["repaired"][0]
+    assert "it has not been finished for" in done["helm_release"]["repaired"][0]
 
 
 def test_pods_that_are_not_running_are_named(cluster: Cluster) -> None:

@@ -47,7 +47,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "operator_info": {"gpu_pools": POOLS},
     "kube_object": {"definitions": [CONFIGMAP]},
     "gpu_sharing": {"gpu_pools": POOLS},
-    "node_metadata": {"sets": [{"selector": "", "labels": {"example.com/right-cluster": "1"}}]},
+    "node_metadata": {"sets": [{"label_selectors": [], "labels": {"example.com/right-cluster": "1"}}]},
     "nodegroup_nodes": {"gpu_pools": POOLS},
     "gpu_pools_export": {},
     "uninstall": {"stage": "new_nodes"},
@@ -236,7 +236,7 @@ PLAY = """
   gather_facts: false
   vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
   tasks:
-    - accel.gpu.kube_object: {cluster: "{{ gpu_cluster }}", definitions: ["{{ definition }}"]}
+    - accel.gpu.kube_object: {gpu_cluster: "{{ gpu_cluster }}", definitions: ["{{ definition }}"]}
 """
 
 

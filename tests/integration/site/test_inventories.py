@@ -76,8 +76,8 @@ TEN: dict[str, Any] = {
 MESSAGES = {
     "gpu_cluster.operator.version": "write all of it, such as v25.10.1",
     "gpu_cluster.operator.driver.version": "write 580.105.08",
-    "gpu_cluster.nfd.chart_repo": "say from which repository",
-    "gpu_defaults.sharing.layout": "each pool says what its own GPUs are cut into",
+    "gpu_cluster.nfd.chart_repo": "set its repository",
+    "gpu_defaults.sharing.layout": "set the layout in each pool",
     "gpu_pools[0].name": "for example note-books",
     "gpu_pools[0].match.model": "did you mean A100-SXM4-40GB",
     "gpu_pools[1].sharing.layout": "has room for 2 x 3g.20gb, not for 3",
