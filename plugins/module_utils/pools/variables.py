@@ -15,7 +15,7 @@ from ..schema.messages import field_path, join_words, quote, type_name
 from ..schema.nodegroup_checks import CLOUD_CHECKS
 from ..schema.pool import DEFAULTS, POOL, POOLS
 from ..schema.pool_checks import ALL_POOLS_CHECKS, POOL_CHECKS
-from ..schema.types import Document, PoolView
+from ..schema.types import Document, PoolVariables
 from ..schema.validators import is_bare_chart
 from .merge import merge, plain
 
@@ -149,7 +149,7 @@ def _pool_problems(cluster: t.Any, defaults: t.Any, pools: t.Any) -> t.Iterator[
         declared = POOL.without_invalid(pool)
         if isinstance(declared, dict):
             merged = _with_defaults(declared, valid_defaults) if isinstance(valid_defaults, dict) else declared
-            view = PoolView(path, declared, merged)
+            view = PoolVariables(path, declared, merged)
             views.append(view)
             for check in POOL_CHECKS:
                 yield from check(view)

@@ -13,7 +13,7 @@ from ..providers.registry import PROVIDERS
 from ..sharing_modes.mig import MIG
 from .messages import field_path, join_words, quote
 from .nodegroup import COMMON_NODES_FIELDS
-from .types import INVALID, Document, PoolView, Problems
+from .types import INVALID, Document, PoolVariables, Problems
 from .validators import kubelet_label
 
 if t.TYPE_CHECKING:
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 _OWN_ENTRIES = {"labels": 3, "taints": 1}
 
 
-def has_nodegroup(pool: PoolView) -> bool:
+def has_nodegroup(pool: PoolVariables) -> bool:
     """Whether the pool declares a node group, be it an invalid one."""
     return get_nested(pool.merged, "nodes") is not None
 
@@ -35,7 +35,7 @@ def provider_of(cluster: t.Any) -> ProviderDefinition | None:
     return PROVIDERS[named[0]] if len(named) == 1 and cloud[named[0]] is not INVALID else None
 
 
-def group_name(pool: PoolView) -> t.Any:
+def group_name(pool: PoolVariables) -> t.Any:
     """The name of the pool's node group."""
     name = get_nested(pool.merged, "nodes", "name")
     return get_nested(pool.merged, "name") if name is None else name
@@ -52,7 +52,7 @@ def cloud_is_one(cluster: Document) -> Problems:
         yield f"gpu_cluster.cloud: {which}; name exactly one of {join_words(PROVIDERS, 'or')}"
 
 
-def nodes_have_a_cloud(cluster: Document, pool: PoolView) -> Problems:
+def nodes_have_a_cloud(cluster: Document, pool: PoolVariables) -> Problems:
     """A node group needs a provider."""
     if has_nodegroup(pool) and isinstance(cluster, dict) and get_nested(cluster, "cloud") is None:
         yield (
@@ -61,7 +61,7 @@ def nodes_have_a_cloud(cluster: Document, pool: PoolView) -> Problems:
         )
 
 
-def settings_are_the_providers(cluster: Document, pool: PoolView) -> Problems:
+def settings_are_the_providers(cluster: Document, pool: PoolVariables) -> Problems:
     """A setting of another provider would be ignored."""
     provider, nodes = provider_of(cluster), get_nested(pool.declared, "nodes")
     if provider is None or not isinstance(nodes, dict):
@@ -74,7 +74,7 @@ def settings_are_the_providers(cluster: Document, pool: PoolView) -> Problems:
         yield f"{pool.path}.nodes.{key}: is a setting of {owner.title}, and gpu_cluster.cloud is {provider.key}; {remedy}"
 
 
-def group_name_is_legal(cluster: Document, pool: PoolView) -> Problems:
+def group_name_is_legal(cluster: Document, pool: PoolVariables) -> Problems:
     """Each provider has its own rule for names."""
     provider, name = provider_of(cluster), group_name(pool)
     problem = provider.name_rule(name) if provider and has_nodegroup(pool) and isinstance(name, str) else None
@@ -84,14 +84,14 @@ def group_name_is_legal(cluster: Document, pool: PoolView) -> Problems:
         yield f"{pool.path}.nodes.name: {subject} {problem}"
 
 
-def count_is_declared(pool: PoolView) -> Problems:
+def count_is_declared(pool: PoolVariables) -> Problems:
     """A group without an autoscaler needs a number of nodes."""
     nodes = get_nested(pool.merged, "nodes")
     if isinstance(nodes, dict) and nodes.get("count") is None and get_nested(pool.merged, "autoscale") is None:
         yield f"{pool.path}.nodes.count: is missing; give the number of nodes, or the range of an autoscaler (autoscale)"
 
 
-def autoscale_is_sound(pool: PoolView) -> Problems:
+def autoscale_is_sound(pool: PoolVariables) -> Problems:
     """An autoscaler needs a node group and a range."""
     scale = get_nested(pool.merged, "autoscale")
     if get_nested(pool.declared, "autoscale") is not None and not has_nodegroup(pool):
@@ -109,7 +109,7 @@ def autoscale_is_sound(pool: PoolView) -> Problems:
         )
 
 
-def model_is_declared_once(pool: PoolView) -> Problems:
+def model_is_declared_once(pool: PoolVariables) -> Problems:
     """`model` describes the nodes of a group, `match.model` selects existing nodes."""
     if get_nested(pool.merged, "model") is None:
         return
@@ -120,7 +120,7 @@ def model_is_declared_once(pool: PoolView) -> Problems:
         yield f"{pool.path}.model: is declared beside match.model; remove one, since the nodes of a node group need no match"
 
 
-def labels_are_a_kubelets(pool: PoolView) -> Problems:
+def labels_are_a_kubelets(pool: PoolVariables) -> Problems:
     """A group's labels are set by the kubelet, which may not set every label."""
     labels = get_nested(pool.merged, "labels")
     for key in labels if has_nodegroup(pool) and isinstance(labels, dict) else ():
@@ -128,7 +128,7 @@ def labels_are_a_kubelets(pool: PoolView) -> Problems:
             yield f"{field_path(f'{pool.path}.labels', key)}: {problem}"
 
 
-def entries_are_few(cluster: Document, pool: PoolView) -> Problems:
+def entries_are_few(cluster: Document, pool: PoolVariables) -> Problems:
     """A provider may limit the labels and taints of a group, this collection's among them."""
     provider = provider_of(cluster)
     if provider is None or provider.max_entries is None or not has_nodegroup(pool):
@@ -142,7 +142,7 @@ def entries_are_few(cluster: Document, pool: PoolView) -> Problems:
             )
 
 
-def flavor_matches(cluster: Document, pool: PoolView) -> Problems:
+def flavor_matches(cluster: Document, pool: PoolVariables) -> Problems:
     """The pool does not contradict what the flavor's name says about its GPUs."""
     provider, flavor = provider_of(cluster), get_nested(pool.merged, "nodes", "flavor")
     gpus = provider.flavor_gpus(flavor) if provider and isinstance(flavor, str) else None
@@ -161,7 +161,7 @@ def flavor_matches(cluster: Document, pool: PoolView) -> Problems:
         yield from _mig_exists(pool, flavor, gpus)
 
 
-def _mig_exists(pool: PoolView, flavor: str, gpus: FlavorGpus) -> Problems:
+def _mig_exists(pool: PoolVariables, flavor: str, gpus: FlavorGpus) -> Problems:
     """Where the pool declares a model, its layout is checked against that."""
     if get_nested(pool.merged, "sharing", "mode") == MIG.name and gpus.has_mig is False:
         yield (
@@ -170,9 +170,9 @@ def _mig_exists(pool: PoolView, flavor: str, gpus: FlavorGpus) -> Problems:
         )
 
 
-def groups_differ(pools: t.Sequence[PoolView]) -> Problems:
+def groups_differ(pools: t.Sequence[PoolVariables]) -> Problems:
     """A node group belongs to one pool."""
-    first: dict[str, PoolView] = {}
+    first: dict[str, PoolVariables] = {}
     for pool in pools:
         name = group_name(pool) if has_nodegroup(pool) else None
         if not isinstance(name, str) or first.setdefault(name, pool) is pool:

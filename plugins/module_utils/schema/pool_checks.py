@@ -14,14 +14,14 @@ from .nodegroup_checks import NODE_GROUP_CHECKS, groups_differ
 from .operand_labels import invalid_value
 from .secret_values import reboot_command_holds_no_secrets
 from .sharing_checks import SHARING_CHECKS
-from .types import PoolView, Problems
+from .types import PoolVariables, Problems
 
 _DISTINGUISH = (
     "distinguish them by match.labels, or leave match out of one and pin its nodes with the label accel.gpu/pool"
 )
 
 
-def taints_differ(pool: PoolView) -> Problems:
+def taints_differ(pool: PoolVariables) -> Problems:
     """Kubernetes keeps one taint for a key and an effect."""
     first_index: dict[tuple[str, str], int] = {}
     taints = get_nested(pool.merged, "taints")
@@ -37,7 +37,7 @@ def taints_differ(pool: PoolView) -> Problems:
             )
 
 
-def labels_keep_matching(pool: PoolView) -> Problems:
+def labels_keep_matching(pool: PoolVariables) -> Problems:
     """A pool does not overwrite the label by which it matches its nodes."""
     matched, labels = get_nested(pool.merged, "match", "labels"), get_nested(pool.merged, "labels")
     if not (isinstance(matched, dict) and isinstance(labels, dict)):
@@ -50,7 +50,7 @@ def labels_keep_matching(pool: PoolView) -> Problems:
             )
 
 
-def operand_labels_are_known(pool: PoolView) -> Problems:
+def operand_labels_are_known(pool: PoolVariables) -> Problems:
     """The operator silently takes an unknown value for its default."""
     labels = get_nested(pool.merged, "labels")
     for key, value in labels.items() if isinstance(labels, dict) else ():
@@ -59,16 +59,16 @@ def operand_labels_are_known(pool: PoolView) -> Problems:
             yield f"{field_path(f'{pool.path}.labels', key)}: {quote(value)} {reason}"
 
 
-def names_differ(pools: t.Sequence[PoolView]) -> Problems:
+def names_differ(pools: t.Sequence[PoolVariables]) -> Problems:
     """A pool is identified by its name."""
-    first: dict[str, PoolView] = {}
+    first: dict[str, PoolVariables] = {}
     for pool in pools:
         name = get_nested(pool.merged, "name")
         if isinstance(name, str) and first.setdefault(name, pool) is not pool:
             yield f"{pool.path}.name: {quote(name)} is the name of {first[name].path} already; give each pool its own"
 
 
-def _match_terms(pool: PoolView) -> MatchTerms | None:
+def _match_terms(pool: PoolVariables) -> MatchTerms | None:
     """None for a pool without match, whose nodes are pinned one by one, and for a match that is wrong."""
     match = get_nested(pool.merged, "match")
     if not isinstance(match, dict):
@@ -82,15 +82,15 @@ def _match_terms(pool: PoolView) -> MatchTerms | None:
     return None if resolved.pins_only else MatchTerms.of(resolved)
 
 
-def matches_differ(pools: t.Sequence[PoolView]) -> Problems:
+def matches_differ(pools: t.Sequence[PoolVariables]) -> Problems:
     """No pool matches every node of another one. (Whether pools overlap in part depends on the nodes.)"""
     matching = [(pool, terms) for pool in pools if (terms := _match_terms(pool))]
     # Only pools that share a label or product with a pool can lie within it, so not every pair is compared.
-    by_term: dict[t.Any, list[tuple[PoolView, MatchTerms]]] = collections.defaultdict(list)
+    by_term: dict[t.Any, list[tuple[PoolVariables, MatchTerms]]] = collections.defaultdict(list)
     for pool, terms in matching:
         for term in (*terms.products, *terms.labels):
             by_term[term].append((pool, terms))
-    first: dict[MatchTerms, PoolView] = {}
+    first: dict[MatchTerms, PoolVariables] = {}
     for pool, terms in matching:
         if first.setdefault(terms, pool) is not pool:
             yield f"{pool.path}.match: is the same as that of {first[terms].title}; {_DISTINGUISH}"

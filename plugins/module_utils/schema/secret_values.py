@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..catalog import secrets
 from ..common.nested import get_nested
-from .types import Document, PoolView, Problems
+from .types import Document, PoolVariables, Problems
 
 # One line of a configuration file, an environment file or an argument: `name: value`, `name=value`, `--name=value`.
 _SETTING = re.compile(
@@ -153,7 +153,7 @@ def values_hold_no_secrets(cluster: Document) -> Problems:
             yield f"{secret.path}: contains a secret ({secret.description}; not shown), which must not be in Helm values; {_remedy(secret)}"
 
 
-def reboot_command_holds_no_secrets(pool: PoolView) -> Problems:
+def reboot_command_holds_no_secrets(pool: PoolVariables) -> Problems:
     """Every user of the machine can read a command line, and the role new_nodes stores it in a ConfigMap."""
     path = f"{pool.path}.rollout.reboot.command"
     for secret in find_secrets(get_nested(pool.merged, "rollout", "reboot", "command"), path):

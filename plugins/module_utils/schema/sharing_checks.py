@@ -11,7 +11,7 @@ from ..common.nested import get_nested
 from ..sharing_modes.base import DeclaredSharing, SharingMode
 from ..sharing_modes.registry import MODES
 from ..sharing_modes.whole_gpus import NONE
-from .types import PoolView, Problems
+from .types import PoolVariables, Problems
 
 
 def _mode(pool: t.Any) -> SharingMode | None:
@@ -19,7 +19,7 @@ def _mode(pool: t.Any) -> SharingMode | None:
     return MODES.get(name) if isinstance(name, str) else None
 
 
-def mode_is_satisfied(pool: PoolView) -> Problems:
+def mode_is_satisfied(pool: PoolVariables) -> Problems:
     """What the pool's mode requires and refuses."""
     mode = _mode(pool.merged)
     if mode:
@@ -29,7 +29,7 @@ def mode_is_satisfied(pool: PoolView) -> Problems:
         yield from mode.problems(DeclaredSharing(pool.path, get_nested(pool.merged, "sharing"), model, gpus))
 
 
-def mode_is_set(pool: PoolView) -> Problems:
+def mode_is_set(pool: PoolVariables) -> Problems:
     """An option that only makes sense with a mode needs that mode."""
     if get_nested(pool.merged, "sharing", "mode") is not None:
         return
@@ -40,7 +40,7 @@ def mode_is_set(pool: PoolView) -> Problems:
                 return
 
 
-def options_have_an_effect(pool: PoolView) -> Problems:
+def options_have_an_effect(pool: PoolVariables) -> Problems:
     """No option is set that the pool's mode ignores."""
     sharing, mode = get_nested(pool.declared, "sharing"), _mode(pool.declared)
     if mode is None:
@@ -58,7 +58,7 @@ def options_have_an_effect(pool: PoolView) -> Problems:
         yield f"{pool.path}.sharing.{key}: has no effect with mode: {mode.name}; {remedy}"
 
 
-def startup_taint_has_an_effect(pool: PoolView) -> Problems:
+def startup_taint_has_an_effect(pool: PoolVariables) -> Problems:
     """Only a partitioned GPU is offered whole first and removed again later."""
     mode = NONE if get_nested(pool.merged, "sharing", "mode") is None else _mode(pool.merged)
     if get_nested(pool.declared, "startup_taint") is True and mode and not mode.partitions_gpus:

@@ -295,7 +295,7 @@ class Section(Anything):
 
 
 @dataclasses.dataclass(frozen=True)
-class PoolView:
+class PoolVariables:
     """One pool for checks of several fields: as it is declared, and merged with the defaults. INVALID replaces wrong values."""
 
     path: str
