@@ -20,7 +20,7 @@ def _nodes(low: int, too_low: str) -> Integer:
 
 
 def _no_default_name(value: str) -> str:
-    return "has no place in the defaults; each node group has a name of its own"
+    return "cannot be set in the defaults; each node group has its own name"
 
 
 _AT_LEAST_0 = _nodes(0, "the number of nodes must not be negative; give 0 or more")

@@ -41,7 +41,7 @@ def test_what_defaults_say_of_nodes_is_for_pools_that_make_some() -> None:
 
 def test_defaults_name_no_group() -> None:
     (problem,) = validate(MAGNUM, {"nodes": {"name": "x"}}, [])
-    assert problem == 'gpu_defaults.nodes.name: "x" has no place in the defaults; each node group has a name of its own'
+    assert problem == 'gpu_defaults.nodes.name: "x" cannot be set in the defaults; each node group has its own name'
 
 
 def test_cloud() -> None:
