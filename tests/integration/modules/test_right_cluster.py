@@ -198,7 +198,7 @@ def test_the_uid_of_another_cluster(fresh: Kube) -> None:
         assert repr(other) in result["msg"]
     assert recorded(fresh) is None
     without_rights = {"name": own["name"], "kubeconfig": str(fresh.limited_user([]))}
-    refused = run("nodes", {**without_rights, "uid": uid})
+    refused = run("node_metadata", {**without_rights, "uid": uid})
     assert (refused["code"], 'resources: ["leases"], verbs: ["get"]' in refused["msg"]) == (403, True)
 
 
