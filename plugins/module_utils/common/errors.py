@@ -42,6 +42,10 @@ class PartialFailure(Exception):
         self.partial = dict(partial or {})
 
 
+# The service, or a load balancer in front of it, has failed, maybe after it has carried out the request.
+SERVER_FAILURES = (500, 502, 503, 504)
+
+
 class ServiceError(Exception):
     """An error answer of a service that speaks HTTP, or no answer (status is None, and `reason` is one of the constants above)."""
 
@@ -119,7 +123,7 @@ class ServiceError(Exception):
     @property
     def outcome_unknown(self) -> bool:
         """A mutating request may have been carried out although it failed."""
-        return self.sent and (self.status is None or self.status in (500, 502, 503, 504))
+        return self.sent and (self.status is None or self.status in SERVER_FAILURES)
 
     @property
     def code(self) -> int | str:

@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
-from .errors import BROKEN, DNS, PROXY, REFUSED, TIMEOUT, TLS, ConnectionProblem, ServiceError
+from .errors import BROKEN, DNS, PROXY, REFUSED, SERVER_FAILURES, TIMEOUT, TLS, ConnectionProblem, ServiceError
 
 URLLIB3_IMPORT_ERROR: str | None = None
 try:
@@ -31,7 +31,7 @@ E = t.TypeVar("E", bound=ServiceError)
 
 POOL_SIZE = 32
 # What services, and load balancers in front of them, answer while they are overloaded or restart.
-TRANSIENT_STATUSES = (429, 500, 502, 503, 504)
+TRANSIENT_STATUSES = (429, *SERVER_FAILURES)
 # A server that has never answered is most likely the wrong address.
 _FIRST_CONTACT_ATTEMPTS = 3
 _FIRST_DELAY, _MAX_DELAY = 0.25, 8.0

@@ -10,6 +10,7 @@ from ..catalog.names import GPU_RESOURCE
 from ..mig import layout as mig
 from ..nvidia_config import device_plugin
 from ..schema.messages import is_whole
+from ..sharing_modes.base import SharingMode
 from ..sharing_modes.mig import MIG
 from ..sharing_modes.mps import MPS
 from ..sharing_modes.sharing import Sharing, sharing_of
@@ -19,9 +20,8 @@ from ..sharing_modes.whole_gpus import NONE
 Document = dict[str, t.Any]
 
 _PREFIX = "nvidia.com/"
-_MODES = {mode.plugin_key: mode.name for mode in (TIME_SLICING, MPS)}
-# The plugin's defaults of failRequestsGreaterThanOne (k8s-device-plugin api/config/v1 replicas.go).
-_FAILS_BY_DEFAULT = {TIME_SLICING.name: False, MPS.name: True}
+# By the section of the plugin's configuration; MIG devices are shared in the section of time-slicing.
+_MODES: dict[str, SharingMode] = {mode.plugin_key: mode for mode in (TIME_SLICING, MPS)}
 
 
 class Inexpressible(Exception):
@@ -80,10 +80,10 @@ def _export_shares(content: Document) -> Document:
     counts = [entry.get("replicas") for entry in part.get("resources") or ()]
     if not counts or any(not is_whole(count) or count < 2 or count != counts[0] for count in counts):
         raise Inexpressible("its resources have different replicas, or none")
-    shares: Document = {"mode": mode, "replicas": counts[0]}
+    shares: Document = {"mode": mode.name, "replicas": counts[0]}
     if part.get("renameByDefault"):
         shares["rename"] = True
-    if mode == TIME_SLICING.name and not part.get("failRequestsGreaterThanOne", _FAILS_BY_DEFAULT[mode]):
+    if mode is TIME_SLICING and not part.get("failRequestsGreaterThanOne", mode.fails_by_default):
         shares["fail_requests_greater_than_one"] = False
     return shares
 
@@ -114,14 +114,14 @@ def _normalize(content: Document, declared: Sharing) -> Document:
     }
 
 
-def _normalize_part(mode: str, part: Document) -> Document:
+def _normalize_part(mode: SharingMode, part: Document) -> Document:
     resources = [
         {**entry, "name": f"{_PREFIX}{entry['name'].removeprefix(_PREFIX)}"} for entry in part.get("resources") or ()
     ]
     return {
         **part,
         "renameByDefault": bool(part.get("renameByDefault")),
-        "failRequestsGreaterThanOne": part.get("failRequestsGreaterThanOne", _FAILS_BY_DEFAULT[mode]),
+        "failRequestsGreaterThanOne": part.get("failRequestsGreaterThanOne", mode.fails_by_default),
         "resources": sorted(resources, key=lambda entry: entry["name"]),
     }
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..sharing_modes.registry import MODES
 from .text import negative_checks
 
 Document = t.Mapping[str, t.Any]
 
-_MODES = {"none": "whole GPUs", "mig": "MIG", "undiscovered": "not discovered"}
+_MODES = {"undiscovered": "not discovered", **{mode.name: mode.title for mode in MODES.values() if mode.title}}
 DOT = " \u00b7 "
 _TIMES = "\u00d7"
 

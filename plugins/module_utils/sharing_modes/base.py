@@ -45,7 +45,7 @@ class SharingMode:
 
     name: t.ClassVar[str]
     title: t.ClassVar[str] = ""
-    """The name in a report; empty: the mode's own name."""
+    """The name on the report page; empty: the mode's own name."""
     options: t.ClassVar[tuple[str, ...]] = ()
     """The options of `sharing` that have an effect in this mode, beside `mode`."""
     implied_by: t.ClassVar[tuple[str, ...]] = ()
@@ -54,6 +54,8 @@ class SharingMode:
     """Options that may only have one value in this mode, with the reason."""
     plugin_key: t.ClassVar[str] = ""
     """The section of the device plugin's configuration that shares a resource; empty: nothing is shared."""
+    fails_by_default: t.ClassVar[bool] = False
+    """The plugin's default of failRequestsGreaterThanOne in that section (k8s-device-plugin api/config/v1 replicas.go)."""
     partitions_gpus: t.ClassVar[bool] = False
     """Whether GPUs are partitioned into MIG devices. A new node then offers whole GPUs first, from which a startup taint keeps pods away."""
     evicts_all_pods: t.ClassVar[bool] = False

@@ -23,12 +23,12 @@ class Mps(SharingMode):
     """NVIDIA's Multi-Process Service. Its daemon takes the whole GPU, and its clients end with it."""
 
     name = benchmarks.MPS
-    title = "MPS"
     options = ("replicas", "rename")
     fixed_options: t.ClassVar[t.Mapping[str, tuple[t.Any, str]]] = {
         "fail_requests_greater_than_one": (True, "MPS always refuses a request for two shares (NVIDIA device plugin)")
     }
     plugin_key = "mps"
+    fails_by_default = True
     evicts_all_pods = True
 
     def problems(self, declared: DeclaredSharing) -> Problems:
