@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ..catalog.names import FORMER_ANNOTATION
+from ..catalog.names import FORMER_ANNOTATION, OWNED_TOLERATIONS_ANNOTATION
 
 Document = t.Mapping[str, t.Any]
 Spec = dict[str, t.Any]
@@ -23,6 +23,18 @@ def active_policy(policies: t.Iterable[Document]) -> Document | None:
 def policy_tolerations(policy: Document) -> list[dict[str, t.Any]]:
     """The tolerations that a ClusterPolicy gives its DaemonSets."""
     return list(((policy.get("spec") or {}).get("daemonsets") or {}).get("tolerations") or [])
+
+
+def recorded_tolerations(policy: Document) -> list[dict[str, t.Any]] | None:
+    """The tolerations that the annotation records as the collection's; None without the annotation, empty where it is not readable."""
+    text = (policy["metadata"].get("annotations") or {}).get(OWNED_TOLERATIONS_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        entries = json.loads(text)
+    except ValueError:
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def recorded_previous_spec(policy: Document) -> Spec:

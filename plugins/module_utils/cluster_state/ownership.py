@@ -97,7 +97,7 @@ def metadata_edit(
         # The list is atomic: it is written whole, and only over the very object that was read.
         metadata["resourceVersion"] = node.resource_version
         patch["spec"] = {"taints": merged}
-    before, after = _difference(node, label_patch, written, merged)
+    before, after = edit_difference(node, label_patch, written, merged)
     return NodeEdit(node.name, patch, before, after)
 
 
@@ -127,12 +127,13 @@ def _labels(
     return patch, sorted((set(owned) - set(dropped)) | written)
 
 
-def _difference(
+def edit_difference(
     node: Node,
     label_patch: t.Mapping[str, str | None],
     annotations: t.Mapping[str, str | None],
     merged: list[dict[str, t.Any]] | None,
 ) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    """Before and after of patches of a node's labels and annotations, and of its new taints (None: they stay), for a NodeEdit."""
     before: dict[str, t.Any] = {}
     after: dict[str, t.Any] = {}
     for part, live, patch in (("labels", node.labels, label_patch), ("annotations", node.annotations, annotations)):

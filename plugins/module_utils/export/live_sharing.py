@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import dataclass
 
 from ..catalog import mig as geometries
 from ..catalog import models
-from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_INFIX, OWNED_TOLERATIONS_ANNOTATION
+from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_INFIX
+from ..cluster_state.cluster_policy import recorded_tolerations
 from ..common.nested import get_nested
 from ..nvidia_config import device_plugin, mig_parted
 from .layouts import ExportedLayout, export_layout
@@ -35,14 +35,9 @@ class LiveConfig:
     mig: Object | None = None
 
     @property
-    def tolerations(self) -> list[t.Any]:
+    def tolerations(self) -> list[dict[str, t.Any]]:
         """The tolerations that this collection has set in the ClusterPolicy for pools."""
-        annotations = ((self.policy or {}).get("metadata") or {}).get("annotations") or {}
-        try:
-            tolerations = json.loads(annotations.get(OWNED_TOLERATIONS_ANNOTATION) or "[]")
-        except ValueError:
-            return []
-        return tolerations if isinstance(tolerations, list) else []
+        return (recorded_tolerations(self.policy) if self.policy else None) or []
 
     def node_sharing(self, node: Node) -> NodeSharing:
         """The `sharing` of a pool with this node, and the number of GPUs of a node if it depends on it; raises Inexpressible."""

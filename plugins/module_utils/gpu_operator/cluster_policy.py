@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, FORMER_ANNOTATION, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
 from ..catalog.taints import toleration_identity
-from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec
+from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec, recorded_tolerations
 from ..common.nested import get_nested
 from ..helm.release import helm_release_of
 from ..kube.diff import difference
@@ -77,7 +77,7 @@ def initial_change(desired: DesiredPolicy) -> PolicyChange:
 
 def has_no_record(live: Document) -> bool:
     """Whether this collection has not recorded its tolerations in the policy yet."""
-    return _recorded_tolerations(live) is None
+    return recorded_tolerations(live) is None
 
 
 def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
@@ -87,7 +87,7 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     `hold_driver`: leave out what reaches the driver's DaemonSet.
     """
     current = policy_tolerations(live)
-    recorded = _recorded_tolerations(live)
+    recorded = recorded_tolerations(live)
     if recorded is None:
         recorded = [
             item for item in current if seeded and toleration_identity(item) in _identities(desired.tolerations)
@@ -193,17 +193,6 @@ def _contains(live: t.Any, desired: t.Any) -> bool:
     if isinstance(desired, dict):
         return isinstance(live, dict) and all(_contains(live.get(key), value) for key, value in desired.items())
     return bool(live == desired)
-
-
-def _recorded_tolerations(live: Document) -> list[Object] | None:
-    text = (live["metadata"].get("annotations") or {}).get(OWNED_TOLERATIONS_ANNOTATION)
-    if text is None:
-        return None
-    try:
-        recorded = json.loads(text)
-    except ValueError:
-        return []
-    return [item for item in recorded if isinstance(item, dict)] if isinstance(recorded, list) else []
 
 
 def _identities(tolerations: t.Iterable[Document]) -> set[tuple[t.Any, ...]]:

@@ -16,7 +16,7 @@ from ..schema.matching import resolve_match
 from ..schema.types import Document
 from ..sharing_modes.sharing import Sharing, sharing_of
 from .merge import merge
-from .nodegroups import cloud_of, drain_options, nodegroup_spec, nodegroup_specs
+from .nodegroups import cloud_of, drain_options, nodegroup_plan, nodegroups_option
 from .operator_values import mirrored_image, nfd_values, operator_values
 from .plan import (
     ClusterPlan,
@@ -60,7 +60,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     cloud = cloud_of(settings)
     planned = tuple(
         replace(
-            _pool(pool, nodegroup_spec(pool, cloud), release.extras_named),
+            _pool(pool, nodegroup_plan(pool, cloud), release.extras_named),
             declares_sharing=pool["name"] not in variables.pools_without_mode,
         )
         for pool in variables.pools
@@ -101,7 +101,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             configmap=names.VALIDATION_CONFIGMAP,
         ),
         pools=planned,
-        nodegroups=nodegroup_specs(cloud, planned),
+        nodegroups=nodegroups_option(cloud, planned),
         drain_options=drain_options(planned),
         provides=Provides(
             namespaces=tuple(dict.fromkeys((nfd["namespace"], operator["namespace"]))),

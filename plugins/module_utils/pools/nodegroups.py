@@ -41,7 +41,7 @@ def cloud_of(cluster: Document) -> CloudPlan | None:
     return None
 
 
-def nodegroup_spec(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | None:
+def nodegroup_plan(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | None:
     """The node group of a valid pool; None where its nodes exist already."""
     nodes = pool.get("nodes")
     if nodes is None or cloud is None:
@@ -58,7 +58,7 @@ def nodegroup_spec(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | N
     )
 
 
-def nodegroup_specs(cloud: CloudPlan | None, pools: t.Iterable[PoolPlan]) -> tuple[Document, ...]:
+def nodegroups_option(cloud: CloudPlan | None, pools: t.Iterable[PoolPlan]) -> tuple[Document, ...]:
     """The option `nodegroups` of the provider's module: each group with the labels and taints that its nodes register with."""
     return tuple(_group(cloud, pool, pool.nodegroup) for pool in pools if cloud and pool.nodegroup)
 

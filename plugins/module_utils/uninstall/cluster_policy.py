@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
+from ..catalog.names import FIELD_MANAGER
 from ..catalog.taints import toleration_identity
-from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec, restore_previous_spec
+from ..cluster_state.cluster_policy import (
+    policy_tolerations,
+    recorded_previous_spec,
+    recorded_tolerations,
+    restore_previous_spec,
+)
 from ..common.nested import merge_patch
 from ..kube.managed_fields import Tree, child, owned_by, owned_by_others, without
 
@@ -42,7 +46,7 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
     own, foreign = child(owned_by(live, FIELD_MANAGER), "spec"), child(owned_by_others(live, FIELD_MANAGER), "spec")
     restored: Object = without(spec, _without_tolerations(own), {}, foreign)
     current = policy_tolerations(live)
-    recorded = {toleration_identity(item) for item in recorded_tolerations(live)}
+    recorded = {toleration_identity(item) for item in recorded_tolerations(live) or ()}
     kept = [item for item in current if toleration_identity(item) not in recorded]
     reaches_driver = len(kept) != len(current)
     if reaches_driver and not hold_driver:
@@ -55,15 +59,6 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
     metadata = {"resourceVersion": live["metadata"]["resourceVersion"]}
     patch = {"metadata": metadata, "spec": merge_patch(spec, restored)}
     return PolicyRestoration(patch, {"spec": before}, {"spec": after}, reaches_driver)
-
-
-def recorded_tolerations(live: Document) -> list[Object]:
-    """The entries of daemonsets.tolerations that the annotation records as this collection's."""
-    try:
-        entries = json.loads((live["metadata"].get("annotations") or {}).get(OWNED_TOLERATIONS_ANNOTATION) or "[]")
-    except ValueError:
-        return []
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collection[str]) -> list[str]:

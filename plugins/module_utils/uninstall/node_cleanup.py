@@ -18,7 +18,7 @@ from ..catalog.names import (
 )
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, recorded_keys
+from ..cluster_state.ownership import NODES, POOLS, NodeEdit, edit_difference, recorded_keys
 from .ownership_marks import PREFIX
 
 # The record of node_metadata of the annotations that it has set (node_metadata/node_patch.py).
@@ -121,24 +121,14 @@ def removal_edit(node: Node, residue: Residue, *, labels: t.Mapping[str, str | N
     """The merge patch that removes the residue and sets the labels, or None if nothing differs."""
     label_patch = _patch(node.labels, residue.labels, labels or {})
     annotation_patch = _patch(node.annotations, residue.annotations, {})
-    kept = [dict(taint) for taint in node.taints if format_taint(taint) not in residue.taints]
-    metadata: dict[str, t.Any] = {}
-    before: dict[str, t.Any] = {}
-    after: dict[str, t.Any] = {}
-    for name, live, patch in (
-        ("labels", node.labels, label_patch),
-        ("annotations", node.annotations, annotation_patch),
-    ):
-        if patch:
-            metadata[name] = patch
-            before[name] = {key: live[key] for key in sorted(patch) if key in live}
-            after[name] = {key: value for key, value in sorted(patch.items()) if value is not None}
+    taints = [dict(taint) for taint in node.taints if format_taint(taint) not in residue.taints]
+    kept = taints if len(taints) != len(node.taints) else None
+    before, after = edit_difference(node, label_patch, annotation_patch, kept)
+    metadata: dict[str, t.Any] = {
+        name: patch for name, patch in (("labels", label_patch), ("annotations", annotation_patch)) if patch
+    }
     body: dict[str, t.Any] = {"metadata": metadata}
-    spec: dict[str, t.Any] = {}
-    if len(kept) != len(node.taints):
-        spec["taints"] = kept
-        before["taints"] = sorted(format_taint(taint) for taint in node.taints)
-        after["taints"] = sorted(format_taint(taint) for taint in kept)
+    spec: dict[str, t.Any] = {} if kept is None else {"taints": kept}
     if CORDONED_ANNOTATION in annotation_patch and node.unschedulable:
         # The record of a killed or failed change says that this collection has set the cordon.
         spec["unschedulable"] = None

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cluster_policy import recorded_tolerations
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.cluster_policy import (
-    recorded_tolerations,
     restore_policy,
     unfinished_daemonsets,
 )
